@@ -1,0 +1,1 @@
+"""Rate control: estimators, and the listener that sends their answer to the receivers."""

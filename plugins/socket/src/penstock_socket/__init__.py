@@ -1,0 +1,1 @@
+"""Receivers that read from a TCP socket: lines of text, and length-prefixed frames."""
