@@ -1,0 +1,87 @@
+# What a developer does here. It takes Python 3.11 or newer and make: the rest comes with `make setup`.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+BIN := .venv/bin
+READY := .venv/.ready
+DISTRIBUTIONS := . core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
+LOCKS := requirements/build.txt requirements/dev.txt
+CACHES := .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+LEFT_BY_SPARK := artifacts derby.log metastore_db spark-warehouse
+
+# uv from PATH, else the pinned one, put into .tools
+UV := $(shell uv --version >/dev/null 2>&1 && echo uv || echo .tools/bin/uv)
+UV_HERE := $(filter .tools/%,$(UV))
+
+# Of PYTHON, else of these, the first that runs and is new enough; looked for only by the recipes that need it.
+PYTHONS = $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
+ASK := import sys; sys.version_info < (3, 11) and sys.exit(1); print(sys.executable)
+FOUND = $(shell for python in $(PYTHONS); do $$python -c '$(ASK)' 2>/dev/null && break; done; :)
+python = $(or $(FOUND),$(error Penstock needs Python 3.11 or newer, and none of these is: $(PYTHONS). \
+Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)))
+
+# What runs here is what .venv holds: no Spark, Python or environment set up for something else gets in.
+unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME VIRTUAL_ENV
+
+.PHONY: help setup demo test lint format lock clean FORCE
+
+help:  ## this text
+	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
+	@echo
+	@echo 'New here? "make demo" builds everything in this folder (nothing outside it but caches), and shows a stream at work.'
+	@echo 'It takes Python 3.11 or newer and a network; a Java comes along if you have none.'
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo 'ARGS passes arguments on: make demo ARGS=--help, make test ARGS="-k window", make lock ARGS=--upgrade'
+
+setup: $(READY)  ## build .venv: every distribution, editable, its extras and the tools, at the locked versions
+	@echo 'Ready. Next: make demo, make test, or $(BIN)/penstock --help'
+
+demo: $(READY)  ## run the main job: a stream at work
+	$(BIN)/penstock demo $(ARGS)
+
+test: lint  ## all checks: lint, then the tests
+	$(BIN)/pytest $(ARGS)
+
+lint: $(READY)  ## the checks that run nothing: style, format, types, who imports whom
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(READY)  ## put the code in the one format, and mend what can be mended by itself
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+LOCK = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
+lock: $(UV_HERE)  ## write requirements/ anew from the pyproject.toml files (ARGS=--upgrade: with newer versions)
+	$(LOCK) $(ARGS) --group uv --output-file requirements/uv.txt
+	$(LOCK) $(ARGS) --group build --output-file requirements/build.txt
+	$(LOCK) $(ARGS) --group dev pyproject.toml --output-file requirements/dev.txt \
+		--no-emit-package penstock $(patsubst plugins/%,--no-emit-package penstock-%,$(filter plugins/%,$(DISTRIBUTIONS)))
+
+clean:  ## remove all that these commands made: .venv, .tools, builds, caches, what Spark left
+	rm -rf .venv .tools $(CACHES) $(LEFT_BY_SPARK) $(DISTRIBUTIONS:=/build) $(DISTRIBUTIONS:=/dist)
+	find core plugins tests -name __pycache__ -prune -exec rm -rf {} +
+
+# .venv is made anew when what it is made from changed, when this folder was moved, or when its Python is gone.
+$(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
+	$(UV) venv --quiet --clear --python '$(python)' .venv
+	$(UV) pip sync --python $(BIN)/python --require-hashes --build-constraints requirements/build.txt requirements/dev.txt
+	$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
+	@printf '%s\n' '$(CURDIR)' > $@
+
+ifneq ($(and $(realpath $(BIN)/python),$(file <$(READY))),$(CURDIR))
+$(READY): FORCE
+endif
+
+.tools/bin/uv: requirements/uv.txt
+	@'$(python)' -c 'import ensurepip' 2>/dev/null || { \
+		echo '$(python) cannot make virtual environments: it lacks ensurepip.' \
+			'On Debian or Ubuntu, install the package python3-venv; or put uv on PATH.' >&2; exit 1; }
+	'$(python)' -m venv --clear .tools
+	.tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
