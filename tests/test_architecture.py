@@ -1,0 +1,51 @@
+"""Rules about the core's source that no import shows; import-linter checks the others ([tool.importlinter])."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CORE = Path(__file__).parents[1] / "core/src/penstock"
+DOORS_TO_THE_JVM = {"_gateway", "_jrdd", "_jsc", "_jvm"}
+
+
+def doors(source: str) -> Iterator[tuple[int, str]]:
+    """Line and name of every door that the source names: as a variable, attribute, argument, import or plain string."""
+    for node in ast.walk(ast.parse(source)):
+        for field in ("id", "attr", "arg", "name", "value"):
+            name = getattr(node, field, None)
+            if isinstance(name, str) and name in DOORS_TO_THE_JVM:
+                yield getattr(node, "lineno", 0), name
+
+
+def test_only_the_spark_folder_names_the_doors_to_the_jvm() -> None:
+    files = sorted(CORE.rglob("*.py"))
+    assert files
+    found = [
+        f"{file.relative_to(CORE)}:{line} {name}"
+        for file in files
+        if file.relative_to(CORE).parts[0] != "spark"
+        for line, name in doors(file.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "sc._jvm.java.lang.System.nanoTime()",
+        "sc._jsc = None",
+        "getattr(rdd, '_jrdd')",
+        "RDD(_jrdd=None)",
+        "def open(_gateway): ...",
+        "from pyspark.context import _gateway",
+    ],
+)
+def test_the_search_sees_a_door(source: str) -> None:
+    assert len(list(doors(source))) == 1
+
+
+@pytest.mark.parametrize("source", ["# sc._jvm", "'goes through sc._jvm'", "jvm = _jvms = 1"])
+def test_the_search_sees_no_more(source: str) -> None:
+    assert list(doors(source)) == []
