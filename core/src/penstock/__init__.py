@@ -1,0 +1,79 @@
+"""Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.
+
+The public names, nothing else. Those that need Spark are imported when they are first used, so that a plugin's import
+stays light.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from penstock.blocks.block import Block, StoredBlock
+from penstock.hookspecs import hookimpl
+from penstock.listen.events import (
+    BatchCompleted,
+    BatchInfo,
+    BatchStarted,
+    BatchSubmitted,
+    OutputOperationCompleted,
+    OutputOperationInfo,
+    OutputOperationStarted,
+    ReceiverError,
+    ReceiverInfo,
+    ReceiverStarted,
+    ReceiverStopped,
+    StreamingStarted,
+    StreamInputInfo,
+)
+from penstock.listen.streaming_listener import StreamingListener
+from penstock.receive.receiver import AsyncReceiver, Receiver, ThreadReceiver
+from penstock.specs import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
+
+if TYPE_CHECKING:
+    from pyspark import StorageLevel
+
+    from penstock.context import StreamingContext
+    from penstock.graph.dstream import DStream
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "DStream": "penstock.graph.dstream",
+    "StorageLevel": "pyspark",
+    "StreamingContext": "penstock.context",
+}
+
+__all__ = [
+    "AsyncReceiver",
+    "BatchCompleted",
+    "BatchInfo",
+    "BatchStarted",
+    "BatchSubmitted",
+    "Block",
+    "DStream",
+    "InputStreamSpec",
+    "OutputOperationCompleted",
+    "OutputOperationInfo",
+    "OutputOperationStarted",
+    "RateEstimator",
+    "RateEstimatorSpec",
+    "Receiver",
+    "ReceiverError",
+    "ReceiverInfo",
+    "ReceiverSpec",
+    "ReceiverStarted",
+    "ReceiverStopped",
+    "StorageLevel",
+    "StoredBlock",
+    "StreamInputInfo",
+    "StreamingContext",
+    "StreamingListener",
+    "StreamingStarted",
+    "ThreadReceiver",
+    "hookimpl",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'penstock' has no attribute {name!r}")

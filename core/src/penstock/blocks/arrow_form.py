@@ -1,0 +1,107 @@
+"""The Arrow form of records: what comes out equals what went in, type and value.
+
+Owns the choice of form. ``value``: records of exactly one of the types str, bytes, int, float, bool, as one typed
+column. ``pickle``: anything else (mixed types, ints past 64 bits, lone surrogates, any object), pickled in runs into a
+binary column. ``columns``: a batch the receiver handed over as it is. Called by receivers when they store and by the
+tasks that read.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+_FORM = b"penstock.form"
+_VALUE, _PICKLE, _COLUMNS = b"value", b"pickle", b"columns"
+_TYPES: dict[type, pa.DataType] = {
+    str: pa.string(),
+    bytes: pa.binary(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+}
+# Records a record batch: a reader holds one batch as Python objects at a time.
+_ROWS_PER_BATCH = 16_384
+# Records a pickle: they share one memo, which makes small records several times cheaper.
+_RECORDS_PER_PICKLE = 256
+
+
+def encode(records: Sequence[Any]) -> pa.Table:
+    """Put records into their Arrow form.
+
+    Raises:
+        pickle.PicklingError: (or what else the record raises) a record can neither be a typed value nor be pickled.
+    """
+    kinds = set(map(type, records))
+    if len(kinds) == 1 and (data_type := _TYPES.get(kinds.pop())) is not None:
+        try:
+            return _table(_column(records, data_type), _VALUE)
+        except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
+            pass  # an int past 64 bits or a lone surrogate: no typed column holds it
+    runs = [_pickled(run) for run in _runs(records, _RECORDS_PER_PICKLE)]
+    return _table(_column(runs, pa.large_binary()), _PICKLE)
+
+
+def from_columns(batch: pa.RecordBatch | pa.Table) -> pa.Table:
+    """Put a batch that is columnar already into block form.
+
+    Raises:
+        TypeError: it is neither a RecordBatch nor a Table.
+        ValueError: it has no columns, so its records would be nothing.
+    """
+    if isinstance(batch, pa.RecordBatch):
+        batch = pa.Table.from_batches([batch])
+    if not isinstance(batch, pa.Table):
+        raise TypeError(f"store_arrow takes a pyarrow RecordBatch or Table, not {type(batch).__name__}")
+    if batch.num_columns == 0:
+        raise ValueError("store_arrow was given a batch without columns: there is nothing to store")
+    return batch.replace_schema_metadata({**(batch.schema.metadata or {}), _FORM: _COLUMNS})
+
+
+def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+    """Read the records back, a batch at a time."""
+    return itertools.chain.from_iterable(map(_decode, batches))
+
+
+def _decode(batch: pa.RecordBatch) -> Iterable[Any]:
+    form = (batch.schema.metadata or {}).get(_FORM)
+    if form == _PICKLE:
+        return itertools.chain.from_iterable(map(pickle.loads, batch.column(0).to_pylist()))
+    if batch.num_columns == 1:
+        values: list[Any] = batch.column(0).to_pylist()
+        return values
+    from pyspark.sql import Row  # only blocks with several columns need it, and it is slow to import
+
+    names: Callable[..., Row] = Row(*batch.schema.names)
+    return itertools.starmap(names, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _runs(values: Sequence[Any], length: int) -> Iterator[Sequence[Any]]:
+    return (values[start : start + length] for start in range(0, len(values), length))
+
+
+def _column(values: Sequence[Any], data_type: pa.DataType) -> pa.ChunkedArray:
+    chunks: list[pa.Array] = []
+    for run in _runs(values, _ROWS_PER_BATCH):
+        array = pa.array(run, data_type)  # chunked by itself past 2 GiB
+        chunks.extend(array.chunks if isinstance(array, pa.ChunkedArray) else [array])
+    return pa.chunked_array(chunks, data_type)
+
+
+def _table(column: pa.ChunkedArray, form: bytes) -> pa.Table:
+    return pa.table({"value": column}).replace_schema_metadata({_FORM: form})
+
+
+def _pickled(run: Sequence[Any]) -> bytes:
+    try:
+        return pickle.dumps(list(run), pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        # Classes and functions of the program's main module: by value, as Spark sends the program's functions.
+        from pyspark import cloudpickle
+
+        dumped: bytes = cloudpickle.dumps(list(run), pickle.HIGHEST_PROTOCOL)
+        return dumped

@@ -1,0 +1,82 @@
+"""Where blocks live: Arrow IPC files in the executor's local directory.
+
+Owns one directory of one receiver. A file appears whole or not at all. Never reads a block into memory to serve it.
+``store`` runs on whatever thread stores; reads run on the endpoint's threads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.blocks.block import Block, StoredBlock
+from penstock.errors import BlockGoneError
+
+_SUFFIX = ".arrow"
+
+
+class BlockStore:
+    """Write, find and delete the block files below one directory.
+
+    Args:
+        directory: made when the first block is stored.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def store(self, block: Block) -> StoredBlock:
+        """Write a block.
+
+        Raises:
+            OSError: the disk is full or the directory cannot be written; nothing is left behind.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._directory / f"{block.block_id}{_SUFFIX}"
+        partial = path.with_suffix(".partial")
+        try:
+            with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, block.table.schema) as writer:
+                writer.write_table(block.table)
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        return StoredBlock(
+            block.block_id, block.stream_id, block.num_records, path.stat().st_size, str(path), block.metadata
+        )
+
+    def open(self, block_id: str) -> pa.ipc.RecordBatchFileReader:
+        """Map a block for reading.
+
+        Raises:
+            BlockGoneError: there is no such block here.
+        """
+        # A name, never a path: what comes over the wire must not lead out of the directory.
+        if os.sep in block_id or block_id.startswith("."):
+            raise BlockGoneError(f"{block_id!r} is not the name of a block")
+        return open_file(str(self._directory / f"{block_id}{_SUFFIX}"))
+
+    def delete(self, block_ids: Iterable[str]) -> int:
+        """Delete blocks that nothing reads any more; say how many there were."""
+        deleted = 0
+        for block_id in block_ids:
+            path = self._directory / f"{Path(block_id).name}{_SUFFIX}"
+            if path.exists():
+                path.unlink(missing_ok=True)
+                deleted += 1
+        return deleted
+
+
+def open_file(path: str) -> pa.ipc.RecordBatchFileReader:
+    """Map a block's file for reading.
+
+    Raises:
+        BlockGoneError: the file is not there.
+    """
+    try:
+        return pa.ipc.open_file(pa.memory_map(path))
+    except FileNotFoundError:
+        raise BlockGoneError(f"the block file {path} is not there") from None

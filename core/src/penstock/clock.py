@@ -1,0 +1,122 @@
+"""Time: the machine's clock and one moved by hand.
+
+Owns waiting for a moment. Never starts a thread. A wait runs on the caller's thread and ends early when the event it
+was given is set and ``wake`` was called.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the engine needs to know about time, in whole milliseconds."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch (wall clock: batch times are multiples of the interval in it)."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds from some fixed moment; never goes back, whatever is done to the wall clock."""
+        ...
+
+    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
+        """Return when ``now_ms() >= time_ms``, or once ``cancelled`` is set."""
+        ...
+
+    def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
+        """Return when ``duration_ms`` have passed on the monotonic clock, or once ``cancelled`` is set."""
+        ...
+
+    def wake(self) -> None:
+        """Make waits look at their ``cancelled`` events now."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_ms(self) -> int:
+        """Wall clock, milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        """Monotonic clock, milliseconds."""
+        return time.monotonic_ns() / 1e6
+
+    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
+        """Wait on the wall clock; a clock that was set is noticed within a second."""
+        while not cancelled.is_set() and (left_ms := time_ms - time.time_ns() / 1e6) > 0:
+            cancelled.wait(min(left_ms / 1000, 1.0))
+
+    def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
+        """Wait on the monotonic clock."""
+        cancelled.wait(max(duration_ms, 0) / 1000)
+
+    def wake(self) -> None:
+        """Nothing to do: setting the event wakes the waiter."""
+
+
+class ManualClock:
+    """A clock that stands still until it is moved. For tests: no sleeping, no luck.
+
+    Args:
+        time_ms: where it starts, milliseconds since the epoch.
+    """
+
+    def __init__(self, time_ms: int = 0) -> None:
+        self._time_ms = time_ms
+        self._condition = threading.Condition()
+        self._waiting = 0
+
+    def now_ms(self) -> int:
+        """Where the clock stands."""
+        with self._condition:
+            return self._time_ms
+
+    def monotonic_ms(self) -> float:
+        """Where the clock stands: by hand it can only be moved forward."""
+        return float(self.now_ms())
+
+    def advance(self, duration_ms: int) -> None:
+        """Move forward by ``duration_ms`` and wake whoever waited for it.
+
+        Raises:
+            ValueError: the duration is negative.
+        """
+        if duration_ms < 0:
+            raise ValueError(f"a manual clock moves forward only, not by {duration_ms} ms")
+        with self._condition:
+            self._time_ms += duration_ms
+            self._condition.notify_all()
+
+    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
+        """Wait until the clock was moved there."""
+        with self._condition:
+            self._waiting += 1
+            self._condition.notify_all()
+            try:
+                self._condition.wait_for(lambda: cancelled.is_set() or self._time_ms >= time_ms)
+            finally:
+                self._waiting -= 1
+
+    def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
+        """Wait until the clock was moved by that much from where it stands now."""
+        self.wait_until(self.now_ms() + duration_ms, cancelled)
+
+    def wake(self) -> None:
+        """Make waits look at their ``cancelled`` events now."""
+        with self._condition:
+            self._condition.notify_all()
+
+    def await_waiters(self, count: int = 1, timeout_s: float = 10.0) -> None:
+        """Return when ``count`` threads wait on this clock: the moment from which moving it is deterministic.
+
+        Raises:
+            TimeoutError: they did not within ``timeout_s`` of real time.
+        """
+        with self._condition:
+            if not self._condition.wait_for(lambda: self._waiting >= count, timeout_s):
+                raise TimeoutError(f"{self._waiting} threads wait on the manual clock, not {count}")

@@ -1,0 +1,407 @@
+"""``StreamingContext``: the life cycle of a program, and the door to everything else.
+
+Owns the state (initialized, active, stopped) and the parts of the engine, which it makes, starts and stops in order.
+Never does their work. Methods may be called from any thread; ``stop`` does its work on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark import RDD, SparkContext, StorageLevel
+
+from penstock import conf
+from penstock.clock import Clock, SystemClock
+from penstock.conf import Settings
+from penstock.errors import ConfigurationError, StreamingStateError, UnknownNameError
+from penstock.graph.dstream import DStream, UnionDStream
+from penstock.graph.dstream_graph import DStreamGraph
+from penstock.graph.input_stream import QueueInputDStream, ReceiverInputDStream
+from penstock.listen.events import ReceiverInfo, StreamingStarted
+from penstock.listen.listener_bus import ListenerBus
+from penstock.log import get_logger, set_level
+from penstock.plugins import Plugins
+from penstock.receive.receiver import Receiver
+from penstock.schedule.input_info_tracker import InputInfoTracker
+from penstock.schedule.job_generator import JobGenerator
+from penstock.schedule.job_scheduler import JobScheduler
+from penstock.spark import cluster
+from penstock.spark.local_properties import LocalProperties
+from penstock.specs import read_options
+from penstock.threads import EngineThread, on_engine_thread
+from penstock.track.intake import TrackedIntake
+from penstock.track.receiver_tracker import ReceiverTracker
+
+if TYPE_CHECKING:
+    from penstock.listen.streaming_listener import StreamingListener
+
+log = get_logger("context")
+
+# A stop that is not graceful lets what runs come to its end for so long.
+_QUICK_STOP_S = 10.0
+_UDS = "spark.python.unix.domain.socket.enabled"
+
+
+class State(Enum):
+    """Where a context is; there is no way back."""
+
+    INITIALIZED = "initialized"
+    ACTIVE = "active"
+    STOPPED = "stopped"
+
+
+class StreamingContext:
+    """The entry point of a streaming program; a drop-in for ``pyspark.streaming.StreamingContext``.
+
+    Args:
+        sparkContext: runs every job.
+        batchDuration: seconds between two batches; fractions down to a millisecond.
+        jssc: accepted for PySpark's signature, must be ``None``: there is no JVM streaming context behind this one.
+
+    Raises:
+        AssertionError: no batch duration is given.
+        ConfigurationError: it is not a positive number of milliseconds, or a configuration value cannot be read.
+    """
+
+    _active: ClassVar[StreamingContext | None] = None
+    _active_lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, sparkContext: SparkContext, batchDuration: float | None = None, jssc: None = None) -> None:
+        if jssc is not None:
+            raise ConfigurationError("jssc cannot be used: Penstock's context has no JVM counterpart")
+        assert batchDuration is not None, "batchDuration must be given: the seconds between two batches"
+        if not isinstance(sparkContext, SparkContext):
+            raise ConfigurationError(f"sparkContext must be a SparkContext, not {type(sparkContext).__name__}")
+        interval_ms = int(batchDuration * 1000)
+        if interval_ms <= 0:
+            raise ConfigurationError(f"batchDuration={batchDuration!r}: must be at least 0.001 s")
+        self._sc = sparkContext
+        cluster.use_this_python(sparkContext)
+        pairs = dict(sparkContext.getConf().getAll())
+        self.settings = Settings(pairs)
+        self.settings.check()
+        set_level(self.settings[conf.LOG_LEVEL])
+        if pairs.get(_UDS) != "true":
+            log.warning(
+                f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
+            )
+        self.plugins = Plugins(self.settings[conf.PLUGINS_DISABLE], strict=self.settings[conf.PLUGINS_STRICT])
+        self.graph = DStreamGraph(interval_ms)
+        self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
+        self._clock: Clock = SystemClock()
+        self._state = State.INITIALIZED
+        self._lock = threading.RLock()
+        self._stop_requested = False
+        self._stop_thread: EngineThread | None = None
+        self._ended = threading.Condition()
+        self._error: BaseException | None = None
+        self._tracker: ReceiverTracker | None = None
+        self._scheduler: JobScheduler | None = None
+        self._generator: JobGenerator | None = None
+
+    # -- building --
+
+    @property
+    def sparkContext(self) -> SparkContext:
+        """The SparkContext that runs the jobs."""
+        return self._sc
+
+    def remember(self, duration: float) -> None:
+        """Keep each batch's RDDs and blocks for at least ``duration`` seconds.
+
+        Raises:
+            ConfigurationError: it was set before.
+        """
+        self.check_can_build("remember")
+        if self.graph.remember_ms is not None:
+            raise ConfigurationError("remember was set already")
+        self.graph.remember_ms = int(duration * 1000)
+
+    def socketTextStream(
+        self, hostname: str, port: int, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2
+    ) -> DStream[str]:
+        """Receive lines of UTF-8 text from a TCP server.
+
+        Raises:
+            UnknownNameError: the plugin ``penstock-socket`` is not installed.
+        """
+        try:
+            stream = self.receiverStream("socket", host=hostname, port=port)
+        except UnknownNameError as error:
+            if error.kind != "receiver":
+                raise
+            raise ConfigurationError(
+                "socketTextStream needs the receiver 'socket', which no plugin offers: pip install penstock-socket"
+            ) from error
+        stream.receiver.storageLevel = storageLevel
+        return stream
+
+    def receiverStream(self, receiver: Receiver[Any] | str, **options: Any) -> ReceiverInputDStream:
+        """Receive what a receiver stores.
+
+        Args:
+            receiver: one ready made, or the name of one that a plugin offers.
+            options: of a named one; they win over ``spark.penstock.receiver.<name>.<option>``.
+
+        Raises:
+            UnknownNameError: nothing has that name, or an option does not exist; names the nearest.
+            ConfigurationError: an option is missing or its value cannot be used.
+        """
+        if isinstance(receiver, str):
+            receiver = self._make_receiver(receiver, options)
+        elif options:
+            raise ConfigurationError("options are for a receiver given by its name; this one is ready made")
+        if not isinstance(receiver, Receiver):
+            raise ConfigurationError(
+                f"a receiver must derive from penstock.Receiver; {type(receiver).__name__} does not"
+            )
+        return ReceiverInputDStream(self, receiver)
+
+    def queueStream(
+        self, rdds: Sequence[Any], oneAtATime: bool = True, default: RDD[Any] | Iterable[Any] | None = None
+    ) -> DStream[Any]:
+        """Take RDDs (or collections) from a list, one a batch or all at once. For tests and demonstrations."""
+        if default is not None and not isinstance(default, RDD):
+            default = self._sc.parallelize(default)
+        queue = [item if isinstance(item, RDD) else self._sc.parallelize(item) for item in rdds]
+        return QueueInputDStream(self, queue, one_at_a_time=oneAtATime, default=default)
+
+    def union(self, *dstreams: DStream[Any]) -> DStream[Any]:
+        """Put the records of several streams together.
+
+        Raises:
+            ValueError: there is none, or their slide durations differ.
+        """
+        if not dstreams:
+            raise ValueError("should have at least one DStream to union")
+        if len(dstreams) == 1:
+            return dstreams[0]
+        if len({stream.slide_ms for stream in dstreams}) > 1:
+            raise ValueError("All DStreams should have same slide duration")
+        return UnionDStream(dstreams)
+
+    def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
+        """Tell a listener of everything from now on: a ``StreamingListener``, or any object with ``on…`` methods."""
+        self._bus.add(streamingListener)
+
+    def removeStreamingListener(self, streamingListener: StreamingListener | object) -> None:
+        """Tell a listener nothing more."""
+        self._bus.remove(streamingListener)
+
+    def check_can_build(self, what: str) -> None:
+        """Refuse to add to the graph once it runs.
+
+        Raises:
+            StreamingStateError: the context was started or stopped.
+        """
+        if self._state is State.ACTIVE:
+            raise StreamingStateError(
+                f"Adding new inputs, transformations, and output operations after starting a context is not supported ({what})"
+            )
+        if self._state is State.STOPPED:
+            raise StreamingStateError(
+                f"Adding new inputs, transformations, and output operations after stopping a context is not supported ({what})"
+            )
+
+    # -- running --
+
+    @classmethod
+    def getActive(cls) -> StreamingContext | None:
+        """The context of this process that was started and not stopped."""
+        return cls._active
+
+    def getState(self) -> State:
+        """Where the context is."""
+        return self._state
+
+    def start(self) -> None:
+        """Start to receive and to process. Harmless when active.
+
+        Raises:
+            StreamingStateError: the context was stopped, or another one of this process is active.
+            ConfigurationError: something about the program cannot work: no outputs, too few cores, an unknown
+                estimator, a receiver that cannot be pickled. The context is stopped then.
+        """
+        with self._lock:
+            if self._state is State.ACTIVE:
+                log.warning("start: the context is active already")
+                return
+            if self._state is State.STOPPED:
+                raise StreamingStateError("the context was stopped; make a new one")
+            with StreamingContext._active_lock:
+                if StreamingContext._active is not None:
+                    raise StreamingStateError(
+                        "only one StreamingContext can be active in a process; stop the other first"
+                    )
+                StreamingContext._active = self
+            try:
+                self._start_engine()
+            except BaseException:
+                self._stop_engine(None)
+                self._state = State.STOPPED
+                StreamingContext._active = None
+                raise
+            self._state = State.ACTIVE
+            self._bus.post(StreamingStarted(self._clock.now_ms()))
+            atexit.register(self._on_exit)
+
+    def awaitTermination(self, timeout: float | None = None) -> None:
+        """Wait until the context stops, ``timeout`` seconds at most.
+
+        Raises:
+            BatchFailedError: a batch failed; the first failure's cause and traceback. The context goes on.
+        """
+        self.awaitTerminationOrTimeout(timeout)
+
+    def awaitTerminationOrTimeout(self, timeout: float | None) -> bool:
+        """Wait until the context stops; say whether it did within ``timeout`` seconds.
+
+        Raises:
+            BatchFailedError: a batch failed; the first failure's cause and traceback. The context goes on.
+        """
+        with self._ended:
+            self._ended.wait_for(lambda: self._state is State.STOPPED or self._error is not None, timeout)
+            if self._error is not None:
+                raise self._error
+            return self._state is State.STOPPED
+
+    def stop(
+        self, stopSparkContext: bool = True, stopGraceFully: bool = False, stopGracefully: bool | None = None
+    ) -> None:
+        """Stop. Harmless when repeated.
+
+        From a listener, an output operation or another thread of the engine it returns at once, and the stop happens;
+        from elsewhere it returns when all is stopped.
+
+        Args:
+            stopSparkContext: stop the SparkContext too.
+            stopGraceFully: first process all that was received (``spark.streaming.gracefulStopTimeout`` bounds it).
+            stopGracefully: the same in correct spelling.
+        """
+        graceful = stopGraceFully if stopGracefully is None else stopGracefully
+        with self._lock:
+            if self._stop_thread is None:
+                self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(graceful, stopSparkContext))
+                self._stop_thread.start()
+                stop_spark_later = False
+            else:
+                stop_spark_later = stopSparkContext
+        if on_engine_thread():
+            return
+        self._stop_thread.join()
+        if stop_spark_later:
+            self._sc.stop()
+
+    # -- for plugins --
+
+    def set_rate(self, stream_id: int, rate: float) -> None:
+        """Set the rate of a stream's receiver, records/s; it is kept when the receiver is relaunched."""
+        if self._tracker is not None:
+            self._tracker.send_rate_update(stream_id, rate)
+
+    def rate_limit(self, stream_id: int) -> float | None:
+        """The rate that a stream's receiver keeps to, records/s; ``None`` for no limit."""
+        return None if self._tracker is None else self._tracker.rate_limit(stream_id)
+
+    def receiver_infos(self) -> dict[int, ReceiverInfo]:
+        """What is known of every receiver, by stream id."""
+        return {} if self._tracker is None else self._tracker.receiver_infos()
+
+    def listener_report(self) -> dict[str, dict[str, int | bool]]:
+        """By listener: events dropped, events it failed on, whether it was switched off."""
+        return self._bus.report()
+
+    # -- inside --
+
+    def _make_receiver(self, name: str, options: dict[str, Any]) -> Receiver[Any]:
+        spec = self.plugins.spec("receivers", name)
+        given = {**self.settings.under(f"spark.penstock.receiver.{name}."), **options}
+        read = read_options("receiver", spec, given)
+        made: Receiver[Any] = spec.factory() if spec.options is None else spec.factory(read)
+        return made
+
+    def _start_engine(self) -> None:
+        self.graph.validate()
+        if self.settings[conf.BACKPRESSURE_ENABLED]:
+            self.plugins.spec("rate_estimators", self.settings[conf.RATE_ESTIMATOR])
+        self._tracker = ReceiverTracker(
+            self._sc, dict(self.graph.receivers()), self.settings, self._clock, self._bus.post
+        )
+        intake = TrackedIntake(self._tracker, self.settings[conf.PARTITION_BYTES])
+        input_info = InputInfoTracker()
+        self.graph.received_blocks, self.graph.report_input = intake, input_info.report
+        self._scheduler = JobScheduler(
+            self._clock,
+            self.settings[conf.CONCURRENT_JOBS],
+            LocalProperties(self._sc).job,
+            self._bus.post,
+            self._on_error,
+        )
+        self._generator = JobGenerator(
+            self._clock,
+            self.graph,
+            self._scheduler,
+            intake,
+            input_info,
+            unpersist=self.settings[conf.UNPERSIST],
+            on_error=self._on_error,
+        )
+        for listener, origin in self.plugins.listeners(self):
+            self._bus.add(listener, origin)
+        self._bus.start()
+        self._scheduler.start()
+        self._tracker.start()
+        self._generator.start()
+
+    def _on_error(self, error: BaseException) -> None:
+        with self._ended:
+            self._error = self._error or error
+            self._ended.notify_all()
+
+    def _stop(self, graceful: bool, stop_spark: bool) -> None:
+        with self._lock:
+            was_active = self._state is State.ACTIVE
+        deadline = time.monotonic() + self._graceful_stop_s() if graceful and was_active else None
+        if was_active:
+            self._stop_engine(deadline)
+            atexit.unregister(self._on_exit)
+        with self._ended:
+            self._state = State.STOPPED
+            if StreamingContext._active is self:
+                StreamingContext._active = None
+            self._ended.notify_all()
+        if stop_spark:
+            self._sc.stop()
+
+    def _stop_engine(self, deadline: float | None) -> None:
+        """Intake, flush, the batches that are left, then the rest; a step that fails does not keep the others."""
+        quick = time.monotonic() + _QUICK_STOP_S
+        steps = (
+            ("receivers", lambda: self._tracker and self._tracker.stop(deadline or quick)),
+            ("batches", lambda: self._generator and self._stop_generator(deadline)),
+            ("jobs", lambda: self._scheduler and self._scheduler.stop(2.0)),
+            ("listeners", lambda: self._bus.stop(5.0)),
+        )
+        for name, step in steps:
+            log.info("stopping", phase=name)
+            try:
+                step()
+            except Exception:
+                log.exception("a step of stopping failed", phase=name)
+
+    def _stop_generator(self, deadline: float | None) -> None:
+        assert self._generator is not None and self._scheduler is not None
+        if not self._generator.stop(deadline):
+            left = len(self._scheduler.pending_batches)
+            log.warning("stopped before all was processed", batches_left=left, graceful=deadline is not None)
+
+    def _graceful_stop_s(self) -> float:
+        return (self.settings[conf.GRACEFUL_STOP_TIMEOUT] or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
+
+    def _on_exit(self) -> None:
+        self.stop(stopSparkContext=False, stopGraceFully=self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN])

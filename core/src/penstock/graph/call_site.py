@@ -1,0 +1,35 @@
+"""Where in the program a stream was made: for event names, messages and plans.
+
+Owns the walk up the stack to the first frame that is not Penstock's.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from attrs import frozen
+
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+@frozen
+class CallSite:
+    """A place in the program.
+
+    Attributes:
+        short: ``pprint at app.py:12``.
+        long: the same with the full path.
+    """
+
+    short: str
+    long: str
+
+
+def call_site(operation: str) -> CallSite:
+    """The place from which the program called ``operation``."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    path, line = Path(frame.f_code.co_filename), frame.f_lineno
+    return CallSite(f"{operation} at {path.name}:{line}", f"{operation} at {path}:{line}")

@@ -1,0 +1,120 @@
+"""``DStreamGraph``: the streams of a program, and what each batch makes of them.
+
+Owns the input streams and the output streams in the order of their registration, the batch interval, zero time, and
+the two doors through which inputs reach the rest of the engine. Only streams that an output reaches are computed.
+Built on the program's thread, used on the generator's loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock.errors import ConfigurationError, StreamingStateError
+
+if TYPE_CHECKING:
+    from penstock.graph.input_stream import InputDStream
+    from penstock.graph.output_stream import ForEachDStream, OutputJob
+    from penstock.listen.events import StreamInputInfo
+    from penstock.spark.located_rdd import LocatedPartition
+    from penstock.wire.token import Token
+
+
+class ReceivedBlocks(Protocol):
+    """What a receiver input stream asks of the tracker."""
+
+    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+        """The batch's blocks, as partitions of references."""
+        ...
+
+    def count(self, batch_time_ms: int, stream_id: int) -> int:
+        """The batch's records."""
+        ...
+
+    @property
+    def token(self) -> Token:
+        """Shown when a block is fetched from another host."""
+        ...
+
+
+class DStreamGraph:
+    """The graph of one context.
+
+    Args:
+        batch_interval_ms: between two batches.
+    """
+
+    def __init__(self, batch_interval_ms: int) -> None:
+        self.batch_interval_ms = batch_interval_ms
+        self.zero_time_ms: int | None = None
+        self.inputs: list[InputDStream] = []
+        self.outputs: list[ForEachDStream] = []
+        self.remember_ms: int | None = None
+        # Set by the context before start.
+        self.received_blocks: ReceivedBlocks | None = None
+        self.report_input: Callable[[int, StreamInputInfo], None] = lambda _time_ms, _info: None
+        self._lock = threading.Lock()
+
+    def add_input(self, stream: InputDStream) -> int:
+        """Register an input stream and return its id: 0, 1, …"""
+        with self._lock:
+            self.inputs.append(stream)
+            return len(self.inputs) - 1
+
+    def add_output(self, stream: ForEachDStream) -> int:
+        """Register an output stream and return its id: 0, 1, …"""
+        with self._lock:
+            self.outputs.append(stream)
+            return len(self.outputs) - 1
+
+    def validate(self) -> None:
+        """Check what can be checked before the start.
+
+        Raises:
+            ConfigurationError: there is nothing to execute.
+        """
+        if not self.outputs:
+            raise ConfigurationError(
+                "No output operations registered, so nothing to execute: add one, such as pprint() or foreachRDD(...)"
+            )
+
+    def start(self, zero_time_ms: int) -> None:
+        """Fix zero time, settle what each stream must remember, start the inputs.
+
+        Raises:
+            StreamingStateError: it was started before.
+        """
+        if self.zero_time_ms is not None:
+            raise StreamingStateError("the graph was started already")
+        self.zero_time_ms = zero_time_ms
+        for output in self.outputs:
+            output.initialize(zero_time_ms)
+        for output in self.outputs:
+            output.remember(self.remember_ms or 0)
+        for stream in self.inputs:
+            stream.start()
+
+    def stop(self) -> None:
+        """Stop the inputs."""
+        for stream in self.inputs:
+            stream.stop()
+
+    def generate_jobs(self, time_ms: int) -> list[OutputJob]:
+        """Make the batch's jobs, in the order in which the program registered its outputs."""
+        jobs = (output.generate_job(time_ms) for output in self.outputs)
+        return [job for job in jobs if job is not None]
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget the RDDs that no stream needs once batch ``time_ms`` is done."""
+        for output in self.outputs:
+            output.clear_metadata(time_ms, unpersist=unpersist)
+
+    @property
+    def max_input_remember_ms(self) -> int:
+        """How long the input that is remembered longest is remembered; inputs that nobody uses do not count."""
+        return max((stream.remember_ms for stream in self.inputs), default=self.batch_interval_ms)
+
+    def receivers(self) -> Iterable[tuple[int, Any]]:
+        """The receivers of the input streams that have one, by stream id."""
+        return [(stream.id, stream.receiver) for stream in self.inputs if stream.receiver is not None]

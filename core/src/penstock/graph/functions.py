@@ -1,0 +1,210 @@
+"""Partition functions: what operators do inside a task, as one chain of generators.
+
+Owns the classes that travel to executors, where they run in the Python worker. Never calls a function of the program
+outside a generator: a StopIteration it raises is an error there, not a silent end.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from attrs import frozen
+
+#: From the partition's index and records to its new records.
+PartitionFunction = Callable[[int, Iterable[Any]], Iterable[Any]]
+
+# Records between two looks at the worker's memory.
+_RECORDS_PER_LOOK = 10_000
+
+
+@frozen
+class Fused:
+    """Several partition functions, one after the other."""
+
+    functions: tuple[PartitionFunction, ...]
+
+    def __call__(self, index: int, records: Iterable[Any]) -> Iterable[Any]:
+        """Chain them: nothing runs until the records are asked for."""
+        for function in self.functions:
+            records = function(index, records)
+        return records
+
+
+@frozen
+class Map:
+    """``map``."""
+
+    f: Callable[[Any], Any]
+
+    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
+        """One for one."""
+        f = self.f
+        return (f(record) for record in records)
+
+
+@frozen
+class FlatMap:
+    """``flatMap``."""
+
+    f: Callable[[Any], Iterable[Any]]
+
+    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
+        """Any number for one."""
+        f = self.f
+        return (item for record in records for item in f(record))
+
+
+@frozen
+class Filter:
+    """``filter``."""
+
+    f: Callable[[Any], Any]
+
+    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
+        """Those for which ``f`` is true."""
+        f = self.f
+        return (record for record in records if f(record))
+
+
+@frozen
+class MapValues:
+    """``mapValues``."""
+
+    f: Callable[[Any], Any]
+
+    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """The key stays."""
+        f = self.f
+        return ((key, f(value)) for key, value in records)
+
+
+@frozen
+class FlatMapValues:
+    """``flatMapValues``."""
+
+    f: Callable[[Any], Iterable[Any]]
+
+    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """The key stays, once for each value."""
+        f = self.f
+        return ((key, item) for key, value in records for item in f(value))
+
+
+@frozen
+class MapPartitions:
+    """``mapPartitions``."""
+
+    f: Callable[[Iterable[Any]], Iterable[Any]]
+
+    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
+        """Whatever ``f`` makes of the records of a partition."""
+        yield from self.f(iter(records))
+
+
+@frozen
+class MapPartitionsWithIndex:
+    """``mapPartitionsWithIndex``."""
+
+    f: Callable[[int, Iterable[Any]], Iterable[Any]]
+
+    def __call__(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
+        """Whatever ``f`` makes of the records of a partition, told its index."""
+        yield from self.f(index, iter(records))
+
+
+@frozen
+class Glom:
+    """``glom``."""
+
+    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[list[Any]]:
+        """One list a partition."""
+        yield list(records)
+
+
+@frozen
+class CountRecords:
+    """``count``, inside a partition."""
+
+    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[int]:
+        """One number a partition."""
+        yield sum(1 for _ in records)
+
+
+@frozen
+class Combiner:
+    """How the values of a key become one: PySpark's three functions, under its names.
+
+    Attributes:
+        createCombiner: of a key's first value.
+        mergeValue: a further value into a combiner.
+        mergeCombiners: two combiners into one.
+        memory_limit_mb: past which the worker spills (``spark.python.worker.memory``).
+    """
+
+    createCombiner: Callable[[Any], Any]
+    mergeValue: Callable[[Any, Any], Any]
+    mergeCombiners: Callable[[Any, Any], Any]
+    memory_limit_mb: float
+
+
+@frozen
+class CombineValues:
+    """The map side of ``combineByKey``: one combiner a key and partition."""
+
+    combiner: Combiner
+
+    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """Combine in a dictionary; past the worker's memory limit in PySpark's merger, which spills to disk."""
+        create, merge = self.combiner.createCombiner, self.combiner.mergeValue
+        yield from _combine(self.combiner, records, create, merge, are_combiners=False)
+
+
+@frozen
+class CombineCombiners:
+    """The reduce side of ``combineByKey``: one combiner a key."""
+
+    combiner: Combiner
+
+    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """As the map side does it, with combiners in place of values."""
+        yield from _combine(self.combiner, records, _same, self.combiner.mergeCombiners, are_combiners=True)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _combine(
+    combiner: Combiner,
+    records: Iterable[tuple[Any, Any]],
+    create: Callable[[Any], Any],
+    merge: Callable[[Any, Any], Any],
+    *,
+    are_combiners: bool,
+) -> Iterable[tuple[Any, Any]]:
+    from pyspark.shuffle import get_used_memory
+
+    combined: dict[Any, Any] = {}
+    source = iter(records)
+    for first in source:
+        for key, value in itertools.chain((first,), itertools.islice(source, _RECORDS_PER_LOOK)):
+            combined[key] = merge(combined[key], value) if key in combined else create(value)
+        if get_used_memory() > combiner.memory_limit_mb:
+            return _spill(combiner, combined, source, are_combiners=are_combiners)
+    return combined.items()
+
+
+def _spill(
+    combiner: Combiner, combined: dict[Any, Any], rest: Iterator[tuple[Any, Any]], *, are_combiners: bool
+) -> Iterator[tuple[Any, Any]]:
+    from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
+    from pyspark.shuffle import Aggregator, ExternalMerger
+
+    aggregator = Aggregator(combiner.createCombiner, combiner.mergeValue, combiner.mergeCombiners)
+    merger = ExternalMerger(aggregator, combiner.memory_limit_mb * 0.9, AutoBatchedSerializer(CPickleSerializer()))
+    merger.mergeCombiners(combined.items())
+    combined.clear()
+    (merger.mergeCombiners if are_combiners else merger.mergeValues)(rest)
+    return iter(merger.items())

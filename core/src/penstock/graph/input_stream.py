@@ -1,0 +1,89 @@
+"""Input streams: where a graph begins.
+
+Owns the two kinds the core has: received blocks, and a queue of RDDs. Computed on the generator's loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from pyspark import RDD
+
+from penstock.blocks.block_reader import ReadBlocks
+from penstock.errors import StreamingStateError
+from penstock.graph.dstream import DStream
+from penstock.listen.events import StreamInputInfo
+from penstock.spark.located_rdd import located_rdd
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.context import StreamingContext
+    from penstock.receive.receiver import Receiver
+
+
+class InputDStream(DStream[Any]):
+    """A stream without parents. Numbered in the order in which the program makes them."""
+
+    receiver: Receiver[Any] | None = None
+
+    def __init__(self, context: StreamingContext) -> None:
+        super().__init__(context, parents=())
+        self.id = self._graph.add_input(self)
+
+    def start(self) -> None:
+        """Get ready to be computed."""
+
+    def stop(self) -> None:
+        """Release what ``start`` took."""
+
+
+class ReceiverInputDStream(InputDStream):
+    """The blocks that a receiver stored.
+
+    Args:
+        context: of the program.
+        receiver: runs on an executor while the context is active.
+    """
+
+    def __init__(self, context: StreamingContext, receiver: Receiver[Any]) -> None:
+        super().__init__(context)
+        self.receiver = receiver
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """The batch's records. Before the start there are none: windows reach that far back."""
+        received, zero_time_ms = self._graph.received_blocks, self._graph.zero_time_ms
+        if received is None or zero_time_ms is None:
+            raise StreamingStateError("a receiver stream can be computed only in a started context")
+        if time_ms <= zero_time_ms:
+            return self._sc.emptyRDD()
+        self._graph.report_input(time_ms, StreamInputInfo(self.id, received.count(time_ms, self.id)))
+        references = located_rdd(self._sc, received.partitions(time_ms, self.id))
+        return references.mapPartitionsWithIndex(ReadBlocks(received.token))
+
+
+class QueueInputDStream(InputDStream):
+    """RDDs from a queue, one a batch or all that are there.
+
+    Args:
+        context: of the program.
+        rdds: the queue.
+        one_at_a_time: take one a batch.
+        default: for batches that find the queue empty.
+    """
+
+    def __init__(
+        self, context: StreamingContext, rdds: Iterable[RDD[Any]], *, one_at_a_time: bool, default: RDD[Any] | None
+    ) -> None:
+        super().__init__(context)
+        self._queue, self._one_at_a_time, self._default = deque(rdds), one_at_a_time, default
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """The next RDD, or the union of all."""
+        taken = [
+            self._queue.popleft() for _ in range(min(len(self._queue), 1 if self._one_at_a_time else len(self._queue)))
+        ]
+        if not taken:
+            return self._default if self._default is not None else self._sc.emptyRDD()
+        return taken[0] if len(taken) == 1 else self._sc.union(taken)

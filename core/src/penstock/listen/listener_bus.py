@@ -1,0 +1,168 @@
+"""The listener bus: every event to every listener, none in another's way.
+
+Owns one queue and one thread a listener. A listener that is slow delays nobody: what does not fit its queue is dropped
+and counted, for that listener alone. One that raises is logged and counted; after several errors in a row it is
+switched off. A listener whose class says ``never_drop = True`` (rate control, progress, allocation) has an unbounded
+queue. ``post`` never blocks and may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from penstock.errors import StreamingStateError
+from penstock.listen.events import HOOK_OF, Event
+from penstock.listen.streaming_listener import EventView, StreamingListener
+from penstock.log import get_logger
+from penstock.threads import EngineThread
+
+log = get_logger("listener_bus")
+
+
+class _Listener:
+    """A listener with its queue and thread."""
+
+    def __init__(self, target: object, origin: str, queue_size: int, max_failures: int) -> None:
+        self.target, self.origin = target, origin
+        self._max_failures = max_failures
+        self._wants_view = isinstance(target, StreamingListener)
+        self._callbacks: dict[str, Callable[[object], object]] = {
+            hook: callback for hook in HOOK_OF.values() if callable(callback := getattr(target, hook, None))
+        }
+        size = 0 if getattr(target, "never_drop", False) else queue_size
+        # None ends the thread.
+        self._events: queue.Queue[Event | None] = queue.Queue(size)
+        self._thread = EngineThread(f"listener {origin}", self._run)
+        self._failures_in_a_row = 0
+        self.dropped = self.failed = 0
+        self.switched_off = False
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def offer(self, event: Event) -> None:
+        if self.switched_off or HOOK_OF[type(event)] not in self._callbacks:
+            return
+        try:
+            self._events.put_nowait(event)
+        except queue.Full:
+            self.dropped += 1
+            if self.dropped == 1:
+                log.warning("listener is too slow, its events are dropped", listener=self.origin)
+
+    def stop(self, deadline: float) -> None:
+        """Let the thread handle what waits, until the deadline (monotonic seconds)."""
+        try:
+            self._events.put(None, timeout=max(deadline - time.monotonic(), 0.001))
+        except queue.Full:
+            self.switched_off = True
+            return
+        if not self._thread.finish(max(deadline - time.monotonic(), 0.001)):
+            self.switched_off = True
+
+    def _run(self) -> None:
+        while (event := self._events.get()) is not None:
+            if not self.switched_off:
+                self._deliver(event)
+
+    def _deliver(self, event: Event) -> None:
+        hook = HOOK_OF[type(event)]
+        try:
+            self._callbacks[hook](EventView(event) if self._wants_view else event)
+        except Exception:
+            self.failed += 1
+            self._failures_in_a_row += 1
+            if self.failed == 1:
+                log.exception(
+                    "listener failed; further errors of it are counted, not logged", listener=self.origin, hook=hook
+                )
+            if self._failures_in_a_row >= self._max_failures:
+                self.switched_off = True
+                log.error("listener switched off", listener=self.origin, failures=self._failures_in_a_row)
+        else:
+            self._failures_in_a_row = 0
+
+
+class ListenerBus:
+    """Deliver events.
+
+    Args:
+        queue_size: events that may wait for one listener.
+        max_failures: errors in a row after which a listener is switched off.
+    """
+
+    def __init__(self, queue_size: int, max_failures: int) -> None:
+        self._queue_size, self._max_failures = queue_size, max_failures
+        self._listeners: list[_Listener] = []
+        self._lock = threading.Lock()
+        self._started = self._stopped = False
+
+    def add(self, target: object, origin: str = "") -> None:
+        """Add a listener: any object with one or more of the nine ``on…`` methods.
+
+        Args:
+            target: the listener.
+            origin: whose it is, for messages; its class by default.
+
+        Raises:
+            TypeError: the object has none of the nine methods.
+            StreamingStateError: the bus has stopped.
+        """
+        if not any(callable(getattr(target, hook, None)) for hook in HOOK_OF.values()):
+            raise TypeError(f"{type(target).__name__} is no listener: it has none of {', '.join(HOOK_OF.values())}")
+        origin = origin or f"{type(target).__module__}.{type(target).__qualname__}"
+        listener = _Listener(target, origin, self._queue_size, self._max_failures)
+        with self._lock:
+            if self._stopped:
+                raise StreamingStateError("no listener can be added after the context was stopped")
+            self._listeners.append(listener)
+            if self._started:
+                listener.start()
+
+    def remove(self, target: object) -> None:
+        """Remove a listener; events that wait for it are delivered first. Unknown ones are ignored."""
+        with self._lock:
+            leaving = [listener for listener in self._listeners if listener.target is target]
+            self._listeners = [listener for listener in self._listeners if listener.target is not target]
+        for listener in leaving:
+            listener.stop(time.monotonic() + 1)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        with self._lock:
+            self._started = True
+            for listener in self._listeners:
+                listener.start()
+
+    def post(self, event: Event) -> None:
+        """Give an event to every listener."""
+        with self._lock:
+            listeners = [] if self._stopped else self._listeners
+            for listener in listeners:
+                listener.offer(event)
+
+    def stop(self, timeout_s: float) -> None:
+        """Take no more events; give listeners until the time-out, together, to handle theirs."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            listeners = self._listeners if self._started else []
+        deadline = time.monotonic() + timeout_s
+        for listener in listeners:
+            listener.stop(deadline)
+
+    def report(self) -> dict[str, dict[str, int | bool]]:
+        """By listener: events dropped, events it failed on, whether it was switched off."""
+        with self._lock:
+            return {
+                listener.origin: {
+                    "dropped": listener.dropped,
+                    "failed": listener.failed,
+                    "switched_off": listener.switched_off,
+                }
+                for listener in self._listeners
+            }

@@ -1,0 +1,137 @@
+"""From single records to blocks.
+
+Owns the buffer of what ``store(record)`` gave, cut every block interval, and the queue of cut blocks. Never drops a
+record that ``add`` returned for, unless pushing failed for good, which stops the receiver. ``add`` runs on the
+receiver's threads, cutting on the timer's, pushing on a thread of its own. Records and bytes that are not pushed yet
+are bounded together: at the bound ``add`` waits.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, frozen
+
+from penstock.clock import Clock
+from penstock.errors import ReceiverStoppedError
+from penstock.recurring_timer import RecurringTimer
+from penstock.threads import EngineThread
+
+
+@frozen
+class Bounds:
+    """What may wait to be pushed.
+
+    Attributes:
+        records: at most so many.
+        num_bytes: at most so many, as ``sys.getsizeof`` counts; one record may always wait.
+        blocks: at most so many cut blocks.
+    """
+
+    records: int
+    num_bytes: int
+    blocks: int
+
+
+@define
+class _Run:
+    records: list[Any]
+    num_bytes: int = 0
+
+
+class BlockGenerator:
+    """Buffer, cut, push.
+
+    Args:
+        clock: whose ticks cut.
+        interval_ms: between two cuts.
+        bounds: what may wait.
+        push: makes a block of records and returns when it is accepted; its error is final.
+        on_failure: is told the first error of ``push``; what is buffered from then on is dropped.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        interval_ms: int,
+        bounds: Bounds,
+        push: Callable[[list[Any]], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._bounds, self._push, self._on_failure = bounds, push, on_failure
+        self._buffer = _Run([])
+        self._pending_records = self._pending_bytes = 0
+        self._room = threading.Condition()
+        # None ends the pusher.
+        self._cut_runs: queue.Queue[_Run | None] = queue.Queue(bounds.blocks)
+        self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._cut(), "BlockGenerator", on_failure)
+        self._pusher = EngineThread("BlockGenerator pusher", self._push_all)
+        self._active = False
+        self._failed = False
+        self.dropped_records = 0
+
+    def start(self) -> None:
+        """Begin to take records."""
+        self._active = True
+        self._timer.start(self._timer.start_time_ms())
+        self._pusher.start()
+
+    def add(self, record: Any) -> None:
+        """Take one record; wait while the bounds are reached.
+
+        Raises:
+            ReceiverStoppedError: the generator is not running; the record was not taken.
+        """
+        num_bytes = sys.getsizeof(record)
+        with self._room:
+            while self._active and self._pending_records and self._is_full(num_bytes):
+                self._room.wait()
+            if not self._active:
+                raise ReceiverStoppedError("the receiver is not running: the record was not stored")
+            self._buffer.records.append(record)
+            self._buffer.num_bytes += num_bytes
+            self._pending_records += 1
+            self._pending_bytes += num_bytes
+
+    def stop(self) -> None:
+        """Take no more records, push what was taken, return when it is done. Harmless when repeated."""
+        with self._room:
+            if not self._active:
+                return
+            self._active = False
+            self._room.notify_all()
+        self._timer.stop(interrupt=True)
+        self._cut()
+        self._cut_runs.put(None)
+        self._pusher.finish()
+
+    def _is_full(self, num_bytes: int) -> bool:
+        return self._pending_records >= self._bounds.records or self._pending_bytes + num_bytes > self._bounds.num_bytes
+
+    def _cut(self) -> None:
+        with self._room:
+            if not self._buffer.records:
+                return
+            run, self._buffer = self._buffer, _Run([])
+        self._cut_runs.put(run)
+
+    def _push_all(self) -> None:
+        while (run := self._cut_runs.get()) is not None:
+            try:
+                if self._failed:
+                    self.dropped_records += len(run.records)
+                else:
+                    self._push(run.records)
+            except Exception as error:
+                self._failed = True
+                self.dropped_records += len(run.records)
+                self._on_failure(error)
+            finally:
+                with self._room:
+                    self._pending_records -= len(run.records)
+                    self._pending_bytes -= run.num_bytes
+                    self._room.notify_all()

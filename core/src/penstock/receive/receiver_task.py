@@ -1,0 +1,123 @@
+"""The Spark task that a receiver is.
+
+Owns the set-up and the taking down of one launch inside a Python worker: plugins, block directory, connection to the
+driver, endpoint, supervisor. Never starts on a retry by Spark: where a receiver runs is the tracker's decision. Runs on
+the worker's main thread until the receiver has stopped.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from attrs import field, frozen
+
+from penstock import conf
+from penstock.blocks.block import Block, StoredBlock
+from penstock.blocks.block_store import BlockStore
+from penstock.conf import Settings
+from penstock.hookspecs import hookimpl
+from penstock.log import set_level
+from penstock.plugins import Plugins
+from penstock.receive.receiver import Receiver
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.client import Client
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import CleanUpBlocks, Reply, StopReceiver, UpdateRateLimit
+from penstock.wire.token import Token
+
+
+@frozen
+class ReceiverTask:
+    """One launch of a receiver: what travels to the executor.
+
+    Attributes:
+        receiver: to run.
+        stream_id: of its input stream.
+        epoch: the number of the launch.
+        application_id: names the directory of its blocks.
+        driver_location: ``grpc://host:port`` of the tracker.
+        bind_host: the address its own endpoint listens on.
+        token: shown by both sides.
+        settings: in force.
+    """
+
+    receiver: Receiver[Any]
+    stream_id: int
+    epoch: int
+    application_id: str
+    driver_location: str
+    bind_host: str
+    token: Token
+    settings: Settings = field(repr=False)
+
+    def __call__(self, _index: int, _elements: Iterable[Any]) -> Iterator[Any]:
+        """Run the receiver until it has stopped.
+
+        Raises:
+            BaseException: what stopped it, if that was an error.
+        """
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            return iter(())
+        set_level(self.settings[conf.LOG_LEVEL])
+        blocks = BlockStore(local_directory(self.application_id) / f"stream-{self.stream_id}")
+        plugins = Plugins(self.settings[conf.PLUGINS_DISABLE])
+        plugins.manager.register(_LocalFiles(blocks), name="penstock-local-files")
+        driver = Client(self.driver_location, self.token, self.settings[conf.WIRE_TIMEOUT])
+        supervisor: ReceiverSupervisor
+
+        def on_stop(message: StopReceiver) -> Reply:
+            supervisor.stop_soon(message.message)
+            return Reply()
+
+        def on_rate(message: UpdateRateLimit) -> Reply:
+            supervisor.update_rate(message.rate)
+            return Reply()
+
+        def on_clean_up(message: CleanUpBlocks) -> Reply:
+            blocks.delete(message.block_ids)
+            return Reply()
+
+        handlers = {StopReceiver: on_stop, UpdateRateLimit: on_rate, CleanUpBlocks: on_clean_up}
+        endpoint = Endpoint(self.bind_host, self.token, handlers, blocks.open)
+        supervisor = ReceiverSupervisor(
+            self.receiver,
+            self.stream_id,
+            self.epoch,
+            self.settings,
+            driver,
+            store=lambda block: plugins.manager.hook.store(block=block),
+            discard=blocks.delete,
+            port=endpoint.port,
+        )
+        endpoint.start()
+        try:
+            supervisor.start()
+            supervisor.await_termination()
+        finally:
+            endpoint.stop()
+            driver.close()
+        return iter(())
+
+
+def local_directory(application_id: str) -> Path:
+    """Where this executor keeps an application's blocks; Spark removes it with the executor's other local files."""
+    root = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+    return Path(root) / "penstock" / application_id
+
+
+class _LocalFiles:
+    """The core's own answer to the ``store`` hook."""
+
+    def __init__(self, blocks: BlockStore) -> None:
+        self._blocks = blocks
+
+    @hookimpl(trylast=True)
+    def store(self, block: Block) -> StoredBlock:
+        return self._blocks.store(block)

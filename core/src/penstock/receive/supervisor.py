@@ -1,0 +1,331 @@
+"""``ReceiverSupervisor``: all that stands between a receiver and the driver.
+
+Owns the receiver's state, its rate limiter, its block generator, and the way of a block: store it, then have the driver
+accept it. Never decides whether or where the receiver is launched again: that is the tracker's. ``store…`` run on the
+receiver's threads; restarts and stops that come from elsewhere on a thread of their own.
+
+Stop order: the receiver's ``onStop``, what is buffered is stored and accepted, then the driver is told.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from penstock import conf
+from penstock.backoff import Backoff
+from penstock.blocks import arrow_form
+from penstock.blocks.block import Block, StoredBlock
+from penstock.clock import Clock, SystemClock
+from penstock.errors import PenstockError, ReceiverRefusedError, ReceiverStoppedError, StoreError
+from penstock.log import get_logger
+from penstock.receive.block_generator import BlockGenerator, Bounds
+from penstock.receive.rate_limiter import RateLimiter
+from penstock.threads import EngineThread
+from penstock.wire.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, Reply, ReportError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.conf import Settings
+    from penstock.receive.receiver import Receiver
+
+log = get_logger("receiver_supervisor")
+
+R = TypeVar("R")
+
+# Records taken from an iterable at a time: bounds what one block holds.
+_CHUNK = 100_000
+
+
+class Driver(Protocol):
+    """The driver, as a receiver sees it."""
+
+    def ask(self, message: object, reply_kind: type[R]) -> R:
+        """Send a message and return the reply; raises WireError."""
+        ...
+
+
+class State(Enum):
+    """Where a supervised receiver is."""
+
+    INITIALIZED = "initialized"
+    STARTED = "started"
+    STOPPED = "stopped"
+
+
+class ReceiverSupervisor:
+    """Run one receiver.
+
+    Args:
+        receiver: to run.
+        stream_id: of its input stream.
+        epoch: the number of this launch; the driver refuses blocks of earlier ones.
+        settings: in force.
+        driver: to register with and report to.
+        store: gives a block a home.
+        discard: deletes blocks that were stored but not accepted.
+        port: of the endpoint on which the driver reaches this process.
+        clock: the machine's by default.
+    """
+
+    def __init__(
+        self,
+        receiver: Receiver[Any],
+        stream_id: int,
+        epoch: int,
+        settings: Settings,
+        driver: Driver,
+        store: Callable[[Block], StoredBlock | None],
+        discard: Callable[[Iterable[str]], object],
+        port: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._receiver, self.stream_id, self._epoch = receiver, stream_id, epoch
+        self._driver, self._store, self._discard, self._port = driver, store, discard, port
+        self._clock = clock or SystemClock()
+        self.block_interval_ms = settings[conf.BLOCK_INTERVAL]
+        self._retries = settings[conf.STORE_RETRIES]
+        self._limiter = RateLimiter(
+            self._clock, settings[conf.MAX_RATE], settings[conf.INITIAL_RATE], burst_ms=self.block_interval_ms
+        )
+        self._generator = BlockGenerator(
+            self._clock,
+            self.block_interval_ms,
+            Bounds(
+                settings[conf.MAX_BUFFERED_RECORDS], settings[conf.MAX_BUFFERED_BYTES], settings[conf.BLOCK_QUEUE_SIZE]
+            ),
+            push=lambda records: self._push(arrow_form.encode(records), len(records), None),
+            on_failure=lambda error: self.stop_soon(f"Error storing a block: {error}", error),
+        )
+        self._restart_backoff = Backoff(settings[conf.RECEIVER_RESTART_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
+        self._block_numbers = itertools.count()
+        self._state = State.INITIALIZED
+        # Guards changes of state. Held while onStart and onStop run, never while records are stored.
+        self._lifecycle = threading.RLock()
+        # Guards the flag alone: a receiver's thread asks for a restart while a stop waits for that thread.
+        self._restart_lock = threading.Lock()
+        self._restarting = False
+        # Set once the receiver is to end; wakes the delay of a restart.
+        self._ending = threading.Event()
+        self._accepting = True
+        self._in_flight = 0
+        self._idle = threading.Condition()
+        self._terminated = threading.Event()
+        self._error: BaseException | None = None
+        self.stored_records = 0
+        receiver.attach(self)
+
+    # -- the receiver's state --
+
+    @property
+    def is_started(self) -> bool:
+        """The receiver's ``onStart`` was called and nobody stopped it since."""
+        return self._state is State.STARTED
+
+    @property
+    def is_stopped(self) -> bool:
+        """The receiver was stopped, for good or until a restart."""
+        return self._state is State.STOPPED
+
+    @property
+    def rate_limit(self) -> float | None:
+        """Records/s in force, ``None`` for no limit."""
+        return self._limiter.rate
+
+    def start(self) -> None:
+        """Start the generator, register, start the receiver; a failure stops it and is raised by ``await_termination``."""
+        self._generator.start()
+        self._start_receiver()
+
+    def await_termination(self) -> None:
+        """Return when the receiver has stopped for good.
+
+        Raises:
+            BaseException: what stopped it, if that was an error.
+        """
+        self._terminated.wait()
+        if self._error is not None:
+            raise self._error
+
+    def update_rate(self, rate: float) -> None:
+        """Set the rate limit, records/s."""
+        before = self._limiter.rate
+        self._limiter.update(rate)
+        if self._limiter.rate != before:
+            log.debug("rate limit changed", stream_id=self.stream_id, rate=self._limiter.rate)
+            try:
+                self._receiver.on_rate_change(self._limiter.rate)
+            except Exception as error:
+                self.report_error("on_rate_change failed", error)
+
+    def report_error(self, message: str, error: BaseException | None = None) -> None:
+        """Tell the driver of an error."""
+        log.warning("receiver reports an error", stream_id=self.stream_id, message=message)
+        self._tell(ReportError(self.stream_id, self._epoch, message, _trace(error)))
+
+    def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
+        """Stop the receiver, start it again after a delay. Returns at once; further calls until then are ignored."""
+        with self._restart_lock:
+            if self._restarting or self._ending.is_set():
+                return
+            self._restarting = True
+        delay = self._restart_backoff.next_ms() if delay_ms is None else delay_ms
+        EngineThread("receiver restart", lambda: self._restart(message, error, delay)).start()
+
+    def stop_soon(self, message: str, error: BaseException | None = None) -> None:
+        """Stop on another thread: for callers that the stop itself waits for."""
+        EngineThread("receiver stop", lambda: self.stop(message, error)).start()
+
+    def stop(self, message: str, error: BaseException | None = None) -> None:
+        """Stop for good: ``onStop``, flush, tell the driver. Harmless when repeated."""
+        with self._lifecycle:
+            if self._ending.is_set():
+                return
+            self._ending.set()
+            self._clock.wake()
+            self._error = error
+            self._stop_receiver()
+        self._generator.stop()
+        with self._idle:
+            self._accepting = False
+            # Stores on other threads have passed the limiter: they end with their answer from the driver.
+            self._idle.wait_for(lambda: self._in_flight == 0)
+        dropped = self._generator.dropped_records
+        log.info(
+            "receiver stopped", stream_id=self.stream_id, reason=message, stored=self.stored_records, dropped=dropped
+        )
+        if dropped:
+            message = f"{message} ({dropped} buffered records could not be stored and are lost)"
+        self._tell(DeregisterReceiver(self.stream_id, self._epoch, message, _trace(error)))
+        self._terminated.set()
+
+    def _start_receiver(self) -> None:
+        with self._lifecycle:
+            if self._ending.is_set():
+                return
+            try:
+                registered = self._driver.ask(
+                    RegisterReceiver(self.stream_id, self._epoch, type(self._receiver).__name__, self._port), Registered
+                )
+                if not registered.accepted:
+                    raise ReceiverRefusedError(
+                        f"the driver refused to start receiver {self.stream_id}: {registered.reason}"
+                    )
+                self._limiter.start()
+                if registered.rate is not None:
+                    self.update_rate(registered.rate)
+                self._state = State.STARTED
+                self._receiver.onStart()
+            except Exception as error:
+                self.stop(f"Error starting receiver {self.stream_id}: {error}", error)
+
+    def _stop_receiver(self) -> None:
+        if self._state is not State.STARTED:
+            return
+        self._state = State.STOPPED
+        self._limiter.stop()
+        try:
+            self._receiver.onStop()
+        except Exception as error:
+            self.report_error("onStop failed", error)
+
+    def _restart(self, message: str, error: BaseException | None, delay_ms: float) -> None:
+        if error is not None:
+            self.report_error(message, error)
+        with self._lifecycle:
+            self._stop_receiver()
+        reason = f"Restarting receiver with delay {delay_ms:.0f} ms: {message}"
+        self._tell(DeregisterReceiver(self.stream_id, self._epoch, reason, _trace(error)))
+        self._clock.wait_for(delay_ms, self._ending)
+        with self._lifecycle:
+            self._restarting = False
+            self._start_receiver()
+
+    # -- the way of a record --
+
+    def store(self, record: Any) -> None:
+        """Buffer one record, within the rate limit."""
+        self._limiter.acquire(1)
+        self._generator.add(record)
+
+    def store_all(self, records: Iterable[Any], metadata: dict[str, Any] | None) -> None:
+        """Store records and have them accepted, within the rate limit."""
+        source = iter(records)
+        while chunk := list(itertools.islice(source, _CHUNK)):
+            for start, stop in self._permits(len(chunk)):
+                part = chunk if stop - start == len(chunk) else chunk[start:stop]
+                self._push_now(arrow_form.encode(part), stop - start, metadata)
+
+    def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
+        """Store a columnar batch and have it accepted, within the rate limit."""
+        table = arrow_form.from_columns(batch)
+        for start, stop in self._permits(table.num_rows):
+            self._push_now(table.slice(start, stop - start), stop - start, metadata)
+
+    def _permits(self, count: int) -> Iterator[tuple[int, int]]:
+        start = 0
+        while start < count:
+            stop = start + self._limiter.acquire(count - start)
+            yield start, stop
+            start = stop
+
+    def _push_now(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
+        """Push on the receiver's own thread, as long as the door is open."""
+        with self._idle:
+            if not self._accepting:
+                raise ReceiverStoppedError("the receiver is not running: the records were not stored")
+            self._in_flight += 1
+        try:
+            self._push(table, count, metadata)
+        finally:
+            with self._idle:
+                self._in_flight -= 1
+                self._idle.notify_all()
+
+    def _push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
+        """Give a block a home and have the driver accept it."""
+        block_id = f"input-{self.stream_id}-{self._epoch}-{next(self._block_numbers)}"
+        self._place(Block(block_id, self.stream_id, count, table, metadata))
+        self.stored_records += count
+        self._restart_backoff.reset()
+
+    def _place(self, block: Block) -> None:
+        stored = self._retried(lambda: self._stored(block), f"block {block.block_id} ({block.num_records} records)")
+        message = AddBlocks(self.stream_id, self._epoch, [stored])
+        reply = self._retried(lambda: self._driver.ask(message, Reply), f"the report of block {block.block_id}")
+        if not reply.accepted:
+            self._discard([stored.block_id])
+            raise StoreError(f"the driver did not accept block {block.block_id}: {reply.reason}")
+
+    def _stored(self, block: Block) -> StoredBlock:
+        stored = self._store(block)
+        if not isinstance(stored, StoredBlock):
+            raise StoreError(f"the store hook gave {stored!r} for block {block.block_id}, not a StoredBlock")
+        return stored
+
+    def _retried(self, action: Callable[[], R], what: str) -> R:
+        backoff = Backoff(first_ms=50, longest_ms=5000)
+        while True:
+            try:
+                return action()
+            except Exception as error:
+                if backoff.failures >= self._retries:
+                    raise StoreError(f"{what} could not be stored, {self._retries + 1} tries: {error}") from error
+                log.warning("store failed, trying again", stream_id=self.stream_id, what=what, error=str(error))
+                self._clock.wait_for(backoff.next_ms(), self._terminated)
+
+    def _tell(self, message: object) -> None:
+        """Send what the driver should know; when it cannot be reached the task's end will tell it."""
+        try:
+            self._driver.ask(message, Reply)
+        except PenstockError as error:
+            log.warning("driver not told", stream_id=self.stream_id, message=type(message).__name__, error=str(error))
+
+
+def _trace(error: BaseException | None) -> str:
+    return "" if error is None else "".join(traceback.format_exception(error))

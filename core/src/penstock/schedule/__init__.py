@@ -1,0 +1,1 @@
+"""When: batches are generated, submitted, run and cleaned up."""

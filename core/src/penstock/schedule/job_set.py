@@ -1,0 +1,64 @@
+"""``JobSet``: the jobs of one batch, and how far they are.
+
+Owns the batch's times and the outcome of each output operation. Touched on the scheduler's loop only, after it was
+submitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from attrs import define, evolve, field
+
+from penstock.graph.output_stream import OutputJob
+from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
+
+
+@define
+class JobSet:
+    """One batch on its way.
+
+    Attributes:
+        time_ms: the batch.
+        jobs: in the order of the program's outputs.
+        input_info: what each stream gave.
+        submission_ms: when it was submitted.
+    """
+
+    time_ms: int
+    jobs: Sequence[OutputJob]
+    input_info: Mapping[int, StreamInputInfo]
+    submission_ms: int
+    _start_ms: int | None = field(default=None, init=False)
+    _end_ms: int | None = field(default=None, init=False)
+    _operations: dict[int, OutputOperationInfo] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._operations = {
+            job.output_op_id: OutputOperationInfo(
+                self.time_ms, job.output_op_id, job.call_site.short, job.call_site.long
+            )
+            for job in self.jobs
+        }
+
+    def start_job(self, output_op_id: int, now_ms: int) -> tuple[OutputOperationInfo, bool]:
+        """Note that a job started; say whether it is the batch's first."""
+        first = self._start_ms is None
+        if first:
+            self._start_ms = now_ms
+        self._operations[output_op_id] = evolve(self._operations[output_op_id], startTime=now_ms)
+        return self._operations[output_op_id], first
+
+    def end_job(self, output_op_id: int, now_ms: int, failure: str | None) -> tuple[OutputOperationInfo, bool]:
+        """Note that a job ended; say whether it was the batch's last."""
+        self._operations[output_op_id] = evolve(self._operations[output_op_id], endTime=now_ms, failureReason=failure)
+        last = all(operation.endTime is not None for operation in self._operations.values())
+        if last:
+            self._end_ms = now_ms
+        return self._operations[output_op_id], last
+
+    def info(self) -> BatchInfo:
+        """The batch as listeners see it, now."""
+        return BatchInfo(
+            self.time_ms, self.input_info, self.submission_ms, self._start_ms, self._end_ms, dict(self._operations)
+        )

@@ -1,0 +1,1 @@
+"""All that touches Py4J: RDDs with locations, executors, local properties, the Java that runs it."""

@@ -1,0 +1,73 @@
+"""What is known of the machine Spark runs on: its master, cores, executors, and where a job's task runs.
+
+Owns nothing; asks Spark each time. Never called on a thread that must not wait for the JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any
+
+from attrs import frozen
+from pyspark import SparkContext
+
+_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
+
+
+@frozen
+class TaskLocation:
+    """Where a task runs: host and executor, as Spark names them."""
+
+    host: str
+    executor_id: str
+
+
+def is_on_this_machine(sc: SparkContext) -> bool:
+    """Say whether driver and executors share this machine (``local``, ``local[n]``, ``local-cluster[…]``)."""
+    return sc.master.startswith("local")
+
+
+def local_cores(sc: SparkContext) -> int | None:
+    """The task slots of a ``local[n]`` master; ``None`` for any other master, where they come and go."""
+    match = _LOCAL.fullmatch(sc.master)
+    if match is None:
+        return None
+    if match[1] is None:
+        return 1
+    jvm: Any = sc._jvm
+    return int(jvm.java.lang.Runtime.getRuntime().availableProcessors()) if match[1] == "*" else int(match[1])
+
+
+def use_this_python(sc: SparkContext) -> None:
+    """Where driver and executors share the machine, have tasks run in this very Python unless the user chose one.
+
+    PySpark takes ``python3`` from PATH, which in a virtual environment that is not activated is another Python, without
+    Penstock and without the program's packages.
+    """
+    chosen = "PYSPARK_PYTHON" in os.environ or sc.getConf().contains("spark.pyspark.python")
+    if is_on_this_machine(sc) and not chosen and sys.executable:
+        sc.pythonExec = sys.executable
+
+
+def driver_host(sc: SparkContext) -> str:
+    """The name or address by which executors reach this driver."""
+    return str(sc.getConf().get("spark.driver.host"))
+
+
+def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
+    """Where the one running task of a job group runs; ``None`` when Spark knows of none (yet)."""
+    tracker = sc.statusTracker()
+    store: Any = sc._jsc.sc().statusStore()
+    for job_id in tracker.getJobIdsForGroup(job_group):
+        job = tracker.getJobInfo(job_id)
+        if job is None or job.status != "RUNNING":
+            continue
+        for stage_id in job.stageIds:
+            tasks = store.taskList(stage_id, 0, 10)
+            for index in range(tasks.size()):
+                task = tasks.apply(index)
+                if task.status() == "RUNNING":
+                    return TaskLocation(task.host(), task.executorId())
+    return None

@@ -1,0 +1,168 @@
+"""What a plugin offers: a receiver, a pulled input stream, a rate estimator; and the estimator's contract.
+
+Owns the three specs and the reading of options. Never creates what a spec describes before it is asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import attrs
+import cattrs
+from attrs import frozen
+
+from penstock.errors import ConfigurationError, UnknownNameError
+
+
+@frozen
+class ReceiverSpec:
+    """A receiver that programs can name.
+
+    Attributes:
+        name: lowercase, the noun of the protocol.
+        factory: ``factory(options)``, or ``factory()`` when there is no options class; returns a Receiver.
+        options: an attrs class whose fields are the options, ``None`` for none.
+        summary: one line for people.
+    """
+
+    name: str
+    factory: Callable[..., Any]
+    options: type | None = None
+    summary: str = ""
+
+
+@frozen
+class InputStreamSpec:
+    """A source that the driver pulls from, batch by batch.
+
+    Attributes:
+        name: lowercase.
+        factory: ``factory(options)``, or ``factory()`` when there is no options class.
+        options: an attrs class whose fields are the options, ``None`` for none.
+        summary: one line for people.
+    """
+
+    name: str
+    factory: Callable[..., Any]
+    options: type | None = None
+    summary: str = ""
+
+
+@frozen
+class RateEstimatorSpec:
+    """A rate estimator that configuration can name.
+
+    Attributes:
+        name: lowercase.
+        factory: ``factory(options, batch_interval_ms)``; returns a RateEstimator.
+        options: an attrs class whose fields are the options, ``None`` for none.
+        summary: one line for people.
+    """
+
+    name: str
+    factory: Callable[..., RateEstimator]
+    options: type | None = None
+    summary: str = ""
+
+
+@runtime_checkable
+class RateEstimator(Protocol):
+    """Says how many records/s a stream should take, from what the last batch took. Reads no clock and no random."""
+
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        """Estimate the rate.
+
+        Args:
+            time: when processing ended, ms.
+            numElements: records of the stream in the batch.
+            processingDelay: ms.
+            schedulingDelay: ms.
+
+        Returns:
+            Records/s, or ``None`` to leave the rate as it is.
+        """
+        ...
+
+
+Spec = ReceiverSpec | InputStreamSpec | RateEstimatorSpec
+
+
+@frozen
+class Option:
+    """One option of a plugin, as ``penstock plugins show`` lists it.
+
+    Attributes:
+        name: as it is written in calls and in configuration.
+        type: as it is annotated.
+        default: as text, ``None`` when the option must be given.
+        help: from the field's ``metadata["help"]``.
+    """
+
+    name: str
+    type: str
+    default: str | None
+    help: str
+
+
+def options_of(spec: Spec) -> list[Option]:
+    """Describe a spec's options."""
+    return [] if spec.options is None else [_describe(field) for field in attrs.fields(spec.options) if field.init]
+
+
+def _describe(field: attrs.Attribute[Any]) -> Option:
+    if field.default is attrs.NOTHING:
+        default = None
+    elif not field.repr:
+        default = "(hidden)"
+    elif isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]  # a class at run time, a function in the stubs
+        default = "(made for each)"
+    else:
+        default = repr(field.default)
+    kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    return Option(field.alias or field.name, str(kind), default, str(field.metadata.get("help", "")))
+
+
+def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
+    """Make an instance of a spec's options class.
+
+    Args:
+        kind: what the spec is, for messages: ``receiver``, ``rate estimator``.
+        spec: whose options.
+        given: option → value; text is converted to the field's type.
+
+    Returns:
+        The instance, ``None`` when the spec has no options.
+
+    Raises:
+        UnknownNameError: an option does not exist; names the nearest.
+        ConfigurationError: an option is missing or its value cannot be used.
+    """
+    known = options_of(spec)
+    for name in given:
+        if name not in {option.name for option in known}:
+            raise UnknownNameError(f"option of {kind} {spec.name!r}", name, [option.name for option in known])
+    missing = [option.name for option in known if option.default is None and option.name not in given]
+    if missing:
+        raise ConfigurationError(f"{kind} {spec.name!r} needs the option {missing[0]!r}, which was not given")
+    if spec.options is None:
+        return None
+    try:
+        return _converter.structure(dict(given), spec.options)
+    except cattrs.BaseValidationError as error:
+        reasons = "; ".join(cattrs.transform_error(error, path=spec.name))
+        raise ConfigurationError(f"{kind} {spec.name!r}: {reasons}") from None
+    except (ValueError, TypeError) as error:
+        raise ConfigurationError(f"{kind} {spec.name!r}: {error}") from None
+
+
+def _to_bool(value: Any, _kind: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
+        return value.strip().lower() == "true"
+    raise ValueError(f"{value!r} is neither true nor false")
+
+
+_converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
+_converter.register_structure_hook(bool, _to_bool)

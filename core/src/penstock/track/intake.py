@@ -1,0 +1,67 @@
+"""From stored blocks to the partitions of a batch.
+
+Owns the packing: small blocks of one host share a partition, in the order of their arrival. Called on the generator's
+loop.
+"""
+
+from __future__ import annotations
+
+from penstock.blocks.block import BlockReference
+from penstock.spark.located_rdd import LocatedPartition
+from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.wire.token import Token
+
+
+class TrackedIntake:
+    """What the graph and the generator see of the tracker.
+
+    Args:
+        tracker: whose blocks.
+        partition_bytes: the size up to which blocks share a partition.
+    """
+
+    def __init__(self, tracker: ReceiverTracker, partition_bytes: int) -> None:
+        self._tracker, self._partition_bytes = tracker, partition_bytes
+
+    @property
+    def token(self) -> Token:
+        """Shown when a block is fetched from another host."""
+        return self._tracker.token
+
+    def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
+        """Give all blocks that belong to no batch yet to this one."""
+        self._tracker.blocks.allocate_blocks_to_batch(batch_time_ms)
+
+    def clean_up(self, before_ms: int) -> None:
+        """Delete the blocks of batches strictly older than a time."""
+        self._tracker.clean_up(before_ms)
+
+    def count(self, batch_time_ms: int, stream_id: int) -> int:
+        """The batch's records."""
+        return sum(block.num_records for block in self._tracker.blocks.blocks_of_batch(batch_time_ms, stream_id))
+
+    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+        """The batch's blocks, as partitions of references."""
+        blocks = self._tracker.blocks.blocks_of_batch(batch_time_ms, stream_id)
+        return pack(self._tracker.references(blocks), self._partition_bytes)
+
+
+def pack(located: list[tuple[str, int, BlockReference]], partition_bytes: int) -> list[LocatedPartition]:
+    """Put references into partitions.
+
+    Args:
+        located: host, size in bytes and reference of each block.
+        partition_bytes: a partition is closed once it holds so much.
+
+    Returns:
+        Partitions whose elements are tuples of references, each of one host.
+    """
+    partitions: list[tuple[str, list[BlockReference]]] = []
+    filled = partition_bytes
+    for host, num_bytes, reference in located:
+        if filled >= partition_bytes or partitions[-1][0] != host:
+            partitions.append((host, []))
+            filled = 0
+        partitions[-1][1].append(reference)
+        filled += num_bytes
+    return [LocatedPartition(tuple(references), (host,) if host else ()) for host, references in partitions]

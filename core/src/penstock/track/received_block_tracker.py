@@ -1,0 +1,64 @@
+"""Which blocks were received, and which batch each belongs to.
+
+Owns one queue of unallocated blocks a stream, and the allocation of every batch still remembered. Never touches a
+block's data. Its methods are short, under one lock, and called from the endpoint's threads and the generator's loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from penstock.blocks.block import StoredBlock
+
+
+class ReceivedBlockTracker:
+    """Track the blocks of a fixed set of streams.
+
+    Args:
+        stream_ids: of the receiver input streams.
+    """
+
+    def __init__(self, stream_ids: Iterable[int]) -> None:
+        self._unallocated: dict[int, list[StoredBlock]] = {stream_id: [] for stream_id in stream_ids}
+        self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
+        # Blocks added and not yet cleaned up: what makes an addition idempotent.
+        self._known: set[str] = set()
+        self._last_allocated_ms = -1
+        self._lock = threading.Lock()
+
+    def add_blocks(self, blocks: Iterable[StoredBlock]) -> None:
+        """Queue blocks, in order. A block that was added before is ignored: its report was repeated."""
+        with self._lock:
+            for block in blocks:
+                if block.block_id not in self._known:
+                    self._known.add(block.block_id)
+                    self._unallocated[block.stream_id].append(block)
+
+    def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
+        """Give all unallocated blocks to a batch. A time that is not after the last one changes nothing."""
+        with self._lock:
+            if batch_time_ms <= self._last_allocated_ms:
+                return
+            self._allocated[batch_time_ms] = self._unallocated
+            self._unallocated = {stream_id: [] for stream_id in self._unallocated}
+            self._last_allocated_ms = batch_time_ms
+
+    def blocks_of_batch(self, batch_time_ms: int, stream_id: int) -> list[StoredBlock]:
+        """The blocks that a batch has from a stream, in the order of their arrival."""
+        with self._lock:
+            return list(self._allocated.get(batch_time_ms, {}).get(stream_id, ()))
+
+    @property
+    def has_unallocated_blocks(self) -> bool:
+        """Whether some block belongs to no batch yet."""
+        with self._lock:
+            return any(self._unallocated.values())
+
+    def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
+        """Forget batches strictly older than a time and return their blocks, which nothing needs any more."""
+        with self._lock:
+            old = [time_ms for time_ms in self._allocated if time_ms < before_ms]
+            blocks = [block for time_ms in old for queue in self._allocated.pop(time_ms).values() for block in queue]
+            self._known.difference_update(block.block_id for block in blocks)
+            return blocks

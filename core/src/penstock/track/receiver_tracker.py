@@ -1,0 +1,434 @@
+"""``ReceiverTracker``: where receivers run, what they are told, what they stored.
+
+Owns the endpoint that receivers call, the state of every receiver, its launches, its wanted rate. Messages that change
+a receiver's state are handled one at a time on the tracker's own loop; additions of blocks go straight to the
+ReceivedBlockTracker on the endpoint's threads. Never runs user code but the pickling of receivers.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from enum import Enum
+from typing import Any
+
+from attrs import Factory, define, evolve
+from pyspark import SparkContext, cloudpickle
+
+from penstock import conf
+from penstock.backoff import Backoff
+from penstock.blocks.block import BlockReference, StoredBlock
+from penstock.clock import Clock
+from penstock.conf import Settings
+from penstock.errors import ConfigurationError, WireError
+from penstock.event_loop import EventLoop
+from penstock.listen.events import Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
+from penstock.log import get_logger
+from penstock.receive.receiver import Receiver
+from penstock.receive.receiver_task import ReceiverTask
+from penstock.spark import cluster, failure
+from penstock.threads import EngineThread
+from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock.track.receiver_launcher import ReceiverLaunch
+from penstock.wire.client import Client
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import (
+    AddBlocks,
+    CleanUpBlocks,
+    DeregisterReceiver,
+    Registered,
+    RegisterReceiver,
+    Reply,
+    ReportError,
+    StopReceiver,
+    UpdateRateLimit,
+)
+from penstock.wire.token import Token
+
+log = get_logger("receiver_tracker")
+
+# A launch that lived this long was healthy: the next relaunch waits the shortest delay again.
+_HEALTHY_MS = 10_000
+# How often, and for how long, a registering receiver's place is asked of Spark, whose books lag behind.
+_PLACE_TRIES, _PLACE_PAUSE_S = 20, 0.1
+
+
+class ReceiverState(Enum):
+    """Where a receiver is, for the tracker."""
+
+    INACTIVE = "inactive"
+    SCHEDULED = "scheduled"
+    ACTIVE = "active"
+
+
+@define
+class _Tracked:
+    """One receiver."""
+
+    receiver: Receiver[Any]
+    backoff: Backoff
+    info: ReceiverInfo
+    state: ReceiverState = ReceiverState.INACTIVE
+    epoch: int = 0
+    launched_ms: float = 0
+    launch: ReceiverLaunch | None = None
+    client: Client | None = None
+    location: str = ""
+    rate: float | None = None
+    error_reported: bool = False
+    # Blocks to delete whose host has no endpoint now.
+    leftovers: list[str] = Factory(list)
+
+
+class ReceiverTracker:
+    """Run the receivers of a context.
+
+    Args:
+        sc: runs their jobs.
+        receivers: by stream id.
+        settings: in force.
+        clock: of the engine.
+        post: gives an event to the listeners.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        receivers: Mapping[int, Receiver[Any]],
+        settings: Settings,
+        clock: Clock,
+        post: Callable[[Event], None],
+    ) -> None:
+        self._sc, self._settings, self._clock, self._post = sc, settings, clock, post
+        self._on_this_machine = cluster.is_on_this_machine(sc)
+        self._token = Token.generate()
+        self._tracked = {
+            stream_id: _Tracked(
+                receiver,
+                Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY]),
+                ReceiverInfo(
+                    stream_id, f"{type(receiver).__name__}-{stream_id}", active=False, location="", executorId=""
+                ),
+            )
+            for stream_id, receiver in receivers.items()
+        }
+        self.blocks = ReceivedBlockTracker(self._tracked)
+        self._loop: EventLoop[Callable[[], None]] = EventLoop(
+            "ReceiverTracker", lambda action: action(), self._on_loop_error
+        )
+        self._endpoint: Endpoint | None = None
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Launch every receiver.
+
+        Raises:
+            ConfigurationError: a receiver cannot be pickled, or there are not enough cores for all and a batch.
+        """
+        if not self._tracked:
+            return
+        self._check_cores()
+        for stream_id, tracked in self._tracked.items():
+            _check_picklable(stream_id, tracked.receiver)
+        host = "127.0.0.1" if self._on_this_machine else "0.0.0.0"
+        self._endpoint = Endpoint(
+            host,
+            self._token,
+            {
+                AddBlocks: self._on_add_blocks,
+                RegisterReceiver: lambda message: self._on_loop(lambda: self._on_register(message)),
+                ReportError: lambda message: self._on_loop(lambda: self._on_report_error(message)),
+                DeregisterReceiver: lambda message: self._on_loop(lambda: self._on_deregister(message)),
+            },
+        )
+        self._loop.start()
+        self._endpoint.start()
+        for stream_id in self._tracked:
+            self._loop.post(lambda stream_id=stream_id: self._launch(stream_id))  # type: ignore[misc]
+
+    def stop(self, deadline: float) -> None:
+        """Tell every receiver to stop, wait until the deadline (monotonic seconds) for them to flush, then end them.
+
+        Blocks that arrive meanwhile are taken. The endpoint closes at the end.
+        """
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        if self._endpoint is None:
+            return
+        self._loop.post(self._tell_all_to_stop)
+        for stream_id, tracked in self._tracked.items():
+            launch = tracked.launch
+            if launch is not None and not launch.finish(max(deadline - time.monotonic(), 0.01)):
+                log.warning("receiver did not stop in time, its job is cancelled", stream_id=stream_id)
+                launch.cancel()
+                launch.finish(5.0)
+        self._loop.stop(5.0)
+        self._endpoint.stop()
+        for tracked in self._tracked.values():
+            if tracked.client is not None:
+                tracked.client.close()
+
+    def send_rate_update(self, stream_id: int, rate: float) -> None:
+        """Set a receiver's rate, records/s. Kept: a receiver that is relaunched starts at it."""
+        if stream_id in self._tracked and rate > 0 and not self._stopping.is_set():
+            self._loop.post(lambda: self._set_rate(stream_id, rate))
+
+    def rate_limit(self, stream_id: int) -> float | None:
+        """The rate a stream's receiver keeps to, records/s; ``None`` for no limit."""
+        tracked = self._tracked.get(stream_id)
+        if tracked is not None and tracked.rate is not None:
+            return min(tracked.rate, self._settings[conf.MAX_RATE])
+        initial = min(self._settings[conf.INITIAL_RATE], self._settings[conf.MAX_RATE])
+        return None if initial == float("inf") else initial
+
+    def receiver_infos(self) -> dict[int, ReceiverInfo]:
+        """What is known of every receiver, by stream id."""
+        return {stream_id: tracked.info for stream_id, tracked in self._tracked.items()}
+
+    def references(self, blocks: Iterable[StoredBlock]) -> list[tuple[str, int, BlockReference]]:
+        """For each block: its host, its size in bytes, and where a task finds it now."""
+        found = []
+        for block in blocks:
+            tracked = self._tracked[block.stream_id]
+            source = tracked.client.location if tracked.client is not None else ""
+            reference = BlockReference(block.block_id, block.path, block.num_records, source)
+            found.append((tracked.location, block.num_bytes, reference))
+        return found
+
+    @property
+    def token(self) -> Token:
+        """What tasks show when they fetch blocks."""
+        return self._token
+
+    def clean_up(self, before_ms: int) -> None:
+        """Forget batches older than a time and delete their blocks; returns at once."""
+        blocks = self.blocks.clean_up_batches(before_ms)
+        if blocks and not self._stopping.is_set():
+            self._loop.post(lambda: self._delete(blocks))
+
+    # -- on the tracker's loop --
+
+    def _launch(self, stream_id: int) -> None:
+        tracked = self._tracked[stream_id]
+        if self._stopping.is_set():
+            return
+        tracked.epoch += 1
+        tracked.state = ReceiverState.SCHEDULED
+        tracked.launched_ms = self._clock.monotonic_ms()
+        tracked.error_reported = False
+        epoch = tracked.epoch
+        assert self._endpoint is not None
+        driver_host = "127.0.0.1" if self._on_this_machine else cluster.driver_host(self._sc)
+        task = ReceiverTask(
+            tracked.receiver,
+            stream_id,
+            epoch,
+            str(self._sc.applicationId),
+            f"grpc://{driver_host}:{self._endpoint.port}",
+            "127.0.0.1" if self._on_this_machine else "0.0.0.0",
+            self._token,
+            self._settings,
+        )
+        preferred = tracked.receiver.preferredLocation()
+        tracked.launch = ReceiverLaunch(
+            self._sc,
+            task,
+            (preferred,) if preferred else (),
+            on_end=lambda error: self._loop.post(lambda: self._on_job_end(stream_id, epoch, error)),
+        )
+        log.info("receiver launched", stream_id=stream_id, epoch=epoch)
+        tracked.launch.start()
+
+    def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
+        tracked = self._tracked[stream_id]
+        if epoch != tracked.epoch:
+            return
+        was_active = tracked.state is ReceiverState.ACTIVE
+        tracked.state = ReceiverState.INACTIVE
+        if self._stopping.is_set():
+            return
+        if error is not None and not tracked.error_reported:
+            self._note_error(tracked, f"the receiver's task failed: {failure.reason(error)}", str(error))
+            self._post(ReceiverError(tracked.info))
+        if was_active:
+            self._gone(tracked)
+        if self._clock.monotonic_ms() - tracked.launched_ms > _HEALTHY_MS:
+            tracked.backoff.reset()
+        delay_ms = tracked.backoff.next_ms()
+        log.warning("receiver ended, it is launched again", stream_id=stream_id, epoch=epoch, delay_ms=round(delay_ms))
+
+        # Waits on a thread of its own: the loop has other receivers to serve.
+        def launch_later() -> None:
+            self._clock.wait_for(delay_ms, self._stopping)
+            self._loop.post(lambda: self._launch(stream_id))
+
+        EngineThread(f"receiver {stream_id} relaunch", launch_later).start()
+
+    def _on_register(self, message: RegisterReceiver) -> Registered:
+        tracked = self._tracked.get(message.stream_id)
+        if tracked is None or message.epoch != tracked.epoch:
+            return Registered(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
+        if self._stopping.is_set():
+            return Registered(accepted=False, reason="the application is stopping")
+        assert tracked.launch is not None
+        place = self._place_of(tracked.launch.group)
+        tracked.location = place.host if place else ""
+        host = "127.0.0.1" if self._on_this_machine else tracked.location
+        if tracked.client is not None:
+            tracked.client.close()
+        location = f"grpc://{host}:{message.port}"
+        # A receiver that cannot be reached has most likely died: the loop must not wait for it.
+        tracked.client = Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False)
+        tracked.state = ReceiverState.ACTIVE
+        tracked.error_reported = False
+        tracked.info = evolve(
+            tracked.info,
+            name=f"{message.receiver_type}-{message.stream_id}",
+            active=True,
+            location=tracked.location,
+            executorId=place.executor_id if place else "",
+        )
+        log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=tracked.location)
+        self._post(ReceiverStarted(tracked.info))
+        if tracked.leftovers:
+            leftovers, tracked.leftovers = tracked.leftovers, []
+            self._loop.post(lambda: self._delete_at(message.stream_id, leftovers))
+        return Registered(accepted=True, rate=tracked.rate)
+
+    def _on_deregister(self, message: DeregisterReceiver) -> Reply:
+        tracked = self._tracked.get(message.stream_id)
+        if tracked is None or message.epoch != tracked.epoch or tracked.state is not ReceiverState.ACTIVE:
+            return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} is not active")
+        tracked.state = ReceiverState.INACTIVE
+        if message.error:
+            if not tracked.error_reported:
+                self._note_error(tracked, message.message, message.error)
+                self._post(ReceiverError(tracked.info))
+            tracked.error_reported = True
+        elif not self._stopping.is_set():
+            self._note_error(tracked, message.message, "")
+        self._gone(tracked)
+        return Reply()
+
+    def _on_report_error(self, message: ReportError) -> Reply:
+        tracked = self._tracked.get(message.stream_id)
+        if tracked is None or message.epoch != tracked.epoch:
+            return Reply(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
+        self._note_error(tracked, message.message, message.error)
+        tracked.error_reported = True
+        log.warning("receiver error", stream_id=message.stream_id, message=message.message)
+        self._post(ReceiverError(tracked.info))
+        return Reply()
+
+    def _gone(self, tracked: _Tracked) -> None:
+        tracked.info = evolve(tracked.info, active=False)
+        self._post(ReceiverStopped(tracked.info))
+
+    def _note_error(self, tracked: _Tracked, message: str, error: str) -> None:
+        tracked.info = evolve(
+            tracked.info,
+            lastErrorMessage=message,
+            lastError=error,
+            lastErrorTime=self._clock.now_ms() if error or message else -1,
+        )
+
+    def _set_rate(self, stream_id: int, rate: float) -> None:
+        tracked = self._tracked[stream_id]
+        tracked.rate = rate
+        if tracked.state is ReceiverState.ACTIVE:
+            self._tell(stream_id, UpdateRateLimit(rate))
+
+    def _tell_all_to_stop(self) -> None:
+        for stream_id, tracked in self._tracked.items():
+            if tracked.state is ReceiverState.ACTIVE:
+                self._tell(stream_id, StopReceiver("Stopped by driver"))
+
+    def _delete(self, blocks: Iterable[StoredBlock]) -> None:
+        by_stream: dict[int, list[str]] = defaultdict(list)
+        for block in blocks:
+            by_stream[block.stream_id].append(block.block_id)
+        for stream_id, block_ids in by_stream.items():
+            self._delete_at(stream_id, block_ids)
+
+    def _delete_at(self, stream_id: int, block_ids: list[str]) -> None:
+        tracked = self._tracked[stream_id]
+        if tracked.state is not ReceiverState.ACTIVE or not self._tell(stream_id, CleanUpBlocks(block_ids)):
+            tracked.leftovers.extend(block_ids)
+
+    def _tell(self, stream_id: int, message: object) -> bool:
+        client = self._tracked[stream_id].client
+        if client is None:
+            return False
+        try:
+            client.ask(message, Reply)
+        except WireError as error:
+            log.warning("receiver not reached", stream_id=stream_id, message=type(message).__name__, error=str(error))
+            return False
+        return True
+
+    def _place_of(self, group: str) -> cluster.TaskLocation | None:
+        for _ in range(_PLACE_TRIES):
+            place = cluster.running_task(self._sc, group)
+            if place is not None or self._stopping.wait(_PLACE_PAUSE_S):
+                return place
+        return None
+
+    # -- on the endpoint's threads --
+
+    def _on_add_blocks(self, message: AddBlocks) -> Reply:
+        tracked = self._tracked.get(message.stream_id)
+        if tracked is None or message.epoch != tracked.epoch:
+            return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
+        if any(block.stream_id != message.stream_id for block in message.blocks):
+            return Reply(accepted=False, reason="the blocks are of another stream")
+        self.blocks.add_blocks(message.blocks)
+        return Reply()
+
+    def _on_loop(self, handler: Callable[[], Any]) -> Any:
+        """Handle a message on the tracker's loop and return its reply."""
+        future: Future[Any] = Future()
+
+        def handle() -> None:
+            try:
+                future.set_result(handler())
+            except Exception as error:
+                future.set_exception(error)
+
+        self._loop.post(handle)
+        return future.result(self._settings[conf.WIRE_TIMEOUT] / 1000)
+
+    def _on_loop_error(self, error: BaseException) -> None:
+        log.error("receiver tracker failed to handle a message", exc_info=error)
+
+    def _check_cores(self) -> None:
+        cores = cluster.local_cores(self._sc)
+        if cores is not None and cores <= len(self._tracked):
+            raise ConfigurationError(
+                f"master {self._sc.master} has {cores} core{'s' * (cores != 1)} and the program {len(self._tracked)} "
+                f"receiver{'s' * (len(self._tracked) != 1)}: each receiver occupies one for as long as it runs, so no batch "
+                f"could ever run. Use local[{len(self._tracked) + 1}] or more."
+            )
+
+
+def _check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
+    """Refuse a receiver that cannot travel, naming the attribute that is to blame."""
+    try:
+        cloudpickle.dumps(receiver)
+        return
+    except Exception as error:
+        first = error
+    for name, value in vars(receiver).items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception as error:
+            raise ConfigurationError(
+                f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its attribute "
+                f"{name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart instead of __init__."
+            ) from None
+    raise ConfigurationError(
+        f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: {first}"
+    ) from None

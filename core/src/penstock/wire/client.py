@@ -1,0 +1,91 @@
+"""The calling side of an endpoint.
+
+Owns a connection and the patience with it: messages are idempotent, so a call that failed for want of a connection is
+made again until its time is up. A call runs on the caller's thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from penstock.backoff import Backoff
+from penstock.blocks.block import BlockReference
+from penstock.errors import BlockGoneError, WireError
+from penstock.wire.messages import from_json, to_json
+from penstock.wire.token import Token
+
+R = TypeVar("R")
+
+
+class Client:
+    """Send messages to one endpoint. Safe for use by several threads.
+
+    Args:
+        location: ``grpc://host:port``.
+        token: to show.
+        timeout_ms: how long one ``ask`` may take, retries included.
+        retry: try again while the endpoint cannot be reached; without it, that is an error at once.
+    """
+
+    def __init__(self, location: str, token: Token, timeout_ms: int, *, retry: bool = True) -> None:
+        self.location = location
+        self._retry = retry
+        self._headers = [token.header()]
+        self._timeout_s = timeout_ms / 1000
+        self._client = flight.FlightClient(location)
+
+    def ask(self, message: object, reply_kind: type[R]) -> R:
+        """Send a message and return the reply.
+
+        Raises:
+            WireError: the endpoint cannot be reached within the time, or refuses the message.
+        """
+        action = flight.Action(type(message).__name__, to_json(message))
+        deadline = time.monotonic() + self._timeout_s
+        backoff = Backoff(first_ms=20, longest_ms=1000)
+        while True:
+            left_s = max(deadline - time.monotonic(), 0.001)
+            options = flight.FlightCallOptions(timeout=left_s, headers=self._headers)
+            try:
+                (result,) = self._client.do_action(action, options)
+                return from_json(reply_kind, result.body.to_pybytes())
+            except (flight.FlightUnavailableError, flight.FlightTimedOutError) as error:
+                pause_s = backoff.next_ms() / 1000
+                if not self._retry or time.monotonic() + pause_s >= deadline:
+                    raise WireError(
+                        f"no answer from {self.location} to {action.type} within {self._timeout_s:g} s: {_first_line(error)}"
+                    ) from None
+                time.sleep(pause_s)
+            except (pa.ArrowException, flight.FlightError) as error:
+                raise WireError(f"{self.location} refused {action.type}: {_first_line(error)}") from None
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._client.close()
+
+
+def fetch_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch]:
+    """Yield a block's record batches from the host that stored it.
+
+    Raises:
+        BlockGoneError: the host does not answer or does not have it.
+    """
+    try:
+        with flight.FlightClient(reference.source) as client:
+            options = flight.FlightCallOptions(headers=[token.header()])
+            for chunk in client.do_get(flight.Ticket(reference.block_id.encode()), options):
+                yield chunk.data
+    except (pa.ArrowException, flight.FlightError) as error:
+        raise BlockGoneError(
+            f"block {reference.block_id} ({reference.num_records} records) cannot be fetched from {reference.source}: "
+            f"{_first_line(error)}"
+        ) from None
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__

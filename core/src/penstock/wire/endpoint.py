@@ -1,0 +1,97 @@
+"""The authenticated Arrow Flight endpoint of a process, the driver's or a receiver's.
+
+Owns the listening port. Actions carry messages, DoGet carries blocks. A call without the application's token is
+refused before anything of it is read; refusals are counted and logged. Handlers run on the server's own threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from penstock.errors import PenstockError, WireError
+from penstock.log import get_logger
+from penstock.threads import EngineThread
+from penstock.wire.messages import from_json, to_json
+from penstock.wire.token import Token
+
+log = get_logger("wire")
+
+Handler = Callable[[Any], object]
+
+
+class _Doorkeeper(flight.ServerMiddlewareFactory):
+    def __init__(self, token: Token) -> None:
+        super().__init__()
+        self._token = token
+        self.refused = 0
+
+    def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
+        if not self._token.is_shown_by(headers):
+            self.refused += 1
+            log.warning("call refused: it does not show this application's token", refused=self.refused)
+            raise flight.FlightUnauthenticatedError("this endpoint takes calls with its application's token only")
+
+
+class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight has no types
+    """Serve messages and blocks.
+
+    Args:
+        host: the address to listen on; the port is chosen by the system.
+        token: what callers must show.
+        handlers: message class → what handles it and returns the reply.
+        open_block: finds a block by its id; ``None`` where there are no blocks.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        token: Token,
+        handlers: Mapping[type, Handler],
+        open_block: Callable[[str], pa.ipc.RecordBatchFileReader] | None = None,
+    ) -> None:
+        self._doorkeeper = _Doorkeeper(token)
+        self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
+        self._open_block = open_block
+        super().__init__(f"grpc://{host}:0", middleware={"token": self._doorkeeper})
+        self._thread = EngineThread("penstock endpoint", self.serve)
+
+    @property
+    def refused_calls(self) -> int:
+        """How many calls did not show the token."""
+        return self._doorkeeper.refused
+
+    def start(self) -> None:
+        """Begin to serve, on a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Refuse new calls, finish those at hand, free the port."""
+        self.shutdown()
+        self._thread.finish()
+
+    def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
+        """Handle one message."""
+        kind, handler = self._handlers.get(action.type, (None, None))
+        if kind is None or handler is None:
+            raise flight.FlightServerError(f"this endpoint takes no {action.type!r} messages")
+        try:
+            message = from_json(kind, action.body.to_pybytes())
+        except WireError as error:
+            log.warning("message refused", action=action.type, error=str(error))
+            raise flight.FlightServerError(str(error)) from None
+        yield flight.Result(to_json(handler(message)))
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        """Serve one block, straight from its file."""
+        if self._open_block is None:
+            raise flight.FlightServerError("this endpoint has no blocks")
+        try:
+            reader = self._open_block(ticket.ticket.decode("utf-8", "replace"))
+        except PenstockError as error:
+            raise flight.FlightServerError(str(error)) from None
+        batches = map(reader.get_batch, range(reader.num_record_batches))
+        return flight.GeneratorStream(reader.schema, batches)

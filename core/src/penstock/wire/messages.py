@@ -1,0 +1,124 @@
+"""The messages between the driver and the receivers.
+
+Owns their shapes and their JSON. Never pickles: what comes from the wire is parsed, structured into one of these
+classes, or refused. Every message may arrive twice; handlers must take that.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import cattrs
+from attrs import frozen
+
+from penstock.blocks.block import StoredBlock
+from penstock.errors import WireError
+
+M = TypeVar("M")
+
+
+@frozen
+class Reply:
+    """The answer to any message: taken or not, and why not."""
+
+    accepted: bool = True
+    reason: str = ""
+
+
+@frozen
+class RegisterReceiver:
+    """Receiver to driver: this receiver is up (again). Answered by ``Registered``."""
+
+    stream_id: int
+    epoch: int
+    receiver_type: str
+    port: int
+
+
+@frozen
+class Registered:
+    """The answer to ``RegisterReceiver``: the rate to keep to, records/s, ``None`` when there is none."""
+
+    accepted: bool
+    reason: str = ""
+    rate: float | None = None
+
+
+@frozen
+class AddBlocks:
+    """Receiver to driver: these blocks are stored."""
+
+    stream_id: int
+    epoch: int
+    blocks: list[StoredBlock]
+
+
+@frozen
+class ReportError:
+    """Receiver to driver: something went wrong, the receiver goes on."""
+
+    stream_id: int
+    epoch: int
+    message: str
+    error: str
+
+
+@frozen
+class DeregisterReceiver:
+    """Receiver to driver: the receiver has stopped; ``error`` holds the traceback when that was the reason."""
+
+    stream_id: int
+    epoch: int
+    message: str
+    error: str
+
+
+@frozen
+class StopReceiver:
+    """Driver to receiver: stop, flush, deregister."""
+
+    message: str
+
+
+@frozen
+class UpdateRateLimit:
+    """Driver to receiver: from now on, this many records/s."""
+
+    rate: float
+
+
+@frozen
+class CleanUpBlocks:
+    """Driver to receiver: nothing needs these blocks any more."""
+
+    block_ids: list[str]
+
+
+_converter = cattrs.Converter(forbid_extra_keys=True)
+# cattrs converts 1 to "1" and "x" to an error only where told to be strict; messages are strict JSON.
+for _primitive in (str, int, float, bool):
+
+    def _structure(value: Any, kind: Any, _primitive: type = _primitive) -> Any:
+        if type(value) is _primitive or (_primitive is float and type(value) is int):
+            return _primitive(value)
+        raise TypeError(f"expected {_primitive.__name__}, got {type(value).__name__}")
+
+    _converter.register_structure_hook(_primitive, _structure)
+
+
+def to_json(message: object) -> bytes:
+    """Write a message."""
+    return json.dumps(_converter.unstructure(message), separators=(",", ":")).encode()
+
+
+def from_json(kind: type[M], body: bytes) -> M:
+    """Read a message of a known kind.
+
+    Raises:
+        WireError: it is not JSON, or not of that shape.
+    """
+    try:
+        return _converter.structure(json.loads(body), kind)
+    except (ValueError, TypeError, KeyError, RecursionError, cattrs.BaseValidationError) as error:
+        raise WireError(f"not a {kind.__name__} message: {type(error).__name__}") from None
