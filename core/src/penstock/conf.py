@@ -16,6 +16,7 @@ from attrs import field, frozen
 from penstock.errors import ConfigurationError
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _MS_PER_UNIT = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES_PER_UNIT = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
@@ -81,15 +82,15 @@ def positive(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 @frozen
-class Key(Generic[T]):
+class Key(Generic[T_co]):
     """One configuration key."""
 
     name: str
-    parse: Callable[[str], T]
+    parse: Callable[[str], T_co]
     default: str
     meaning: str
     # The key whose value is used when this one is not set; the default comes after it.
-    falls_back_to: Key[T] | None = field(default=None, kw_only=True)
+    falls_back_to: Key[T_co] | None = field(default=None, kw_only=True)
 
 
 KEYS: list[Key[Any]] = []
@@ -119,8 +120,8 @@ RECEIVER_RESTART_DELAY = _key(
     "spark.streaming.receiverRestartDelay",
     duration_ms,
     "2000",
-    "Delay between `onStop` and `onStart` when a receiver restarts itself; doubles while nothing is stored in between, up to "
-    "`spark.penstock.receiver.maxRelaunchDelay`.",
+    "Delay between `onStop` and `onStart` when a receiver restarts itself; doubles while nothing is stored in between, "
+    "up to `spark.penstock.receiver.maxRelaunchDelay`.",
 )
 MAX_RATE = _key(
     "spark.streaming.receiver.maxRate",

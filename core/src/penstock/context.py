@@ -9,8 +9,9 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import RDD, SparkContext, StorageLevel
@@ -131,15 +132,15 @@ class StreamingContext:
             UnknownNameError: the plugin ``penstock-socket`` is not installed.
         """
         try:
-            stream = self.receiverStream("socket", host=hostname, port=port)
+            receiver = self._make_receiver("socket", {"host": hostname, "port": port})
         except UnknownNameError as error:
             if error.kind != "receiver":
                 raise
             raise ConfigurationError(
                 "socketTextStream needs the receiver 'socket', which no plugin offers: pip install penstock-socket"
             ) from error
-        stream.receiver.storageLevel = storageLevel
-        return stream
+        receiver.storageLevel = storageLevel
+        return ReceiverInputDStream(self, receiver)
 
     def receiverStream(self, receiver: Receiver[Any] | str, **options: Any) -> ReceiverInputDStream:
         """Receive what a receiver stores.
@@ -199,13 +200,10 @@ class StreamingContext:
         Raises:
             StreamingStateError: the context was started or stopped.
         """
-        if self._state is State.ACTIVE:
+        if self._state is not State.INITIALIZED:
+            since = "starting" if self._state is State.ACTIVE else "stopping"
             raise StreamingStateError(
-                f"Adding new inputs, transformations, and output operations after starting a context is not supported ({what})"
-            )
-        if self._state is State.STOPPED:
-            raise StreamingStateError(
-                f"Adding new inputs, transformations, and output operations after stopping a context is not supported ({what})"
+                f"{what}: Adding new inputs, transformations, and output operations after {since} a context is not supported"
             )
 
     # -- running --
@@ -381,12 +379,14 @@ class StreamingContext:
     def _stop_engine(self, deadline: float | None) -> None:
         """Intake, flush, the batches that are left, then the rest; a step that fails does not keep the others."""
         quick = time.monotonic() + _QUICK_STOP_S
-        steps = (
-            ("receivers", lambda: self._tracker and self._tracker.stop(deadline or quick)),
-            ("batches", lambda: self._generator and self._stop_generator(deadline)),
-            ("jobs", lambda: self._scheduler and self._scheduler.stop(2.0)),
-            ("listeners", lambda: self._bus.stop(5.0)),
-        )
+        steps: list[tuple[str, Callable[[], None]]] = []
+        if self._tracker is not None:
+            steps.append(("receivers", partial(self._tracker.stop, deadline or quick)))
+        if self._generator is not None:
+            steps.append(("batches", partial(self._stop_generator, deadline)))
+        if self._scheduler is not None:
+            steps.append(("jobs", partial(self._scheduler.stop, 2.0)))
+        steps.append(("listeners", partial(self._bus.stop, 5.0)))
         for name, step in steps:
             log.info("stopping", phase=name)
             try:
@@ -395,7 +395,8 @@ class StreamingContext:
                 log.exception("a step of stopping failed", phase=name)
 
     def _stop_generator(self, deadline: float | None) -> None:
-        assert self._generator is not None and self._scheduler is not None
+        assert self._generator is not None
+        assert self._scheduler is not None
         if not self._generator.stop(deadline):
             left = len(self._scheduler.pending_batches)
             log.warning("stopped before all was processed", batches_left=left, graceful=deadline is not None)

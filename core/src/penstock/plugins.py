@@ -20,13 +20,13 @@ from penstock.errors import PluginError, UnknownNameError
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF
 from penstock.log import get_logger
-from penstock.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, Spec
+from penstock.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec
 
 log = get_logger("plugins")
 
 _LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 #: Hook that offers specs → (what a spec is called in messages, its class).
-KINDS: dict[str, tuple[str, type]] = {
+KINDS: dict[str, tuple[str, type[Any]]] = {
     "receivers": ("receiver", ReceiverSpec),
     "input_streams": ("input stream", InputStreamSpec),
     "rate_estimators": ("rate estimator", RateEstimatorSpec),
@@ -191,8 +191,8 @@ class Plugins:
         for hook, specs in record.specs.items():
             self._specs[hook].update({spec.name: spec for spec in specs})
 
-    def _collect(self, record: LoadedPlugin, hook: str, kind: str, spec_class: type) -> list[Spec]:
-        specs: list[Spec] = []
+    def _collect(self, record: LoadedPlugin, hook: str, kind: str, spec_class: type[Any]) -> list[Any]:
+        specs: list[Any] = []
         for result in getattr(self._only(record), hook)():
             for spec in [result] if isinstance(result, spec_class) else result:
                 if not isinstance(spec, spec_class):

@@ -50,7 +50,7 @@ def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBat
         return map(reader.get_batch, range(reader.num_record_batches))
     if not reference.source:
         raise BlockGoneError(
-            f"block {reference.block_id} ({reference.num_records} records) is lost: its file {reference.path} is not on "
-            "this host and no receiver runs on the host that stored it"
+            f"block {reference.block_id} ({reference.num_records} records) is lost: its file {reference.path} is not "
+            "on this host and no receiver runs on the host that stored it"
         )
     return fetch_block(reference, token)

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark import RDD, StorageLevel
-from pyspark.rdd import portable_hash
+from pyspark.core.rdd import portable_hash
 from pyspark.util import _parse_memory
 
 from penstock.errors import StreamingStateError

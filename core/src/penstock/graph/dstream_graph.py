@@ -57,13 +57,13 @@ class DStreamGraph:
         self._lock = threading.Lock()
 
     def add_input(self, stream: InputDStream) -> int:
-        """Register an input stream and return its id: 0, 1, …"""
+        """Register an input stream and return its id, counted from 0."""
         with self._lock:
             self.inputs.append(stream)
             return len(self.inputs) - 1
 
     def add_output(self, stream: ForEachDStream) -> int:
-        """Register an output stream and return its id: 0, 1, …"""
+        """Register an output stream and return its id, counted from 0."""
         with self._lock:
             self.outputs.append(stream)
             return len(self.outputs) - 1

@@ -203,7 +203,7 @@ def _spill(
     from pyspark.shuffle import Aggregator, ExternalMerger
 
     aggregator = Aggregator(combiner.createCombiner, combiner.mergeValue, combiner.mergeCombiners)
-    merger = ExternalMerger(aggregator, combiner.memory_limit_mb * 0.9, AutoBatchedSerializer(CPickleSerializer()))
+    merger: Any = ExternalMerger(aggregator, combiner.memory_limit_mb * 0.9, AutoBatchedSerializer(CPickleSerializer()))
     merger.mergeCombiners(combined.items())
     combined.clear()
     (merger.mergeCombiners if are_combiners else merger.mergeValues)(rest)

@@ -33,11 +33,11 @@ _JOIN_S = 10.0
 class Receiver(Generic[T]):
     """Gets data from somewhere and stores it.
 
-    Override ``onStart`` and ``onStop``; both must return promptly. Call ``store``, ``store_all`` or ``store_arrow`` from
-    any thread.
+    Override ``onStart`` and ``onStop``; both must return promptly. Call ``store``, ``store_all`` or ``store_arrow``
+    from any thread.
 
     Attributes:
-        storageLevel: kept for programs that set it, ``None`` for the default; a block is one file on the executor's disk.
+        storageLevel: kept for programs that set it; a block is one file on the executor's disk, whatever it says.
     """
 
     storageLevel: StorageLevel | None = None
@@ -58,7 +58,7 @@ class Receiver(Generic[T]):
         """Called when the rate limit changes; override to pull less instead of waiting in ``store``."""
 
     def store(self, record: T) -> None:
-        """Store one record: buffered, rate-limited, cut into blocks by time. Nothing is promised until it is in a block.
+        """Store one record: buffered, rate-limited, cut into blocks by time. What is buffered dies with the process.
 
         Raises:
             ReceiverStoppedError: the receiver is not running; the record was not stored.

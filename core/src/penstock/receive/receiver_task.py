@@ -25,7 +25,7 @@ from penstock.plugins import Plugins
 from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.wire.client import Client
-from penstock.wire.endpoint import Endpoint
+from penstock.wire.endpoint import Endpoint, Handler
 from penstock.wire.messages import CleanUpBlocks, Reply, StopReceiver, UpdateRateLimit
 from penstock.wire.token import Token
 
@@ -84,7 +84,7 @@ class ReceiverTask:
             blocks.delete(message.block_ids)
             return Reply()
 
-        handlers = {StopReceiver: on_stop, UpdateRateLimit: on_rate, CleanUpBlocks: on_clean_up}
+        handlers: dict[type, Handler] = {StopReceiver: on_stop, UpdateRateLimit: on_rate, CleanUpBlocks: on_clean_up}
         endpoint = Endpoint(self.bind_host, self.token, handlers, blocks.open)
         supervisor = ReceiverSupervisor(
             self.receiver,

@@ -138,7 +138,7 @@ class ReceiverSupervisor:
         return self._limiter.rate
 
     def start(self) -> None:
-        """Start the generator, register, start the receiver; a failure stops it and is raised by ``await_termination``."""
+        """Start the generator, register, start the receiver; ``await_termination`` raises what fails."""
         self._generator.start()
         self._start_receiver()
 

@@ -26,12 +26,16 @@ class TaskLocation:
 
 def is_on_this_machine(sc: SparkContext) -> bool:
     """Say whether driver and executors share this machine (``local``, ``local[n]``, ``local-cluster[…]``)."""
-    return sc.master.startswith("local")
+    return _master(sc).startswith("local")
+
+
+def _master(sc: SparkContext) -> str:
+    return str(sc.master)
 
 
 def local_cores(sc: SparkContext) -> int | None:
     """The task slots of a ``local[n]`` master; ``None`` for any other master, where they come and go."""
-    match = _LOCAL.fullmatch(sc.master)
+    match = _LOCAL.fullmatch(_master(sc))
     if match is None:
         return None
     if match[1] is None:

@@ -409,8 +409,8 @@ class ReceiverTracker:
         if cores is not None and cores <= len(self._tracked):
             raise ConfigurationError(
                 f"master {self._sc.master} has {cores} core{'s' * (cores != 1)} and the program {len(self._tracked)} "
-                f"receiver{'s' * (len(self._tracked) != 1)}: each receiver occupies one for as long as it runs, so no batch "
-                f"could ever run. Use local[{len(self._tracked) + 1}] or more."
+                f"receiver{'s' * (len(self._tracked) != 1)}: each receiver occupies one for as long as it runs, so no "
+                f"batch could ever run. Use local[{len(self._tracked) + 1}] or more."
             )
 
 
@@ -426,8 +426,8 @@ def _check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
             cloudpickle.dumps(value)
         except Exception as error:
             raise ConfigurationError(
-                f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its attribute "
-                f"{name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart instead of __init__."
+                f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its "
+                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart instead of __init__."
             ) from None
     raise ConfigurationError(
         f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: {first}"

@@ -57,9 +57,7 @@ class Client:
             except (flight.FlightUnavailableError, flight.FlightTimedOutError) as error:
                 pause_s = backoff.next_ms() / 1000
                 if not self._retry or time.monotonic() + pause_s >= deadline:
-                    raise WireError(
-                        f"no answer from {self.location} to {action.type} within {self._timeout_s:g} s: {_first_line(error)}"
-                    ) from None
+                    raise WireError(f"no answer from {self.location} to {action.type}: {_first_line(error)}") from None
                 time.sleep(pause_s)
             except (pa.ArrowException, flight.FlightError) as error:
                 raise WireError(f"{self.location} refused {action.type}: {_first_line(error)}") from None

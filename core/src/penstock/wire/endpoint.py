@@ -23,7 +23,7 @@ log = get_logger("wire")
 Handler = Callable[[Any], object]
 
 
-class _Doorkeeper(flight.ServerMiddlewareFactory):
+class _Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow.flight has no types
     def __init__(self, token: Token) -> None:
         super().__init__()
         self._token = token
@@ -79,7 +79,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         if kind is None or handler is None:
             raise flight.FlightServerError(f"this endpoint takes no {action.type!r} messages")
         try:
-            message = from_json(kind, action.body.to_pybytes())
+            message: object = from_json(kind, action.body.to_pybytes())
         except WireError as error:
             log.warning("message refused", action=action.type, error=str(error))
             raise flight.FlightServerError(str(error)) from None

@@ -95,16 +95,16 @@ class CleanUpBlocks:
     block_ids: list[str]
 
 
+def _exactly(value: Any, kind: type[Any]) -> Any:
+    """Structure a primitive: cattrs would make text of a number and a number of text."""
+    if type(value) is kind or (kind is float and type(value) is int):
+        return kind(value)
+    raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+
+
 _converter = cattrs.Converter(forbid_extra_keys=True)
-# cattrs converts 1 to "1" and "x" to an error only where told to be strict; messages are strict JSON.
 for _primitive in (str, int, float, bool):
-
-    def _structure(value: Any, kind: Any, _primitive: type = _primitive) -> Any:
-        if type(value) is _primitive or (_primitive is float and type(value) is int):
-            return _primitive(value)
-        raise TypeError(f"expected {_primitive.__name__}, got {type(value).__name__}")
-
-    _converter.register_structure_hook(_primitive, _structure)
+    _converter.register_structure_hook(_primitive, _exactly)
 
 
 def to_json(message: object) -> bytes:

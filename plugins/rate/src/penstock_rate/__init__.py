@@ -1,1 +1,25 @@
-"""Rate control: estimators, and the listener that sends their answer to the receivers."""
+"""Rate control for Penstock: the estimators, and the listener that steers receivers by them."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from penstock import RateEstimatorSpec, hookimpl
+from penstock_rate.fixed import FixedOptions, FixedRateEstimator
+from penstock_rate.rate_controller import RateController, controllers
+
+if TYPE_CHECKING:
+    from penstock import StreamingContext
+
+__all__ = ["FixedOptions", "FixedRateEstimator", "RateController"]
+
+
+@hookimpl
+def rate_estimators() -> Iterable[RateEstimatorSpec]:
+    """Offer the estimators."""
+    return [RateEstimatorSpec("fixed", FixedRateEstimator, FixedOptions, "the same rate, whatever the batches take")]
+
+
+@hookimpl
+def listeners(context: "StreamingContext") -> Iterable[RateController]:
+    """One controller a receiver stream, when ``spark.streaming.backpressure.enabled`` is set."""
+    return controllers(context)
