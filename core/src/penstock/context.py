@@ -203,7 +203,8 @@ class StreamingContext:
         if self._state is not State.INITIALIZED:
             since = "starting" if self._state is State.ACTIVE else "stopping"
             raise StreamingStateError(
-                f"{what}: Adding new inputs, transformations, and output operations after {since} a context is not supported"
+                f"{what}: Adding new inputs, transformations, and output operations after {since} a context "
+                "is not supported"
             )
 
     # -- running --

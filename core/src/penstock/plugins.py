@@ -16,7 +16,7 @@ import pluggy
 from attrs import Factory, define, field
 
 from penstock import hookspecs
-from penstock.errors import PluginError, UnknownNameError
+from penstock.errors import PenstockError, PluginError, UnknownNameError
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF
 from penstock.log import get_logger
@@ -142,6 +142,9 @@ class Plugins:
                 continue
             try:
                 offered = [item for result in self._only(record).listeners(context=context) for item in result]
+            except PenstockError:
+                # The program's configuration is at fault, not the plugin: the start must fail with its message.
+                raise
             except Exception:
                 log.exception("plugin's listeners left out", plugin=record.origin)
                 continue

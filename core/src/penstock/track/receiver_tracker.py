@@ -427,7 +427,8 @@ def _check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
         except Exception as error:
             raise ConfigurationError(
                 f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its "
-                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart instead of __init__."
+                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart instead of "
+                "__init__."
             ) from None
     raise ConfigurationError(
         f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: {first}"
