@@ -55,6 +55,12 @@ class ReceivedBlockTracker:
         with self._lock:
             return any(self._unallocated.values())
 
+    @property
+    def has_blocks(self) -> bool:
+        """Whether some block is needed still, or waits for its batch."""
+        with self._lock:
+            return bool(self._known)
+
     def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
         """Forget batches strictly older than a time and return their blocks, which nothing needs any more."""
         with self._lock:

@@ -259,7 +259,13 @@ class ReceiverTracker:
         if self._clock.monotonic_ms() - tracked.launched_ms > _HEALTHY_MS:
             tracked.backoff.reset()
         delay_ms = tracked.backoff.next_ms()
-        log.warning("receiver ended, it is launched again", stream_id=stream_id, epoch=epoch, delay_ms=round(delay_ms))
+        log.warning(
+            "receiver ended, it is launched again",
+            stream_id=stream_id,
+            epoch=epoch,
+            delay_ms=round(delay_ms),
+            reason=tracked.info.lastErrorMessage,
+        )
 
         # Waits on a thread of its own: the loop has other receivers to serve.
         def launch_later() -> None:

@@ -1,0 +1,116 @@
+"""Records from a receiver on an executor, through blocks and batches, to an output."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock import AsyncReceiver, StreamingContext, ThreadReceiver
+
+pytestmark = pytest.mark.spark
+
+
+class Singly(ThreadReceiver[Any]):
+    """Stores its records one by one, then idles."""
+
+    def __init__(self, records: Iterable[Any]) -> None:
+        self.records = list(records)
+
+    def receive(self) -> None:
+        for record in self.records:
+            self.store(record)
+
+
+class AtOnce(Singly):
+    """Stores its records reliably."""
+
+    def receive(self) -> None:
+        self.store_all(iter(self.records))
+
+
+class Columnar(Singly):
+    """Stores a table."""
+
+    def receive(self) -> None:
+        self.store_arrow(pa.table({"word": self.records, "length": [len(word) for word in self.records]}))
+
+
+class Asynchronous(AsyncReceiver[Any]):
+    """Stores from an event loop."""
+
+    async def receive(self) -> None:
+        import asyncio
+
+        for number in range(10):
+            await asyncio.sleep(0)
+            self.store(number)
+
+
+def test_words_are_counted(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
+    lines = ssc.receiverStream(Singly(["to be or not to be", "that is the question"] * 500))
+    counts = lines.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(lambda a, b: a + b)
+    batches = collect(counts)
+    ssc.start()
+    wait_for(lambda: sum(count for _, count in batches.records) >= 5000, "5,000 words")
+    total: Counter[str] = Counter()
+    for word, count in batches.records:
+        total[word] += count
+    assert total == {word: 1000 if word in {"to", "be"} else 500 for word in "to be or not that is the question".split()}
+
+
+def test_records_of_every_kind_come_out_as_they_went_in(
+    ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]
+) -> None:
+    records = ["text", b"bytes", 7, 2**80, 1.5, True, None, ("a", 1), {"k": [1, 2]}, "\ud800"]
+    batches = collect(ssc.receiverStream(AtOnce(records)))
+    ssc.start()
+    wait_for(lambda: len(batches.records) >= len(records), "all records")
+    assert batches.records == records
+    assert list(map(type, batches.records)) == list(map(type, records))
+
+
+def test_a_table_reads_as_rows(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
+    batches = collect(ssc.receiverStream(Columnar(["a", "bcd"])).map(lambda row: (row.word, row["length"])))
+    ssc.start()
+    wait_for(lambda: len(batches.records) >= 2, "two rows")
+    assert batches.records == [("a", 1), ("bcd", 3)]
+
+
+def test_an_async_receiver_receives(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
+    batches = collect(ssc.receiverStream(Asynchronous()))
+    ssc.start()
+    wait_for(lambda: len(batches.records) >= 10, "ten numbers")
+    assert batches.records == list(range(10))
+
+
+def test_two_receivers_unite(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
+    left, right = ssc.receiverStream(AtOnce(range(100))), ssc.receiverStream(Singly(range(100, 200)))
+    batches = collect(left.union(right))
+    ssc.start()
+    wait_for(lambda: len(batches.records) >= 200, "both streams' records")
+    assert sorted(batches.records) == list(range(200))
+
+
+def test_a_graceful_stop_processes_all_that_was_stored(
+    make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None]
+) -> None:
+    ssc = make_ssc(0.5)
+    batches = collect(ssc.receiverStream(Singly(range(1000))))
+    ssc.start()
+    wait_for(lambda: any(info.active for info in ssc.receiver_infos().values()), "the receiver")
+    ssc.stop(stopSparkContext=False, stopGraceFully=True)
+    # Whatever was stored before the stop: a run of the first numbers without a gap.
+    assert batches.records == list(range(len(batches.records)))
+
+
+def test_old_blocks_are_deleted(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
+    batches = collect(ssc.receiverStream(AtOnce(range(10))))
+    ssc.start()
+    wait_for(lambda: len(batches.records) >= 10, "ten numbers")
+    tracker = ssc._tracker
+    assert tracker is not None
+    wait_for(lambda: not tracker.blocks.has_blocks, "the batch to be cleaned up")

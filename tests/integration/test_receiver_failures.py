@@ -1,0 +1,197 @@
+"""Receivers that fail: reported, launched again, and the stream lives on."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock import StreamingContext, StreamingListener, ThreadReceiver
+from penstock.errors import ConfigurationError, StreamingStateError
+
+pytestmark = pytest.mark.spark
+
+
+class Events(StreamingListener):
+    """Notes what happens to receivers, and the batches' outcomes."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.errors: list[str] = []
+        self.failures: list[dict[int, str]] = []
+
+    def onReceiverStarted(self, receiverStarted: Any) -> None:
+        self.seen.append("started")
+
+    def onReceiverError(self, receiverError: Any) -> None:
+        self.seen.append("error")
+        self.errors.append(receiverError.receiverInfo.lastErrorMessage)
+
+    def onReceiverStopped(self, receiverStopped: Any) -> None:
+        self.seen.append("stopped")
+
+    def onBatchCompleted(self, batchCompleted: Any) -> None:
+        operations = batchCompleted.batchInfo.outputOperationInfos
+        self.failures.append({op: info.failureReason for op, info in operations.items() if info.failureReason})
+
+
+class TellsItsProcess(ThreadReceiver[int]):
+    """Stores the id of the process it runs in, again and again."""
+
+    def receive(self) -> None:
+        while not self.wait(0.02):
+            self.store(os.getpid())
+
+
+class FailsOnce(ThreadReceiver[str]):
+    """Raises in its first run and stores in the second."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    def receive(self) -> None:
+        self.runs += 1
+        if self.runs == 1:
+            raise ConnectionRefusedError("nobody listens")
+        self.store("here")
+        self.wait(60)
+
+
+def test_a_killed_worker_is_launched_again(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
+    events = Events()
+    ssc.addStreamingListener(events)
+    batches = collect(ssc.receiverStream(TellsItsProcess()))
+    ssc.start()
+    wait_for(lambda: batches.records, "the first records")
+    victim = batches.records[0]
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: batches.records[-1] != victim, "records of another process")
+    assert events.seen[:4] == ["started", "error", "stopped", "started"]
+    assert "Python worker exited unexpectedly" in events.errors[0]
+
+
+def test_a_receiver_that_raises_restarts_in_its_process(
+    make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None]
+) -> None:
+    ssc = make_ssc(conf={"spark.streaming.receiverRestartDelay": "50"})
+    events = Events()
+    ssc.addStreamingListener(events)
+    batches = collect(ssc.receiverStream(FailsOnce()))
+    ssc.start()
+    wait_for(lambda: batches.records, "a record after the restart")
+    assert events.seen[:4] == ["started", "error", "stopped", "started"]
+    assert "nobody listens" in events.errors[0]
+
+
+def test_a_function_that_raises_fails_its_batch_alone(
+    ssc: StreamingContext, sc: Any, wait_for: Callable[..., None]
+) -> None:
+    events = Events()
+    ssc.addStreamingListener(events)
+    seen: list[int] = []
+
+    def fail_on_two(value: int) -> int:
+        if value == 2:
+            raise ZeroDivisionError("two is not liked")
+        return value
+
+    ssc.queueStream([[1], [2], [3]]).map(fail_on_two).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+    ssc.start()
+    wait_for(lambda: 3 in seen, "the batch after the failing one")
+    wait_for(lambda: len(events.failures) >= 3, "three events")
+    assert seen == [1, 3]
+    assert [sorted(failed) for failed in events.failures[:3]] == [[], [0], []]
+    assert "two is not liked" in events.failures[1][0]
+    with pytest.raises(Exception, match="two is not liked") as raised:
+        ssc.awaitTerminationOrTimeout(1)
+    assert "fail_on_two" in str(raised.value)
+
+
+def test_stop_iteration_of_a_function_is_an_error(ssc: StreamingContext, wait_for: Callable[..., None]) -> None:
+    events = Events()
+    ssc.addStreamingListener(events)
+
+    def stop(_value: int) -> int:
+        raise StopIteration
+
+    ssc.queueStream([[1]]).map(stop).foreachRDD(lambda rdd: rdd.collect())
+    ssc.start()
+    wait_for(lambda: events.failures, "the batch")
+    assert "StopIteration" in events.failures[0][0]
+
+
+def test_a_transform_that_raises_fails_its_output_and_no_other(
+    ssc: StreamingContext, wait_for: Callable[..., None]
+) -> None:
+    events = Events()
+    ssc.addStreamingListener(events)
+    seen: list[int] = []
+
+    def broken(rdd: Any) -> Any:
+        raise KeyError("transform")
+
+    queue = ssc.queueStream([[1]])
+    queue.transform(broken).foreachRDD(lambda rdd: None)
+    queue.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+    ssc.start()
+    wait_for(lambda: events.failures, "the batch")
+    assert sorted(events.failures[0]) == [0]
+    assert "transform" in events.failures[0][0]
+    assert seen == [1]
+
+
+def test_a_program_without_outputs_does_not_start(ssc: StreamingContext) -> None:
+    ssc.queueStream([[1]])
+    with pytest.raises(ConfigurationError, match="No output operations registered"):
+        ssc.start()
+    with pytest.raises(StreamingStateError, match="stopped"):
+        ssc.start()
+
+
+def test_more_receivers_than_cores_are_refused(ssc: StreamingContext) -> None:
+    for _ in range(4):
+        ssc.receiverStream(TellsItsProcess()).pprint()
+    with pytest.raises(ConfigurationError, match=r"local\[4\] has 4 cores and the program 4 receivers.*local\[5\]"):
+        ssc.start()
+
+
+def test_a_receiver_that_cannot_travel_is_refused_by_name(ssc: StreamingContext) -> None:
+    receiver = TellsItsProcess()
+    receiver.lock = __import__("threading").Lock()  # type: ignore[attr-defined]
+    ssc.receiverStream(receiver).pprint()
+    with pytest.raises(ConfigurationError, match="attribute 'lock'"):
+        ssc.start()
+
+
+def test_unknown_receivers_and_options_name_the_nearest(ssc: StreamingContext) -> None:
+    with pytest.raises(ConfigurationError, match="'soket'.*Did you mean 'socket'"):
+        ssc.receiverStream("soket")
+    with pytest.raises(ConfigurationError, match="'hots'.*Did you mean 'host'"):
+        ssc.receiverStream("socket", hots="x", port=1)
+    with pytest.raises(ConfigurationError, match="needs the option 'port'"):
+        ssc.receiverStream("socket", host="x")
+
+
+def test_stop_from_a_listener_is_legal(ssc: StreamingContext, wait_for: Callable[..., None]) -> None:
+    class Stops(StreamingListener):
+        def onBatchCompleted(self, batchCompleted: Any) -> None:
+            ssc.stop(stopSparkContext=False)
+
+    ssc.addStreamingListener(Stops())
+    ssc.queueStream([[1]]).foreachRDD(lambda rdd: None)
+    ssc.start()
+    assert ssc.awaitTerminationOrTimeout(20)
+
+
+def test_nothing_is_added_after_the_start(ssc: StreamingContext) -> None:
+    stream = ssc.queueStream([[1]])
+    stream.foreachRDD(lambda rdd: None)
+    ssc.start()
+    with pytest.raises(StreamingStateError, match="start"):
+        stream.map(str)
+    ssc.stop(stopSparkContext=False)
+    with pytest.raises(StreamingStateError, match="stop"):
+        ssc.queueStream([[1]])
