@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -160,16 +161,16 @@ def test_more_receivers_than_cores_are_refused(ssc: StreamingContext) -> None:
 
 def test_a_receiver_that_cannot_travel_is_refused_by_name(ssc: StreamingContext) -> None:
     receiver = TellsItsProcess()
-    receiver.lock = __import__("threading").Lock()  # type: ignore[attr-defined]
+    receiver.lock = threading.Lock()  # type: ignore[attr-defined]
     ssc.receiverStream(receiver).pprint()
     with pytest.raises(ConfigurationError, match="attribute 'lock'"):
         ssc.start()
 
 
 def test_unknown_receivers_and_options_name_the_nearest(ssc: StreamingContext) -> None:
-    with pytest.raises(ConfigurationError, match="'soket'.*Did you mean 'socket'"):
+    with pytest.raises(ConfigurationError, match=r"'soket'.*Did you mean 'socket'"):
         ssc.receiverStream("soket")
-    with pytest.raises(ConfigurationError, match="'hots'.*Did you mean 'host'"):
+    with pytest.raises(ConfigurationError, match=r"'hots'.*Did you mean 'host'"):
         ssc.receiverStream("socket", hots="x", port=1)
     with pytest.raises(ConfigurationError, match="needs the option 'port'"):
         ssc.receiverStream("socket", host="x")

@@ -8,6 +8,7 @@ the worker's main thread until the receiver has stopped.
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -97,10 +98,13 @@ class ReceiverTask:
             port=endpoint.port,
         )
         endpoint.start()
+        # Ctrl-C reaches the whole process group of a local program: the driver decides what it means.
+        on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             supervisor.start()
             supervisor.await_termination()
         finally:
+            signal.signal(signal.SIGINT, on_interrupt)
             endpoint.stop()
             driver.close()
         return iter(())

@@ -34,8 +34,8 @@ class Intake(Protocol):
         """Give all blocks that belong to no batch yet to this one."""
         ...
 
-    def clean_up(self, before_ms: int) -> None:
-        """Delete the blocks of batches strictly older than a time."""
+    def clean_up(self, before_ms: int, *, delete: bool) -> None:
+        """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
         ...
 
 
@@ -138,6 +138,5 @@ class JobGenerator:
     def _clear_metadata(self, time_ms: int) -> None:
         self._graph.clear_metadata(time_ms, unpersist=self._unpersist)
         before_ms = time_ms - self._graph.max_input_remember_ms
-        if self._unpersist:
-            self._intake.clean_up(before_ms)
+        self._intake.clean_up(before_ms, delete=self._unpersist)
         self._input_info.clean_up(before_ms)

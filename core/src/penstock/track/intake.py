@@ -32,9 +32,9 @@ class TrackedIntake:
         """Give all blocks that belong to no batch yet to this one."""
         self._tracker.blocks.allocate_blocks_to_batch(batch_time_ms)
 
-    def clean_up(self, before_ms: int) -> None:
-        """Delete the blocks of batches strictly older than a time."""
-        self._tracker.clean_up(before_ms)
+    def clean_up(self, before_ms: int, *, delete: bool) -> None:
+        """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
+        self._tracker.clean_up(before_ms, delete=delete)
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         """The batch's records."""

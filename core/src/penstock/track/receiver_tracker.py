@@ -79,6 +79,8 @@ class _Tracked:
     location: str = ""
     rate: float | None = None
     error_reported: bool = False
+    # Whether the launch at hand has registered: from then on it may hold records.
+    registered: bool = False
     # Blocks to delete whose host has no endpoint now.
     leftovers: list[str] = Factory(list)
 
@@ -166,8 +168,9 @@ class ReceiverTracker:
                 log.warning("receiver did not stop in time, its job is cancelled", stream_id=stream_id)
                 launch.cancel()
                 launch.finish(5.0)
-        self._loop.stop(5.0)
+        # First the endpoint: what was asked of it is answered by the loop.
         self._endpoint.stop()
+        self._loop.stop(5.0)
         for tracked in self._tracked.values():
             if tracked.client is not None:
                 tracked.client.close()
@@ -204,10 +207,10 @@ class ReceiverTracker:
         """What tasks show when they fetch blocks."""
         return self._token
 
-    def clean_up(self, before_ms: int) -> None:
-        """Forget batches older than a time and delete their blocks; returns at once."""
+    def clean_up(self, before_ms: int, *, delete: bool) -> None:
+        """Forget batches older than a time and, if asked to, delete their blocks; returns at once."""
         blocks = self.blocks.clean_up_batches(before_ms)
-        if blocks and not self._stopping.is_set():
+        if delete and blocks and not self._stopping.is_set():
             self._loop.post(lambda: self._delete(blocks))
 
     # -- on the tracker's loop --
@@ -219,7 +222,7 @@ class ReceiverTracker:
         tracked.epoch += 1
         tracked.state = ReceiverState.SCHEDULED
         tracked.launched_ms = self._clock.monotonic_ms()
-        tracked.error_reported = False
+        tracked.error_reported = tracked.registered = False
         epoch = tracked.epoch
         assert self._endpoint is not None
         driver_host = "127.0.0.1" if self._on_this_machine else cluster.driver_host(self._sc)
@@ -290,6 +293,7 @@ class ReceiverTracker:
         # A receiver that cannot be reached has most likely died: the loop must not wait for it.
         tracked.client = Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False)
         tracked.state = ReceiverState.ACTIVE
+        tracked.registered = True
         tracked.error_reported = False
         tracked.info = evolve(
             tracked.info,
@@ -350,8 +354,11 @@ class ReceiverTracker:
 
     def _tell_all_to_stop(self) -> None:
         for stream_id, tracked in self._tracked.items():
-            if tracked.state is ReceiverState.ACTIVE:
+            if tracked.registered:
                 self._tell(stream_id, StopReceiver("Stopped by driver"))
+            elif tracked.launch is not None:
+                # It has stored nothing, and may be waiting for a slot that never comes.
+                tracked.launch.cancel()
 
     def _delete(self, blocks: Iterable[StoredBlock]) -> None:
         by_stream: dict[int, list[str]] = defaultdict(list)
@@ -433,8 +440,8 @@ def _check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
         except Exception as error:
             raise ConfigurationError(
                 f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its "
-                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart instead of "
-                "__init__."
+                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart, not "
+                "in __init__."
             ) from None
     raise ConfigurationError(
         f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: {first}"

@@ -1,0 +1,39 @@
+"""The receiver ``ticker``: the numbers 0, 1, 2 and so on, at a pace."""
+
+import attrs
+
+from penstock import ReceiverSpec, ThreadReceiver, hookimpl
+
+
+@attrs.frozen
+class TickerOptions:
+    """Options of ``ticker``."""
+
+    per_second: float = attrs.field(
+        default=10.0, validator=attrs.validators.gt(0), metadata={"help": "numbers a second"}
+    )
+    total: int = attrs.field(
+        default=0, validator=attrs.validators.ge(0), metadata={"help": "stop after so many; 0: never"}
+    )
+
+
+class Ticker(ThreadReceiver[int]):
+    """Stores one number after the other."""
+
+    def __init__(self, options: TickerOptions) -> None:
+        self.options = options
+
+    def receive(self) -> None:
+        """Store until stopped, or until all are stored."""
+        number = 0
+        while not self.wait(1 / self.options.per_second):
+            self.store(number)
+            number += 1
+            if number == self.options.total:
+                return
+
+
+@hookimpl
+def receivers() -> list[ReceiverSpec]:
+    """Offer the receiver."""
+    return [ReceiverSpec("ticker", Ticker, TickerOptions, "numbers, at a pace")]
