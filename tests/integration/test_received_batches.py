@@ -8,8 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 
 from penstock import AsyncReceiver, StreamingContext, ThreadReceiver
+from penstock.track.receiver_tracker import ReceiverTracker
 
 pytestmark = pytest.mark.spark
 
@@ -106,6 +108,22 @@ def test_a_graceful_stop_processes_all_that_was_stored(
     ssc.stop(stopSparkContext=False, stopGraceFully=True)
     # Whatever was stored before the stop: a run of the first numbers without a gap.
     assert batches.records == list(range(len(batches.records)))
+
+
+def test_blocks_of_another_host_are_fetched(
+    ssc: StreamingContext, collect: Any, wait_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    references = ReceiverTracker.references
+
+    def without_files(tracker: ReceiverTracker, blocks: Any) -> Any:
+        found = references(tracker, blocks)
+        return [(host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in found]
+
+    monkeypatch.setattr(ReceiverTracker, "references", without_files)
+    batches = collect(ssc.receiverStream(AtOnce(range(1000))))
+    ssc.start()
+    wait_for(lambda: len(batches.records) >= 1000, "1,000 numbers")
+    assert batches.records == list(range(1000))
 
 
 def test_old_blocks_are_deleted(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
