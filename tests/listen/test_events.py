@@ -1,0 +1,71 @@
+"""Events and infos: Spark's names, and what is derived."""
+
+import attrs
+import pytest
+
+from penstock import (
+    BatchInfo,
+    OutputOperationInfo,
+    ReceiverInfo,
+    StreamingListener,
+    StreamingStarted,
+    StreamInputInfo,
+)
+from penstock.listen.events import HOOK_OF
+
+
+def batch(start: int | None, end: int | None) -> BatchInfo:
+    streams = {0: StreamInputInfo(0, 3), 1: StreamInputInfo(1, 4)}
+    return BatchInfo(1000, streams, 1010, start, end, {})
+
+
+def test_a_submitted_batch_has_no_delays() -> None:
+    info = batch(None, None)
+    assert (info.schedulingDelay, info.processingDelay, info.totalDelay) == (None, None, None)
+
+
+def test_a_started_batch_has_a_scheduling_delay_only() -> None:
+    info = batch(1050, None)
+    assert (info.schedulingDelay, info.processingDelay, info.totalDelay) == (40, None, None)
+
+
+def test_a_completed_batch_has_all_three() -> None:
+    info = batch(1050, 1350)
+    assert (info.schedulingDelay, info.processingDelay, info.totalDelay) == (40, 300, 340)
+
+
+def test_a_delay_of_nothing_is_zero_and_not_unknown() -> None:
+    info = batch(1010, 1010)
+    assert (info.schedulingDelay, info.processingDelay, info.totalDelay) == (0, 0, 0)
+
+
+def test_the_records_of_a_batch_are_those_of_its_streams() -> None:
+    assert batch(None, None).numRecords == 7
+    assert BatchInfo(1000, {}, 1010, None, None, {}).numRecords == 0
+
+
+@pytest.mark.parametrize(("start", "end", "duration"), [(None, None, None), (5, None, None), (5, 5, 0), (0, 3, 3)])
+def test_the_duration_of_an_output_operation(start: int | None, end: int | None, duration: int | None) -> None:
+    assert OutputOperationInfo(1000, 0, "n", "d", start, end).duration == duration
+
+
+def test_the_description_of_a_streams_input_is_text_or_none() -> None:
+    assert StreamInputInfo(0, 5).metadataDescription is None
+    assert StreamInputInfo(0, 5, {"Description": ["a", "b"]}).metadataDescription == "['a', 'b']"
+    assert StreamInputInfo(0, 5, {"files": 3}).metadataDescription is None
+
+
+def test_a_receiver_has_no_error_at_first() -> None:
+    info = ReceiverInfo(0, "R-0", True, "", "")
+    assert (info.lastErrorMessage, info.lastError, info.lastErrorTime) == ("", "", -1)
+
+
+def test_infos_cannot_be_changed() -> None:
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        batch(None, None).batchTime = 5  # type: ignore[misc]  # that is the point
+
+
+def test_every_event_has_its_hook_and_the_listener_class_has_them_all() -> None:
+    assert sorted(HOOK_OF.values()) == sorted(name for name in vars(StreamingListener) if name.startswith("on"))
+    assert len(HOOK_OF) == 9
+    assert HOOK_OF[StreamingStarted] == "onStreamingStarted"

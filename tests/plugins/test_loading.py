@@ -1,0 +1,192 @@
+"""Plugins that work: what an entry point may name, what is found in it, what is reported."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock import RateEstimatorSpec, hookspecs
+from penstock.errors import UnknownNameError
+from penstock.plugins import Plugins
+
+if TYPE_CHECKING:
+    from tests.plugins.conftest import Zoo
+
+RECEIVERS = """
+@hookimpl
+def receivers():
+    {body}
+"""
+
+CLASS = """
+class Plugin:
+    made = 0
+
+    def __init__(self):
+        Plugin.made += 1
+
+    @hookimpl
+    def receivers(self):
+        return [penstock.ReceiverSpec("from-class", dict)]
+"""
+
+
+def test_an_entry_point_names_a_module(zoo: Zoo) -> None:
+    module = zoo.add("one", RECEIVERS.format(body="return [penstock.ReceiverSpec('r', dict, summary='s')]"))
+    plugins = zoo.load()
+    record = zoo.record(plugins, "one")
+    assert (record.distribution, record.version, record.value) == ("dist-zoo_0", "1.0", module)
+    assert (record.hooks, record.fault, record.disabled) == (["receivers"], "", False)
+    assert record.origin == "one (dist-zoo_0 1.0)"
+    assert plugins.spec("receivers", "r").summary == "s"
+    assert plugins.specs("receivers") == {"r": record.specs["receivers"][0]}
+    assert plugins.origin_of("receivers", "r") is record
+
+
+def test_a_class_is_made_once(zoo: Zoo) -> None:
+    module = zoo.add("one", CLASS, target="Plugin")
+    assert zoo.load().spec("receivers", "from-class")
+    assert sys.modules[module].Plugin.made == 1
+
+
+def test_an_object_is_taken_as_it_is(zoo: Zoo) -> None:
+    module = zoo.add("one", CLASS + "\nplugin = Plugin()", target="plugin")
+    plugins = zoo.load()
+    assert plugins.spec("receivers", "from-class")
+    assert plugins.manager.is_registered(sys.modules[module].plugin)
+    assert sys.modules[module].Plugin.made == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return [penstock.ReceiverSpec('r', dict)]",
+        "return (penstock.ReceiverSpec('r', dict),)",
+        "return penstock.ReceiverSpec('r', dict)",
+        "yield penstock.ReceiverSpec('r', dict)",
+    ],
+)
+def test_specs_come_in_any_iterable_or_alone(zoo: Zoo, body: str) -> None:
+    zoo.add("one", RECEIVERS.format(body=body))
+    assert list(zoo.load().specs("receivers")) == ["r"]
+
+
+def test_the_three_kinds_of_specs_have_names_of_their_own(zoo: Zoo) -> None:
+    zoo.add(
+        "one",
+        """
+        @hookimpl
+        def receivers():
+            return [penstock.ReceiverSpec("same", dict)]
+
+        @hookimpl
+        def input_streams():
+            return [penstock.InputStreamSpec("same", dict)]
+
+        @hookimpl
+        def rate_estimators():
+            return [penstock.RateEstimatorSpec("same", dict)]
+        """,
+    )
+    plugins = zoo.load()
+    assert [list(plugins.specs(hook)) for hook in ("receivers", "input_streams", "rate_estimators")] == [["same"]] * 3
+    assert isinstance(plugins.spec("rate_estimators", "same"), RateEstimatorSpec)
+
+
+def test_the_same_contract_version_may_be_said(zoo: Zoo) -> None:
+    zoo.add("text", "penstock_api = '1'\n" + RECEIVERS.format(body="return [penstock.ReceiverSpec('a', dict)]"))
+    zoo.add("number", "penstock_api = 1\n" + RECEIVERS.format(body="return [penstock.ReceiverSpec('b', dict)]"))
+    assert list(zoo.load().specs("receivers")) == ["b", "a"]
+
+
+def test_an_unknown_name_is_answered_with_the_nearest(zoo: Zoo) -> None:
+    zoo.add("one", RECEIVERS.format(body="return [penstock.ReceiverSpec('socket', dict)]"))
+    with pytest.raises(UnknownNameError, match=r"unknown receiver 'sokcet'\. Did you mean 'socket'\?"):
+        zoo.load().spec("receivers", "sokcet")
+
+
+def test_a_disabled_plugin_is_not_even_imported(zoo: Zoo, caplog: pytest.LogCaptureFixture) -> None:
+    module = zoo.add("one", RECEIVERS.format(body="return [penstock.ReceiverSpec('r', dict)]"))
+    plugins = zoo.load(disable=["one", "never-installed"])
+    record = zoo.record(plugins, "one")
+    assert (record.disabled, record.fault, record.hooks) == (True, "", [])
+    assert plugins.specs("receivers") == {}
+    assert plugins.listeners(None) == []
+    assert module not in sys.modules
+    assert "never-installed" in caplog.text
+
+
+def test_a_broken_plugin_that_is_disabled_does_no_harm_in_strict_mode(zoo: Zoo) -> None:
+    zoo.add("broken", "raise RuntimeError")
+    assert zoo.record(zoo.load(disable=["broken"], strict=True), "broken").disabled
+
+
+def test_an_entry_point_that_is_seen_twice_is_loaded_once(zoo: Zoo) -> None:
+    zoo.add("one", RECEIVERS.format(body="return [penstock.ReceiverSpec('r', dict)]"))
+    zoo.entry_points *= 2
+    plugins = zoo.load(strict=True)
+    assert [record.name for record in plugins.loaded] == ["one"]
+
+
+def test_what_is_installed_is_found(zoo: Zoo) -> None:
+    zoo.add("zoo-plugin", RECEIVERS.format(body="return [penstock.ReceiverSpec('zoo-receiver', dict)]"))
+    importlib.invalidate_caches()
+    assert Plugins().spec("receivers", "zoo-receiver").name == "zoo-receiver"
+
+
+def test_a_plugin_that_has_on_hooks_is_a_listener(zoo: Zoo) -> None:
+    module = zoo.add(
+        "one",
+        """
+        heard = []
+        never_drop = True
+
+        @hookimpl
+        def onBatchCompleted(batchCompleted):
+            heard.append(batchCompleted)
+        """,
+    )
+    zoo.add_good("other")
+    (listener, origin), *_others = zoo.load().listeners(None)
+    assert origin == "one (dist-zoo_0 1.0)"
+    assert getattr(listener, "never_drop") is True  # noqa: B009  # not a part of object
+    assert not hasattr(listener, "onBatchStarted")
+    listener.onBatchCompleted("event")  # type: ignore[attr-defined]
+    assert sys.modules[module].heard == ["event"]
+    assert sys.modules["zoo_1"].heard == []
+
+
+def test_listeners_are_given_the_context(zoo: Zoo) -> None:
+    zoo.add_good("one")
+    itself, offered = zoo.load().listeners("the context")
+    assert getattr(offered[0], "context") == "the context"  # noqa: B009  # not a part of object
+    assert offered[1] == itself[1] == "one (good-one 1.0)"
+
+
+def test_stores_wrap_one_another(zoo: Zoo) -> None:
+    zoo.add(
+        "observer",
+        """
+        import pluggy
+        seen = []
+
+        @hookimpl(wrapper=True)
+        def store(block):
+            stored = yield
+            seen.append((block, stored))
+            return stored
+        """,
+    )
+    plugins = zoo.load(strict=True)
+
+    class Core:
+        @hookspecs.hookimpl(trylast=True)
+        def store(self, block: object) -> str:
+            return f"stored {block}"
+
+    plugins.manager.register(Core())
+    assert plugins.manager.hook.store(block="b") == "stored b"
+    assert sys.modules["zoo_0"].seen == [("b", "stored b")]

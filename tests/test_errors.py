@@ -1,0 +1,33 @@
+"""The errors: what they are, and that they travel."""
+
+import pickle
+
+import pytest
+
+from penstock import errors
+from penstock.errors import ConfigurationError, PenstockError, UnknownNameError
+
+ALL = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PenstockError)]
+
+
+def test_an_unknown_name_offers_the_nearest() -> None:
+    error = UnknownNameError("receiver", "soket", ["synthetic", "socket"])
+    assert str(error) == "unknown receiver 'soket'. Did you mean 'socket'? Known: socket, synthetic."
+
+
+def test_an_unknown_name_without_a_near_one_lists_all() -> None:
+    assert str(UnknownNameError("receiver", "zzz", ["socket"])) == "unknown receiver 'zzz'. Known: socket."
+    assert str(UnknownNameError("receiver", "zzz", [])) == "unknown receiver 'zzz'. Known: none."
+
+
+def test_an_unknown_name_is_a_wrong_configuration() -> None:
+    assert issubclass(UnknownNameError, ConfigurationError)
+    assert issubclass(UnknownNameError, LookupError)
+
+
+@pytest.mark.parametrize("kind", ALL, ids=[kind.__name__ for kind in ALL])
+def test_every_error_travels_between_processes(kind: type[PenstockError]) -> None:
+    error = UnknownNameError("receiver", "a", ["b"]) if kind is UnknownNameError else kind("what happened")
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert str(copy) == str(error)
