@@ -1,0 +1,140 @@
+"""``Client``: patience, and its end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyarrow import flight
+
+from penstock.errors import WireError
+from penstock.wire.client import Client
+from penstock.wire.messages import Reply, UpdateRateLimit, to_json
+from penstock.wire.token import Token
+
+if TYPE_CHECKING:
+    from tests.wire.conftest import Served
+
+UPDATE = UpdateRateLimit(5.0)
+
+
+class Flaky:
+    """A connection that fails as often as it is told."""
+
+    failures = 0
+    error: Exception = flight.FlightUnavailableError("down")
+    calls = 0
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+
+    def do_action(self, action: flight.Action, options: flight.FlightCallOptions) -> Iterator[flight.Result]:
+        type(self).calls += 1
+        if type(self).calls <= type(self).failures:
+            raise type(self).error
+        yield flight.Result(to_json(Reply(True, "at last")))
+
+
+@pytest.fixture
+def flaky(monkeypatch: pytest.MonkeyPatch) -> type[Flaky]:
+    class Fresh(Flaky):
+        pass
+
+    monkeypatch.setattr(flight, "FlightClient", Fresh)
+    return Fresh
+
+
+def client(timeout_ms: int, *, retry: bool = True) -> Client:
+    return Client("grpc://there:1", Token("t"), timeout_ms, retry=retry)
+
+
+@pytest.mark.parametrize("error", [flight.FlightUnavailableError("down"), flight.FlightTimedOutError("slow")], ids=repr)
+def test_it_asks_again_while_there_is_no_connection(flaky: type[Flaky], error: Exception) -> None:
+    flaky.failures, flaky.error = 3, error
+    assert client(10_000).ask(UPDATE, Reply) == Reply(True, "at last")
+    assert flaky.calls == 4
+
+
+def test_its_patience_ends(flaky: type[Flaky]) -> None:
+    flaky.failures = 10**9
+    before = time.monotonic()
+    with pytest.raises(WireError, match=r"no answer from grpc://there:1 to UpdateRateLimit.*: .*down"):
+        client(200).ask(UPDATE, Reply)
+    assert time.monotonic() - before < 5
+    assert flaky.calls > 1
+
+
+def test_without_patience_it_fails_at_once(flaky: type[Flaky]) -> None:
+    flaky.failures = 1
+    with pytest.raises(WireError, match="no answer"):
+        client(10_000, retry=False).ask(UPDATE, Reply)
+    assert flaky.calls == 1
+
+
+def test_a_refusal_is_final(flaky: type[Flaky]) -> None:
+    flaky.failures, flaky.error = 1, flight.FlightUnauthenticatedError("who are you?\nsecond line")
+    with pytest.raises(WireError, match=r"^grpc://there:1 refused UpdateRateLimit: who are you\?$"):
+        client(10_000).ask(UPDATE, Reply)
+    assert flaky.calls == 1
+
+
+@pytest.mark.parametrize("retry", [True, False])
+def test_nobody_there_is_an_error_in_time(retry: bool) -> None:
+    nobody = Client("grpc://127.0.0.1:1", Token("t"), 300, retry=retry)
+    before = time.monotonic()
+    with pytest.raises(WireError, match=r"no answer from grpc://127\.0\.0\.1:1"):
+        nobody.ask(UPDATE, Reply)
+    assert time.monotonic() - before < 10
+    nobody.close()
+
+
+def test_an_endpoint_that_does_not_answer_is_an_error_in_time(served: Served) -> None:
+    gate = threading.Event()
+
+    def wait(_message: object) -> object:
+        gate.wait(30)
+        return Reply()
+
+    served.answer = wait
+    before = time.monotonic()
+    try:
+        with pytest.raises(WireError, match="no answer from grpc://"):
+            served.client(timeout_ms=200).ask(UPDATE, Reply)
+        assert time.monotonic() - before < 10
+    finally:
+        gate.set()
+
+
+def test_several_threads_share_one(served: Served) -> None:
+    served.answer = lambda message: Reply(True, str(getattr(message, "rate", None)))
+    shared = served.client()
+
+    def ask(rate: float) -> str:
+        return shared.ask(UpdateRateLimit(rate), Reply).reason
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, map(float, range(100)))) == [str(float(rate)) for rate in range(100)]
+    assert len(served.handled) == 100
+
+
+def test_a_closed_client_does_not_ask(served: Served) -> None:
+    closed = served.client()
+    closed.close()
+    with pytest.raises(WireError):
+        closed.ask(UPDATE, Reply)
+    assert served.handled == []
+
+
+def test_an_answer_of_another_shape_is_an_error(served: Served) -> None:
+    served.answer = lambda _message: UPDATE
+    with pytest.raises(WireError, match="not a Reply message"):
+        served.client().ask(UPDATE, Reply)
+
+
+def test_the_token_is_not_printed(served: Served) -> None:
+    shown: Any = repr(served.client()) + repr(vars(served.client()).get("location"))
+    assert served.token.secret not in shown

@@ -1,0 +1,223 @@
+"""``Endpoint``: who does not show the token gets nothing, and nobody brings it down."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import flight
+
+from penstock.errors import WireError
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import Reply, ReportError, StopReceiver, UpdateRateLimit
+from penstock.wire.token import Token
+
+if TYPE_CHECKING:
+    from tests.wire.conftest import Served
+
+UPDATE = UpdateRateLimit(5.0)
+
+
+#: What was unpickled.
+exploded: list[str] = []
+
+
+class Bomb:
+    """Notes it when somebody unpickles it."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
+        return exploded.append, ("a bomb",)
+
+
+def call(served: Served, action: str, body: bytes, *headers: tuple[bytes, bytes]) -> list[flight.Result]:
+    """A call as anybody could make it."""
+    with flight.FlightClient(served.location) as client:
+        options = flight.FlightCallOptions(timeout=10, headers=list(headers))
+        return list(client.do_action(flight.Action(action, body), options))
+
+
+def test_the_bomb_goes_off_when_it_is_unpickled() -> None:
+    # The exact bytes that the tests below send.
+    pickle.loads(pickle.dumps(Bomb()))
+    assert exploded == ["a bomb"]
+    exploded.clear()
+
+
+def works(served: Served) -> bool:
+    before = len(served.handled)
+    served.client().ask(UPDATE, Reply)
+    return served.handled[before:] == [UPDATE]
+
+
+def test_a_message_reaches_its_handler_and_is_answered(served: Served) -> None:
+    served.answer = lambda _message: Reply(False, "not today")
+    message = ReportError(1, 2, "m\ud800", "e\n\0")
+    assert served.client().ask(message, Reply) == Reply(False, "not today")
+    assert served.handled == [message]
+    assert served.endpoint.refused_calls == 0
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        None,
+        (b"authorization", b""),
+        (b"authorization", b"Bearer"),
+        (b"authorization", b"Bearer wrong"),
+        (b"authorization", b"Basic dXNlcjpwYXNz"),
+        (b"token", b"x"),
+    ],
+    ids=str,
+)
+def test_a_call_without_the_token_is_refused_and_counted(
+    served: Served, header: tuple[bytes, bytes] | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(flight.FlightUnauthenticatedError):
+        call(served, "UpdateRateLimit", b'{"rate": 5}', *([header] if header else []))
+    assert served.endpoint.refused_calls == 1
+    assert served.handled == []
+    assert "call refused" in caplog.text
+    assert works(served)
+
+
+def test_another_applications_token_is_refused(served: Served) -> None:
+    with pytest.raises(WireError, match="refused UpdateRateLimit"):
+        served.client(Token.generate()).ask(UPDATE, Reply)
+    assert (served.endpoint.refused_calls, served.handled) == (1, [])
+
+
+def test_a_part_of_the_token_is_refused(served: Served) -> None:
+    for secret in (served.token.secret[:-1], served.token.secret + "x", served.token.secret.swapcase()):
+        with pytest.raises(WireError):
+            served.client(Token(secret)).ask(UPDATE, Reply)
+    assert (served.endpoint.refused_calls, served.handled) == (3, [])
+
+
+def test_every_kind_of_call_needs_the_token(served: Served) -> None:
+    descriptor = flight.FlightDescriptor.for_path("x")
+    schema = pa.schema([("a", pa.int64())])
+    with flight.FlightClient(served.location) as client:
+        calls: list[Callable[[], object]] = [
+            lambda: client.do_get(flight.Ticket(b"input-0-1-0")).read_all(),
+            lambda: list(client.list_flights()),
+            lambda: list(client.list_actions()),
+            lambda: client.get_flight_info(descriptor),
+            lambda: client.get_schema(descriptor),
+            lambda: client.do_put(descriptor, schema)[0].close(),
+            lambda: client.do_exchange(descriptor)[1].read_all(),
+        ]
+        for each in calls:
+            # An error of a stream that the caller writes to is an OSError.
+            with pytest.raises((flight.FlightUnauthenticatedError, OSError), match="token only"):
+                each()
+    assert served.endpoint.refused_calls == len(calls)
+    assert works(served)
+
+
+@pytest.mark.parametrize("action", ["StopReceiver", "updateratelimit", "", "__init__", "Reply", "x" * 200])
+def test_an_action_that_is_not_served_is_refused(served: Served, action: str) -> None:
+    with pytest.raises(flight.FlightServerError, match="takes no"):
+        call(served, action, b"{}", served.token.header())
+    assert served.handled == []
+    assert works(served)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\0\xff\xfe",
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        b'{"rate": "5"}',
+        b'{"rate": 5, "more": 1}',
+        b'{"rate": 5}{"rate": 5}',
+        pickle.dumps(UPDATE),
+        pickle.dumps(Bomb()),
+        b"[" * 200_000,
+    ],
+    ids=range(12),
+)
+def test_a_body_that_is_no_message_is_refused(served: Served, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    for function in ("load", "loads", "Unpickler"):
+        monkeypatch.setattr(pickle, function, lambda *_args, function=function: exploded.append(function))
+    with pytest.raises(flight.FlightError):
+        call(served, "UpdateRateLimit", body, served.token.header())
+    assert served.handled == []
+    assert exploded == []
+    assert works(served)
+
+
+def test_bytes_of_any_kind_at_the_port_do_no_harm(served: Served) -> None:
+    for junk in (b"", b"GET / HTTP/1.1\r\n\r\n", b"\0" * 1000, pickle.dumps(Bomb()), bytes(range(256)) * 1000):
+        with socket.create_connection(("127.0.0.1", served.endpoint.port), timeout=10) as connection:
+            connection.sendall(junk)
+        assert works(served)
+    assert all(message == UPDATE for message in served.handled)
+    assert exploded == []
+
+
+def test_a_connection_that_says_nothing_holds_up_nobody(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.endpoint.port), timeout=10):
+        assert works(served)
+
+
+def test_a_handlers_error_reaches_the_caller_and_the_endpoint_lives(served: Served) -> None:
+    def fail(message: object) -> object:
+        raise RuntimeError("the handler's own reason")
+
+    served.answer = fail
+    with pytest.raises(WireError, match="the handler's own reason"):
+        served.client().ask(UPDATE, Reply)
+    served.answer = lambda _message: Reply()
+    assert works(served)
+
+
+def test_the_secret_is_in_no_log_and_no_error(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "penstock")
+    wrong = Token.generate()
+    with pytest.raises(WireError) as caught:
+        served.client(wrong).ask(UPDATE, Reply)
+    with pytest.raises(WireError) as caught_too:
+        served.client().ask(StopReceiver("x"), Reply)
+    for shown in (caplog.text, str(caught.value), str(caught_too.value), repr(served.client())):
+        assert served.token.secret not in shown
+        assert wrong.secret not in shown
+
+
+def test_it_listens_where_it_is_told_and_nowhere_else(served: Served) -> None:
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.2", served.endpoint.port), timeout=10)
+
+
+def test_a_stopped_endpoint_answers_nobody(served: Served) -> None:
+    served.endpoint.stop()
+    served.endpoint.stop()
+    with pytest.raises(WireError, match="no answer"):
+        served.client(retry=False, timeout_ms=2000).ask(UPDATE, Reply)
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", served.endpoint.port), timeout=10)
+
+
+def test_an_endpoint_that_never_started_can_be_stopped() -> None:
+    Endpoint("127.0.0.1", Token.generate(), {}).stop()
+
+
+def test_two_endpoints_have_two_ports(served: Served) -> None:
+    other = Endpoint("127.0.0.1", served.token, {})
+    assert other.port != served.endpoint.port
+    other.stop()
+
+
+def test_where_there_are_no_blocks_none_is_served(served: Served) -> None:
+    with (
+        flight.FlightClient(served.location) as client,
+        pytest.raises(flight.FlightServerError, match="no blocks"),
+    ):
+        client.do_get(flight.Ticket(b"x"), flight.FlightCallOptions(headers=[served.token.header()])).read_all()

@@ -1,0 +1,65 @@
+"""The application's token: a secret that is never shown."""
+
+import pickle
+import traceback
+
+import pytest
+
+from penstock.wire.token import Token
+
+TOKEN = Token("a-secret")
+
+
+def headers(token: Token) -> dict[str, list[str]]:
+    name, value = token.header()
+    return {name.decode(): [value.decode()]}
+
+
+def test_no_two_applications_share_one() -> None:
+    assert len({Token.generate().secret for _ in range(100)}) == 100
+    assert len(Token.generate().secret) >= 43
+
+
+def test_it_is_not_printed() -> None:
+    assert "a-secret" not in repr(TOKEN)
+    assert "a-secret" not in str(TOKEN)
+    assert "a-secret" not in f"{[TOKEN]}"
+    try:
+        raise ValueError(TOKEN)
+    except ValueError:
+        assert "a-secret" not in traceback.format_exc()
+
+
+def test_it_travels_to_the_executors() -> None:
+    assert pickle.loads(pickle.dumps(TOKEN)) == TOKEN
+
+
+def test_who_has_it_shows_it() -> None:
+    assert TOKEN.is_shown_by(headers(TOKEN))
+    assert TOKEN.is_shown_by({"Authorization": ["Bearer a-secret"], "other": ["x"]})
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        {},
+        {"authorization": []},
+        {"authorization": [""]},
+        {"authorization": ["a-secret"]},
+        {"authorization": ["Bearer "]},
+        {"authorization": ["Bearer a-secre"]},
+        {"authorization": ["Bearer a-secret "]},
+        {"authorization": ["bearer a-secret"]},
+        {"authorization": ["Bearer x", "Bearer a-secret"]},
+        {"token": ["Bearer a-secret"]},
+        {"authorization": ["Bearer ünïcode"]},
+    ],
+    ids=str,
+)
+def test_who_has_not_does_not(shown: dict[str, list[str]]) -> None:
+    assert not TOKEN.is_shown_by(shown)
+
+
+def test_two_secrets_are_two_tokens() -> None:
+    assert Token("a") == Token("a")
+    assert Token("a") != Token("b")
