@@ -25,7 +25,9 @@ from penstock.listen.events import (
     StreamInputInfo,
 )
 from penstock.listen.streaming_listener import StreamingListener
-from penstock.receive.receiver import AsyncReceiver, Receiver, ThreadReceiver
+from penstock.receive.async_receiver import AsyncReceiver
+from penstock.receive.receiver import Receiver
+from penstock.receive.thread_receiver import ThreadReceiver
 from penstock.specs import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
 
 if TYPE_CHECKING:

@@ -226,6 +226,16 @@ PARTITION_BYTES = _key(
 WIRE_TIMEOUT = _key(
     "spark.penstock.wire.timeout", positive(duration_ms), "30s", "Longest wait for an answer on a control connection."
 )
+TLS_CERTIFICATE = _key(
+    "spark.penstock.wire.tls.certificate",
+    str,
+    "",
+    "PEM file with a host's certificate, at this path on every host; with the next two, connections are encrypted.",
+)
+TLS_KEY = _key("spark.penstock.wire.tls.key", str, "", "PEM file with the certificate's private key.")
+TLS_AUTHORITY = _key(
+    "spark.penstock.wire.tls.authority", str, "", "PEM file with the certificate that signed them all."
+)
 LOG_LEVEL = _key(
     "spark.penstock.log.level",
     level,

@@ -7,14 +7,10 @@ make threads, sockets and locks in ``onStart``, not in ``__init__``.
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from penstock.errors import ReceiverStoppedError, StreamingStateError
-from penstock.log import get_logger
-from penstock.threads import EngineThread
+from penstock.errors import StreamingStateError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,12 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.receive.supervisor import ReceiverSupervisor
 
-log = get_logger("receiver")
-
 T = TypeVar("T")
-
-# How long the end of a receiver's thread is waited for when the receiver stops.
-_JOIN_S = 10.0
 
 
 class Receiver(Generic[T]):
@@ -137,91 +128,3 @@ class Receiver(Generic[T]):
                 f"{type(self).__name__} does not run yet: store, restart, stop and the rest work from onStart on"
             )
         return self._supervisor
-
-
-class ThreadReceiver(Receiver[T]):
-    """A receiver with one thread: write ``receive``, it runs on a supervised thread.
-
-    What ``receive`` raises restarts the receiver with back-off; when it returns, the source has ended and nothing more
-    comes. Override ``onStop`` (and call this one's) only to wake a read that blocks.
-    """
-
-    _ended: threading.Event | None = None
-    _thread: EngineThread | None = None
-
-    def receive(self) -> None:
-        """Receive until ``wait`` or ``isStopped`` says to stop."""
-        raise TypeError(f"{type(self).__name__} must override receive")
-
-    def wait(self, seconds: float) -> bool:
-        """Pause; return early with ``True`` when the receiver is stopped."""
-        return self._ended is not None and self._ended.wait(seconds)
-
-    def isStopped(self) -> bool:
-        """Say whether the receiver was stopped, or this run of ``receive`` is to end."""
-        return super().isStopped() or (self._ended is not None and self._ended.is_set())
-
-    def onStart(self) -> None:
-        """Start the thread."""
-        if self._thread is not None and self._thread.is_alive():
-            raise StreamingStateError(
-                f"{type(self).__name__}.receive of the last run has not returned: does onStop wake it?"
-            )
-        self._ended = threading.Event()
-        self._thread = EngineThread(f"{type(self).__name__}-{self.streamId}", self._run)
-        self._thread.start()
-
-    def onStop(self) -> None:
-        """Tell the thread to end and give it some time to do so."""
-        if self._ended is not None and self._thread is not None:
-            self._ended.set()
-            self._thread.finish(_JOIN_S)
-
-    def _run(self) -> None:
-        ended = self._ended
-        assert ended is not None
-        try:
-            self._run_receive(ended)
-            if not ended.is_set():
-                log.info("receive returned: the source has ended", stream_id=self.streamId)
-        except (Exception, asyncio.CancelledError) as error:
-            if ended.is_set() or isinstance(error, ReceiverStoppedError):
-                log.debug("receive ended by stop", stream_id=self.streamId, error=repr(error))
-            else:
-                self.restart(f"Error receiving data: {error}", error)
-
-    def _run_receive(self, ended: threading.Event) -> None:
-        self.receive()
-
-
-class AsyncReceiver(ThreadReceiver[T]):
-    """A receiver with an event loop: write ``async def receive``; stopping cancels it.
-
-    ``store…`` block the loop while the rate limit or a full buffer holds them; where that matters, await them through
-    ``asyncio.to_thread``.
-    """
-
-    _loop: asyncio.AbstractEventLoop | None = None
-    _task: asyncio.Task[None] | None = None
-
-    async def receive(self) -> None:  # type: ignore[override]  # the same method, in its asynchronous form
-        """Receive until cancelled."""
-        raise TypeError(f"{type(self).__name__} must override receive")
-
-    def onStop(self) -> None:
-        """Cancel ``receive`` and give it some time to end."""
-        loop, task = self._loop, self._task
-        if self._ended is not None:
-            self._ended.set()
-        if loop is not None and task is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(task.cancel)
-        super().onStop()
-
-    def _run_receive(self, ended: threading.Event) -> None:
-        async def main() -> None:
-            self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-            # Stopped before the loop was there to be told.
-            if not ended.is_set():
-                await self.receive()
-
-        asyncio.run(main())

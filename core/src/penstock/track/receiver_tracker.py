@@ -46,7 +46,7 @@ from penstock.wire.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
-from penstock.wire.token import Token
+from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_tracker")
 
@@ -106,7 +106,7 @@ class ReceiverTracker:
     ) -> None:
         self._sc, self._settings, self._clock, self._post = sc, settings, clock, post
         self._on_this_machine = cluster.is_on_this_machine(sc)
-        self._token = Token.generate()
+        self._token = Token.generate(Tls.of(settings))
         self._tracked = {
             stream_id: _Tracked(
                 receiver,
@@ -231,7 +231,7 @@ class ReceiverTracker:
             stream_id,
             epoch,
             str(self._sc.applicationId),
-            f"grpc://{driver_host}:{self._endpoint.port}",
+            self._token.location(driver_host, self._endpoint.port),
             "127.0.0.1" if self._on_this_machine else "0.0.0.0",
             self._token,
             self._settings,
@@ -289,7 +289,7 @@ class ReceiverTracker:
         host = "127.0.0.1" if self._on_this_machine else tracked.location
         if tracked.client is not None:
             tracked.client.close()
-        location = f"grpc://{host}:{message.port}"
+        location = self._token.location(host, message.port)
         # A receiver that cannot be reached has most likely died: the loop must not wait for it.
         tracked.client = Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False)
         tracked.state = ReceiverState.ACTIVE

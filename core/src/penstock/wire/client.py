@@ -37,7 +37,7 @@ class Client:
         self._retry = retry
         self._headers = [token.header()]
         self._timeout_s = timeout_ms / 1000
-        self._client = flight.FlightClient(location)
+        self._client = flight.FlightClient(location, **token.client_arguments())
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
         """Send a message and return the reply.
@@ -74,7 +74,7 @@ def fetch_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBa
         BlockGoneError: the host does not answer or does not have it.
     """
     try:
-        with flight.FlightClient(reference.source) as client:
+        with flight.FlightClient(reference.source, **token.client_arguments()) as client:
             options = flight.FlightCallOptions(headers=[token.header()])
             for chunk in client.do_get(flight.Ticket(reference.block_id.encode()), options):
                 yield chunk.data

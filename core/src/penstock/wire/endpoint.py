@@ -41,7 +41,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
 
     Args:
         host: the address to listen on; the port is chosen by the system.
-        token: what callers must show.
+        token: what callers must show, and the certificates if the connection is to be private.
         handlers: message class → what handles it and returns the reply.
         open_block: finds a block by its id; ``None`` where there are no blocks.
     """
@@ -56,7 +56,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self._doorkeeper = _Doorkeeper(token)
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_block = open_block
-        super().__init__(f"grpc://{host}:0", middleware={"token": self._doorkeeper})
+        super().__init__(token.location(host, 0), middleware={"token": self._doorkeeper}, **token.server_arguments())
         self._thread = EngineThread("penstock endpoint", self.serve)
 
     @property

@@ -1,4 +1,4 @@
-"""The application's token: who does not show it is a stranger.
+"""The application's token: who does not show it is a stranger; and the certificates that keep it private on the way.
 
 Owns the secret. Never prints it: no repr, log line or error holds it.
 """
@@ -7,22 +7,81 @@ from __future__ import annotations
 
 import secrets
 from hmac import compare_digest
+from pathlib import Path
+from typing import Any
 
 from attrs import field, frozen
+
+from penstock import conf
+from penstock.conf import Settings
+from penstock.errors import ConfigurationError
 
 HEADER = "authorization"
 
 
 @frozen
-class Token:
-    """A secret that one application's driver and receivers share."""
+class Tls:
+    """PEM files, at the same paths on every host.
 
-    secret: str = field(repr=False)
+    Attributes:
+        certificate: of this host, valid for the names or addresses by which Spark knows it.
+        key: the private key of it.
+        authority: what signed every host's certificate.
+    """
+
+    certificate: str
+    key: str
+    authority: str
 
     @classmethod
-    def generate(cls) -> Token:
+    def of(cls, settings: Settings) -> Tls | None:
+        """Read the configuration: all three files or none.
+
+        Raises:
+            ConfigurationError: only some are given, or one cannot be read here.
+        """
+        keys = (conf.TLS_CERTIFICATE, conf.TLS_KEY, conf.TLS_AUTHORITY)
+        if not any(settings[key] for key in keys):
+            return None
+        for key in keys:
+            try:
+                Path(settings[key]).read_bytes()
+            except OSError as error:
+                raise ConfigurationError(f"{key.name}={settings[key]!r} cannot be read: {error.strerror}") from None
+        return cls(*(settings[key] for key in keys))
+
+
+@frozen
+class Token:
+    """A secret that one application's driver and receivers share.
+
+    Attributes:
+        secret: what is shown.
+        tls: how connections are kept private; ``None`` for not at all, as on one machine.
+    """
+
+    secret: str = field(repr=False)
+    tls: Tls | None = None
+
+    @classmethod
+    def generate(cls, tls: Tls | None = None) -> Token:
         """Make a new one, 256 bits."""
-        return cls(secrets.token_urlsafe(32))
+        return cls(secrets.token_urlsafe(32), tls)
+
+    def location(self, host: str, port: int) -> str:
+        """The address of an endpoint."""
+        return f"{'grpc' if self.tls is None else 'grpc+tls'}://{host}:{port}"
+
+    def server_arguments(self) -> dict[str, Any]:
+        """What a Flight server needs to be private."""
+        if self.tls is None:
+            return {}
+        pair = (Path(self.tls.certificate).read_bytes(), Path(self.tls.key).read_bytes())
+        return {"tls_certificates": [pair]}
+
+    def client_arguments(self) -> dict[str, Any]:
+        """What a Flight client needs to know whom it talks to."""
+        return {} if self.tls is None else {"tls_root_certs": Path(self.tls.authority).read_bytes()}
 
     def header(self) -> tuple[bytes, bytes]:
         """The header to send with every call."""
