@@ -1,1 +1,23 @@
-"""Receivers that read from a TCP socket: lines of text, and length-prefixed frames."""
+"""Receivers that read from a TCP socket: lines of text, and length-prefixed frames.
+
+Owns what the plugin offers. Never opens anything when it is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock import ReceiverSpec, hookimpl
+from penstock_socket.raw_socket_receiver import RawSocketOptions, RawSocketReceiver
+from penstock_socket.socket_receiver import SocketOptions, SocketReceiver
+
+__all__ = ["RawSocketOptions", "RawSocketReceiver", "SocketOptions", "SocketReceiver", "receivers"]
+
+
+@hookimpl
+def receivers() -> Iterable[ReceiverSpec]:
+    """Offer the receivers ``socket`` and ``raw-socket``."""
+    return (
+        ReceiverSpec("socket", SocketReceiver, SocketOptions, "lines of UTF-8 text from a TCP server"),
+        ReceiverSpec("raw-socket", RawSocketReceiver, RawSocketOptions, "length-prefixed frames from a TCP server"),
+    )

@@ -1,0 +1,50 @@
+"""``RawSocketReceiver``: length-prefixed frames from a TCP server, the receiver behind ``rawSocketStream``.
+
+Owns its options and nothing else: the connection is TcpReceiver's, a frame is FrameSplitter's. Spark's receiver of that
+name takes each frame for a block that the JVM has serialized, and reads it in ``onStart``; here a frame is one record,
+its bytes, and is read on a thread.
+"""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+from attrs.validators import and_, ge, gt, le, min_len
+
+from penstock_socket.frame_splitter import FrameSplitter
+from penstock_socket.splitter import Splitter
+from penstock_socket.tally import Tally
+from penstock_socket.tcp_receiver import TcpReceiver
+
+
+@frozen
+class RawSocketOptions:
+    """Options of the receiver ``raw-socket``; each one's meaning is its ``help``."""
+
+    host: str = field(validator=min_len(1), metadata={"help": "name or address of the server"})
+    port: int = field(validator=and_(ge(1), le(65535)), metadata={"help": "TCP port of the server"})
+    max_frame_bytes: int = field(
+        default=64 << 20,
+        validator=and_(ge(1), le(1 << 30)),
+        metadata={"help": "a longer frame, or one of negative length, is an error, and the receiver connects anew"},
+    )
+    connect_timeout: float = field(
+        default=10.0,
+        validator=and_(gt(0), le(3600)),
+        metadata={"help": "seconds to wait for the name to be resolved, and for each of its addresses to answer"},
+    )
+
+
+class RawSocketReceiver(TcpReceiver[bytes]):
+    """Receives frames.
+
+    Args:
+        options: where from, and what frames are taken.
+    """
+
+    def __init__(self, options: RawSocketOptions) -> None:
+        super().__init__(options.host, options.port, options.connect_timeout)
+        self._options = options
+
+    def make_splitter(self, tally: Tally) -> Splitter:
+        """Split into frames."""
+        return FrameSplitter(self._options.max_frame_bytes)

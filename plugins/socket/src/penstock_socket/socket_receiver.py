@@ -1,0 +1,55 @@
+"""``SocketReceiver``: lines of text from a TCP server, the receiver behind ``socketTextStream``.
+
+Owns its options and nothing else: the connection is TcpReceiver's, a line is LineSplitter's.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from attrs import field, frozen
+from attrs.validators import and_, ge, gt, in_, le, min_len
+
+from penstock_socket.line_splitter import LineSplitter
+from penstock_socket.splitter import Splitter
+from penstock_socket.tally import Tally
+from penstock_socket.tcp_receiver import TcpReceiver
+
+
+@frozen
+class SocketOptions:
+    """Options of the receiver ``socket``; each one's meaning is its ``help``."""
+
+    host: str = field(validator=min_len(1), metadata={"help": "name or address of the server"})
+    port: int = field(validator=and_(ge(1), le(65535)), metadata={"help": "TCP port of the server"})
+    encoding_errors: Literal["replace", "refuse"] = field(
+        default="replace",
+        validator=in_(("replace", "refuse")),
+        metadata={"help": "what becomes of a line that is not UTF-8: replace puts U+FFFD, refuse drops the line"},
+    )
+    max_line_bytes: int = field(
+        default=1 << 20,
+        validator=and_(ge(1), le(1 << 30)),
+        metadata={"help": "a longer line is dropped and counted, without being held in memory"},
+    )
+    connect_timeout: float = field(
+        default=10.0,
+        validator=and_(gt(0), le(3600)),
+        metadata={"help": "seconds to wait for the name to be resolved, and for each of its addresses to answer"},
+    )
+
+
+class SocketReceiver(TcpReceiver[str]):
+    """Receives lines.
+
+    Args:
+        options: where from, and what lines are taken.
+    """
+
+    def __init__(self, options: SocketOptions) -> None:
+        super().__init__(options.host, options.port, options.connect_timeout)
+        self._options = options
+
+    def make_splitter(self, tally: Tally) -> Splitter:
+        """Split into lines."""
+        return LineSplitter(self._options.max_line_bytes, self._options.encoding_errors == "refuse", tally)

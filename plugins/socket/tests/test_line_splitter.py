@@ -1,0 +1,194 @@
+"""From bytes, cut anywhere, to lines: against a splitter too simple to be wrong."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock_socket.line_splitter import LineSplitter
+from penstock_socket.tally import Tally
+
+ROOMY = 1 << 20
+
+
+def split(
+    pieces: list[bytes], *, max_line_bytes: int = ROOMY, refuse: bool = False, chunk: int = 64, eager: bool = True
+) -> tuple[list[str], Tally]:
+    tally = Tally()
+    splitter = LineSplitter(max_line_bytes, refuse, tally, chunk)
+    lines: list[str] = []
+
+    def take() -> None:
+        column = splitter.take()
+        if column is not None:
+            assert column.type == pa.string()
+            column.validate(full=True)
+            lines.extend(column.to_pylist())
+
+    for piece in pieces:
+        while piece:
+            space = splitter.space(len(piece))
+            count = len(space)
+            space[:], piece = piece[:count], piece[count:]
+            splitter.advance(count)
+            if eager or splitter.is_full:
+                take()
+    splitter.end()
+    take()
+    assert splitter.pending == 0
+    assert splitter.take() is None
+    return lines, tally
+
+
+def simple_split(data: bytes, max_line_bytes: int = ROOMY, refuse: bool = False) -> tuple[list[str], int, int]:
+    lines, too_long, not_utf8 = [], 0, 0
+    parts = data.split(b"\n")
+    for line in parts if parts[-1] else parts[:-1]:
+        line = line.removesuffix(b"\r")
+        if len(line) > max_line_bytes:
+            too_long += 1
+            continue
+        try:
+            lines.append(line.decode())
+        except UnicodeDecodeError:
+            not_utf8 += 1
+            if not refuse:
+                lines.append(line.decode(errors="replace"))
+    return lines, too_long, not_utf8
+
+
+def cut(data: bytes, places: list[int]) -> list[bytes]:
+    edges = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
+    return [data[start:stop] for start, stop in itertools.pairwise(edges)]
+
+
+ATOMS = [
+    b"\n",
+    b"\r",
+    b"\r\n",
+    b"\n\n",
+    b"\0",
+    b"a",
+    b"word ",
+    "é".encode(),
+    "🚰".encode(),
+    b"\xff",
+    b"\xf0\x9f",
+    b"-" * 30,
+]
+PAYLOADS = st.one_of(st.binary(max_size=300), st.lists(st.sampled_from(ATOMS), max_size=60).map(b"".join))
+
+
+@settings(deadline=None, max_examples=500)
+@given(
+    data=PAYLOADS,
+    places=st.lists(st.integers(0, 1000), max_size=20),
+    max_line_bytes=st.integers(1, 50),
+    refuse=st.booleans(),
+    chunk=st.integers(1, 80),
+    eager=st.booleans(),
+)
+def test_whatever_comes_however_it_is_cut(
+    data: bytes, places: list[int], max_line_bytes: int, refuse: bool, chunk: int, eager: bool
+) -> None:
+    lines, tally = split(cut(data, places), max_line_bytes=max_line_bytes, refuse=refuse, chunk=chunk, eager=eager)
+    expected, too_long, not_utf8 = simple_split(data, max_line_bytes, refuse)
+    assert lines == expected
+    counted = Counter(
+        {
+            f"lines longer than {max_line_bytes} bytes, dropped": too_long,
+            f"lines that are not UTF-8, {'dropped' if refuse else 'with U+FFFD instead'}": not_utf8,
+        }
+    )
+    assert tally.counts == +counted
+
+
+WITNESS = "one\r\n\n\0\n\r\nzwölf 🚰🚰\n\nlast".encode()
+
+
+@pytest.mark.parametrize("eager", [True, False])
+@pytest.mark.parametrize("place", range(len(WITNESS) + 1))
+def test_a_cut_at_every_byte(place: int, eager: bool) -> None:
+    lines, tally = split(cut(WITNESS, [place]), eager=eager)
+    assert lines == ["one", "", "\0", "", "zwölf 🚰🚰", "", "last"]
+    assert not tally.counts
+
+
+def test_every_byte_alone() -> None:
+    assert split([bytes([byte]) for byte in WITNESS])[0] == simple_split(WITNESS)[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"\r", [""]),
+        (b"\r\n", [""]),
+        (b"a", ["a"]),
+        (b"a\r", ["a"]),
+        (b"a\r\r\n", ["a\r"]),
+        (b"a\rb\n", ["a\rb"]),
+        (b"a\n\n", ["a", ""]),
+        (b"\n\na", ["", "", "a"]),
+        (b"\xef\xbb\xbfa\n", ["\ufeffa"]),
+    ],
+)
+def test_ends_of_lines(data: bytes, expected: list[str]) -> None:
+    assert split([data])[0] == expected
+
+
+@pytest.mark.parametrize(
+    "bad", [b"\xff", b"\xc3", b"\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xf0\x9f\x9a"]
+)
+def test_what_is_not_utf8_stays_in_its_line(bad: bytes) -> None:
+    data = b"before\nx" + bad + b"\n" + "é\n".encode()
+    replaced, tally = split([data])
+    assert replaced == ["before", (b"x" + bad).decode(errors="replace"), "é"]
+    assert tally.counts == {"lines that are not UTF-8, with U+FFFD instead": 1}
+    refused, tally = split([data], refuse=True)
+    assert refused == ["before", "é"]
+    assert tally.counts == {"lines that are not UTF-8, dropped": 1}
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r", b""])
+@pytest.mark.parametrize(("length", "fits"), [(9, True), (10, True), (11, False), (12, False), (13, False)])
+@pytest.mark.parametrize("chunk", [1, 11, 12, 13, 100])
+def test_the_longest_line(length: int, fits: bool, end: bytes, chunk: int) -> None:
+    more = b"more\n" if end.endswith(b"\n") else b""
+    for place in range(length + len(end)):
+        data = b"x" * length + end + more
+        lines, tally = split(cut(data, [place]), max_line_bytes=10, chunk=chunk)
+        assert lines == ["x" * length] * fits + ["more"] * bool(more)
+        assert sum(tally.counts.values()) == (not fits)
+
+
+def test_a_line_that_is_far_too_long_is_never_held() -> None:
+    tally = Tally()
+    splitter = LineSplitter(1000, False, tally, chunk=256)
+    for _ in range(10_000):
+        space = splitter.space(100)
+        space[:] = b"x" * len(space)
+        splitter.advance(len(space))
+        assert splitter.take() is None
+        assert len(splitter.space(1 << 30)) <= 1002
+    splitter.space(3)[:] = b"\na\n"
+    splitter.advance(3)
+    assert splitter.take().to_pylist() == ["a"]
+    assert list(tally.counts.values()) == [1]
+
+
+def test_a_column_does_not_change_when_more_is_received() -> None:
+    splitter = LineSplitter(ROOMY, False, Tally(), chunk=16)
+    splitter.space(6)[:] = b"first\n"
+    splitter.advance(6)
+    column = splitter.take()
+    splitter.space(6)[:] = b"other\n"
+    splitter.advance(6)
+    assert splitter.take().to_pylist() == ["other"]
+    assert column.to_pylist() == ["first"]

@@ -1,0 +1,343 @@
+"""The receiver ``socket`` under a real supervisor, with real connections."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.errors import StreamingStateError
+from penstock_socket import SocketOptions, SocketReceiver, tcp_receiver
+from penstock_socket.connection import Connection, Interrupted
+
+if TYPE_CHECKING:
+    from plugins.socket.tests.conftest import Launched, Server, StillClock
+
+Launch = Callable[..., "Launched"]
+
+
+def receiver(server: Server, **options: Any) -> SocketReceiver:
+    return SocketReceiver(SocketOptions("127.0.0.1", server.port, **options))
+
+
+def test_lines_arrive_in_order(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server))
+    peer = server.accept()
+    lines = [f"line {number}" for number in range(100_000)]
+    peer.sendall("".join(f"{line}\n" for line in lines).encode())
+    launched.until_records(lines)
+    assert launched.errors == []
+
+
+def test_a_line_arrives_while_the_connection_is_up_and_quiet(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server))
+    peer = server.accept()
+    for number in range(1, 4):
+        peer.sendall(b"line\n")
+        launched.until_records(["line"] * number)
+
+
+def test_bytes_one_by_one(launch: Launch, server: Server) -> None:
+    data = "one\r\n\n\0\nzwölf 🚰\nlast".encode()
+    launched = launch(receiver(server))
+    peer = server.accept()
+    for byte in data:
+        peer.send(bytes([byte]))
+    peer.close()
+    launched.until_records(["one", "", "\0", "zwölf 🚰", "last"])
+
+
+def test_a_line_that_comes_in_parts_is_not_stored_before_it_is_whole(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server))
+    peer = server.accept()
+    # Cut inside of a character, and what is whole is stored in between.
+    peer.sendall(b"first\nsec" + "ö".encode()[:1])
+    launched.until_records(["first"])
+    peer.sendall("ö".encode()[1:] + b"nd\n")
+    launched.until_records(["first", "secönd"])
+
+
+def test_the_last_line_needs_no_newline_and_the_receiver_comes_back(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server))
+    peer = server.accept()
+    peer.sendall(b"a\nb")
+    peer.close()
+    launched.until_records(["a", "b"])
+    launched.until(lambda: bool(launched.ends))
+    assert launched.ends[0].endswith("Socket data stream had no more data")
+    server.accept().sendall(b"c\n")
+    launched.until_records(["a", "b", "c"])
+    assert launched.errors == []
+
+
+def test_a_refused_connection_is_tried_again_until_a_server_is_there(launch: Launch, refusing: Server) -> None:
+    launched = launch(receiver(refusing))
+    launched.until(lambda: len(launched.errors) >= 2)
+    assert set(launched.errors) == {f"Error connecting to 127.0.0.1:{refusing.port}"}
+    refusing.listen().accept().sendall(b"at last\n")
+    launched.until_records(["at last"])
+
+
+def test_a_reset_loses_no_line_that_was_received(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server))
+    peer = server.accept()
+    peer.sendall(b"before\nnot whole")
+    launched.until_records(["before"])
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    peer.close()
+    launched.until(lambda: bool(launched.errors))
+    assert launched.errors == ["Error receiving data"]
+    server.accept().sendall(b"after\n")
+    launched.until_records(["before", "after"])
+
+
+@pytest.mark.parametrize(
+    ("encoding_errors", "lines", "words"),
+    [
+        ("replace", ["good", "b\ufffdd", "\ufffd", "good"], "with U+FFFD instead: 2 (2 in all)"),
+        ("refuse", ["good", "good"], "dropped: 2 (2 in all)"),
+    ],
+)
+def test_what_is_not_utf8_is_counted_and_hurts_nobody(
+    launch: Launch, server: Server, encoding_errors: str, lines: list[str], words: str
+) -> None:
+    launched = launch(receiver(server, encoding_errors=encoding_errors))
+    peer = server.accept()
+    peer.sendall(b"good\nb\xffd\n\xc3\ngood\n")
+    launched.until_records(lines)
+    launched.until(lambda: bool(launched.errors))
+    assert launched.errors == [f"lines that are not UTF-8, {words}"]
+    assert launched.ends == []
+
+
+def test_a_line_that_is_too_long_is_counted_and_hurts_nobody(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server, max_line_bytes=1000))
+    peer = server.accept()
+    peer.sendall(b"x" * 1000 + b"\n" + b"y" * 5_000_000 + b"\r\n" + b"z" * 1001 + b"\nok\n")
+    launched.until_records(["x" * 1000, "ok"])
+    launched.stop()
+    assert launched.errors[-1].endswith("(2 in all)")
+    assert all(error.startswith("lines longer than 1000 bytes, dropped: ") for error in launched.errors)
+
+
+def test_what_is_counted_is_reported_when_it_is_over_at_the_latest(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server, encoding_errors="refuse"))
+    peer = server.accept()
+    peer.sendall(b"\xff\n")
+    launched.until(lambda: len(launched.errors) == 1)
+    peer.sendall(b"\xff\n\xff\n")
+    peer.close()
+    launched.until(lambda: bool(launched.ends))
+    assert launched.errors == [f"lines that are not UTF-8, dropped: {new}" for new in ("1 (1 in all)", "2 (3 in all)")]
+
+
+def test_stopping_wakes_a_read(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server))
+    server.accept().sendall(b"a\n")
+    launched.until_records(["a"])
+    launched.stop()
+    assert launched.ends == ["the test is over"]
+    assert launched.errors == []
+
+
+def test_stopping_wakes_who_connects(launch: Launch, silent: Server) -> None:
+    launched = launch(receiver(silent, connect_timeout=600))
+    launched.stop()
+    assert launched.errors == []
+
+
+class Watch:
+    """Sees every wait for bytes: how long it may take, and how many bytes had come before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._changed = threading.Condition()
+        self._received = 0
+        self._waits: list[tuple[int, float | None]] = []
+        original = Connection.receive_into
+
+        def receive_into(connection: Connection, buffer: memoryview, timeout_s: float | None) -> int | None:
+            with self._changed:
+                self._waits.append((self._received, timeout_s))
+                self._changed.notify_all()
+            received = original(connection, buffer, timeout_s)
+            self._received += received or 0
+            return received
+
+        monkeypatch.setattr(Connection, "receive_into", receive_into)
+
+    def until(self, condition: Callable[[int, float | None], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: any(condition(*wait) for wait in self._waits), 20)
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
+
+
+def test_stopping_stores_whole_lines_that_wait(launch: Launch, server: Server, watch: Watch) -> None:
+    launched = launch(receiver(server), settings={"spark.streaming.blockInterval": "1h"})
+    server.accept().sendall(b"a\nb\nnot whole")
+    watch.until(lambda received, _: received == 13)
+    assert launched.records == []
+    launched.stop()
+    assert launched.records == ["a", "b"]
+
+
+def test_a_quiet_source_is_waited_for_without_polling(launch: Launch, server: Server, watch: Watch) -> None:
+    launched = launch(receiver(server))
+    server.accept().sendall(b"a\nbegun")
+    launched.until_records(["a"])
+    # A block interval after the last bytes, also when they were no whole line.
+    watch.until(lambda received, timeout_s: received == 7 and timeout_s is None)
+
+
+def test_nothing_is_left_behind(launch: Launch, server: Server) -> None:
+    def used() -> tuple[int, int]:
+        return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+    def once() -> None:
+        launched = launch(receiver(server))
+        peer = server.accept()
+        peer.sendall(b"a\n")
+        launched.until_records(["a"])
+        launched.stop()
+        peer.close()
+
+    once()
+    before = used()
+    for _ in range(10):
+        once()
+    assert used() == before
+
+
+def test_it_can_be_started_again(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server))
+    for number in range(3):
+        server.accept().sendall(b"x\n")
+        launched.until_records(["x"] * (number + 1))
+        launched.receiver.restart("because", delay_ms=0)
+    server.accept()
+
+
+def test_a_second_start_is_refused_and_leaves_the_first_alone(launch: Launch, server: Server) -> None:
+    launched = launch(receiver(server))
+    peer = server.accept()
+    with pytest.raises(StreamingStateError):
+        launched.receiver.onStart()
+    peer.sendall(b"still here\n")
+    launched.until_records(["still here"])
+
+
+def test_stopping_is_harmless_before_it_began_and_when_repeated(launch: Launch, server: Server) -> None:
+    receiver(server).onStop()
+    launched = launch(receiver(server))
+    server.accept()
+    launched.stop()
+    launched.receiver.onStop()
+    launched.stop()
+
+
+def test_it_travels(launch: Launch, server: Server) -> None:
+    launched = launch(pickle.loads(pickle.dumps(receiver(server, max_line_bytes=3))))
+    server.accept().sendall(b"abc\nabcd\n")
+    launched.until_records(["abc"])
+
+
+LINE = b"x" * 99 + b"\n"
+
+
+class Fountain:
+    """In place of a connection: gives a hundred bytes a line for ever, and remembers how much was asked for."""
+
+    def __init__(self, *_: object) -> None:
+        self.received_bytes = 0
+        self._interrupted = threading.Event()
+        Fountain.last = self
+
+    last: Fountain
+
+    def open(self) -> None:
+        pass
+
+    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:
+        if self._interrupted.is_set():
+            raise Interrupted
+        begin = self.received_bytes % 100
+        data = (LINE * (len(buffer) // 100 + 2))[begin : begin + len(buffer)]
+        buffer[:] = data
+        self.received_bytes += len(data)
+        return len(data)
+
+    def interrupt(self) -> None:
+        self._interrupted.set()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def fountain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp_receiver, "Connection", Fountain)
+
+
+# Who waits for the clock when a rate limit holds: the limiter, and the block generator's timer.
+HELD = 2
+
+
+def test_a_rate_limit_holds_from_the_first_line_and_through_changes(
+    launch: Launch, clock: StillClock, fountain: None
+) -> None:
+    settings = {
+        "spark.streaming.blockInterval": "100ms",
+        "spark.streaming.receiver.maxRate": "2000",
+        "spark.streaming.backpressure.initialRate": "100",
+    }
+    launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), clock, settings)
+
+    def stored() -> int:
+        clock.await_still(HELD)
+        return sum(block.num_records for block in launched.blocks)
+
+    assert stored() <= 1
+    for rate in (100, 1000, 10, 2000, 5000):
+        launched.supervisor.update_rate(rate)
+        rate = min(rate, 2000)
+        before, burst = stored(), rate // 10
+        for passed_ms in range(10, 1001, 10):
+            clock.advance(10)
+            allowed = rate * passed_ms / 1000
+            # Not all that is allowed: permits do not keep for longer than a burst, and this clock moves in leaps.
+            assert 0.7 * allowed - burst <= stored() - before <= allowed + burst
+    # What is read ahead is bounded as well, by what the limiter lets pass in one go.
+    assert Fountain.last.received_bytes <= (stored() + 3 * 200) * 100 + 1000
+
+
+def test_stopping_wakes_who_waits_for_the_rate_limit(launch: Launch, clock: StillClock, fountain: None) -> None:
+    launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), clock, {"spark.streaming.receiver.maxRate": "1"})
+    clock.await_still(HELD)
+    launched.stop()
+    assert launched.errors == []
+
+
+def test_a_rate_limit_holds_the_server(launch: Launch, server: Server, clock: StillClock) -> None:
+    launch(receiver(server), clock, {"spark.streaming.receiver.maxRate": "10"})
+    peer = server.accept()
+    peer.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        peer.sendall(LINE * 1_000_000)
+
+
+def test_with_no_limit_blocks_are_large_and_few(launch: Launch, fountain: None) -> None:
+    launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), settings={"spark.streaming.blockInterval": "1h"})
+    launched.until(lambda: len(launched.blocks) >= 3)
+    launched.stop()
+    for block in launched.blocks[:3]:
+        assert 16 << 20 <= block.table.nbytes < 18 << 20
+        # A task that reads it makes Python objects of one record batch at a time.
+        assert max(batch.num_rows for batch in block.table.to_batches()) < 16_384
