@@ -1,0 +1,251 @@
+"""A receiver's surroundings without Spark: a driver that notes what it is told, a store in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import pytest
+
+from penstock import Block, Receiver, StoredBlock
+from penstock.clock import Clock, ManualClock
+from penstock.conf import Settings
+from penstock.errors import WireError
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import AddBlocks, Registered, RegisterReceiver, Reply, from_json, to_json
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+
+class Gate:
+    """Holds whoever comes until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached, self._open = threading.Event(), threading.Event()
+
+    def open(self) -> None:
+        self._open.set()
+
+    def __call__(self, _value: object = None) -> None:
+        self.reached.set()
+        assert self._open.wait(30)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def background() -> Callable[[Callable[[], R]], Future[R]]:
+    """Runs something on a thread of its own, which nobody has to wait for."""
+
+    def run(function: Callable[[], R]) -> Future[R]:
+        future: Future[R] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=work, daemon=True).start()
+        return future
+
+    return run
+
+
+class Log:
+    """What happened, in order; can be waited for."""
+
+    def __init__(self) -> None:
+        self.entries: list[Any] = []
+        self._changed = threading.Condition()
+
+    def add(self, entry: object) -> None:
+        with self._changed:
+            self.entries.append(entry)
+            self._changed.notify_all()
+
+    def of(self, kind: type[M]) -> list[M]:
+        """The entries of a class."""
+        with self._changed:
+            return [entry for entry in self.entries if isinstance(entry, kind)]
+
+    def await_count(self, entry: object, count: int = 1, timeout_s: float = 10) -> None:
+        """Return once there are so many of an entry, or of a class."""
+
+        def found() -> int:
+            return sum(isinstance(each, entry) if isinstance(entry, type) else each == entry for each in self.entries)
+
+        with self._changed:
+            assert self._changed.wait_for(lambda: found() >= count, timeout_s), f"{entry} in {self.entries}"
+
+    @property
+    def names(self) -> list[str]:
+        """The entries; messages by their class."""
+        with self._changed:
+            return [entry if isinstance(entry, str) else type(entry).__name__ for entry in self.entries]
+
+
+class FakeDriver:
+    """Answers a receiver. What it says can be set; what it hears is in the log."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.rate: float | None = None
+        #: Reasons; nothing is refused while they are empty.
+        self.refuse_receiver = self.refuse_blocks = ""
+        #: How many further messages of a class fail for want of a connection.
+        self.failures: dict[type, int] = {}
+        self.on_message: Callable[[object], object] = lambda _message: None
+
+    def ask(self, message: object, reply_kind: type[R]) -> R:
+        message = from_json(type(message), to_json(message))
+        self.on_message(message)
+        if self.failures.get(type(message), 0) > 0:
+            self.failures[type(message)] -= 1
+            raise WireError(f"no answer to {type(message).__name__}")
+        self.log.add(message)
+        reply: Any = Reply()
+        if isinstance(message, RegisterReceiver):
+            reply = Registered(not self.refuse_receiver, self.refuse_receiver, self.rate)
+        elif isinstance(message, AddBlocks):
+            reply = Reply(not self.refuse_blocks, self.refuse_blocks)
+        assert isinstance(reply, reply_kind)
+        return reply
+
+    @property
+    def blocks(self) -> list[StoredBlock]:
+        """The blocks it was told of, in order."""
+        return [block for message in self.log.of(AddBlocks) for block in message.blocks]
+
+
+class FakeStore:
+    """Keeps blocks in memory."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, Block] = {}
+        self.discarded: list[str] = []
+        self.tries = 0
+        #: How many further blocks are not stored.
+        self.failures = 0
+        self.gives_nothing = False
+        self.on_store: Callable[[Block], object] = lambda _block: None
+
+    def store(self, block: Block) -> StoredBlock | None:
+        self.tries += 1
+        self.on_store(block)
+        if self.failures > 0:
+            self.failures -= 1
+            raise OSError(28, "No space left on device")
+        if self.gives_nothing:
+            return None
+        self.kept[block.block_id] = block
+        return StoredBlock(
+            block.block_id, block.stream_id, block.num_records, block.table.nbytes, block.block_id, block.metadata
+        )
+
+    def discard(self, block_ids: Iterable[str]) -> None:
+        for block_id in block_ids:
+            self.discarded.append(block_id)
+            self.kept.pop(block_id, None)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+def driver(log: Log) -> FakeDriver:
+    return FakeDriver(log)
+
+
+@pytest.fixture
+def store() -> FakeStore:
+    return FakeStore()
+
+
+@pytest.fixture
+def records(driver: FakeDriver, store: FakeStore) -> Callable[[], list[Any]]:
+    """All records that the driver was told of, in order."""
+    return lambda: [record for block in driver.blocks for record in store.kept[block.block_id].records()]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+class Noting(Receiver[Any]):
+    """Notes that it was started and stopped; does more when told to."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.on_start: Callable[[], object] = lambda: None
+        self.on_stop: Callable[[], object] = lambda: None
+
+    def onStart(self) -> None:
+        self._log.add("onStart")
+        self.on_start()
+
+    def onStop(self) -> None:
+        self._log.add("onStop")
+        self.on_stop()
+
+    def on_rate_change(self, rate: float | None) -> None:
+        self._log.add(f"rate {rate}")
+
+
+@pytest.fixture
+def receiver(log: Log) -> Noting:
+    return Noting(log)
+
+
+@pytest.fixture
+def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Iterator[Callable[..., ReceiverSupervisor]]:
+    """Makes supervisors, under the manual clock unless another is given; stops them at the end."""
+    made: list[ReceiverSupervisor] = []
+
+    def supervise(
+        receiver: Receiver[Any], conf: Mapping[str, str] | None = None, its_clock: Clock | None = None
+    ) -> ReceiverSupervisor:
+        made.append(
+            ReceiverSupervisor(
+                receiver,
+                stream_id=3,
+                epoch=7,
+                settings=Settings(conf or {}),
+                driver=driver,
+                store=store.store,
+                discard=store.discard,
+                port=4711,
+                clock=its_clock or clock,
+            )
+        )
+        return made[-1]
+
+    yield supervise
+    for supervisor in made:
+        supervisor.stop("the test is over")
+
+
+@pytest.fixture
+def drive(clock: ManualClock) -> Callable[[Future[R]], R]:
+    """Moves the clock until something is done; returns or raises what it did."""
+
+    def drive(future: Future[R]) -> R:
+        for _ in range(3000):
+            if future.done():
+                break
+            clock.advance(1000)
+            threading.Event().wait(0.001)
+        return future.result(timeout=10)
+
+    return drive

@@ -1,0 +1,295 @@
+"""``BlockGenerator``: buffer, cut, push; with the numbers of Spark's BlockGeneratorSuite."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.clock import ManualClock, SystemClock
+from penstock.errors import ReceiverStoppedError
+from penstock.receive.block_generator import BlockGenerator, Bounds
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import Gate
+
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+INTERVAL_MS = 100
+
+
+class Pushed:
+    """A generator, and what it has pushed."""
+
+    def __init__(self, clock: ManualClock | SystemClock, bounds: Bounds) -> None:
+        self.blocks: list[list[Any]] = []
+        self.failures: list[BaseException] = []
+        self.on_push: Callable[[list[Any]], object] = lambda _records: None
+        self._queue: queue.Queue[list[Any]] = queue.Queue()
+        self.generator = BlockGenerator(clock, INTERVAL_MS, bounds, self._push, self.failures.append)
+
+    def _push(self, records: list[Any]) -> None:
+        self.on_push(records)
+        self.blocks.append(records)
+        self._queue.put(records)
+
+    def take(self) -> list[Any]:
+        """The next block, waited for."""
+        return self._queue.get(timeout=10)
+
+    @property
+    def records(self) -> list[Any]:
+        return [record for block in self.blocks for record in block]
+
+
+@pytest.fixture
+def make(clock: ManualClock) -> Iterator[Callable[..., Pushed]]:
+    made: list[Pushed] = []
+
+    def make(
+        records: int = 100_000,
+        num_bytes: int = 1 << 30,
+        blocks: int = 10,
+        its_clock: ManualClock | SystemClock | None = None,
+    ) -> Pushed:
+        made.append(Pushed(its_clock or clock, Bounds(records, num_bytes, blocks)))
+        made[-1].generator.start()
+        return made[-1]
+
+    yield make
+    for pushed in made:
+        pushed.generator.stop()
+
+
+Make = Callable[..., Pushed]
+
+
+def test_what_is_added_is_pushed_in_order_after_the_interval(make: Make, clock: ManualClock) -> None:
+    pushed = make()
+    for record in range(1, 11):
+        pushed.generator.add(record)
+    clock.await_waiters()
+    assert pushed.blocks == []
+    clock.advance(INTERVAL_MS)
+    assert pushed.take() == list(range(1, 11))
+    for record in range(11, 21):
+        pushed.generator.add(record)
+    clock.advance(INTERVAL_MS)
+    assert pushed.take() == list(range(11, 21))
+
+
+def test_an_interval_without_records_makes_no_block(make: Make, clock: ManualClock) -> None:
+    pushed = make()
+    clock.advance(10 * INTERVAL_MS)
+    pushed.generator.add("only")
+    clock.advance(INTERVAL_MS)
+    assert pushed.take() == ["only"]
+    clock.advance(10 * INTERVAL_MS)
+    pushed.generator.stop()
+    assert pushed.blocks == [["only"]]
+
+
+def test_stop_pushes_all_that_was_added_in_order_before_it_returns(make: Make) -> None:
+    pushed = make()
+    for record in range(1, 1001):
+        pushed.generator.add(record)
+    pushed.generator.stop()
+    assert pushed.records == list(range(1, 1001))
+
+
+def test_a_second_stop_is_harmless(make: Make) -> None:
+    pushed = make()
+    pushed.generator.add(1)
+    pushed.generator.stop()
+    pushed.generator.stop()
+    assert pushed.blocks == [[1]]
+
+
+def test_after_stop_nothing_is_taken(make: Make) -> None:
+    pushed = make()
+    pushed.generator.stop()
+    with pytest.raises(ReceiverStoppedError, match="was not stored"):
+        pushed.generator.add(1)
+    assert pushed.blocks == []
+
+
+def test_before_start_nothing_is_taken(clock: ManualClock) -> None:
+    pushed = Pushed(clock, Bounds(10, 1000, 10))
+    with pytest.raises(ReceiverStoppedError, match="was not stored"):
+        pushed.generator.add(1)
+    pushed.generator.stop()
+
+
+def test_blocks_are_pushed_one_at_a_time(make: Make, clock: ManualClock, gate: Gate) -> None:
+    pushed, begun = make(), threading.Semaphore(0)
+
+    def hold(records: list[Any]) -> None:
+        begun.release()
+        gate(records)
+
+    pushed.on_push = hold
+    for n in range(5):
+        pushed.generator.add(n)
+        clock.await_waiters()
+        clock.advance(INTERVAL_MS)
+    assert begun.acquire(timeout=10)
+    assert not begun.acquire(timeout=0.02)
+    gate.open()
+    pushed.generator.stop()
+    assert pushed.records == list(range(5))
+
+
+def test_ten_threads_of_a_thousand_records_arrive_exactly(make: Make, background: Background) -> None:
+    pushed = make(its_clock=SystemClock(), records=3000)
+
+    def add(thread: int) -> None:
+        for n in range(1000):
+            pushed.generator.add((thread, n))
+
+    adding = [background(lambda thread=thread: add(thread)) for thread in range(10)]  # type: ignore[misc]  # mypy
+    for each in adding:
+        each.result(timeout=30)
+    pushed.generator.stop()
+    assert len(pushed.records) == 10_000
+    for thread in range(10):
+        assert [n for of, n in pushed.records if of == thread] == list(range(1000))
+
+
+def test_at_the_bound_of_records_add_waits_until_some_are_pushed(
+    make: Make, clock: ManualClock, gate: Gate, background: Background
+) -> None:
+    pushed = make(records=5)
+    pushed.on_push = gate
+    for n in range(5):
+        pushed.generator.add(n)
+    waiting = background(lambda: pushed.generator.add(5))
+    clock.await_waiters()
+    clock.advance(INTERVAL_MS)
+    # They are cut and being pushed: they count still.
+    assert gate.reached.wait(10)
+    with pytest.raises(TimeoutError):
+        waiting.result(timeout=0.02)
+    gate.open()
+    waiting.result(timeout=10)
+    pushed.generator.stop()
+    assert pushed.records == list(range(6))
+
+
+def test_at_the_bound_of_bytes_add_waits_until_some_are_pushed(
+    make: Make, clock: ManualClock, gate: Gate, background: Background
+) -> None:
+    record = "x" * 1000
+    pushed = make(num_bytes=3 * sys.getsizeof(record))
+    pushed.on_push = gate
+    for _ in range(3):
+        pushed.generator.add(record)
+    waiting = background(lambda: pushed.generator.add("small"))
+    with pytest.raises(TimeoutError):
+        waiting.result(timeout=0.02)
+    gate.open()
+    clock.await_waiters()
+    clock.advance(INTERVAL_MS)
+    waiting.result(timeout=10)
+    pushed.generator.stop()
+    assert pushed.records == [record] * 3 + ["small"]
+
+
+def test_one_record_may_always_wait_however_large(make: Make) -> None:
+    pushed = make(records=1, num_bytes=10)
+    pushed.generator.add("x" * 100_000)
+    pushed.generator.stop()
+    assert [len(record) for record in pushed.records] == [100_000]
+
+
+def test_blocks_that_cannot_be_pushed_are_bounded_too(
+    make: Make, clock: ManualClock, gate: Gate, background: Background
+) -> None:
+    pushed = make(records=50, blocks=2)
+    pushed.on_push = gate
+    adding = background(lambda: [pushed.generator.add(n) for n in range(1000)])
+    # Many ticks while nothing is pushed: as many records as the bound says are taken, and no more.
+    for _ in range(200):
+        clock.advance(INTERVAL_MS)
+    assert gate.reached.wait(10)
+    with pytest.raises(TimeoutError):
+        adding.result(timeout=0.02)
+    gate.open()
+    while not adding.done():
+        clock.advance(INTERVAL_MS)
+        threading.Event().wait(0.001)
+    pushed.generator.stop()
+    assert pushed.records == list(range(1000))
+    assert max(map(len, pushed.blocks)) <= 50
+
+
+def test_stop_wakes_who_waits_with_an_error(make: Make, clock: ManualClock, gate: Gate, background: Background) -> None:
+    pushed = make(records=2)
+    pushed.on_push = gate
+    pushed.generator.add(0)
+    pushed.generator.add(1)
+    waiting = [background(lambda: pushed.generator.add(2)) for _ in range(3)]
+    clock.await_waiters()
+    clock.advance(INTERVAL_MS)
+    assert gate.reached.wait(10)
+    stopping = background(pushed.generator.stop)
+    for each in waiting:
+        with pytest.raises(ReceiverStoppedError):
+            each.result(timeout=10)
+    assert not stopping.done()
+    gate.open()
+    stopping.result(timeout=10)
+    assert pushed.records == [0, 1]
+
+
+def test_a_push_that_fails_is_told_once_and_what_follows_is_dropped_and_counted(make: Make, clock: ManualClock) -> None:
+    pushed = make()
+    tried: list[list[Any]] = []
+
+    def fail(records: list[Any]) -> None:
+        tried.append(records)
+        raise OSError("no disk")
+
+    pushed.on_push = fail
+    for n in range(3):
+        pushed.generator.add(n)
+    clock.await_waiters()
+    clock.advance(INTERVAL_MS)
+    for n in range(3, 10):
+        pushed.generator.add(n)
+        clock.advance(INTERVAL_MS)
+    pushed.generator.stop()
+    assert [str(error) for error in pushed.failures] == ["no disk"]
+    assert len(tried) == 1
+    assert pushed.blocks == []
+    assert pushed.generator.dropped_records == 10
+
+
+def test_a_push_that_fails_makes_room_for_those_who_wait(
+    make: Make, clock: ManualClock, background: Background
+) -> None:
+    pushed = make(records=2)
+
+    def fail(_records: list[Any]) -> None:
+        raise OSError("no disk")
+
+    pushed.on_push = fail
+    pushed.generator.add(0)
+    pushed.generator.add(1)
+    waiting = background(lambda: pushed.generator.add(2))
+    clock.await_waiters()
+    clock.advance(INTERVAL_MS)
+    waiting.result(timeout=10)
+    pushed.generator.stop()
+    assert pushed.generator.dropped_records == 3
+
+
+def test_nothing_is_dropped_when_all_goes_well(make: Make) -> None:
+    pushed = make()
+    for n in range(100):
+        pushed.generator.add(n)
+    pushed.generator.stop()
+    assert (pushed.generator.dropped_records, pushed.failures) == (0, [])

@@ -1,0 +1,161 @@
+"""The rate limit of a receiver: where it comes from, and what it holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.errors import ReceiverStoppedError
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import ReportError
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeDriver, Log, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+
+MAX_RATE = "spark.streaming.receiver.maxRate"
+INITIAL_RATE = "spark.streaming.backpressure.initialRate"
+
+
+@pytest.mark.parametrize(
+    ("conf", "rate"),
+    [
+        ({}, None),
+        ({MAX_RATE: "50"}, 50),
+        ({INITIAL_RATE: "10", MAX_RATE: "50"}, 10),
+        ({INITIAL_RATE: "100", MAX_RATE: "50"}, 50),
+    ],
+    ids=["none", "maximum", "initial", "both"],
+)
+def test_at_first_it_comes_from_configuration(
+    supervise: Supervise, receiver: Noting, conf: dict[str, str], rate: float | None
+) -> None:
+    supervise(receiver, conf).start()
+    assert receiver.rate_limit == rate
+
+
+def test_the_driver_hands_it_over_at_registration(
+    supervise: Supervise, receiver: Noting, driver: FakeDriver, log: Log
+) -> None:
+    driver.rate = 25.5
+    supervise(receiver, {MAX_RATE: "50"}).start()
+    assert receiver.rate_limit == 25.5
+    assert log.entries.count("rate 25.5") == 1
+
+
+def test_an_update_is_told_to_the_receiver_when_it_changes_something(
+    supervise: Supervise, receiver: Noting, log: Log
+) -> None:
+    supervisor = supervise(receiver, {MAX_RATE: "50"})
+    supervisor.start()
+    for rate in (20.0, 20.0, 0.0, -1.0, float("nan"), 1000.0, 60.0):
+        supervisor.update_rate(rate)
+    assert receiver.rate_limit == 50
+    assert [entry for entry in log.names if entry.startswith("rate")] == ["rate 20.0", "rate 50.0"]
+
+
+def test_an_on_rate_change_that_raises_is_reported_and_the_rate_is_in_force(
+    supervise: Supervise, receiver: Noting, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_rate: float | None) -> None:
+        raise RuntimeError("cannot slow down")
+
+    supervisor = supervise(receiver)
+    supervisor.start()
+    monkeypatch.setattr(receiver, "on_rate_change", fail)
+    supervisor.update_rate(5)
+    assert receiver.rate_limit == 5
+    (reported,) = log.of(ReportError)
+    assert "cannot slow down" in reported.error
+    assert receiver.isStarted()
+
+
+@pytest.mark.parametrize(
+    "store_a_hundred",
+    [
+        lambda receiver: [receiver.store(n) for n in range(100)],
+        lambda receiver: receiver.store_all(range(100)),
+        lambda receiver: receiver.store_arrow(pa.table({"a": list(range(100))})),
+    ],
+    ids=["store", "store_all", "store_arrow"],
+)
+def test_every_form_of_store_is_held_back(
+    supervise: Supervise,
+    receiver: Noting,
+    clock: ManualClock,
+    background: Background,
+    records: Callable[[], list[Any]],
+    store_a_hundred: Callable[[Noting], object],
+) -> None:
+    supervisor = supervise(receiver, {MAX_RATE: "100", "spark.streaming.blockInterval": "100ms"})
+    supervisor.start()
+    storing = background(lambda: store_a_hundred(receiver))
+    for _ in range(3000):
+        if storing.done():
+            break
+        clock.advance(10)
+        # One at the start, a burst of a tenth of a second, and a hundred a second.
+        assert supervisor.stored_records <= 1 + 10 + clock.now_ms() / 10
+        try:
+            storing.result(timeout=0.002)
+        except TimeoutError:
+            continue
+    storing.result(timeout=10)
+    assert clock.now_ms() >= 890
+    supervisor.stop("enough")
+    assert records() == list(range(100))
+
+
+def test_a_new_rate_wakes_who_waits(
+    supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background
+) -> None:
+    supervisor = supervise(receiver, {INITIAL_RATE: "0.001"})
+    supervisor.start()
+    receiver.store(0)
+    storing = background(lambda: receiver.store(1))
+    clock.await_waiters(2)
+    supervisor.update_rate(1_000_000)
+    clock.await_waiters(2)
+    clock.advance(1)
+    storing.result(timeout=10)
+
+
+def test_stop_wakes_who_waits_with_an_error(
+    supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background
+) -> None:
+    supervisor = supervise(receiver, {INITIAL_RATE: "0.001"})
+    supervisor.start()
+    receiver.store(0)
+    storing = [background(lambda: receiver.store(1)), background(lambda: receiver.store_all([1, 2]))]
+    clock.await_waiters(3)
+    supervisor.stop("enough")
+    for each in storing:
+        with pytest.raises(ReceiverStoppedError):
+            each.result(timeout=10)
+
+
+def test_a_restart_wakes_who_waits_and_lets_the_next_wait_again(
+    supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background, log: Log
+) -> None:
+    supervise(receiver, {INITIAL_RATE: "1"}).start()
+    receiver.store(0)
+    storing = background(lambda: receiver.store(1))
+    clock.await_waiters(2)
+    receiver.restart("again", None, 100)
+    with pytest.raises(ReceiverStoppedError):
+        storing.result(timeout=10)
+    clock.await_waiters(2)
+    clock.advance(100)
+    log.await_count("onStart", 2)
+    storing = background(lambda: receiver.store(2))
+    clock.await_waiters(2)
+    assert not storing.done()
+    clock.advance(1000)
+    storing.result(timeout=10)

@@ -1,0 +1,113 @@
+"""``Receiver``: the author's side."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Receiver
+from penstock.errors import StreamingStateError
+from penstock.receive.supervisor import ReceiverSupervisor
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+
+
+class Plain(Receiver[str]):
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    def onStart(self) -> None:
+        """Nothing to start."""
+
+
+CALLS: dict[str, Callable[[Receiver[Any]], object]] = {
+    "store": lambda receiver: receiver.store("a"),
+    "store_all": lambda receiver: receiver.store_all(["a"]),
+    "store_arrow": lambda receiver: receiver.store_arrow(None),  # type: ignore[arg-type]  # does not get that far
+    "reportError": lambda receiver: receiver.reportError("e"),
+    "restart": lambda receiver: receiver.restart("r"),
+    "stop": lambda receiver: receiver.stop("s"),
+    "streamId": lambda receiver: receiver.streamId,
+    "rate_limit": lambda receiver: receiver.rate_limit,
+    "block_interval_ms": lambda receiver: receiver.block_interval_ms,
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_before_it_runs_a_receiver_says_that_it_does_not(call: str) -> None:
+    with pytest.raises(StreamingStateError, match=r"Plain does not run yet: .* work from onStart on"):
+        CALLS[call](Plain("h"))
+
+
+def test_before_it_runs_it_is_neither_started_nor_stopped() -> None:
+    assert (Plain("h").isStarted(), Plain("h").isStopped()) == (False, False)
+
+
+def test_what_it_knows_while_it_runs(supervise: Supervise) -> None:
+    receiver = Plain("h")
+    supervise(receiver, {"spark.streaming.blockInterval": "50ms", "spark.streaming.receiver.maxRate": "5"}).start()
+    assert (receiver.streamId, receiver.block_interval_ms, receiver.rate_limit) == (3, 50, 5)
+    assert receiver.isStarted()
+
+
+def test_a_receiver_has_one_supervisor(supervise: Supervise) -> None:
+    receiver = Plain("h")
+    supervise(receiver)
+    with pytest.raises(StreamingStateError, match="Plain has a supervisor already"):
+        supervise(receiver)
+
+
+def test_a_receiver_travels_with_its_options() -> None:
+    copy = pickle.loads(pickle.dumps(Plain("there")))
+    assert (type(copy), copy.host) == (Plain, "there")
+
+
+def test_by_default_it_has_no_preferences() -> None:
+    receiver = Plain("h")
+    assert receiver.preferredLocation() is None
+    assert receiver.storageLevel is None
+    receiver.on_rate_change(5)
+    receiver.onStop()
+
+
+def test_onStart_must_be_written(supervise: Supervise) -> None:
+    class Forgot(Receiver[str]):
+        pass
+
+    supervisor = supervise(Forgot())
+    supervisor.start()
+    with pytest.raises(TypeError, match="Forgot must override onStart"):
+        supervisor.await_termination()
+
+
+def test_what_the_author_does_reaches_the_supervisor(supervise: Supervise, receiver: Noting) -> None:
+    # Spark's ReceiverSuite: the same objects arrive, each once.
+    supervisor, calls = supervise(receiver), list[tuple[Any, ...]]()
+
+    class Spy:
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *args: calls.append((name, *args))
+
+    record, many, metadata, error = object(), [object()], {"a": 1}, ValueError("e")
+    receiver._supervisor = Spy()  # type: ignore[assignment]  # stands in for one
+    receiver.store(record)
+    receiver.store_all(many, metadata)
+    receiver.reportError("message", error)
+    receiver.restart("message", error, 5)
+    receiver.stop("message", error)
+    receiver._supervisor = supervisor
+    assert calls == [
+        ("store", record),
+        ("store_all", many, metadata),
+        ("report_error", "message", error),
+        ("restart", "message", error, 5),
+        ("stop", "message", error),
+    ]
+    assert calls[0][1] is record
+    assert calls[1][1] is many

@@ -1,0 +1,247 @@
+"""The way of a record: stored, reported, accepted."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row
+
+from penstock.clock import ManualClock, SystemClock
+from penstock.errors import StoreError
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import AddBlocks
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeDriver, FakeStore, Gate, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+Drive = Callable[["Future[Any]"], Any]
+Records = Callable[[], list[Any]]
+
+
+@pytest.fixture
+def started(supervise: Supervise, receiver: Noting) -> Callable[..., Noting]:
+    """Starts the receiver."""
+
+    def start(**options: Any) -> Noting:
+        supervise(receiver, **options).start()
+        return receiver
+
+    return start
+
+
+Started = Callable[..., "Noting"]
+
+
+def test_single_records_are_reported_after_the_interval(
+    started: Started, clock: ManualClock, driver: FakeDriver, records: Records
+) -> None:
+    receiver = started()
+    for n in range(10):
+        receiver.store(n)
+    clock.await_waiters()
+    assert driver.blocks == []
+    clock.advance(200)
+    driver.log.await_count(AddBlocks)
+    assert records() == list(range(10))
+
+
+def test_store_all_returns_when_the_driver_has_accepted(
+    started: Started, driver: FakeDriver, gate: Gate, background: Background, records: Records
+) -> None:
+    receiver = started()
+    driver.on_message = lambda message: gate() if isinstance(message, AddBlocks) else None
+    storing = background(lambda: receiver.store_all(["a", "b"]))
+    assert gate.reached.wait(10)
+    with pytest.raises(TimeoutError):
+        storing.result(timeout=0.02)
+    gate.open()
+    storing.result(timeout=10)
+    assert records() == ["a", "b"]
+
+
+def test_a_call_is_one_block_with_its_metadata(started: Started, driver: FakeDriver) -> None:
+    receiver = started()
+    receiver.store_all(["a", "b"], {"offset": 5, "topic": "t"})
+    receiver.store_arrow(pa.table({"a": [1, 2, 3]}), {"offset": 8})
+    receiver.store_all(["c"])
+    assert [(block.num_records, block.metadata) for block in driver.blocks] == [
+        (2, {"offset": 5, "topic": "t"}),
+        (3, {"offset": 8}),
+        (1, None),
+    ]
+
+
+def test_no_two_blocks_have_one_name(started: Started, driver: FakeDriver) -> None:
+    receiver = started()
+    for n in range(20):
+        receiver.store_all([n])
+    names = [block.block_id for block in driver.blocks]
+    assert len(set(names)) == 20
+    assert all(re.fullmatch(r"input-3-7-\d+", name) for name in names)
+    assert {block.stream_id for block in driver.blocks} == {3}
+
+
+def test_nothing_makes_no_block(started: Started, driver: FakeDriver) -> None:
+    receiver = started()
+    receiver.store_all([])
+    receiver.store_all(iter(()))
+    receiver.store_arrow(pa.table({"a": pa.array([], pa.string())}))
+    assert driver.blocks == []
+
+
+def test_an_iterable_is_taken_in_parts_and_its_order_kept(
+    started: Started, driver: FakeDriver, records: Records
+) -> None:
+    receiver, taken = started(), 0
+
+    def source() -> Iterator[int]:
+        nonlocal taken
+        while taken < 250_000:
+            taken += 1
+            yield taken
+
+    seen: list[int] = []
+    driver.on_message = lambda message: seen.append(taken) if isinstance(message, AddBlocks) else None
+    receiver.store_all(source())
+    assert records() == list(range(1, 250_001))
+    assert [block.num_records for block in driver.blocks] == [100_000, 100_000, 50_000]
+    assert seen == [100_000, 200_000, 250_000]
+
+
+def test_an_iterable_that_raises_hands_its_error_on(started: Started, records: Records) -> None:
+    receiver = started()
+
+    def source() -> Iterator[int]:
+        yield 1
+        raise KeyError("the source's own")
+
+    with pytest.raises(KeyError, match="the source's own"):
+        receiver.store_all(source())
+    receiver.store_all([2])
+    assert records() == [2]
+
+
+def test_one_column_is_stored_as_its_values_and_several_as_rows(started: Started, records: Records) -> None:
+    receiver = started()
+    receiver.store_arrow(pa.record_batch({"a": ["x", "y"]}))
+    receiver.store_arrow(pa.table({"a": ["x"], "b": [1]}).slice(0, 1))
+    assert records() == ["x", "y", Row(a="x", b=1)]
+
+
+def test_what_is_no_batch_is_refused(started: Started, driver: FakeDriver) -> None:
+    receiver = started()
+    with pytest.raises(TypeError, match="list"):
+        receiver.store_arrow([1, 2])  # type: ignore[arg-type]  # that is the point
+    with pytest.raises(ValueError, match="without columns"):
+        receiver.store_arrow(pa.table({}))
+    assert driver.blocks == []
+
+
+def test_a_block_that_the_driver_does_not_accept_is_an_error_and_deleted(
+    started: Started, driver: FakeDriver, store: FakeStore
+) -> None:
+    receiver = started()
+    driver.refuse_blocks = "launch 7 of stream 3 was replaced"
+    with pytest.raises(StoreError, match="did not accept block input-3-7-0: launch 7 of stream 3 was replaced"):
+        receiver.store_all([1])
+    assert (store.kept, store.discarded) == ({}, ["input-3-7-0"])
+
+
+def test_a_block_that_is_not_stored_is_tried_again(
+    started: Started, store: FakeStore, background: Background, drive: Drive, records: Records
+) -> None:
+    receiver = started()
+    store.failures = 5
+    drive(background(lambda: receiver.store_all(["a"])))
+    assert store.tries == 6
+    assert records() == ["a"]
+
+
+class ImpatientClock(ManualClock):
+    """Notes for how long somebody would wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
+        self.waits.append(duration_ms)
+
+
+def test_tries_are_apart_and_further_each_time(started: Started, store: FakeStore) -> None:
+    clock = ImpatientClock()
+    receiver = started(its_clock=clock)
+    store.failures = 5
+    receiver.store_all(["a"])
+    assert len(clock.waits) == 5
+    for wait, nominal in zip(clock.waits, (50, 100, 200, 400, 800), strict=True):
+        assert nominal / 2 <= wait <= nominal
+
+
+def test_a_block_that_cannot_be_stored_is_an_error_after_all_tries(
+    started: Started, store: FakeStore, driver: FakeDriver, background: Background, drive: Drive
+) -> None:
+    receiver = started(conf={"spark.penstock.receiver.storeRetries": "2"})
+    store.failures = 10
+    with pytest.raises(StoreError, match=r"block input-3-7-0 \(1 records\) .*3 tries: .*No space left") as caught:
+        drive(background(lambda: receiver.store_all(["a"])))
+    assert isinstance(caught.value.__cause__, OSError)
+    assert store.tries == 3
+    assert driver.blocks == []
+    assert receiver.isStarted()
+
+
+def test_without_retries_there_is_one_try(started: Started, store: FakeStore) -> None:
+    receiver = started(conf={"spark.penstock.receiver.storeRetries": "0"})
+    store.failures = 1
+    with pytest.raises(StoreError):
+        receiver.store_all(["a"])
+    assert store.tries == 1
+
+
+def test_a_report_that_gets_no_answer_is_made_again_without_storing_again(
+    started: Started, store: FakeStore, driver: FakeDriver, background: Background, drive: Drive
+) -> None:
+    receiver = started()
+    driver.failures[AddBlocks] = 3
+    drive(background(lambda: receiver.store_all(["a"])))
+    assert store.tries == 1
+    assert [block.block_id for block in driver.blocks] == ["input-3-7-0"]
+
+
+def test_a_store_hook_that_gives_no_stored_block_is_an_error(started: Started, store: FakeStore) -> None:
+    receiver = started(conf={"spark.penstock.receiver.storeRetries": "0"})
+    store.gives_nothing = True
+    with pytest.raises(StoreError, match="gave None for block input-3-7-0, not a StoredBlock"):
+        receiver.store_all(["a"])
+
+
+def test_ten_threads_of_a_thousand_records_arrive_exactly(
+    supervise: Supervise, receiver: Noting, records: Records, background: Background
+) -> None:
+    supervisor = supervise(receiver, its_clock=SystemClock())
+    supervisor.start()
+
+    def single(thread: int) -> None:
+        for n in range(1000):
+            receiver.store((thread, n))
+
+    def bulk(thread: int) -> None:
+        for first in range(0, 1000, 10):
+            receiver.store_all([(thread, n) for n in range(first, first + 10)])
+
+    storing = [background(lambda t=t: (bulk if t % 2 else single)(t)) for t in range(10)]  # type: ignore[misc]  # mypy
+    for each in storing:
+        each.result(timeout=30)
+    supervisor.stop("enough")
+    assert supervisor.stored_records == len(records()) == 10_000
+    for thread in range(10):
+        assert [n for of, n in records() if of == thread] == list(range(1000))

@@ -1,0 +1,246 @@
+"""``ReceiverSupervisor``: how a receiver starts and stops, and what the driver hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, WireError
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeDriver, FakeStore, Gate, Log, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+Records = Callable[[], list[Any]]
+
+
+def boom(*_args: object) -> None:
+    raise RuntimeError("boom")
+
+
+def test_a_receiver_registers_and_is_started(supervise: Supervise, receiver: Noting, log: Log) -> None:
+    supervisor = supervise(receiver)
+    assert (supervisor.is_started, supervisor.is_stopped) == (False, False)
+    supervisor.start()
+    assert log.entries == [RegisterReceiver(stream_id=3, epoch=7, receiver_type="Noting", port=4711), "onStart"]
+    assert (supervisor.is_started, supervisor.is_stopped) == (True, False)
+
+
+def test_it_stops_in_order_and_what_it_stores_meanwhile_is_taken(
+    supervise: Supervise, receiver: Noting, log: Log, records: Records
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    for n in range(3):
+        receiver.store(n)
+
+    def store_the_rest() -> None:
+        receiver.store(3)
+        receiver.store_all([4, 5])
+        receiver.store(6)
+
+    receiver.on_stop = store_the_rest
+    supervisor.stop("enough")
+    assert log.names == ["RegisterReceiver", "onStart", "onStop", "AddBlocks", "AddBlocks", "DeregisterReceiver"]
+    assert sorted(records()) == list(range(7))
+    assert log.of(DeregisterReceiver) == [DeregisterReceiver(3, 7, "enough", "")]
+    assert (supervisor.is_started, supervisor.is_stopped) == (False, True)
+    assert supervisor.stored_records == 7
+
+
+def test_awaiting_its_end_returns_when_it_has_stopped(
+    supervise: Supervise, receiver: Noting, background: Background
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    ended = background(supervisor.await_termination)
+    assert not ended.done()
+    receiver.stop("test")
+    assert ended.result(timeout=10) is None
+    assert receiver.isStopped()
+
+
+def test_awaiting_its_end_raises_the_error_that_stopped_it(supervise: Supervise, receiver: Noting, log: Log) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    error = ValueError("the reason")
+    receiver.stop("it failed", error)
+    with pytest.raises(ValueError, match="the reason") as caught:
+        supervisor.await_termination()
+    assert caught.value is error
+    (told,) = log.of(DeregisterReceiver)
+    assert told.message == "it failed"
+    assert "ValueError: the reason" in told.error
+
+
+def test_a_second_stop_is_harmless(
+    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, background: Background
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    receiver.on_stop = gate
+    stopping = [background(lambda: supervisor.stop("first")) for _ in range(3)]
+    assert gate.reached.wait(10)
+    gate.open()
+    for each in stopping:
+        each.result(timeout=10)
+    supervisor.stop("again", RuntimeError("too late"))
+    supervisor.await_termination()
+    assert log.names.count("onStop") == 1
+    assert [told.message for told in log.of(DeregisterReceiver)] == ["first"]
+
+
+def test_a_receiver_can_stop_itself_from_any_call(supervise: Supervise, receiver: Noting, log: Log) -> None:
+    supervisor = supervise(receiver)
+    receiver.on_start = lambda: receiver.stop("in onStart")
+    receiver.on_stop = lambda: receiver.stop("in onStop")
+    supervisor.start()
+    supervisor.await_termination()
+    assert [told.message for told in log.of(DeregisterReceiver)] == ["in onStart"]
+
+
+def test_after_stop_nothing_is_stored(supervise: Supervise, receiver: Noting, driver: FakeDriver) -> None:
+    import pyarrow as pa
+
+    supervisor = supervise(receiver)
+    supervisor.start()
+    supervisor.stop("enough")
+    stores: list[Callable[[], None]] = [
+        lambda: receiver.store(1),
+        lambda: receiver.store_all([1]),
+        lambda: receiver.store_arrow(pa.table({"a": [1]})),
+    ]
+    for store in stores:
+        with pytest.raises(ReceiverStoppedError):
+            store()
+    assert driver.blocks == []
+
+
+def test_stop_waits_for_the_store_that_is_at_it(
+    supervise: Supervise, receiver: Noting, log: Log, store: FakeStore, gate: Gate, background: Background
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    store.on_store = gate
+    storing = background(lambda: receiver.store_all([1, 2]))
+    assert gate.reached.wait(10)
+    stopping = background(lambda: supervisor.stop("enough"))
+    log.await_count("onStop")
+    with pytest.raises(TimeoutError):
+        stopping.result(timeout=0.02)
+    gate.open()
+    storing.result(timeout=10)
+    stopping.result(timeout=10)
+    assert log.names[-2:] == ["AddBlocks", "DeregisterReceiver"]
+
+
+def test_an_onStart_that_raises_stops_the_receiver(supervise: Supervise, receiver: Noting, log: Log) -> None:
+    supervisor = supervise(receiver)
+    receiver.on_start = boom
+    supervisor.start()
+    with pytest.raises(RuntimeError, match="boom"):
+        supervisor.await_termination()
+    (told,) = log.of(DeregisterReceiver)
+    assert told.message == "Error starting receiver 3: boom"
+    assert "RuntimeError: boom" in told.error
+    assert receiver.isStopped()
+
+
+def test_an_onStop_that_raises_is_reported_and_the_rest_goes_on(
+    supervise: Supervise, receiver: Noting, log: Log, records: Records
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    receiver.store("buffered")
+    receiver.on_stop = boom
+    supervisor.stop("enough")
+    supervisor.await_termination()
+    assert log.names == ["RegisterReceiver", "onStart", "onStop", "ReportError", "AddBlocks", "DeregisterReceiver"]
+    (reported,) = log.of(ReportError)
+    assert (reported.message, "RuntimeError: boom" in reported.error) == ("onStop failed", True)
+    assert records() == ["buffered"]
+
+
+def test_a_receiver_that_the_driver_refuses_is_not_started(
+    supervise: Supervise, receiver: Noting, log: Log, driver: FakeDriver
+) -> None:
+    driver.refuse_receiver = "the application is stopping"
+    supervisor = supervise(receiver)
+    supervisor.start()
+    with pytest.raises(ReceiverRefusedError, match="refused to start receiver 3: the application is stopping"):
+        supervisor.await_termination()
+    assert "onStart" not in log.entries
+    assert "onStop" not in log.entries
+
+
+def test_a_receiver_whose_driver_is_away_is_not_started(
+    supervise: Supervise, receiver: Noting, log: Log, driver: FakeDriver
+) -> None:
+    driver.failures[RegisterReceiver] = 1
+    supervisor = supervise(receiver)
+    supervisor.start()
+    with pytest.raises(WireError, match="RegisterReceiver"):
+        supervisor.await_termination()
+    assert "onStart" not in log.entries
+
+
+def test_a_driver_that_is_away_holds_up_no_stop(supervise: Supervise, receiver: Noting, driver: FakeDriver) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    driver.failures[DeregisterReceiver] = 1
+    supervisor.stop("enough")
+    supervisor.await_termination()
+
+
+def test_an_error_that_is_reported_stops_nothing(
+    supervise: Supervise, receiver: Noting, log: Log, driver: FakeDriver
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    try:
+        boom()
+    except RuntimeError as error:
+        receiver.reportError("something happened", error)
+    receiver.reportError("and again")
+    first, second = log.of(ReportError)
+    assert (first.stream_id, first.epoch, first.message) == (3, 7, "something happened")
+    assert "in boom" in first.error
+    assert "RuntimeError: boom" in first.error
+    assert (second.message, second.error) == ("and again", "")
+    driver.failures[ReportError] = 1
+    receiver.reportError("unheard")
+    assert receiver.isStarted()
+
+
+def test_a_push_that_fails_for_good_stops_the_receiver_with_that_error(
+    supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock, log: Log
+) -> None:
+    supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
+    supervisor.start()
+    store.failures = 1
+    for n in range(5):
+        receiver.store(n)
+    clock.await_waiters()
+    clock.advance(200)
+    with pytest.raises(Exception, match="No space left on device"):
+        supervisor.await_termination()
+    (told,) = log.of(DeregisterReceiver)
+    assert "(5 buffered records could not be stored and are lost)" in told.message
+    assert "No space left on device" in told.error
+    assert log.of(AddBlocks) == []
+    with pytest.raises(ReceiverStoppedError):
+        receiver.store(5)
+
+
+def test_a_supervisor_that_never_started_can_be_stopped(supervise: Supervise, receiver: Noting, log: Log) -> None:
+    supervisor = supervise(receiver)
+    supervisor.stop("never mind")
+    supervisor.await_termination()
+    assert "onStop" not in log.entries
