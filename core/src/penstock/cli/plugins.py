@@ -56,6 +56,8 @@ def show(name: str, as_json: bool) -> None:
 def overview(found: list[dict[str, Any]]) -> RenderableType:
     """The table of ``plugins list``: a row a plugin."""
     table = _table("plugin", "distribution", "version", "offers", "hooks")
+    for column in table.columns[:3]:
+        column.no_wrap = True
     for plugin in found:
         table.add_row(plugin["name"], plugin["distribution"], plugin["version"], _offers(plugin), _hooks(plugin))
     return table

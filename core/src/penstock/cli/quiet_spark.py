@@ -45,8 +45,8 @@ def quiet_spark(pairs: Mapping[str, str], *, heard: bool = False) -> SparkContex
                 sc = SparkContext(conf=settings)
         except Exception as error:
             said.seek(0)
-            lines = said.read().decode(errors="replace").splitlines()
-            print("\n".join(lines[-_LAST_LINES:]), file=sys.stderr)
+            for line in said.read().decode(errors="replace").splitlines()[-_LAST_LINES:]:
+                print(line, file=sys.stderr)
             raise SparkNotStartedError(f"Spark did not start: {failure.reason(error)}") from error
         if interrupt.came:
             sc.stop()

@@ -55,7 +55,12 @@ def run(
     wins over the options given here.
     """
     ensure_java()
-    defaults = {"spark.master": local_master(receivers), UDS: "true"}
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)  # Spark's scripts look for `python3` otherwise
+    defaults = {
+        "spark.master": local_master(receivers),
+        "spark.ui.showConsoleProgress": "false",  # a receiver is a stage that never ends
+        UDS: "true",
+    }
     if verbose:
         defaults["spark.penstock.log.level"] = "INFO"
     options = [part for pair in conf for part in ("--conf", pair)]

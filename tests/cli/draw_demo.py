@@ -1,0 +1,40 @@
+"""Draws docs/demo.svg and docs/demo.txt from a run of the demonstration: `python tests/cli/draw_demo.py`."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from penstock.cli import demo
+from penstock.cli.batch_view import BatchTable, summary
+from penstock.cli.screen import Lines
+from penstock.spark.java import ensure_java
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def main() -> None:
+    ensure_java()
+    with Lines() as screen:
+        batches = list(demo._batches(screen, 10, 1.0, {"rate": 10_000, "shape": "lines"}, heard=False))
+    console = Console(
+        record=True, file=StringIO(), force_terminal=True, width=82, markup=False, highlight=False, _environ={}
+    )
+    console.print("$ penstock demo")
+    console.print(BatchTable(batches))
+    console.print(f"\n{summary(batches)}")
+    DOCS.mkdir(exist_ok=True)
+    text = "\n".join(line.rstrip() for line in console.export_text(clear=False).splitlines())
+    (DOCS / "demo.txt").write_text(f"{text}\n", encoding="utf-8")
+    drawing = console.export_svg(title="penstock", unique_id="demo")
+    # The reader's own monospaced font will do; none is fetched.
+    drawing = re.sub(r"@font-face \{.*?\}\s*", "", drawing, flags=re.DOTALL)
+    (DOCS / "demo.svg").write_text(drawing, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
