@@ -1,0 +1,211 @@
+"""``ReceiverTask``: one launch, with real endpoints, a real store and no Spark."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.ipc
+import pytest
+from pyspark import TaskContext
+
+from penstock import Receiver
+from penstock.blocks import arrow_form
+from penstock.blocks.block import BlockReference
+from penstock.conf import Settings
+from penstock.receive.receiver_task import ReceiverTask, local_directory
+from penstock.wire.client import Client, fetch_block
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import (
+    AddBlocks,
+    CleanUpBlocks,
+    DeregisterReceiver,
+    Registered,
+    RegisterReceiver,
+    Reply,
+    ReportError,
+    StopReceiver,
+    UpdateRateLimit,
+)
+from penstock.wire.token import Token
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import Log
+
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+
+
+class Counting(Receiver[int]):
+    """Stores three numbers when it starts, one more when it stops."""
+
+    def onStart(self) -> None:
+        self.store_all([1, 2, 3], {"offset": 3})
+
+    def onStop(self) -> None:
+        self.store(4)
+
+
+class Failing(Receiver[int]):
+    def onStart(self) -> None:
+        raise ValueError("the receiver's own")
+
+
+class FakeTracker:
+    """A real endpoint that notes what receivers tell it."""
+
+    def __init__(self, log: Log) -> None:
+        self.log, self.token = log, Token.generate()
+        self.rate: float | None = None
+        self.endpoint = Endpoint(
+            "127.0.0.1",
+            self.token,
+            {
+                RegisterReceiver: lambda message: self._note(message, Registered(True, "", self.rate)),
+                AddBlocks: lambda message: self._note(message, Reply()),
+                ReportError: lambda message: self._note(message, Reply()),
+                DeregisterReceiver: lambda message: self._note(message, Reply()),
+            },
+        )
+        self.endpoint.start()
+
+    def _note(self, message: object, reply: object) -> object:
+        self.log.add(message)
+        return reply
+
+    def task(self, receiver: Receiver[Any], conf: dict[str, str] | None = None) -> ReceiverTask:
+        location = f"grpc://127.0.0.1:{self.endpoint.port}"
+        return ReceiverTask(receiver, 2, 5, "app-1", location, "127.0.0.1", self.token, Settings(conf or {}))
+
+    def receiver(self) -> Client:
+        """A client of the receiver that registered."""
+        self.log.await_count(RegisterReceiver)
+        return Client(f"grpc://127.0.0.1:{self.log.of(RegisterReceiver)[0].port}", self.token, 10_000)
+
+
+@pytest.fixture
+def tracker(log: Log) -> Iterator[FakeTracker]:
+    tracker = FakeTracker(log)
+    yield tracker
+    tracker.endpoint.stop()
+
+
+@pytest.fixture(autouse=True)
+def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the task keeps its blocks."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
+    return tmp_path / "penstock" / "app-1" / "stream-2"
+
+
+def read(path: str) -> list[Any]:
+    with pyarrow.ipc.open_file(path) as reader:
+        return list(arrow_form.records(map(reader.get_batch, range(reader.num_record_batches))))
+
+
+def test_it_runs_from_registration_to_deregistration(
+    tracker: FakeTracker, log: Log, blocks: Path, background: Background
+) -> None:
+    def stop() -> None:
+        log.await_count(AddBlocks)
+        tracker.receiver().ask(StopReceiver("Stopped by driver"), Reply)
+
+    stopping = background(stop)
+    task = pickle.loads(pickle.dumps(tracker.task(Counting())))
+    assert list(task(0, [])) == []
+    stopping.result(timeout=10)
+    assert log.names == ["RegisterReceiver", "AddBlocks", "AddBlocks", "DeregisterReceiver"]
+    first, last = (message.blocks[0] for message in log.of(AddBlocks))
+    assert (first.stream_id, first.num_records, first.metadata) == (2, 3, {"offset": 3})
+    assert Path(first.path).parent == blocks
+    assert (read(first.path), read(last.path)) == ([1, 2, 3], [4])
+    assert log.of(RegisterReceiver)[0].receiver_type == "Counting"
+    assert log.of(DeregisterReceiver) == [DeregisterReceiver(2, 5, "Stopped by driver", "")]
+
+
+def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
+    tracker: FakeTracker, log: Log, blocks: Path, background: Background
+) -> None:
+    receiver = Counting()
+
+    def drive() -> tuple[list[Any], list[str], float | None]:
+        log.await_count(AddBlocks)
+        client = tracker.receiver()
+        block = log.of(AddBlocks)[0].blocks[0]
+        reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
+        fetched = list(arrow_form.records(fetch_block(reference, tracker.token)))
+        client.ask(UpdateRateLimit(12.5), Reply)
+        rate = receiver.rate_limit
+        client.ask(CleanUpBlocks([block.block_id, "input-2-5-99"]), Reply)
+        left = [path.name for path in blocks.iterdir()]
+        client.ask(StopReceiver("enough"), Reply)
+        return fetched, left, rate
+
+    driven = background(drive)
+    list(tracker.task(receiver)(0, []))
+    assert driven.result(timeout=10) == ([1, 2, 3], [], 12.5)
+
+
+def test_what_stopped_it_fails_the_task(tracker: FakeTracker, log: Log) -> None:
+    with pytest.raises(ValueError, match="the receiver's own"):
+        list(tracker.task(Failing())(0, []))
+    assert "ValueError: the receiver's own" in log.of(DeregisterReceiver)[0].error
+
+
+def test_the_rate_of_the_last_launch_is_in_force(tracker: FakeTracker, log: Log, background: Background) -> None:
+    tracker.rate = 7.0
+    receiver = Counting()
+
+    def stop() -> None:
+        tracker.receiver().ask(StopReceiver("enough"), Reply)
+
+    stopping = background(stop)
+    list(tracker.task(receiver, {"spark.streaming.receiver.maxRate": "1000"})(0, []))
+    stopping.result(timeout=10)
+    assert receiver.rate_limit == 7.0
+
+
+def test_strangers_cannot_stop_it(tracker: FakeTracker, log: Log, background: Background) -> None:
+    def drive() -> str:
+        real = tracker.receiver()
+        stranger = Client(real.location, Token.generate(), 10_000)
+        with pytest.raises(Exception, match="refused StopReceiver"):
+            stranger.ask(StopReceiver("mine now"), Reply)
+        real.ask(StopReceiver("enough"), Reply)
+        return "stopped by the driver alone"
+
+    driven = background(drive)
+    list(tracker.task(Counting())(0, []))
+    assert driven.result(timeout=10)
+    assert [told.message for told in log.of(DeregisterReceiver)] == ["enough"]
+
+
+def test_a_retry_by_spark_does_nothing(tracker: FakeTracker, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Retry:
+        def attemptNumber(self) -> int:
+            return 1
+
+    monkeypatch.setattr(TaskContext, "get", Retry)
+    assert list(tracker.task(Counting())(0, [])) == []
+    assert log.entries == []
+
+
+def test_an_interrupt_is_what_it_was_before(tracker: FakeTracker) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ValueError, match="the receiver's own"):
+        list(tracker.task(Failing())(0, []))
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_secret_and_the_settings_are_not_printed(tracker: FakeTracker) -> None:
+    task = tracker.task(Counting(), {"spark.penstock.receiver.mqtt.password": "hunter2"})
+    assert tracker.token.secret not in repr(task)
+    assert "hunter2" not in repr(task)
+
+
+def test_without_spark_blocks_go_to_the_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: "/somewhere")
+    assert local_directory("app-1") == Path("/somewhere/penstock/app-1")

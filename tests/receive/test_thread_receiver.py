@@ -1,0 +1,198 @@
+"""``ThreadReceiver``: one supervised thread."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import ThreadReceiver
+from penstock.clock import ManualClock
+from penstock.errors import StreamingStateError
+from penstock.receive import thread_receiver
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import ReportError
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import Log
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+
+
+class Scripted(ThreadReceiver[Any]):
+    """Does what it is told with each run of ``receive``."""
+
+    def __init__(self, log: Log, *runs: Callable[[Scripted], object]) -> None:
+        self._log, self._runs = log, list(runs)
+
+    def receive(self) -> None:
+        self._log.add("receive")
+        if self._runs:
+            self._runs.pop(0)(self)
+        self._log.add("returned")
+
+
+def fail(_receiver: Scripted) -> None:
+    raise OSError("reset by peer")
+
+
+def wait(receiver: Scripted) -> None:
+    assert receiver.wait(60)
+    assert receiver.isStopped()
+
+
+def test_receive_runs_on_a_thread_of_its_own(supervise: Supervise, log: Log) -> None:
+    threads: list[threading.Thread] = []
+    supervise(Scripted(log, lambda _receiver: threads.append(threading.current_thread()))).start()
+    log.await_count("returned")
+    (thread,) = threads
+    assert (thread.name, thread.daemon) == ("Scripted-3", True)
+
+
+def test_a_receive_that_returns_is_the_end_of_the_source_and_no_error(
+    supervise: Supervise, log: Log, records: Callable[[], list[Any]]
+) -> None:
+    receiver = Scripted(log, lambda receiver: receiver.store_all([1, 2]))
+    supervisor = supervise(receiver)
+    supervisor.start()
+    log.await_count("returned")
+    assert (receiver.isStarted(), receiver.isStopped()) == (True, False)
+    supervisor.stop("enough")
+    supervisor.await_termination()
+    assert records() == [1, 2]
+    assert log.names == ["RegisterReceiver", "receive", "AddBlocks", "returned", "DeregisterReceiver"]
+
+
+def test_what_receive_raises_restarts_it(supervise: Supervise, log: Log, clock: ManualClock) -> None:
+    supervise(Scripted(log, fail, fail, wait)).start()
+    for restarts in (1, 2):
+        log.await_count(ReportError, restarts)
+        clock.await_waiters(2)
+        clock.advance(30_000)
+        log.await_count("receive", restarts + 1)
+    first, _second = log.of(ReportError)
+    assert first.message == "Error receiving data: reset by peer"
+    assert "OSError: reset by peer" in first.error
+
+
+def test_stop_wakes_a_wait(supervise: Supervise, log: Log, background: Background) -> None:
+    supervisor = supervise(Scripted(log, wait))
+    supervisor.start()
+    log.await_count("receive")
+    background(lambda: supervisor.stop("enough")).result(timeout=5)
+    log.await_count("returned")
+    assert log.of(ReportError) == []
+
+
+def test_a_wait_that_nobody_ends_takes_its_time(supervise: Supervise, log: Log) -> None:
+    said: list[bool] = []
+
+    def pause(receiver: Scripted) -> None:
+        said.append(receiver.wait(0.001))
+
+    supervise(Scripted(log, pause)).start()
+    log.await_count("returned")
+    assert said == [False]
+
+
+def test_before_it_runs_a_wait_returns_at_once(log: Log) -> None:
+    receiver = Scripted(log)
+    assert not receiver.wait(60)
+    assert not receiver.isStopped()
+
+
+def test_what_receive_raises_because_it_was_stopped_is_no_error(supervise: Supervise, log: Log) -> None:
+    def closed(receiver: Scripted) -> None:
+        receiver.wait(60)
+        raise OSError("read on a closed socket")
+
+    supervisor = supervise(Scripted(log, closed))
+    supervisor.start()
+    log.await_count("receive")
+    supervisor.stop("enough")
+    supervisor.await_termination()
+    assert log.of(ReportError) == []
+    assert log.names.count("receive") == 1
+
+
+def test_stop_waits_for_receive_to_store_its_last(
+    supervise: Supervise, log: Log, records: Callable[[], list[Any]]
+) -> None:
+    def drain(receiver: Scripted) -> None:
+        receiver.wait(60)
+        receiver.store("last")
+        receiver.store_all(["very last"])
+
+    supervisor = supervise(Scripted(log, drain))
+    supervisor.start()
+    log.await_count("receive")
+    supervisor.stop("enough")
+    assert sorted(records()) == ["last", "very last"]
+
+
+def test_a_receive_that_does_not_end_is_left_behind(
+    supervise: Supervise, log: Log, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_receiver, "_JOIN_S", 0.01)
+    gate = threading.Event()
+    supervisor = supervise(Scripted(log, lambda _receiver: gate.wait(30)))
+    supervisor.start()
+    log.await_count("receive")
+    background(lambda: supervisor.stop("enough")).result(timeout=5)
+    gate.set()
+    log.await_count("returned")
+
+
+def test_a_receive_that_does_not_end_is_not_started_beside_itself(
+    supervise: Supervise, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_receiver, "_JOIN_S", 0.01)
+    gate = threading.Event()
+    receiver = Scripted(log, lambda _receiver: gate.wait(30))
+    supervisor = supervise(receiver)
+    supervisor.start()
+    log.await_count("receive")
+    receiver.restart("again", None, 0)
+    with pytest.raises(StreamingStateError, match=r"Scripted\.receive of the last run has not returned"):
+        supervisor.await_termination()
+    assert log.names.count("receive") == 1
+    gate.set()
+    log.await_count("returned")
+
+
+def test_after_a_restart_it_waits_anew(supervise: Supervise, log: Log) -> None:
+    receiver = Scripted(log, wait, wait)
+    supervisor = supervise(receiver)
+    supervisor.start()
+    log.await_count("receive")
+    receiver.restart("again", None, 0)
+    log.await_count("receive", 2)
+    assert not receiver.isStopped()
+    supervisor.stop("enough")
+    log.await_count("returned", 2)
+
+
+def test_receive_must_be_written() -> None:
+    class Forgot(ThreadReceiver[str]):
+        pass
+
+    with pytest.raises(TypeError, match=r"Forgot.*receive"):
+        Forgot()  # type: ignore[abstract]  # that is the point
+
+
+class Plain(ThreadReceiver[str]):
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    def receive(self) -> None:
+        """Nothing to receive."""
+
+
+def test_it_travels() -> None:
+    copy = pickle.loads(pickle.dumps(Plain("there")))
+    assert (type(copy), vars(copy)) == (Plain, {"host": "there"})
