@@ -1,1 +1,19 @@
-"""A receiver that makes its own data: records at a chosen rate, of a chosen shape, from a seed."""
+"""A receiver that makes its own data: records at a chosen rate, of a chosen shape, from a seed.
+
+Owns what the plugin offers. Never makes anything when it is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock import ReceiverSpec, hookimpl
+from penstock_synthetic.synthetic_receiver import SyntheticOptions, SyntheticReceiver
+
+__all__ = ["SyntheticOptions", "SyntheticReceiver", "receivers"]
+
+
+@hookimpl
+def receivers() -> Iterable[ReceiverSpec]:
+    """Offer the receiver ``synthetic``."""
+    return (ReceiverSpec("synthetic", SyntheticReceiver, SyntheticOptions, "records made here, the same for a seed"),)

@@ -1,0 +1,86 @@
+"""The records: a seeded pool of them, gone round and round.
+
+Owns what the shapes are. Never reads a clock. Made and read on the receiver's thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import string
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import pyarrow as pa
+
+Shape = Literal["lines", "numbers", "pairs"]
+SHAPES: tuple[Shape, ...] = ("lines", "numbers", "pairs")
+
+#: Records in a pool: enough that nothing notices that they come again, and quickly made.
+POOL_RECORDS = 8192
+_VOCABULARY = 2000
+_LEAST_LINE_LENGTH = 92
+_LARGEST_NUMBER = 999_999
+
+
+class Pool:
+    """Records of one shape; the one after the last is the first.
+
+    Args:
+        shape: ``lines``: words with blanks between, 92 to 101 characters; ``numbers``: ints from 0 to 999,999;
+            ``pairs``: tuples of a word and such an int. The n-th most frequent of 2,000 words is n times as rare as the
+            first.
+        seed: the same seed makes the same records.
+    """
+
+    def __init__(self, shape: Shape, seed: int) -> None:
+        rng = random.Random(seed)
+        words = _words(rng)
+        #: One round, in order.
+        self.records: list[Any]
+        match shape:
+            case "lines":
+                self.records = [_line(words) for _ in range(POOL_RECORDS)]
+            case "numbers":
+                self.records = [rng.randint(0, _LARGEST_NUMBER) for _ in range(POOL_RECORDS)]
+            case "pairs":
+                self.records = [(next(words), rng.randint(0, _LARGEST_NUMBER)) for _ in range(POOL_RECORDS)]
+        # A pair would come back from columns as a Row, not as a tuple.
+        self._column = None if shape == "pairs" else pa.array(self.records)
+
+    def slice(self, start: int, stop: int) -> list[Any]:
+        """The records from the number ``start`` up to the number ``stop``, which is not among them."""
+        return [record for piece in _rounds(start, stop) for record in self.records[piece]]
+
+    def table(self, start: int, stop: int) -> pa.Table | None:
+        """The same as a table with the column ``value``, ``None`` when the shape has no columnar form."""
+        if self._column is None:
+            return None
+        pieces = [self._column[piece] for piece in _rounds(start, stop)]
+        return pa.table({"value": pa.chunked_array(pieces, self._column.type)})
+
+
+def _rounds(start: int, stop: int) -> Iterator[slice]:
+    """The parts of the pool that follow one another from one number to another."""
+    while start < stop:
+        first = start % POOL_RECORDS
+        last = min(first + stop - start, POOL_RECORDS)
+        yield slice(first, last)
+        start += last - first
+
+
+def _words(rng: random.Random) -> Iterator[str]:
+    vocabulary: dict[str, None] = {}
+    while len(vocabulary) < _VOCABULARY:
+        vocabulary["".join(rng.choices(string.ascii_lowercase, k=rng.randint(3, 9)))] = None
+    known = list(vocabulary)
+    weights = list(itertools.accumulate(1 / rank for rank in range(1, len(known) + 1)))
+    while True:
+        yield from rng.choices(known, cum_weights=weights, k=1024)
+
+
+def _line(words: Iterator[str]) -> str:
+    line = next(words)
+    while len(line) < _LEAST_LINE_LENGTH:
+        line = f"{line} {next(words)}"
+    return line
