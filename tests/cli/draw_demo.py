@@ -23,7 +23,7 @@ def main() -> None:
     console = Console(
         record=True, file=StringIO(), force_terminal=True, width=82, markup=False, highlight=False, _environ={}
     )
-    console.print("$ penstock demo")
+    console.print("$ penstock demo\n")
     console.print(BatchTable(batches))
     console.print(f"\n{summary(batches)}")
     DOCS.mkdir(exist_ok=True)

@@ -18,7 +18,7 @@ from penstock import StreamingContext
 from penstock.cli.batch_view import ViewedBatch
 from penstock.listen.events import BatchCompleted
 
-_TOP = 5
+_TOP = 4
 
 
 class WordCount:
