@@ -1,0 +1,285 @@
+"""``JobScheduler``: the jobs of batches, and the events about them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.errors import BatchFailedError
+from penstock.listen.events import (
+    BatchCompleted,
+    BatchStarted,
+    BatchSubmitted,
+    OutputOperationCompleted,
+    OutputOperationStarted,
+)
+from penstock.threads import on_engine_thread
+
+if TYPE_CHECKING:
+    from tests.schedule.conftest import Engine, Gate
+
+MakeEngine = Callable[..., "Engine"]
+
+
+def nothing() -> None:
+    """A job that has nothing to do."""
+
+
+def fail(text: str = "boom") -> None:
+    raise ValueError(text)
+
+
+def names(engine: Engine) -> list[str]:
+    """The events; those of output operations with their id."""
+    operations = (OutputOperationStarted, OutputOperationCompleted)
+    return [
+        type(event).__name__ + (f"({event.outputOperationInfo.id})" if isinstance(event, operations) else "")
+        for event in engine.events
+    ]
+
+
+def test_events_come_in_their_order(engine: Engine) -> None:
+    engine.start_scheduler()
+    engine.submit(1000, nothing, nothing, nothing)
+    engine.log.await_entry(("complete", 1000))
+    assert names(engine) == [
+        "BatchSubmitted",
+        "BatchStarted",
+        "OutputOperationStarted(0)",
+        "OutputOperationCompleted(0)",
+        "OutputOperationStarted(1)",
+        "OutputOperationCompleted(1)",
+        "OutputOperationStarted(2)",
+        "OutputOperationCompleted(2)",
+        "BatchCompleted",
+    ]
+
+
+def test_each_event_knows_what_is_known_then(engine: Engine, clock: ManualClock) -> None:
+    clock.advance(1000)
+    engine.start_scheduler()
+    engine.submit(1000, lambda: clock.advance(30), lambda: clock.advance(20))
+    engine.log.await_entry(("complete", 1000))
+    (submitted,), (started,), (completed,) = (
+        [event.batchInfo for event in engine.log.of(kind)] for kind in (BatchSubmitted, BatchStarted, BatchCompleted)
+    )
+    assert (submitted.schedulingDelay, submitted.processingDelay, submitted.totalDelay) == (None, None, None)
+    assert (started.schedulingDelay, started.processingDelay, started.totalDelay) == (0, None, None)
+    assert (completed.schedulingDelay, completed.processingDelay, completed.totalDelay) == (0, 50, 50)
+    assert [event.outputOperationInfo.endTime for event in engine.log.of(OutputOperationStarted)] == [None, None]
+    assert [event.outputOperationInfo.duration for event in engine.log.of(OutputOperationCompleted)] == [30, 20]
+    assert [each.name for each in completed.outputOperationInfos.values()] == [
+        "pprint at app.py:0",
+        "pprint at app.py:1",
+    ]
+
+
+def test_the_times_of_batches_do_not_go_back(engine: Engine, clock: ManualClock) -> None:
+    engine.start_scheduler()
+    for batch in range(1, 5):
+        clock.advance(7)
+        engine.submit(batch, lambda: clock.advance(3))
+    engine.log.await_count(BatchCompleted, 4)
+    infos = [event.batchInfo for event in engine.log.of(BatchCompleted)]
+    for times in (
+        [info.batchTime for info in infos],
+        [info.submissionTime for info in infos],
+        [info.processingStartTime for info in infos],
+        [info.processingEndTime for info in infos],
+    ):
+        assert times == sorted(times)
+    assert all(info.schedulingDelay >= 0 and info.processingDelay >= 3 for info in infos)
+
+
+def test_a_batch_without_jobs_is_complete_at_once_and_has_no_events(engine: Engine) -> None:
+    engine.start_scheduler()
+    engine.submit(1000)
+    assert engine.log.entries == [("complete", 1000)]
+    assert engine.scheduler.pending_batches == []
+
+
+@pytest.mark.parametrize("failing", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}, set()], ids=str)
+def test_failed_outputs_have_a_reason_and_the_others_run(engine: Engine, failing: set[int]) -> None:
+    ran: list[int] = []
+
+    def work(n: int) -> None:
+        ran.append(n)
+        if n in failing:
+            fail(f"output {n} is broken")
+
+    engine.start_scheduler()
+    engine.submit(1000, *(lambda n=n: work(n) for n in range(3)))
+    engine.log.await_entry(("complete", 1000))
+    assert ran == [0, 1, 2]
+    (completed,) = engine.log.of(BatchCompleted)
+    reasons = {n: each.failureReason for n, each in completed.batchInfo.outputOperationInfos.items()}
+    assert {n for n, reason in reasons.items() if reason is not None} == failing
+    for n in failing:
+        assert f"ValueError: output {n} is broken" in reasons[n]
+        assert "in work" in reasons[n]
+    assert len(engine.errors) == len(failing)
+    assert engine.scheduler.pending_batches == []
+
+
+def test_a_failure_is_told_with_its_place_and_its_cause(engine: Engine) -> None:
+    engine.start_scheduler()
+    engine.submit(1000, nothing, fail)
+    engine.log.await_entry(("complete", 1000))
+    (error,) = engine.errors
+    assert isinstance(error, BatchFailedError)
+    assert "output operation 1 (pprint at app.py:1) of batch 1000 ms failed: ValueError: boom" in str(error)
+    assert isinstance(error.__cause__, ValueError)
+
+
+def test_after_a_failed_batch_the_next_one_runs(engine: Engine) -> None:
+    engine.start_scheduler()
+    engine.submit(1000, fail)
+    engine.submit(2000, nothing)
+    engine.log.await_entry(("complete", 2000))
+    assert engine.completed == [1000, 2000]
+
+
+def test_a_job_that_calls_sys_exit_has_failed_and_the_next_one_runs(engine: Engine) -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    engine.start_scheduler()
+    engine.submit(1000, leave, nothing)
+    engine.submit(2000, nothing)
+    engine.log.await_entry(("complete", 2000))
+    (first, _second) = engine.log.of(BatchCompleted)
+    assert "sys.exit(3)" in first.batchInfo.outputOperationInfos[0].failureReason
+    assert first.batchInfo.outputOperationInfos[1].failureReason is None
+
+
+def test_a_job_runs_under_the_properties_of_its_batch_and_output(engine: Engine) -> None:
+    seen: list[tuple[str, object]] = []
+
+    @contextmanager
+    def properties(time_ms: int, output_op_id: int) -> Iterator[None]:
+        seen.append(("before", (time_ms, output_op_id, threading.current_thread().name)))
+        try:
+            yield
+        finally:
+            seen.append(("after", (time_ms, output_op_id, threading.current_thread().name)))
+
+    def work() -> None:
+        seen.append(("job", threading.current_thread().name))
+
+    engine.properties = properties
+    engine.start_scheduler()
+    engine.submit(1000, work, fail)
+    engine.log.await_entry(("complete", 1000))
+    thread = "streaming-job-executor-0"
+    assert seen == [
+        ("before", (1000, 0, thread)),
+        ("job", thread),
+        ("after", (1000, 0, thread)),
+        ("before", (1000, 1, thread)),
+        ("after", (1000, 1, thread)),
+    ]
+
+
+def test_properties_that_cannot_be_set_fail_the_job(engine: Engine) -> None:
+    @contextmanager
+    def properties(time_ms: int, output_op_id: int) -> Iterator[None]:
+        fail("no such context")
+        yield
+
+    ran: list[int] = []
+    engine.properties = properties
+    engine.start_scheduler()
+    engine.submit(1000, lambda: ran.append(1))
+    engine.log.await_entry(("complete", 1000))
+    assert ran == []
+    assert "no such context" in str(engine.errors[0])
+
+
+def test_jobs_run_one_after_the_other_in_the_order_of_batches_and_outputs(engine: Engine) -> None:
+    ran: list[tuple[int, int]] = []
+    engine.start_scheduler()
+    for batch in range(1, 21):
+        engine.submit(batch, *(lambda batch=batch, n=n: ran.append((batch, n)) for n in range(3)))
+    engine.log.await_entry(("complete", 20))
+    assert ran == [(batch, n) for batch in range(1, 21) for n in range(3)]
+    assert engine.completed == list(range(1, 21))
+
+
+def test_so_many_jobs_as_allowed_run_at_the_same_time(make_engine: MakeEngine) -> None:
+    engine, meeting = make_engine(concurrent_jobs=3), threading.Barrier(3)
+    engine.start_scheduler()
+    engine.submit(1000, lambda: meeting.wait(10), lambda: meeting.wait(10))
+    engine.submit(2000, lambda: meeting.wait(10))
+    engine.log.await_entry(("complete", 1000))
+    engine.log.await_entry(("complete", 2000))
+    assert engine.errors == []
+    assert names(engine).count("BatchStarted") == 2
+
+
+def test_a_batch_whose_jobs_run_at_the_same_time_completes_once(make_engine: MakeEngine) -> None:
+    engine = make_engine(concurrent_jobs=4)
+    engine.start_scheduler()
+    for batch in range(50):
+        engine.submit(batch, nothing, fail, nothing, nothing)
+    engine.log.await_count(BatchCompleted, 50)
+    assert sorted(engine.completed) == list(range(50))
+    assert len(engine.errors) == 50
+    for event in engine.log.of(BatchCompleted):
+        assert event.batchInfo.processingDelay is not None
+
+
+def test_pending_batches_are_those_that_are_not_complete(engine: Engine, gate: Gate) -> None:
+    engine.start_scheduler()
+    engine.submit(3000, gate)
+    engine.submit(1000, nothing)
+    engine.submit(2000)
+    assert gate.reached.wait(10)
+    assert engine.scheduler.pending_batches == [1000, 3000]
+    assert not engine.scheduler.await_pending(time.monotonic() + 0.01)
+    gate.open()
+    assert engine.scheduler.await_pending(time.monotonic() + 10)
+    assert engine.scheduler.pending_batches == []
+
+
+def test_stop_starts_no_further_job_and_waits_for_the_one_at_hand(engine: Engine, gate: Gate) -> None:
+    ran: list[str] = []
+
+    def first() -> None:
+        gate()
+        ran.append("first")
+
+    engine.start_scheduler()
+    engine.submit(1000, first, lambda: ran.append("second"))
+    assert gate.reached.wait(10)
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(engine.scheduler.stop, 10)
+        with pytest.raises(TimeoutError):
+            stopping.result(timeout=0.02)
+        gate.open()
+        stopping.result(timeout=10)
+    assert ran == ["first"]
+    assert engine.scheduler.pending_batches == [1000]
+
+
+def test_a_job_that_hangs_does_not_hold_up_stop_beyond_its_time_out(engine: Engine, gate: Gate) -> None:
+    engine.start_scheduler()
+    engine.submit(1000, gate)
+    assert gate.reached.wait(10)
+    before = time.monotonic()
+    engine.scheduler.stop(0.05)
+    assert time.monotonic() - before < 5
+
+
+def test_a_job_can_tell_that_it_must_not_wait_for_the_engine(engine: Engine) -> None:
+    said: list[bool] = []
+    engine.start_scheduler()
+    engine.submit(1000, lambda: said.append(on_engine_thread()))
+    engine.log.await_entry(("complete", 1000))
+    assert said == [True]
