@@ -24,7 +24,6 @@ TOKEN = Token("t")
 def source(store: BlockStore) -> Iterator[str]:
     """The address of an endpoint that serves the store's blocks."""
     endpoint = Endpoint("127.0.0.1", TOKEN, {}, store.open)
-    endpoint.start()
     yield f"grpc://127.0.0.1:{endpoint.port}"
     endpoint.stop()
 

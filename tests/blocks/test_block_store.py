@@ -108,8 +108,8 @@ def test_a_fault_in_the_middle_leaves_nothing(
     class Failing:
         """Writes a part to the disk, then fails."""
 
-        def __init__(self, sink: Any, schema: pa.Schema) -> None:
-            self._writer = new_file(sink, schema)
+        def __init__(self, sink: Any, schema: pa.Schema, options: pa.ipc.IpcWriteOptions) -> None:
+            self._writer = new_file(sink, schema, options=options)
 
         def __enter__(self) -> "Failing":
             return self

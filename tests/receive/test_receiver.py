@@ -107,7 +107,7 @@ def test_what_the_author_does_reaches_the_supervisor(supervise: Supervise, recei
         ("store_all", many, metadata),
         ("report_error", "message", error),
         ("restart", "message", error, 5),
-        ("stop", "message", error),
+        ("stop_soon", "message", error),
     ]
     assert calls[0][1] is record
     assert calls[1][1] is many

@@ -70,7 +70,6 @@ class FakeTracker:
                 DeregisterReceiver: lambda message: self._note(message, Reply()),
             },
         )
-        self.endpoint.start()
 
     def _note(self, message: object, reply: object) -> object:
         self.log.add(message)

@@ -155,7 +155,7 @@ def test_a_job_that_calls_sys_exit_has_failed_and_the_next_one_runs(engine: Engi
     engine.submit(2000, nothing)
     engine.log.await_entry(("complete", 2000))
     (first, _second) = engine.log.of(BatchCompleted)
-    assert "sys.exit(3)" in first.batchInfo.outputOperationInfos[0].failureReason
+    assert "SystemExit: 3" in first.batchInfo.outputOperationInfos[0].failureReason
     assert first.batchInfo.outputOperationInfos[1].failureReason is None
 
 

@@ -43,6 +43,5 @@ class Served:
 @pytest.fixture
 def served() -> Iterator[Served]:
     served = Served()
-    served.endpoint.start()
     yield served
     served.close()

@@ -69,7 +69,8 @@ class ManualClock:
     def __init__(self, time_ms: int = 0) -> None:
         self._time_ms = time_ms
         self._condition = threading.Condition()
-        self._waiting = 0
+        # Each wait at hand, and the time it waits for.
+        self._waits: dict[object, float] = {}
 
     def now_ms(self) -> int:
         """Where the clock stands."""
@@ -90,21 +91,30 @@ class ManualClock:
             raise ValueError(f"a manual clock moves forward only, not by {duration_ms} ms")
         with self._condition:
             self._time_ms += duration_ms
+            # Who is due waits no more, whether its thread has run by now or not.
+            self._waits = {wait: until_ms for wait, until_ms in self._waits.items() if until_ms > self._time_ms}
             self._condition.notify_all()
 
     def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
         """Wait until the clock was moved there."""
         with self._condition:
-            self._waiting += 1
-            self._condition.notify_all()
-            try:
-                self._condition.wait_for(lambda: cancelled.is_set() or self._time_ms >= time_ms)
-            finally:
-                self._waiting -= 1
+            self._wait_until(time_ms, cancelled)
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
         """Wait until the clock was moved by that much from where it stands now."""
-        self.wait_until(self.now_ms() + duration_ms, cancelled)
+        with self._condition:
+            self._wait_until(self._time_ms + duration_ms, cancelled)
+
+    def _wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
+        if self._time_ms >= time_ms:
+            return
+        wait = object()
+        self._waits[wait] = time_ms
+        self._condition.notify_all()
+        try:
+            self._condition.wait_for(lambda: cancelled.is_set() or self._time_ms >= time_ms)
+        finally:
+            self._waits.pop(wait, None)
 
     def wake(self) -> None:
         """Make waits look at their ``cancelled`` events now."""
@@ -118,5 +128,5 @@ class ManualClock:
             TimeoutError: they did not within ``timeout_s`` of real time.
         """
         with self._condition:
-            if not self._condition.wait_for(lambda: self._waiting >= count, timeout_s):
-                raise TimeoutError(f"{self._waiting} threads wait on the manual clock, not {count}")
+            if not self._condition.wait_for(lambda: len(self._waits) >= count, timeout_s):
+                raise TimeoutError(f"{len(self._waits)} threads wait on the manual clock, not {count}")

@@ -56,5 +56,5 @@ class EventLoop(Generic[E]):
         while (event := self._events.get()) is not None and not self._stopped:
             try:
                 self._on_receive(event)
-            except Exception as error:
+            except BaseException as error:
                 self._on_error(error)

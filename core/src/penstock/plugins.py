@@ -7,11 +7,13 @@ executors when a receiver starts.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import attrs
 import pluggy
 from attrs import Factory, define, field
 
@@ -100,7 +102,8 @@ class Plugins:
                 self._load(entry_point, record)
             # A plugin is code of somebody else's: whatever it does while it loads, SystemExit included, stays its own.
             except (Exception, SystemExit) as error:
-                if record.plugin is not None and self.manager.is_registered(record.plugin):
+                # Under this name: another entry point may have brought the same object before.
+                if self.manager.has_plugin(record.name) and self.manager.get_plugin(record.name) is record.plugin:
                     self.manager.unregister(record.plugin)
                 record.fault = f"{type(error).__name__}: {error}" if not isinstance(error, PluginError) else str(error)
                 if strict:
@@ -145,10 +148,14 @@ class Plugins:
             except PenstockError:
                 # The program's configuration is at fault, not the plugin: the start must fail with its message.
                 raise
-            except Exception:
+            except (Exception, SystemExit):
                 log.exception("plugin's listeners left out", plugin=record.origin)
                 continue
-            found.extend((item, record.origin) for item in offered)
+            for item in offered:
+                if any(callable(getattr(item, hook, None)) for hook in HOOK_OF.values()):
+                    found.append((item, record.origin))
+                else:
+                    log.error("left out: no listener, it has no on… method", plugin=record.origin, item=repr(item))
         return found
 
     def origin_of(self, hook: str, name: str) -> LoadedPlugin:
@@ -167,8 +174,11 @@ class Plugins:
 
     @staticmethod
     def _record(entry_point: importlib.metadata.EntryPoint) -> LoadedPlugin:
-        distribution = entry_point.dist
-        name, version = (distribution.name, distribution.version) if distribution else ("unknown distribution", "?")
+        name, version = "unknown distribution", "?"
+        # What an interrupted uninstall leaves has entry points and no metadata.
+        with contextlib.suppress(Exception):
+            if entry_point.dist is not None:
+                name, version = entry_point.dist.name or name, entry_point.dist.version or version
         return LoadedPlugin(entry_point.name, name, version, entry_point.value)
 
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
@@ -196,10 +206,15 @@ class Plugins:
 
     def _collect(self, record: LoadedPlugin, hook: str, kind: str, spec_class: type[Any]) -> list[Any]:
         specs: list[Any] = []
-        for result in getattr(self._only(record), hook)():
+        results = getattr(self._only(record), hook)()
+        if not results:
+            raise PluginError(f"its hook {hook} returned nothing (an empty list is how to offer none)")
+        for result in results:
             for spec in [result] if isinstance(result, spec_class) else result:
                 if not isinstance(spec, spec_class):
                     raise PluginError(f"its hook {hook} gave {spec!r}, not a {spec_class.__name__}")
+                if spec.options is not None and not attrs.has(spec.options):
+                    raise PluginError(f"the options of the {kind} {spec.name!r} are no attrs class: {spec.options!r}")
                 if not _LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not lowercase ASCII")
                 if spec.name in self._specs[hook] or spec.name in [other.name for other in specs]:

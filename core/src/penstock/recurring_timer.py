@@ -73,6 +73,6 @@ class RecurringTimer:
             return
         try:
             self._callback(self._next_ms)
-        except Exception as error:
+        except BaseException as error:
             self._on_error(error)
         self._previous_ms, self._next_ms = self._next_ms, self._next_ms + self._period_ms

@@ -6,7 +6,7 @@ Owns the three specs and the reading of options. Never creates what a spec descr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, get_args, get_origin, runtime_checkable
 
 import attrs
 import cattrs
@@ -150,10 +150,14 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
     try:
         return _converter.structure(dict(given), spec.options)
     except cattrs.BaseValidationError as error:
-        reasons = "; ".join(cattrs.transform_error(error, path=spec.name))
+        reasons = "; ".join(cattrs.transform_error(error, path=spec.name, format_exception=_explain))
         raise ConfigurationError(f"{kind} {spec.name!r}: {reasons}") from None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
         raise ConfigurationError(f"{kind} {spec.name!r}: {error}") from None
+
+
+def _explain(error: BaseException, _kind: type | None) -> str:
+    return str(error) or type(error).__name__
 
 
 def _to_bool(value: Any, _kind: Any) -> bool:
@@ -164,5 +168,17 @@ def _to_bool(value: Any, _kind: Any) -> bool:
     raise ValueError(f"{value!r} is neither true nor false")
 
 
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) is list
+
+
+def _to_list(value: Any, kind: Any) -> list[Any]:
+    """Text is a list separated by commas, as configuration has it."""
+    items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
+    (item_kind,) = get_args(kind) or (Any,)
+    return [_converter.structure(item, item_kind) for item in items]
+
+
 _converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
 _converter.register_structure_hook(bool, _to_bool)
+_converter.register_structure_hook_func(_is_list, _to_list)

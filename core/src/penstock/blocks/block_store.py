@@ -6,7 +6,7 @@ Owns one directory of one receiver. A file appears whole or not at all. Never re
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +16,10 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import BlockGoneError
 
 _SUFFIX = ".arrow"
+# A name, never a path: what comes over the wire must not lead out of the directory.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+# Chunks of a column may come with dictionaries of their own; a file has room for one.
+_OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 
 
 class BlockStore:
@@ -38,7 +42,10 @@ class BlockStore:
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         partial = path.with_suffix(".partial")
         try:
-            with pa.OSFile(str(partial), "wb") as sink, pa.ipc.new_file(sink, block.table.schema) as writer:
+            with (
+                pa.OSFile(str(partial), "wb") as sink,
+                pa.ipc.new_file(sink, block.table.schema, options=_OPTIONS) as writer,
+            ):
                 writer.write_table(block.table)
             partial.replace(path)
         except BaseException:
@@ -54,17 +61,16 @@ class BlockStore:
         Raises:
             BlockGoneError: there is no such block here.
         """
-        # A name, never a path: what comes over the wire must not lead out of the directory.
-        if os.sep in block_id or block_id.startswith("."):
-            raise BlockGoneError(f"{block_id!r} is not the name of a block")
+        if not _NAME.fullmatch(block_id):
+            raise BlockGoneError(f"{block_id[:100]!r} is not the name of a block")
         return open_file(str(self._directory / f"{block_id}{_SUFFIX}"))
 
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks that nothing reads any more; say how many there were."""
         deleted = 0
         for block_id in block_ids:
-            path = self._directory / f"{Path(block_id).name}{_SUFFIX}"
-            if path.exists():
+            path = self._directory / f"{block_id}{_SUFFIX}"
+            if _NAME.fullmatch(block_id) and path.exists():
                 path.unlink(missing_ok=True)
                 deleted += 1
         return deleted

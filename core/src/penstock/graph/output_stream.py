@@ -61,7 +61,7 @@ class ForEachDStream(DStream[Any]):
         """
         try:
             rdd = self._parent.get_or_compute(time_ms)
-        except Exception as error:
+        except BaseException as error:
             return OutputJob(self.output_op_id, self._call_site, _Raise(error))
         if rdd is None:
             return None
@@ -71,7 +71,7 @@ class ForEachDStream(DStream[Any]):
 
 @frozen
 class _Raise:
-    error: Exception
+    error: BaseException
 
     def __call__(self) -> None:
         raise self.error

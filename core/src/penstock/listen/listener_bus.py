@@ -26,7 +26,7 @@ class _Listener:
     """A listener with its queue and thread."""
 
     def __init__(self, target: object, origin: str, queue_size: int, max_failures: int) -> None:
-        self.target, self.origin = target, origin
+        self.target, self.origin, self.label = target, origin, origin
         self._max_failures = max_failures
         self._wants_view = isinstance(target, StreamingListener)
         self._callbacks: dict[str, Callable[[object], object]] = {
@@ -72,7 +72,8 @@ class _Listener:
         hook = HOOK_OF[type(event)]
         try:
             self._callbacks[hook](EventView(event) if self._wants_view else event)
-        except Exception:
+        # A listener that wants to leave leaves alone.
+        except (Exception, SystemExit):
             self.failed += 1
             self._failures_in_a_row += 1
             if self.failed == 1:
@@ -116,6 +117,8 @@ class ListenerBus:
         origin = origin or f"{type(target).__module__}.{type(target).__qualname__}"
         listener = _Listener(target, origin, self._queue_size, self._max_failures)
         with self._lock:
+            same = sum(other.origin == origin for other in self._listeners)
+            listener.label = f"{origin} #{same + 1}" if same else origin
             if self._stopped:
                 raise StreamingStateError("no listener can be added after the context was stopped")
             self._listeners.append(listener)
@@ -159,7 +162,7 @@ class ListenerBus:
         """By listener: events dropped, events it failed on, whether it was switched off."""
         with self._lock:
             return {
-                listener.origin: {
+                listener.label: {
                     "dropped": listener.dropped,
                     "failed": listener.failed,
                     "switched_off": listener.switched_off,

@@ -75,7 +75,7 @@ class EventView:
         self._event = event
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._event, name)
+        value = getattr(_viewed(self, "_event", name), name)
         # The only plain field of an event is StreamingStarted's time.
         return _CallableInt(value) if type(value) is int else _Field(value)
 
@@ -98,7 +98,7 @@ class _Field:
         self._info = info
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._info, name)
+        return getattr(_viewed(self, "_info", name), name)
 
     def __call__(self) -> _JavaView:
         return _JavaView(self._info)
@@ -116,13 +116,20 @@ class _JavaView:
         self._info = info
 
     def __getattr__(self, name: str) -> Callable[[], Any]:
-        value = getattr(self._info, name)
+        value = getattr(_viewed(self, "_info", name), name)
         return lambda: _as_java(name, value)
 
     def __repr__(self) -> str:
         return repr(self._info)
 
     __str__ = __repr__
+
+
+def _viewed(view: object, slot: str, name: str) -> object:
+    """What a view views. While it is copied the slot is empty and asked for: that must not ask for itself."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return object.__getattribute__(view, slot)
 
 
 def _as_java(name: str, value: Any) -> Any:

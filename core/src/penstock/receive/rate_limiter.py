@@ -1,7 +1,8 @@
 """How many records may pass.
 
 Owns one budget, shared by every form of store and every thread of one receiver. Over any time t no more than
-rate x t + burst records pass. Waits run on the thread that stores; ``stop`` and a new rate end them.
+rate x t + burst records pass, first come, first served. Waits run on the thread that stores; ``stop`` and a new rate
+end them.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import threading
 from penstock.clock import Clock
 from penstock.errors import ReceiverStoppedError
 
+_LONGEST_WAIT_MS = 3_600_000.0
+# Sums of earnings are off by the last bits of a float.
+_ROUNDING = 1e-6
+
 
 class RateLimiter:
-    """A token bucket.
+    """A token bucket with a queue: each request reserves its permits and waits until they are earned.
 
     Args:
         clock: whose monotonic time counts.
@@ -26,11 +31,13 @@ class RateLimiter:
     def __init__(self, clock: Clock, max_rate: float, initial_rate: float, burst_ms: int) -> None:
         self._clock, self._max_rate, self._burst_ms = clock, max_rate, burst_ms
         self._rate = min(initial_rate, max_rate)
-        self._tokens = 1.0
-        self._refilled_ms = clock.monotonic_ms()
+        # Permits, counted from the beginning: earned by time, reserved by requests, used by those that have passed.
+        self._earned, self._reserved, self._used = 1.0, 0.0, 0.0
+        self._earned_at_ms = clock.monotonic_ms()
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._stopped = False
+        self._stops = 0
 
     @property
     def rate(self) -> float | None:
@@ -42,15 +49,19 @@ class RateLimiter:
         if not rate > 0:
             return
         with self._lock:
-            self._refill()
+            self._earn()
             self._rate = min(rate, self._max_rate)
-            self._tokens = min(self._tokens, self._burst())
+            self._earn()
             self._wake()
 
     def stop(self) -> None:
-        """Let nobody wait any more: who would have to wait gets an error."""
+        """Let nobody wait any more: who waits now, or would have to wait later, gets an error."""
         with self._lock:
+            self._earn()
             self._stopped = True
+            self._stops += 1
+            # What is reserved and not used is given back.
+            self._reserved = self._used
             self._wake()
 
     def start(self) -> None:
@@ -66,34 +77,37 @@ class RateLimiter:
         """
         if math.isinf(self._rate):
             return wanted
+        with self._lock:
+            self._earn()
+            granted = min(wanted, int(self._earned - self._reserved) if self._stopped else int(self._burst()))
+            if granted < 1:
+                raise ReceiverStoppedError("the receiver is stopped and its rate limit leaves no room")
+            self._reserved += granted
+            ticket, stops = self._reserved, self._stops
         while True:
             with self._lock:
+                self._earn()
                 if math.isinf(self._rate):
                     return wanted
-                self._refill()
-                enough = min(wanted, int(self._burst()))
-                if self._stopped:
-                    enough = 1
-                if self._tokens >= enough:
-                    granted = min(wanted, int(self._tokens))
-                    self._tokens -= granted
+                if self._earned >= ticket - _ROUNDING:
+                    self._used = max(self._used, ticket)
                     return granted
-                if self._stopped:
+                if self._stops != stops:
                     raise ReceiverStoppedError("the receiver was stopped while it waited for its rate limit")
-                wait_ms = (enough - self._tokens) / self._rate * 1000
+                wait_ms = (ticket - self._earned) / self._rate * 1000
                 changed = self._changed
-            # Never 0: with a coarse clock that would spin.
-            self._clock.wait_for(max(wait_ms, 1.0), changed)
+            # Never 0: with a coarse clock that would spin. Never for ever: another look is cheap.
+            self._clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
 
     def _burst(self) -> float:
         return max(1.0, self._rate * self._burst_ms / 1000)
 
-    def _refill(self) -> None:
+    def _earn(self) -> None:
         now_ms = self._clock.monotonic_ms()
         if not math.isinf(self._rate):
-            earned = (now_ms - self._refilled_ms) * self._rate / 1000
-            self._tokens = min(self._tokens + earned, self._burst())
-        self._refilled_ms = now_ms
+            earned = self._earned + (now_ms - self._earned_at_ms) * self._rate / 1000
+            self._earned = min(earned, self._used + self._burst())
+        self._earned_at_ms = now_ms
 
     def _wake(self) -> None:
         self._changed.set()

@@ -90,8 +90,8 @@ class Receiver(Generic[T]):
         self._attached().restart(message, error, delay_ms)
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
-        """Stop the receiver and its task for good; the driver will launch it anew, maybe elsewhere."""
-        self._attached().stop(message, error)
+        """Stop the receiver and its task; the driver will launch it anew, maybe elsewhere. Returns at once."""
+        self._attached().stop_soon(message, error)
 
     def isStarted(self) -> bool:
         """Say whether the receiver runs."""

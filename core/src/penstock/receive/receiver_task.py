@@ -97,7 +97,6 @@ class ReceiverTask:
             discard=blocks.delete,
             port=endpoint.port,
         )
-        endpoint.start()
         # Ctrl-C reaches the whole process group of a local program: the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:

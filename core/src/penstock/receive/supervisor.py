@@ -10,6 +10,7 @@ Stop order: the receiver's ``onStop``, what is buffered is stored and accepted, 
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -156,6 +157,9 @@ class ReceiverSupervisor:
         """Set the rate limit, records/s."""
         before = self._limiter.rate
         self._limiter.update(rate)
+        self._tell_rate(before)
+
+    def _tell_rate(self, before: float | None) -> None:
         if self._limiter.rate != before:
             log.debug("rate limit changed", stream_id=self.stream_id, rate=self._limiter.rate)
             try:
@@ -217,10 +221,11 @@ class ReceiverSupervisor:
                         f"the driver refused to start receiver {self.stream_id}: {registered.reason}"
                     )
                 self._limiter.start()
-                if registered.rate is not None:
-                    self.update_rate(registered.rate)
+                before = self._limiter.rate
+                self._limiter.update(registered.rate or 0)
                 self._state = State.STARTED
                 self._receiver.onStart()
+                self._tell_rate(before)
             except Exception as error:
                 self.stop(f"Error starting receiver {self.stream_id}: {error}", error)
 
@@ -255,6 +260,7 @@ class ReceiverSupervisor:
 
     def store_all(self, records: Iterable[Any], metadata: dict[str, Any] | None) -> None:
         """Store records and have them accepted, within the rate limit."""
+        _check_json(metadata)
         source = iter(records)
         while chunk := list(itertools.islice(source, _CHUNK)):
             for start, stop in self._permits(len(chunk)):
@@ -263,6 +269,7 @@ class ReceiverSupervisor:
 
     def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
         """Store a columnar batch and have it accepted, within the rate limit."""
+        _check_json(metadata)
         table = arrow_form.from_columns(batch)
         for start, stop in self._permits(table.num_rows):
             self._push_now(table.slice(start, stop - start), stop - start, metadata)
@@ -325,6 +332,13 @@ class ReceiverSupervisor:
             self._driver.ask(message, Reply)
         except PenstockError as error:
             log.warning("driver not told", stream_id=self.stream_id, message=type(message).__name__, error=str(error))
+
+
+def _check_json(metadata: dict[str, Any] | None) -> None:
+    try:
+        json.dumps(metadata)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"the metadata is not JSON: {error}; nothing was stored") from None
 
 
 def _trace(error: BaseException | None) -> str:

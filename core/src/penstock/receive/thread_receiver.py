@@ -65,7 +65,7 @@ class OneThreadReceiver(Receiver[T], ABC):
             self.run_receive(ended)
             if not ended.is_set():
                 log.info("receive returned: the source has ended", stream_id=self.streamId)
-        except (Exception, asyncio.CancelledError) as error:
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
             if ended.is_set() or isinstance(error, ReceiverStoppedError):
                 log.debug("receive ended by stop", stream_id=self.streamId, error=repr(error))
             else:

@@ -125,7 +125,8 @@ class JobGenerator:
             self._intake.allocate_blocks_to_batch(time_ms)
             jobs = self._graph.generate_jobs(time_ms)
             self._scheduler.submit(JobSet(time_ms, jobs, self._input_info.info(time_ms), self._clock.now_ms()))
-        except Exception as error:
+        # The program's functions run here too, and may raise what asks a thread to end: this one must live.
+        except BaseException as error:
             log.error("batch not generated", batch_time=time_ms, reason=failure.reason(error))
             failed = BatchFailedError(f"batch {time_ms} ms could not be generated: {failure.reason(error)}")
             failed.__cause__ = error
@@ -137,6 +138,8 @@ class JobGenerator:
 
     def _clear_metadata(self, time_ms: int) -> None:
         self._graph.clear_metadata(time_ms, unpersist=self._unpersist)
-        before_ms = time_ms - self._graph.max_input_remember_ms
+        # A batch may be complete before an older one, which still needs its blocks.
+        oldest_ms = min([time_ms, *self._scheduler.pending_batches[:1]])
+        before_ms = oldest_ms - self._graph.max_input_remember_ms
         self._intake.clean_up(before_ms, delete=self._unpersist)
         self._input_info.clean_up(before_ms)

@@ -51,7 +51,7 @@ class _JobCompleted:
     job_set: JobSet
     job: OutputJob
     time_ms: int
-    error: Exception | None
+    error: BaseException | None
 
 
 class JobScheduler:
@@ -131,15 +131,13 @@ class JobScheduler:
 
     def _run(self, job_set: JobSet, job: OutputJob) -> None:
         self._loop.post(_JobStarted(job_set, job, self._clock.now_ms()))
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             with self._properties(job_set.time_ms, job.output_op_id):
                 job.run()
-        except Exception as caught:
+        # Whatever the program raises, exit requests included, fails this job: the pool must live.
+        except BaseException as caught:
             error = caught
-        # The program's own exit request counts as a failure of this job: the pool must live.
-        except SystemExit as caught:
-            error = RuntimeError(f"the output operation called sys.exit({caught.code!r})")
         self._loop.post(_JobCompleted(job_set, job, self._clock.now_ms(), error))
 
     # -- on the loop --
@@ -177,7 +175,7 @@ class JobScheduler:
                 self._changed.notify_all()
             self.on_batch_completion(job_set.time_ms)
 
-    def _report(self, job_set: JobSet, job: OutputJob, error: Exception) -> None:
+    def _report(self, job_set: JobSet, job: OutputJob, error: BaseException) -> None:
         where = f"output operation {job.output_op_id} ({job.call_site.short}) of batch {job_set.time_ms} ms"
         log.error("job failed", batch_time=job_set.time_ms, operation=job.call_site.short, reason=failure.reason(error))
         inner = failure.python_traceback(error)

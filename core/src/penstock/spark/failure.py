@@ -11,7 +11,7 @@ _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 
 def python_traceback(error: BaseException) -> str:
     """The traceback of the program's code inside a task, empty when the error holds none."""
-    _, found, rest = str(error).rpartition(_TRACEBACK)
+    _, found, rest = _text(error).rpartition(_TRACEBACK)
     if not found:
         return ""
     lines = []
@@ -24,7 +24,7 @@ def python_traceback(error: BaseException) -> str:
 
 def reason(error: BaseException) -> str:
     """One line: the type and message that say what happened."""
-    text = str(error)
+    text = _text(error)
     for line in text.splitlines():
         if any(words in line for words in _WORKER_DIED):
             return line.strip()
@@ -35,3 +35,11 @@ def reason(error: BaseException) -> str:
         line.strip() for line in text.splitlines() if line.strip() and "An error occurred while calling" not in line
     ]
     return f"{type(error).__name__}: {lines[0].removeprefix(': ')}" if lines else type(error).__name__
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    # The error is the program's: its own words may fail.
+    except Exception as failed:
+        return f"(no text: {type(failed).__name__})"

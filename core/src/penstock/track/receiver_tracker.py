@@ -147,7 +147,6 @@ class ReceiverTracker:
             },
         )
         self._loop.start()
-        self._endpoint.start()
         for stream_id in self._tracked:
             self._loop.post(lambda stream_id=stream_id: self._launch(stream_id))  # type: ignore[misc]
 

@@ -1,7 +1,8 @@
 """The authenticated Arrow Flight endpoint of a process, the driver's or a receiver's.
 
-Owns the listening port. Actions carry messages, DoGet carries blocks. A call without the application's token is
-refused before anything of it is read; refusals are counted and logged. Handlers run on the server's own threads.
+Owns the listening port, from when it is made until ``stop``. Actions carry messages, DoGet carries blocks. A call
+without the application's token is refused before anything of it is read; refusals are counted and logged. Handlers run
+on the server's own threads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import pyarrow.flight as flight
 
 from penstock.errors import PenstockError, WireError
 from penstock.log import get_logger
-from penstock.threads import EngineThread
 from penstock.wire.messages import from_json, to_json
 from penstock.wire.token import Token
 
@@ -56,22 +56,18 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self._doorkeeper = _Doorkeeper(token)
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_block = open_block
+        # From here on it answers. Flight's own ``serve`` is never called: it ends the server at the first Ctrl-C, when
+        # the receivers have the end of their data still to report.
         super().__init__(token.location(host, 0), middleware={"token": self._doorkeeper}, **token.server_arguments())
-        self._thread = EngineThread("penstock endpoint", self.serve)
 
     @property
     def refused_calls(self) -> int:
         """How many calls did not show the token."""
         return self._doorkeeper.refused
 
-    def start(self) -> None:
-        """Begin to serve, on a thread of its own."""
-        self._thread.start()
-
     def stop(self) -> None:
         """Refuse new calls, finish those at hand, free the port."""
         self.shutdown()
-        self._thread.finish()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """Handle one message."""

@@ -7,10 +7,12 @@ classes, or refused. Every message may arrive twice; handlers must take that.
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args, get_origin
 
 import cattrs
-from attrs import frozen
+from attrs import frozen, has
+from cattrs.gen import make_dict_structure_fn
 
 from penstock.blocks.block import StoredBlock
 from penstock.errors import WireError
@@ -102,9 +104,34 @@ def _exactly(value: Any, kind: type[Any]) -> Any:
     raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
 
 
-_converter = cattrs.Converter(forbid_extra_keys=True)
+def _from_object(kind: type[Any]) -> Callable[[Any, Any], Any]:
+    """Structure a message or a part of it: of a JSON object, nothing else that happens to work like one."""
+    structure = make_dict_structure_fn(kind, _converter, _cattrs_forbid_extra_keys=True)
+
+    def from_object(value: Any, _kind: Any) -> Any:
+        if type(value) is not dict:
+            raise TypeError(f"expected an object, got {type(value).__name__}")
+        return structure(value, _kind)
+
+    return from_object
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) is list
+
+
+def _from_list(value: Any, kind: Any) -> list[Any]:
+    if type(value) is not list:
+        raise TypeError(f"expected a list, got {type(value).__name__}")
+    (item,) = get_args(kind)
+    return [_converter.structure(each, item) for each in value]
+
+
+_converter = cattrs.Converter()
 for _primitive in (str, int, float, bool):
     _converter.register_structure_hook(_primitive, _exactly)
+_converter.register_structure_hook_factory(has, _from_object)
+_converter.register_structure_hook_func(_is_list, _from_list)
 
 
 def to_json(message: object) -> bytes:

@@ -1,0 +1,69 @@
+"""What one plugin does must not reach another, nor the program that hosts both."""
+
+from __future__ import annotations
+
+from importlib.metadata import PathDistribution
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.listen.listener_bus import ListenerBus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.plugins.conftest import Neighbours, Zoo
+
+
+def test_a_second_name_for_a_plugin_does_not_take_the_first_away(zoo: Zoo, neighbours: Neighbours) -> None:
+    # The module of `aaa`, offered once more.
+    zoo.offer("mmm", zoo.modules[0], "dist-copy")
+    neighbours.check(zoo.load())
+
+
+class _Torn(PathDistribution):
+    """What an interrupted uninstall leaves: entry points without metadata. Later Pythons raise where 3.11 says None."""
+
+    @property
+    def metadata(self) -> Any:
+        raise FileNotFoundError("METADATA")
+
+
+@pytest.mark.parametrize("kind", [PathDistribution, _Torn])
+def test_a_distribution_without_metadata_does_no_harm(
+    zoo: Zoo, neighbours: Neighbours, tmp_path: Path, kind: type[PathDistribution]
+) -> None:
+    info = tmp_path / "torn-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[penstock]\ntorn = zoo_torn\n")
+    zoo.entry_points.extend(kind(info).entry_points)
+    plugins = zoo.load()
+    assert "zoo_torn" in zoo.record(plugins, "torn").fault
+    neighbours.check(plugins)
+
+
+def test_what_a_plugin_offers_for_a_listener_and_is_none_is_left_out(
+    zoo: Zoo, neighbours: Neighbours, caplog: pytest.LogCaptureFixture
+) -> None:
+    zoo.add("odd", "@hookimpl\ndef listeners(context):\n    return [object(), None]", distribution="dist-odd")
+    plugins = zoo.load()
+    neighbours.check(plugins)
+    bus = ListenerBus(queue_size=10, max_failures=3)
+    for listener, origin in plugins.listeners(None):
+        bus.add(listener, origin)
+    assert len(plugins.listeners(None)) == 4
+    assert "odd (dist-odd 1.0)" in caplog.text
+
+
+def test_a_plugin_that_leaves_when_asked_for_listeners_does_not_end_the_program(
+    zoo: Zoo, neighbours: Neighbours
+) -> None:
+    zoo.add("leaver", "@hookimpl\ndef listeners(context):\n    raise SystemExit(1)")
+    neighbours.check(zoo.load())
+
+
+def test_a_hook_that_forgot_its_return_is_a_fault(zoo: Zoo, neighbours: Neighbours) -> None:
+    zoo.add("forgetful", "@hookimpl\ndef receivers():\n    [penstock.ReceiverSpec('r', dict)]")
+    plugins = zoo.load()
+    assert "receivers" in zoo.record(plugins, "forgetful").fault
+    neighbours.check(plugins)

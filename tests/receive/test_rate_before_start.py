@@ -1,0 +1,22 @@
+"""``on_rate_change`` is for a receiver that runs: what it needs is made in ``onStart``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.receive.supervisor import ReceiverSupervisor
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeDriver, Log, Noting
+
+
+def test_a_rate_that_is_handed_over_at_registration_is_told_after_onStart(
+    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, driver: FakeDriver, log: Log
+) -> None:
+    driver.rate = 25.0
+    in_force: list[float | None] = []
+    receiver.on_start = lambda: in_force.append(receiver.rate_limit)
+    supervise(receiver).start()
+    assert in_force == [25.0]
+    assert log.names == ["RegisterReceiver", "onStart", "rate 25.0"]

@@ -1,0 +1,86 @@
+"""``RateLimiter`` at its edges: nobody waits for ever, no rate is too small."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from penstock.clock import ManualClock, SystemClock
+from penstock.errors import ReceiverStoppedError
+from penstock.receive.rate_limiter import RateLimiter
+
+
+class BusyClock:
+    """A clock on which another thread takes each permit as soon as there is one, while the caller waits."""
+
+    def __init__(self, period_ms: float) -> None:
+        self.time_ms, self._period_ms = 0.0, period_ms
+        self.limiter: RateLimiter
+        self._nested = False
+
+    def now_ms(self) -> int:
+        return int(self.time_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.time_ms
+
+    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
+        self.wait_for(time_ms - self.time_ms, cancelled)
+
+    def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
+        if self._nested:
+            # The other thread waits for its next permit: the caller's turn.
+            raise InterruptedError
+        self._nested = True
+        until = self.time_ms + duration_ms
+        while self.time_ms < until:
+            self.time_ms += self._period_ms
+            try:
+                self.limiter.acquire(1)
+            except InterruptedError:
+                continue
+        self._nested = False
+        if self.time_ms > 60_000:
+            pytest.fail("a bulk store has waited for a minute for 10 records at 100 records/s, and waits still")
+
+    def wake(self) -> None:
+        """Nobody waits."""
+
+
+def test_a_bulk_store_comes_through_beside_single_ones() -> None:
+    clock = BusyClock(period_ms=10)
+    clock.limiter = RateLimiter(clock, max_rate=1000, initial_rate=100, burst_ms=200)
+    clock.limiter.acquire(1)
+    assert clock.limiter.acquire(10) > 0
+
+
+@pytest.mark.parametrize("rate", [1e-9, 1e-300])
+def test_a_rate_however_small_is_waited_for(rate: float) -> None:
+    limiter = RateLimiter(SystemClock(), max_rate=1000, initial_rate=1000, burst_ms=200)
+    # What is there passes; then there is nothing for longer than anybody lives.
+    limiter.update(rate)
+    limiter.acquire(1)
+    stopping = threading.Timer(0.05, limiter.stop)
+    stopping.start()
+    with pytest.raises(ReceiverStoppedError):
+        limiter.acquire(1)
+    stopping.join(10)
+
+
+def test_a_stop_reaches_who_waits_even_when_a_start_follows_at_once() -> None:
+    # A restart without delay: the thread of the last run must not store into the next one.
+    clock = ManualClock()
+    limiter = RateLimiter(clock, max_rate=1000, initial_rate=1, burst_ms=200)
+    limiter.acquire(1)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(limiter.acquire, 1)
+        clock.await_waiters()
+        limiter.stop()
+        limiter.start()
+        try:
+            with pytest.raises(ReceiverStoppedError):
+                waiting.result(timeout=1)
+        finally:
+            limiter.stop()

@@ -1,0 +1,75 @@
+"""A receiver that leaves, ends or is in nobody's way: none of it is silent, none of it is slow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import AsyncReceiver, Receiver, ThreadReceiver
+from penstock.receive import thread_receiver
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import DeregisterReceiver, ReportError
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import Log
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+
+
+class Leaving(ThreadReceiver[Any]):
+    def receive(self) -> None:
+        raise SystemExit("bad configuration")
+
+
+class LeavingAsync(AsyncReceiver[Any]):
+    async def receive(self) -> None:
+        await asyncio.sleep(0)
+        raise SystemExit("bad configuration")
+
+
+@pytest.mark.parametrize("kind", [Leaving, LeavingAsync])
+def test_a_receive_that_calls_sys_exit_is_an_error_that_is_told(
+    supervise: Supervise, log: Log, kind: type[Receiver[Any]]
+) -> None:
+    supervise(kind()).start()
+    log.await_count(ReportError, timeout_s=2)
+    assert "bad configuration" in log.of(ReportError)[0].message
+
+
+class Polite(ThreadReceiver[Any]):
+    """Says that it is done when it is told to end."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def receive(self) -> None:
+        self._log.add("receive")
+        self.wait(60)
+        self.stop("done")
+
+
+def test_a_receiver_that_calls_stop_while_it_is_stopped_holds_up_nothing(
+    supervise: Supervise, log: Log, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_receiver, "_JOIN_S", 4.0)
+    supervisor = supervise(Polite(log))
+    supervisor.start()
+    log.await_count("receive")
+    background(lambda: supervisor.stop("enough")).result(timeout=2)
+
+
+def test_a_receiver_that_calls_stop_while_it_is_restarted_holds_up_nothing(
+    supervise: Supervise, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_receiver, "_JOIN_S", 4.0)
+    receiver = Polite(log)
+    supervisor = supervise(receiver)
+    supervisor.start()
+    log.await_count("receive")
+    receiver.restart("again", None, 0)
+    log.await_count(DeregisterReceiver, timeout_s=2)

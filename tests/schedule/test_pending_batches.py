@@ -1,0 +1,63 @@
+"""The blocks of a batch that is not complete are kept, whichever batches are complete before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from penstock.clock import ManualClock
+
+if TYPE_CHECKING:
+    from tests.schedule.conftest import Engine, Gate
+
+
+def nothing() -> None:
+    """A job that has nothing to do."""
+
+
+def test_batches_without_jobs_do_not_delete_what_one_before_them_needs(
+    engine: Engine, clock: ManualClock, gate: Gate
+) -> None:
+    # As when ``transform`` gives None for most batches, or a window slides by several.
+    engine.graph.make = lambda time_ms: [gate] if time_ms == 100 else []
+    engine.start()
+    clock.await_waiters()
+    clock.advance(600)
+    assert gate.reached.wait(10)
+    engine.log.await_entry(("generate", 600))
+    engine.log.await_entry(("clear metadata", 600, True))
+    assert engine.scheduler.pending_batches == [100]
+    # The blocks of batch 100 are those that are not strictly older than 100.
+    assert all(before_ms <= 100 for before_ms, delete in engine.of("clean up") if delete)
+    gate.open()
+    engine.log.await_entry(("clear metadata", 100, True))
+
+
+def test_batches_that_overtake_do_not_delete_what_one_before_them_needs(
+    make_engine: Callable[..., Engine], clock: ManualClock, gate: Gate
+) -> None:
+    engine = make_engine(concurrent_jobs=2)
+    engine.graph.make = lambda time_ms: [gate if time_ms == 100 else nothing]
+    engine.start()
+    clock.await_waiters()
+    clock.advance(600)
+    assert gate.reached.wait(10)
+    engine.log.await_entry(("clear metadata", 600, True))
+    assert engine.scheduler.pending_batches == [100]
+    assert all(before_ms <= 100 for before_ms, delete in engine.of("clean up") if delete)
+
+
+def test_once_it_is_complete_what_was_kept_for_it_is_deleted(
+    make_engine: Callable[..., Engine], clock: ManualClock, gate: Gate
+) -> None:
+    engine = make_engine(concurrent_jobs=2)
+    engine.graph.make = lambda time_ms: [gate if time_ms == 100 else nothing]
+    engine.start()
+    clock.await_waiters()
+    clock.advance(600)
+    engine.log.await_entry(("clear metadata", 600, True))
+    gate.open()
+    engine.log.await_entry(("clear metadata", 100, True))
+    clock.await_waiters()
+    clock.advance(100)
+    engine.log.await_entry(("clean up", 600, True))

@@ -1,0 +1,33 @@
+"""JSON of another kind than a message, or a list in it, is refused and not taken for one."""
+
+import pytest
+
+from penstock.errors import WireError
+from penstock.wire.messages import (
+    AddBlocks,
+    CleanUpBlocks,
+    Registered,
+    RegisterReceiver,
+    Reply,
+    UpdateRateLimit,
+    from_json,
+)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"[[]]", b"1", b'"text"', b"null", b"true"])
+@pytest.mark.parametrize("kind", [AddBlocks, CleanUpBlocks, Registered, RegisterReceiver, Reply, UpdateRateLimit])
+def test_json_that_is_no_object_is_refused(kind: type, body: bytes) -> None:
+    with pytest.raises(WireError, match=f"not a {kind.__name__} message"):
+        from_json(kind, body)
+
+
+def test_so_it_is_inside_a_message() -> None:
+    for block in (b"[]", b"1", b'"text"'):
+        with pytest.raises(WireError, match="not a AddBlocks message"):
+            from_json(AddBlocks, b'{"stream_id": 1, "epoch": 1, "blocks": [' + block + b"]}")
+
+
+@pytest.mark.parametrize("ids", [b'"abc"', b'{"a": 1}', b'""', b"{}"])
+def test_what_is_no_list_is_not_taken_for_one(ids: bytes) -> None:
+    with pytest.raises(WireError, match="not a CleanUpBlocks message"):
+        from_json(CleanUpBlocks, b'{"block_ids": ' + ids + b"}")
