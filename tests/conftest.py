@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from penstock import DStream, StreamingContext
+    from penstock.wire.token import Tls
 
 
 @pytest.fixture(scope="session")
@@ -61,6 +64,24 @@ def make_ssc(sc: SparkContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 def ssc(make_ssc: Callable[..., StreamingContext]) -> StreamingContext:
     """A StreamingContext with batches of 200 ms."""
     return make_ssc()
+
+
+@pytest.fixture
+def make_tls(tmp_path: Path) -> Callable[[str], Tls]:
+    """Makes an authority of its own, and a certificate for this host signed by it."""
+    from penstock.wire.token import Tls
+
+    def make(name: str) -> Tls:
+        folder = tmp_path / name
+        folder.mkdir()
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(folder / "authority.pem")
+        host = authority.issue_cert("127.0.0.1", "localhost")
+        host.private_key_pem.write_to_path(folder / "key.pem")
+        host.cert_chain_pems[0].write_to_path(folder / "certificate.pem")
+        return Tls(*(str(folder / f"{file}.pem") for file in ("certificate", "key", "authority")))
+
+    return make
 
 
 class Batches:

@@ -12,6 +12,7 @@ from attrs import evolve
 
 from penstock import AsyncReceiver, StreamingContext, ThreadReceiver
 from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.wire.token import Tls
 
 pytestmark = pytest.mark.spark
 
@@ -124,6 +125,21 @@ def test_blocks_of_another_host_are_fetched(
     ssc.start()
     wait_for(lambda: len(batches.records) >= 1000, "1,000 numbers")
     assert batches.records == list(range(1000))
+
+
+def test_connections_can_be_private(
+    make_ssc: Callable[..., StreamingContext],
+    make_tls: Callable[[str], Tls],
+    collect: Any,
+    wait_for: Callable[..., None],
+) -> None:
+    tls = make_tls("ours")
+    prefix = "spark.penstock.wire.tls."
+    ssc = make_ssc(conf={prefix + name: getattr(tls, name) for name in ("certificate", "key", "authority")})
+    batches = collect(ssc.receiverStream(AtOnce(range(10))))
+    ssc.start()
+    wait_for(lambda: len(batches.records) >= 10, "ten numbers")
+    assert batches.records == list(range(10))
 
 
 def test_old_blocks_are_deleted(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:

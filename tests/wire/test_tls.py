@@ -1,0 +1,67 @@
+"""Connections kept private by certificates: who cannot prove itself is not talked to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.conf import Settings
+from penstock.errors import ConfigurationError, WireError
+from penstock.wire.client import Client
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import Reply, StopReceiver
+from penstock.wire.token import Tls, Token
+
+
+@pytest.fixture
+def tls(make_tls: Callable[[str], Tls]) -> Tls:
+    return make_tls("ours")
+
+
+@pytest.fixture
+def served(tls: Tls) -> Iterator[tuple[Endpoint, Token]]:
+    token = Token.generate(tls)
+    endpoint = Endpoint("127.0.0.1", token, {StopReceiver: lambda _message: Reply()})
+    yield endpoint, token
+    endpoint.stop()
+
+
+def ask(token: Token, port: int) -> Reply:
+    client = Client(token.location("127.0.0.1", port), token, 2000, retry=False)
+    try:
+        return client.ask(StopReceiver("enough"), Reply)
+    finally:
+        client.close()
+
+
+def test_both_sides_with_the_same_authority_talk(served: tuple[Endpoint, Token]) -> None:
+    endpoint, token = served
+    assert token.location("host", 1) == "grpc+tls://host:1"
+    assert ask(token, endpoint.port) == Reply()
+
+
+def test_a_client_in_the_clear_is_not_answered(served: tuple[Endpoint, Token]) -> None:
+    endpoint, token = served
+    with pytest.raises(WireError):
+        ask(Token(token.secret), endpoint.port)
+
+
+def test_a_host_of_another_authority_is_not_talked_to(
+    served: tuple[Endpoint, Token], make_tls: Callable[[str], Tls]
+) -> None:
+    endpoint, token = served
+    with pytest.raises(WireError):
+        ask(Token(token.secret, make_tls("theirs")), endpoint.port)
+
+
+def test_configuration_names_all_three_files_or_none(tls: Tls, tmp_path: Path) -> None:
+    prefix = "spark.penstock.wire.tls."
+    whole = {prefix + "certificate": tls.certificate, prefix + "key": tls.key, prefix + "authority": tls.authority}
+    assert Tls.of(Settings({})) is None
+    assert Tls.of(Settings(whole)) == tls
+    with pytest.raises(ConfigurationError, match=r"tls.authority='' cannot be read"):
+        Tls.of(Settings({**whole, prefix + "authority": ""}))
+    with pytest.raises(ConfigurationError, match=r"tls.key='.*missing.pem' cannot be read: No such file"):
+        Tls.of(Settings({**whole, prefix + "key": str(tmp_path / "missing.pem")}))
