@@ -1,0 +1,142 @@
+"""A context and RDDs without Spark: RDDs hold lists, and note what is done with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import pyspark.shuffle
+import pytest
+from pyspark import RDD, StorageLevel
+
+from penstock import StreamingContext
+from penstock.errors import StreamingStateError
+from penstock.graph.dstream import DStream
+from penstock.graph.dstream_graph import DStreamGraph
+from penstock.graph.input_stream import InputDStream
+
+INTERVAL_MS = 100
+
+
+class FakeRDD(RDD[Any]):
+    """Records in partitions."""
+
+    def __init__(self, partitions: Sequence[Sequence[Any]]) -> None:
+        self.partitions = [list(partition) for partition in partitions]
+        #: What was done with it, in order.
+        self.done: list[str] = []
+
+    def mapPartitionsWithIndex(
+        self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False
+    ) -> FakeRDD:
+        self.done.append(f"mapPartitionsWithIndex {preservesPartitioning}")
+        return FakeRDD([list(f(index, iter(partition))) for index, partition in enumerate(self.partitions)])
+
+    def partitionBy(self, numPartitions: int | None, partitionFunc: Callable[[Any], int] = hash) -> FakeRDD:
+        self.done.append(f"partitionBy {numPartitions}")
+        assert numPartitions is not None
+        shuffled: list[list[Any]] = [[] for _ in range(numPartitions)]
+        for key, value in self.collect():
+            shuffled[partitionFunc(key) % numPartitions].append((key, value))
+        return FakeRDD(shuffled)
+
+    def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_ONLY) -> FakeRDD:
+        self.done.append(f"persist {storageLevel}")
+        return self
+
+    def unpersist(self, blocking: bool = False) -> FakeRDD:
+        self.done.append("unpersist")
+        return self
+
+    def getNumPartitions(self) -> int:
+        return len(self.partitions)
+
+    def collect(self) -> list[Any]:
+        return [record for partition in self.partitions for record in partition]
+
+
+class FakeSparkContext:
+    defaultParallelism = 2
+
+    def emptyRDD(self) -> FakeRDD:
+        return FakeRDD([])
+
+    def parallelize(self, records: Iterable[Any], numSlices: int = 1) -> FakeRDD:
+        return FakeRDD([list(records)])
+
+    def union(self, rdds: Sequence[FakeRDD]) -> FakeRDD:
+        return FakeRDD([partition for rdd in rdds for partition in rdd.partitions])
+
+    def getConf(self) -> dict[str, str]:
+        return {"spark.python.worker.memory": "512m"}
+
+
+class FakeContext:
+    """As much of a StreamingContext as streams see."""
+
+    def __init__(self) -> None:
+        self.graph, self.sparkContext = DStreamGraph(INTERVAL_MS), FakeSparkContext()
+        self.refuses = ""
+
+    def check_can_build(self, what: str) -> None:
+        if self.refuses:
+            raise StreamingStateError(f"{self.refuses} ({what})")
+
+
+class FakeInput(InputDStream):
+    """Gives each batch the partitions it is told, ``None`` for no RDD; counts how often it is asked."""
+
+    def __init__(self, context: FakeContext, batches: Callable[[int], Sequence[Sequence[Any]] | None]) -> None:
+        super().__init__(cast(StreamingContext, context))
+        self._batches = batches
+        self.computed: list[int] = []
+        self.made: dict[int, FakeRDD] = {}
+        self.running = False
+
+    def compute(self, time_ms: int) -> FakeRDD | None:  # type: ignore[override]  # PySpark's RDD is invariant
+        self.computed.append(time_ms)
+        partitions = self._batches(time_ms)
+        if partitions is None:
+            return None
+        self.made[time_ms] = FakeRDD(partitions)
+        return self.made[time_ms]
+
+    def start(self) -> None:
+        self.running = True
+
+    def stop(self) -> None:
+        self.running = False
+
+
+@pytest.fixture
+def context(monkeypatch: pytest.MonkeyPatch) -> FakeContext:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")  # PySpark's hash of keys asks for it
+    monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)  # PySpark's leaves a file open
+    return FakeContext()
+
+
+@pytest.fixture
+def make_input(context: FakeContext) -> Callable[..., FakeInput]:
+    """Makes inputs; by default each batch has two partitions of numbers."""
+
+    def make(
+        batches: Callable[[int], Sequence[Sequence[Any]] | None] = lambda time_ms: [
+            [time_ms],
+            [time_ms + 1, time_ms + 2],
+        ],
+    ) -> FakeInput:
+        return FakeInput(context, batches)
+
+    return make
+
+
+@pytest.fixture
+def run(context: FakeContext) -> Callable[[DStream[Any], int], Any]:
+    """Computes a stream at a time, after a start at zero; gives the records, or ``None`` for no RDD."""
+
+    def run(stream: DStream[Any], time_ms: int) -> Any:
+        stream.initialize(0)
+        rdd = stream.get_or_compute(time_ms)
+        return None if rdd is None else rdd.collect()
+
+    return run

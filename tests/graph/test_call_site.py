@@ -1,0 +1,42 @@
+"""Where in the program a stream was made."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import penstock
+from penstock.graph.call_site import CallSite, call_site
+
+PACKAGE = Path(penstock.__file__).parent
+
+
+def called_from(filename: str) -> Callable[[Callable[[], CallSite]], CallSite]:
+    """A function of that file, which calls another."""
+    names: dict[str, Callable[[Callable[[], CallSite]], CallSite]] = {}
+    exec(compile("def calls(other):\n    return other()\n", filename, "exec"), names)
+    return names["calls"]
+
+
+def test_it_is_the_line_that_called() -> None:
+    line = sys._getframe().f_lineno + 1
+    site = call_site("pprint")
+    assert site == CallSite(f"pprint at test_call_site.py:{line}", f"pprint at {__file__}:{line}")
+
+
+def test_frames_of_penstock_are_skipped() -> None:
+    in_graph = called_from(str(PACKAGE / "graph" / "dstream.py"))
+    in_context = called_from(str(PACKAGE / "context.py"))
+    in_program = called_from("/home/me/app.py")
+    site = in_program(lambda: in_context(lambda: in_graph(_from_penstock)))
+    assert site.short.startswith("map at test_call_site.py:")
+    assert in_program(_from_penstock) == CallSite("map at app.py:2", "map at /home/me/app.py:2")
+
+
+#: As if an operator called it.
+_from_penstock: Callable[[], CallSite] = eval(
+    compile("lambda: call_site('map')", str(PACKAGE / "graph" / "dstream.py"), "eval"), {"call_site": call_site}
+)
+
+
+def test_a_program_of_penstock_alone_is_named_all_the_same() -> None:
+    assert call_site("x").short.startswith("x at ")

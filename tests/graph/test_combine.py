@@ -1,0 +1,160 @@
+"""``combineByKey`` inside a partition: in a dictionary, past the memory limit in PySpark's merger."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark.shuffle
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.graph import functions
+from penstock.graph.functions import CombineCombiners, Combiner, CombineValues
+
+KEY = st.integers(-3, 3) | st.text(max_size=2) | st.none() | st.tuples(st.integers(0, 2), st.booleans())
+PAIRS = st.lists(st.tuples(KEY, st.integers()), max_size=60)
+
+
+def listed(memory_limit_mb: float = 1e9) -> Combiner:
+    """Gathers the values of a key, in order."""
+    return Combiner(lambda value: [value], lambda values, value: [*values, value], lambda a, b: a + b, memory_limit_mb)
+
+
+def brute_force(pairs: list[tuple[Any, Any]]) -> dict[Any, list[Any]]:
+    expected: dict[Any, list[Any]] = defaultdict(list)
+    for key, value in pairs:
+        expected[key].append(value)
+    return dict(expected)
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A worker that uses 100 MB, looks at its memory often, and spills into the test's folder."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
+    monkeypatch.setattr(functions, "_RECORDS_PER_LOOK", 3)
+
+
+@pytest.fixture
+def spills(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """One entry each time PySpark's merger writes to the disk."""
+    spills: list[int] = []
+    spill = pyspark.shuffle.ExternalMerger._spill
+
+    def counted(merger: Any) -> None:
+        spills.append(1)
+        spill(merger)
+
+    monkeypatch.setattr(pyspark.shuffle.ExternalMerger, "_spill", counted)
+    return spills
+
+
+def combines(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) -> bool:
+    """Each partition gives each key once with its values in order, and all partitions together do."""
+    map_side, reduce_side = CombineValues(listed(memory_limit_mb)), CombineCombiners(listed(memory_limit_mb))
+    shuffled: list[tuple[Any, Any]] = []
+    for partition in partitions:
+        combined = list(map_side(0, iter(partition)))
+        assert len(combined) == len(dict(combined))
+        assert dict(combined) == brute_force(partition)
+        shuffled += combined
+    combined = list(reduce_side(0, iter(shuffled)))
+    assert len(combined) == len(dict(combined))
+    return dict(combined) == brute_force([pair for partition in partitions for pair in partition])
+
+
+@pytest.mark.parametrize("memory_limit_mb", [1e9, 100], ids=["far from the limit", "at the limit"])
+@given(partitions=st.lists(PAIRS, max_size=3))
+@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_in_memory_it_is_one_dictionary(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) -> None:
+    assert combines(memory_limit_mb, partitions)
+
+
+# The merger makes some sixty files each time it spills.
+@pytest.mark.parametrize("memory_limit_mb", [99, 0], ids=["past the limit", "without memory"])
+@given(partitions=st.lists(st.lists(st.tuples(KEY, st.integers()), max_size=15), max_size=2))
+@settings(max_examples=10, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_in_the_merger_it_is_the_same(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) -> None:
+    assert combines(memory_limit_mb, partitions)
+
+
+def test_past_the_limit_it_spills_to_the_disk_and_cleans_up(spills: list[int], tmp_path: Path) -> None:
+    pairs = [(n % 1000, n) for n in range(20_000)]
+    combiner = Combiner(int, lambda a, b: a + b, lambda a, b: a + b, 50)
+    for side in (CombineValues, CombineCombiners):
+        spills.clear()
+        combined = dict(side(combiner)(0, iter(pairs)))
+        assert combined == {key: sum(range(key, 20_000, 1000)) for key in range(1000)}
+        assert len(spills) > 1
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_within_the_limit_nothing_is_spilled(spills: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark.shuffle, "ExternalMerger", lambda *_args: pytest.fail("the merger was used"))
+    assert len(list(CombineValues(listed(100))(0, ((n, n) for n in range(100))))) == 100
+
+
+def test_values_are_merged_and_combiners_are_not_made_anew_on_the_other_side() -> None:
+    made: list[int] = []
+
+    def create(value: int) -> tuple[str, int]:
+        made.append(value)
+        return ("made", value)
+
+    def merge(combiner: tuple[str, int], value: int) -> tuple[str, int]:
+        return (combiner[0], combiner[1] + value)
+
+    def merge_combiners(one: tuple[str, int], other: tuple[str, int]) -> tuple[str, int]:
+        return (one[0], one[1] + other[1])
+
+    combiner = Combiner(create, merge, merge_combiners, 1e9)
+    half = list(CombineValues(combiner)(0, [("a", 1), ("a", 2), ("b", 3)]))
+    assert dict(half) == {"a": ("made", 3), "b": ("made", 3)}
+    assert made == [1, 3]
+    assert dict(CombineCombiners(combiner)(0, half * 2)) == {"a": ("made", 6), "b": ("made", 6)}
+    assert made == [1, 3]
+
+
+@pytest.mark.parametrize("memory_limit_mb", [1e9, 0], ids=["in memory", "no memory"])
+def test_errors_of_the_functions_are_the_programs_own(memory_limit_mb: float) -> None:
+    def fail(_one: Any, _other: Any) -> Any:
+        raise KeyError("mine")
+
+    pairs = [(n % 10, n) for n in range(100)]
+    for function in (
+        CombineValues(Combiner(int, fail, fail, memory_limit_mb)),
+        CombineCombiners(Combiner(int, fail, fail, memory_limit_mb)),
+    ):
+        with pytest.raises(KeyError, match="mine"):
+            list(function(0, pairs))
+
+
+@pytest.mark.parametrize("memory_limit_mb", [1e9, 0], ids=["in memory", "no memory"])
+def test_a_StopIteration_is_an_error_on_every_way(memory_limit_mb: float) -> None:
+    calls = 0
+
+    def stop(one: Any, other: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 50:
+            raise StopIteration
+        return one + other
+
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(CombineValues(Combiner(int, stop, stop, memory_limit_mb))(0, [(n % 10, n) for n in range(100)]))
+
+
+def test_records_are_taken_one_after_the_other() -> None:
+    taken = 0
+
+    def source() -> Iterator[tuple[int, int]]:
+        nonlocal taken
+        for n in range(10):
+            taken += 1
+            yield n, n
+
+    records = iter(CombineValues(listed())(0, source()))
+    assert taken == 0
+    assert len(list(records)) == 10

@@ -1,0 +1,272 @@
+"""``DStream``: a sequence of RDDs; without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import StorageLevel
+
+from penstock.errors import StreamingStateError
+from penstock.graph.dstream import DStream, UnionDStream
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import FakeContext, FakeInput
+
+MakeInput = Callable[..., "FakeInput"]
+Run = Callable[[DStream[Any], int], Any]
+
+
+def plus_one(n: int) -> int:
+    return n + 1
+
+
+def test_a_stream_has_rdds_at_multiples_of_its_slide_after_zero_time(make_input: MakeInput) -> None:
+    stream = make_input()
+    with pytest.raises(StreamingStateError, match="FakeInput has not been initialized"):
+        stream.is_time_valid(100)
+    stream.initialize(1000)
+    assert [time for time in range(0, 1500, 50) if stream.is_time_valid(time)] == [1100, 1200, 1300, 1400]
+    assert stream.get_or_compute(1150) is None
+    assert stream.get_or_compute(1000) is None
+    assert stream.computed == []
+
+
+def test_zero_time_is_fixed_once(make_input: MakeInput) -> None:
+    stream = make_input()
+    stream.initialize(1000)
+    stream.initialize(1000)
+    with pytest.raises(StreamingStateError, match="another zero time"):
+        stream.initialize(2000)
+
+
+def test_an_rdd_is_made_once(make_input: MakeInput) -> None:
+    stream = make_input()
+    stream.initialize(0)
+    assert stream.get_or_compute(100) is stream.get_or_compute(100)
+    assert stream.computed == [100]
+
+
+def test_no_rdd_is_asked_for_again(make_input: MakeInput) -> None:
+    stream = make_input(lambda _time_ms: None)
+    stream.initialize(0)
+    assert [stream.get_or_compute(100), stream.get_or_compute(100)] == [None, None]
+    assert stream.computed == [100, 100]
+
+
+def test_operators_give_their_records(make_input: MakeInput, run: Run) -> None:
+    assert run(make_input().map(plus_one), 100) == [101, 102, 103]
+    assert run(make_input().filter(lambda n: n % 2), 100) == [101]
+    assert run(make_input().flatMap(lambda n: [n] * (n - 99)), 100) == [100, 101, 101, 102, 102, 102]
+    assert run(make_input().mapPartitions(lambda records: [sum(records)]), 100) == [100, 203]
+    assert run(make_input().mapPartitionsWithIndex(lambda n, records: [(n, sum(records))]), 100) == [(0, 100), (1, 203)]
+    assert run(make_input().glom(), 100) == [[100], [101, 102]]
+
+
+def test_operators_on_pairs_give_theirs(make_input: MakeInput, run: Run) -> None:
+    def pairs(_time_ms: int) -> list[list[tuple[str, int]]]:
+        return [[("a", 1), ("b", 2)], [("a", 3)]]
+
+    assert run(make_input(pairs).mapValues(plus_one), 100) == [("a", 2), ("b", 3), ("a", 4)]
+    assert run(make_input(pairs).flatMapValues(range), 100) == [
+        ("a", 0),
+        ("b", 0),
+        ("b", 1),
+        ("a", 0),
+        ("a", 1),
+        ("a", 2),
+    ]
+    assert sorted(run(make_input(pairs).reduceByKey(lambda a, b: a + b), 100)) == [("a", 4), ("b", 2)]
+    assert run(make_input(pairs).reduceByKey(lambda a, b: a + b, 1).map(str), 100) == ["('a', 4)", "('b', 2)"]
+    combined = make_input(pairs).combineByKey(lambda v: [v], lambda c, v: [*c, v], lambda a, b: a + b)
+    assert sorted(run(combined, 100)) == [("a", [1, 3]), ("b", [2])]
+
+
+def test_reductions_of_a_whole_batch(make_input: MakeInput, run: Run) -> None:
+    assert run(make_input().reduce(lambda a, b: a + b), 100) == [303]
+    assert run(make_input().count(), 100) == [3]
+    assert sorted(run(make_input(lambda _: [["x", "y"], ["x"]]).countByValue(), 100)) == [("x", 2), ("y", 1)]
+
+
+@pytest.mark.parametrize("empty", [[], [[]], [[], []]], ids=["no partition", "one", "two"])
+def test_reductions_of_an_empty_batch(make_input: MakeInput, run: Run, empty: list[list[int]]) -> None:
+    assert run(make_input(lambda _: empty).reduce(lambda a, b: a + b), 100) == []
+    assert run(make_input(lambda _: empty).count(), 100) == [0]
+    assert run(make_input(lambda _: empty).countByValue(), 100) == []
+
+
+def test_a_batch_without_an_rdd_has_none_after_an_operator(make_input: MakeInput, run: Run) -> None:
+    nothing = make_input(lambda _time_ms: None)
+    for stream in (
+        nothing.map(plus_one),
+        nothing.reduceByKey(max),
+        nothing.transform(lambda rdd: rdd),
+        nothing.count(),
+        nothing.map(plus_one).filter(plus_one),
+    ):
+        assert run(stream, 100) is None
+
+
+def test_a_chain_of_operators_is_one_pass(make_input: MakeInput, run: Run) -> None:
+    source = make_input()
+    chain = source.map(plus_one).filter(lambda n: n % 2).flatMap(lambda n: [n, n]).map(str)
+    assert run(chain, 100) == ["101", "101", "103", "103"]
+    assert source.made[100].done == ["mapPartitionsWithIndex False"]
+
+
+def test_partitioning_is_kept_when_every_step_keeps_it(make_input: MakeInput, run: Run) -> None:
+    keeping, losing = make_input(lambda _: [[("a", 1)]]), make_input(lambda _: [[("a", 1)]])
+    run(keeping.filter(bool).mapValues(plus_one).map(tuple, True), 100)
+    run(losing.filter(bool).map(tuple).mapValues(plus_one), 100)
+    assert keeping.made[100].done == ["mapPartitionsWithIndex True"]
+    assert losing.made[100].done == ["mapPartitionsWithIndex False"]
+
+
+def test_a_stream_that_is_kept_is_computed_once_for_all_its_children(make_input: MakeInput) -> None:
+    calls: list[int] = []
+
+    def noted(n: int) -> int:
+        calls.append(n)
+        return n
+
+    source = make_input()
+    kept = source.map(noted).cache()
+    children = [kept.map(plus_one), kept.filter(bool), kept.count()]
+    for child in children:
+        child.initialize(0)
+        assert child.get_or_compute(100) is not None
+    assert calls == [100, 101, 102]
+    assert source.made[100].done == ["mapPartitionsWithIndex False"]
+    rdd: Any = kept.get_or_compute(100)
+    assert rdd.done[0] == f"persist {StorageLevel.MEMORY_ONLY}"
+    assert rdd.done.count(f"persist {StorageLevel.MEMORY_ONLY}") == 1
+
+
+def test_a_stream_can_be_kept_at_any_level(make_input: MakeInput) -> None:
+    source = make_input()
+    assert source.persist(StorageLevel.DISK_ONLY) is source
+    source.initialize(0)
+    source.get_or_compute(100)
+    assert source.made[100].done == [f"persist {StorageLevel.DISK_ONLY}"]
+
+
+def test_old_rdds_are_forgotten_here_and_in_the_parents(make_input: MakeInput) -> None:
+    source = make_input()
+    kept = source.map(plus_one).cache()
+    kept.initialize(0)
+    kept.remember(200)
+    rdds: dict[int, Any] = {time_ms: kept.get_or_compute(time_ms) for time_ms in range(100, 600, 100)}
+    kept.clear_metadata(500, unpersist=True)
+    assert {time_ms: "unpersist" in rdd.done for time_ms, rdd in rdds.items()} == {
+        100: True,
+        200: True,
+        300: True,
+        400: False,
+        500: False,
+    }
+    assert kept.get_or_compute(400) is rdds[400]
+    assert kept.get_or_compute(300) is not rdds[300]
+    assert source.computed == [100, 200, 300, 400, 500, 300]
+    assert all("unpersist" not in rdd.done for rdd in source.made.values())
+
+
+def test_without_unpersist_old_rdds_are_forgotten_and_left(make_input: MakeInput) -> None:
+    source = make_input()
+    source.cache()
+    source.initialize(0)
+    source.get_or_compute(100)
+    source.clear_metadata(500, unpersist=False)
+    assert "unpersist" not in source.made[100].done
+    source.get_or_compute(100)
+    assert source.computed == [100, 100]
+
+
+def test_a_stream_remembers_a_slide_at_least_and_never_less_than_before(make_input: MakeInput) -> None:
+    source = make_input()
+    child = source.map(plus_one)
+    child.initialize(0)
+    assert (child.remember_ms, source.remember_ms) == (100, 100)
+    child.remember(300)
+    assert (child.remember_ms, source.remember_ms) == (300, 300)
+    child.remember(200)
+    assert (child.remember_ms, source.remember_ms) == (300, 300)
+
+
+def test_a_union_has_the_records_of_all_in_order(make_input: MakeInput, run: Run, context: FakeContext) -> None:
+    one, other = make_input(lambda _: [["a"], ["b"]]), make_input(lambda _: [["c"]])
+    assert run(one.union(other), 100) == ["a", "b", "c"]
+    assert run(UnionDStream([other, one, other]), 100) == ["c", "a", "b", "c"]
+
+
+def test_a_union_with_a_stream_that_has_no_rdd_is_an_error(make_input: MakeInput, run: Run) -> None:
+    union = make_input().union(make_input(lambda _: None))
+    with pytest.raises(StreamingStateError, match="FakeInput, to be united, at time 100 ms"):
+        run(union, 100)
+
+
+def test_a_union_of_streams_with_other_slides_is_refused(
+    make_input: MakeInput, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = make_input(), make_input().map(plus_one)
+    monkeypatch.setattr(type(other), "slide_ms", 200)
+    with pytest.raises(ValueError, match="same slide duration"):
+        one.union(other)
+
+
+def test_transform_gets_the_rdd_or_the_time_and_the_rdd(make_input: MakeInput, run: Run) -> None:
+    seen: list[Any] = []
+
+    def with_time(time: datetime, rdd: Any) -> Any:
+        seen.append(time)
+        return rdd
+
+    assert run(make_input().transform(lambda rdd: rdd), 100) == [100, 101, 102]
+    assert run(make_input().transform(with_time), 100) == [100, 101, 102]
+    assert seen == [datetime.fromtimestamp(0.1)]
+    assert seen[0].tzinfo is None
+
+
+def test_transform_runs_once_a_batch(make_input: MakeInput) -> None:
+    calls: list[Any] = []
+
+    def noted(rdd: Any) -> Any:
+        calls.append(rdd)
+        return rdd
+
+    stream = make_input().transform(noted)
+    for child in (stream.map(plus_one), stream.filter(bool)):
+        child.initialize(0)
+        child.get_or_compute(100)
+    assert len(calls) == 1
+
+
+def test_transform_may_give_nothing_and_must_not_give_anything_else(make_input: MakeInput, run: Run) -> None:
+    assert run(make_input().transform(lambda rdd: None), 100) is None
+    with pytest.raises(TypeError, match="returned list, not an RDD"):
+        run(make_input().transform(lambda rdd: [1]), 100)
+
+
+@pytest.mark.parametrize("method", ["transform", "foreachRDD"])
+def test_a_function_of_another_number_of_arguments_is_refused(make_input: MakeInput, method: str) -> None:
+    with pytest.raises(AssertionError, match="func should take one or two arguments"):
+        getattr(make_input(), method)(lambda a, b, c: None)
+
+
+def test_once_the_context_runs_nothing_is_added(make_input: MakeInput, context: FakeContext) -> None:
+    stream = make_input()
+    context.refuses = "after starting a context is not supported"
+    for add in (
+        lambda: stream.map(plus_one),
+        lambda: stream.cache(),
+        lambda: stream.foreachRDD(print),
+        lambda: stream.union(stream),
+        make_input,
+    ):
+        with pytest.raises(StreamingStateError, match="after starting a context is not supported"):
+            add()
+
+
+def test_a_stream_knows_its_context(make_input: MakeInput, context: FakeContext) -> None:
+    assert make_input().map(plus_one).context() is context  # type: ignore[comparison-overlap]  # it stands in for one

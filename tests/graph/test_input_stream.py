@@ -1,0 +1,126 @@
+"""Input streams: received blocks, and a queue; without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from penstock import Receiver, StreamingContext, StreamInputInfo
+from penstock.blocks.block_reader import ReadBlocks
+from penstock.errors import StreamingStateError
+from penstock.graph import input_stream
+from penstock.graph.input_stream import QueueInputDStream, ReceiverInputDStream
+from penstock.spark.located_rdd import LocatedPartition
+from penstock.wire.token import Token
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import FakeContext
+
+TOKEN = Token("t")
+
+
+class Received:
+    """Blocks of three records a batch, in two partitions."""
+
+    token = TOKEN
+
+    def count(self, batch_time_ms: int, stream_id: int) -> int:
+        return batch_time_ms // 10 + stream_id
+
+    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+        return [LocatedPartition((f"{batch_time_ms}-{stream_id}-{n}",)) for n in range(2)]
+
+
+class Silent(Receiver[Any]):
+    def onStart(self) -> None:
+        """Receives nothing."""
+
+
+class NotedRDD:
+    def __init__(self, partitions: list[LocatedPartition]) -> None:
+        self.elements = [partition.element for partition in partitions]
+
+    def mapPartitionsWithIndex(self, f: object) -> tuple[list[Any], object]:
+        return self.elements, f
+
+
+@pytest.fixture
+def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, StreamInputInfo]]:
+    """What the streams report; the graph has blocks."""
+    reports: list[tuple[int, StreamInputInfo]] = []
+    context.graph.received_blocks = Received()
+    context.graph.report_input = lambda time_ms, info: reports.append((time_ms, info))
+    monkeypatch.setattr(input_stream, "located_rdd", lambda _sc, partitions: NotedRDD(partitions))
+    return reports
+
+
+@pytest.fixture
+def received(context: FakeContext) -> ReceiverInputDStream:
+    return ReceiverInputDStream(cast(StreamingContext, context), Silent())
+
+
+def test_a_batch_reads_its_blocks(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    received.foreachRDD(print)
+    context.graph.start(0)
+    found: Any = received.get_or_compute(100)
+    assert found == ([("100-0-0",), ("100-0-1",)], ReadBlocks(TOKEN))
+
+
+def test_a_batch_is_reported_once_however_many_outputs_need_it(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    context.graph.start(0)
+    received.initialize(0)
+    for _ in range(3):
+        received.get_or_compute(100)
+    received.get_or_compute(200)
+    assert reports == [(100, StreamInputInfo(0, 10)), (200, StreamInputInfo(0, 20))]
+
+
+def test_before_the_start_there_are_no_records_and_no_report(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    # Windows reach that far back.
+    context.graph.start(1000)
+    for time_ms in (900, 1000):
+        assert received.compute(time_ms).collect() == []
+    assert reports == []
+
+
+def test_without_a_started_context_there_is_nothing_to_compute(received: ReceiverInputDStream) -> None:
+    with pytest.raises(StreamingStateError, match="only in a started context"):
+        received.compute(100)
+
+
+def test_the_graph_knows_its_receivers(received: ReceiverInputDStream, context: FakeContext) -> None:
+    QueueInputDStream(cast(StreamingContext, context), [], one_at_a_time=True, default=None)
+    other = ReceiverInputDStream(cast(StreamingContext, context), Silent())
+    assert list(context.graph.receivers()) == [(0, received.receiver), (2, other.receiver)]
+
+
+@pytest.fixture
+def queue(context: FakeContext) -> Callable[..., list[list[Any]]]:
+    """The batches of a queue of RDDs of one record each."""
+
+    def batches(count: int, one_at_a_time: bool, default: Any = None) -> list[list[Any]]:
+        rdds = [context.sparkContext.parallelize([n]) for n in range(count)]
+        stream = QueueInputDStream(cast(StreamingContext, context), rdds, one_at_a_time=one_at_a_time, default=default)
+        return [stream.compute(time_ms).collect() for time_ms in (100, 200, 300)]
+
+    return batches
+
+
+def test_a_queue_gives_one_rdd_a_batch_or_all(queue: Callable[..., list[list[Any]]]) -> None:
+    assert queue(2, one_at_a_time=True) == [[0], [1], []]
+    assert queue(2, one_at_a_time=False) == [[0, 1], [], []]
+    assert queue(1, one_at_a_time=False) == [[0], [], []]
+
+
+def test_an_empty_queue_gives_the_default(queue: Callable[..., list[list[Any]]], context: FakeContext) -> None:
+    default = context.sparkContext.parallelize(["d"])
+    assert queue(1, one_at_a_time=True, default=default) == [[0], ["d"], ["d"]]
+    assert queue(2, one_at_a_time=False, default=default) == [[0, 1], ["d"], ["d"]]
