@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock import Block, Receiver, StoredBlock
-from penstock.clock import Clock, ManualClock
+from penstock.clock import Clock
 from penstock.conf import Settings
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.wire.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, Reply, ReportError
@@ -95,62 +95,6 @@ class Launched:
         assert time.monotonic() - began_s < 5
 
 
-class StillClock(ManualClock):
-    """A manual clock that knows when everybody waits for a time that has not come: only then is it moved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._waits: list[tuple[float, threading.Event]] = []
-
-    def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        with self._condition:
-            self._waits.append((time_ms, cancelled))
-            self._condition.notify_all()
-            try:
-                super().wait_until(time_ms, cancelled)
-            finally:
-                self._waits.remove((time_ms, cancelled))
-
-    def await_still(self, count: int) -> None:
-        """Return when so many threads wait."""
-
-        def is_still() -> bool:
-            waits = [True for due_ms, cancelled in self._waits if due_ms > self._time_ms and not cancelled.is_set()]
-            return len(waits) == count
-
-        with self._condition:
-            assert self._condition.wait_for(is_still, DEADLINE_S), f"not {count} wait: {self._waits}"
-
-
-@pytest.fixture
-def clock() -> StillClock:
-    """A clock that stands still until the test moves it."""
-    return StillClock()
-
-
-@pytest.fixture
-def launch() -> Iterator[Callable[..., Launched]]:
-    """Run a receiver; it is stopped when the test is over, and must not leave a thread behind."""
-    before = set(threading.enumerate())
-    all_launched: list[Launched] = []
-
-    def launch(
-        receiver: Receiver[Any], clock: Clock | None = None, settings: Mapping[str, str] | None = None
-    ) -> Launched:
-        launched = Launched(receiver, clock, settings or {})
-        all_launched.append(launched)
-        launched.supervisor.start()
-        return launched
-
-    yield launch
-    for launched in all_launched:
-        launched.stop()
-    left = set(threading.enumerate()) - before
-    for thread in left:
-        thread.join(DEADLINE_S)
-    assert not [thread for thread in left if thread.is_alive()]
-
-
 class Server:
     """A TCP server on a port of its own. Until ``listen`` it refuses."""
 
@@ -183,6 +127,33 @@ def refusing() -> Iterator[Server]:
     server = Server()
     yield server
     server.close()
+
+
+@pytest.fixture
+def launch(refusing: Server) -> Iterator[Callable[..., Launched]]:
+    """Run a receiver; it is stopped when the test is over, and must not leave a thread behind.
+
+    Args:
+        refusing: for the order alone: the receiver is stopped first, while the server is still there.
+    """
+    before = set(threading.enumerate())
+    all_launched: list[Launched] = []
+
+    def launch(
+        receiver: Receiver[Any], clock: Clock | None = None, settings: Mapping[str, str] | None = None
+    ) -> Launched:
+        launched = Launched(receiver, clock, settings or {})
+        all_launched.append(launched)
+        launched.supervisor.start()
+        return launched
+
+    yield launch
+    for launched in all_launched:
+        launched.stop()
+    left = set(threading.enumerate()) - before
+    for thread in left:
+        thread.join(DEADLINE_S)
+    assert not [thread for thread in left if thread.is_alive()]
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ def split(
 
     def take() -> None:
         column = splitter.take()
+        assert splitter.pending == 0  # nothing is searched twice
         if column is not None:
             assert column.type == pa.string()
             column.validate(full=True)

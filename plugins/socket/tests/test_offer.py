@@ -113,3 +113,17 @@ def test_making_a_receiver_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("socket.socket", None)
     for name in SPECS:
         make(name, host="no.such.host.example", port=1)
+
+
+def test_the_way_of_a_line_does_not_import_pandas() -> None:
+    code = """
+import sys
+from penstock_socket.line_splitter import LineSplitter
+from penstock_socket.tally import Tally
+splitter = LineSplitter(100, False, Tally())
+splitter.space(4)[:] = b"a\\r\\nb"
+splitter.advance(4)
+assert splitter.take().to_pylist() == ["a"]
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -7,6 +7,7 @@ validates. Runs on the receiver's thread.
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import pyarrow as pa
@@ -89,7 +90,9 @@ class LineSplitter:
     def _column(self, stop: int) -> Any:
         """Split the first ``stop`` bytes."""
         text = pa.py_buffer(memoryview(self._buffer.data)[:stop])
-        whole = pa.Array.from_buffers(pa.binary(), 1, [None, pa.array([0, stop], pa.int32()).buffers()[1], text])
+        # Not made by pa.array: that imports pandas, where it is installed, and takes most of a second for it.
+        offsets = pa.py_buffer(array("i", (0, stop)))
+        whole = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, text])
         # The kernel copies: nothing of the column is left in the buffer.
         lines = pc.split_pattern(whole, b"\n").values
         with_return = pc.ends_with(lines, b"\r")

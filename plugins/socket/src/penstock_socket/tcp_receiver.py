@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import abstractmethod
 from typing import TypeVar
 
 from penstock import ThreadReceiver
@@ -43,13 +44,13 @@ class TcpReceiver(ThreadReceiver[T]):
         self._host, self._port, self._connect_timeout_s = host, port, connect_timeout_s
         self._tally = Tally()
 
+    @abstractmethod
     def make_splitter(self, tally: Tally) -> Splitter:
         """A splitter for a new connection.
 
         Args:
             tally: where it counts what it cannot give as it came.
         """
-        raise TypeError(f"{type(self).__name__} must override make_splitter")
 
     def onStart(self) -> None:
         """Start the thread that connects and receives."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 import string
+from array import array
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -45,8 +46,7 @@ class Pool:
                 self.records = [rng.randint(0, _LARGEST_NUMBER) for _ in range(POOL_RECORDS)]
             case "pairs":
                 self.records = [(next(words), rng.randint(0, _LARGEST_NUMBER)) for _ in range(POOL_RECORDS)]
-        # A pair would come back from columns as a Row, not as a tuple.
-        self._column = None if shape == "pairs" else pa.array(self.records)
+        self._column = _column(self.records, shape)
 
     def slice(self, start: int, stop: int) -> list[Any]:
         """The records from the number ``start`` up to the number ``stop``, which is not among them."""
@@ -58,6 +58,20 @@ class Pool:
             return None
         pieces = [self._column[piece] for piece in _rounds(start, stop)]
         return pa.table({"value": pa.chunked_array(pieces, self._column.type)})
+
+
+def _column(records: list[Any], shape: Shape) -> Any:
+    """The records as a pyarrow Array; by its buffers, because pa.array imports pandas, where it is installed."""
+    match shape:
+        case "lines":
+            offsets = array("i", itertools.accumulate(map(len, records), initial=0))
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer("".join(records).encode("ascii"))]
+            return pa.Array.from_buffers(pa.string(), len(records), buffers)
+        case "numbers":
+            return pa.Array.from_buffers(pa.int64(), len(records), [None, pa.py_buffer(array("q", records))])
+        case "pairs":
+            # It would come back from columns as a Row, not as a tuple.
+            return None
 
 
 def _rounds(start: int, stop: int) -> Iterator[slice]:
