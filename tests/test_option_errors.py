@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -37,5 +38,21 @@ def test_a_type_that_cannot_be_read_is_a_wrong_configuration() -> None:
         read(TwoKinds, where="5")
 
 
-def test_a_list_in_configuration_is_separated_by_commas_and_not_cut_into_letters() -> None:
-    assert read(Checked, topics="alpha, beta").topics == ["alpha", "beta"]
+@attrs.frozen
+class Many:
+    a_list: list[str] = attrs.field(factory=list)
+    a_tuple: tuple[str, ...] = ()
+    a_set: frozenset[str] = frozenset()
+    a_sequence: Sequence[str] = ()
+    numbers: tuple[int, ...] = ()
+    maybe: list[str] | None = None
+
+
+@pytest.mark.parametrize("name", ["a_list", "a_tuple", "a_set", "a_sequence", "maybe"])
+def test_a_list_in_configuration_is_separated_by_commas_and_not_cut_into_letters(name: str) -> None:
+    value = getattr(read(Many, **{name: "alpha, beta"}), name)
+    assert sorted(value) == ["alpha", "beta"]
+
+
+def test_so_is_a_list_of_numbers() -> None:
+    assert read(Many, numbers="1, 22").numbers == (1, 22)

@@ -172,6 +172,7 @@ def test_what_cannot_be_pickled_is_an_error() -> None:
 
 
 def test_a_plain_column_is_never_unpickled(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = arrow_form.encode([pickle.dumps("x")])
-    monkeypatch.setattr(arrow_form.pickle, "loads", lambda _data: pytest.fail("unpickled"))
-    assert list(arrow_form.records(table.to_batches())) == [pickle.dumps("x")]
+    record = pickle.dumps("x")
+    table = arrow_form.encode([record])
+    monkeypatch.setattr(pickle, "loads", lambda _data: pytest.fail("unpickled"))
+    assert list(arrow_form.records(table.to_batches())) == [record]

@@ -1,5 +1,6 @@
 """Batches that were stored as columns: one column reads as its values, several as Rows."""
 
+import pickle
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -69,7 +70,7 @@ def test_metadata_of_the_schema_is_kept() -> None:
 
 
 def test_a_batch_that_says_it_is_pickled_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_form.pickle, "loads", lambda _data: pytest.fail("unpickled"))
+    monkeypatch.setattr(pickle, "loads", lambda _data: pytest.fail("unpickled"))
     for form in ("pickle", "value"):
         table = pa.table({"a": [b"\x80\x05K\x01."]}).replace_schema_metadata({"penstock.form": form})
         assert records(table) == [b"\x80\x05K\x01."]

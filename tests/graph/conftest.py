@@ -93,7 +93,7 @@ class FakeInput(InputDStream):
         self.made: dict[int, FakeRDD] = {}
         self.running = False
 
-    def compute(self, time_ms: int) -> FakeRDD | None:  # type: ignore[override]  # PySpark's RDD is invariant
+    def compute(self, time_ms: int) -> FakeRDD | None:
         self.computed.append(time_ms)
         partitions = self._batches(time_ms)
         if partitions is None:

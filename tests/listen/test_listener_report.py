@@ -43,3 +43,14 @@ def test_a_listener_that_leaves_is_counted_as_one_that_fails(
     bus.stop(10)
     assert listener.heard == [0, 1, 2]
     assert bus.report()["leaver"] == {"dropped": 0, "failed": 3, "switched_off": True}
+
+
+def test_a_listener_that_comes_after_another_has_gone_has_a_name_of_its_own(
+    make_bus: Callable[..., ListenerBus], make_listener: Callable[..., Listener]
+) -> None:
+    bus, listeners = make_bus(), [make_listener() for _ in range(3)]
+    bus.add(listeners[0], "one-plugin (dist 1.0)")
+    bus.add(listeners[1], "one-plugin (dist 1.0)")
+    bus.remove(listeners[0])
+    bus.add(listeners[2], "one-plugin (dist 1.0)")
+    assert len(bus.report()) == 2

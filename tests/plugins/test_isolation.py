@@ -67,3 +67,19 @@ def test_a_hook_that_forgot_its_return_is_a_fault(zoo: Zoo, neighbours: Neighbou
     plugins = zoo.load()
     assert "receivers" in zoo.record(plugins, "forgetful").fault
     neighbours.check(plugins)
+
+
+def test_what_cannot_even_be_looked_at_is_no_listener(zoo: Zoo, neighbours: Neighbours) -> None:
+    zoo.add(
+        "touchy",
+        """
+        class Touchy:
+            def __getattr__(self, name):
+                raise RuntimeError("do not touch")
+
+        @hookimpl
+        def listeners(context):
+            return [Touchy()]
+        """,
+    )
+    neighbours.check(zoo.load())

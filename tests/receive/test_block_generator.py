@@ -210,7 +210,12 @@ def test_blocks_that_cannot_be_pushed_are_bounded_too(
 ) -> None:
     pushed = make(records=50, blocks=2)
     pushed.on_push = gate
-    adding = background(lambda: [pushed.generator.add(n) for n in range(1000)])
+
+    def add() -> None:
+        for n in range(1000):
+            pushed.generator.add(n)
+
+    adding = background(add)
     # Many ticks while nothing is pushed: as many records as the bound says are taken, and no more.
     for _ in range(200):
         clock.advance(INTERVAL_MS)

@@ -155,7 +155,7 @@ def test_those_who_come_later_wait_behind_those_who_came_first() -> None:
     limiter = RateLimiter(clock, math.inf, 100, BURST_MS)
     limiter.acquire(1)
     order: list[Any] = []
-    threads = []
+    threads: list[threading.Thread] = []
     for name, wanted in (("bulk", 20), ("single", 1), ("another", 5)):
         waiting = len(threads) + 1
 

@@ -29,7 +29,7 @@ class Plain(Receiver[str]):
 CALLS: dict[str, Callable[[Receiver[Any]], object]] = {
     "store": lambda receiver: receiver.store("a"),
     "store_all": lambda receiver: receiver.store_all(["a"]),
-    "store_arrow": lambda receiver: receiver.store_arrow(None),  # type: ignore[arg-type]  # does not get that far
+    "store_arrow": lambda receiver: receiver.store_arrow(None),
     "reportError": lambda receiver: receiver.reportError("e"),
     "restart": lambda receiver: receiver.restart("r"),
     "stop": lambda receiver: receiver.stop("s"),

@@ -139,7 +139,7 @@ def test_one_column_is_stored_as_its_values_and_several_as_rows(started: Started
 def test_what_is_no_batch_is_refused(started: Started, driver: FakeDriver) -> None:
     receiver = started()
     with pytest.raises(TypeError, match="list"):
-        receiver.store_arrow([1, 2])  # type: ignore[arg-type]  # that is the point
+        receiver.store_arrow([1, 2])
     with pytest.raises(ValueError, match="without columns"):
         receiver.store_arrow(pa.table({}))
     assert driver.blocks == []

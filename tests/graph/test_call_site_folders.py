@@ -1,0 +1,25 @@
+"""A program is not taken for Penstock because the name of its folder begins like Penstock's."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock.graph.call_site import CallSite, call_site
+
+PACKAGE = Path(penstock.__file__).parent
+
+
+def called_from(filename: str) -> CallSite:
+    """The call site of an operator that a file of this name calls."""
+    names: dict[str, Callable[[], CallSite]] = {"operator": lambda: call_site("map")}
+    exec(compile("def program():\n    return operator()\n", filename, "exec"), names)
+    operator = compile("lambda: call_site('map')", str(PACKAGE / "graph" / "dstream.py"), "eval")
+    names["operator"] = eval(operator, {"call_site": call_site})
+    return names["program"]()
+
+
+@pytest.mark.parametrize("folder", ["/home/me", f"{PACKAGE}_app", f"{PACKAGE}-examples", f"{PACKAGE}2"])
+def test_a_program_is_named_wherever_it_is(folder: str) -> None:
+    assert called_from(f"{folder}/main.py").long == f"map at {folder}/main.py:2"

@@ -1,0 +1,261 @@
+"""A tracker without Spark: launches are noted instead of run, receivers are endpoints of the test."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import pytest
+from pyspark import SparkContext
+
+from penstock import Receiver, StoredBlock
+from penstock.clock import ManualClock
+from penstock.conf import Settings
+from penstock.listen.events import Event
+from penstock.receive.receiver_task import ReceiverTask
+from penstock.spark import cluster
+from penstock.spark.cluster import TaskLocation
+from penstock.track import receiver_tracker
+from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.wire.client import Client
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import (
+    AddBlocks,
+    CleanUpBlocks,
+    DeregisterReceiver,
+    Registered,
+    RegisterReceiver,
+    Reply,
+    ReportError,
+    StopReceiver,
+    UpdateRateLimit,
+)
+
+K = TypeVar("K")
+
+
+class Log:
+    """What happened, in order; can be waited for."""
+
+    def __init__(self) -> None:
+        self._entries: list[Any] = []
+        self._changed = threading.Condition()
+
+    def add(self, entry: object) -> None:
+        with self._changed:
+            self._entries.append(entry)
+            self._changed.notify_all()
+
+    @property
+    def entries(self) -> list[Any]:
+        with self._changed:
+            return list(self._entries)
+
+    @property
+    def names(self) -> list[str]:
+        """The classes of the entries."""
+        return [type(entry).__name__ for entry in self.entries]
+
+    def await_one(self, kind: type[K], number: int = 1, timeout_s: float = 10) -> K:
+        """The first of a class, or a later one, once it is there."""
+
+        def found() -> list[K]:
+            return [entry for entry in self._entries if isinstance(entry, kind)]
+
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(found()) >= number, timeout_s), (
+                f"{kind.__name__} number {number} in {self._entries}"
+            )
+            return found()[number - 1]
+
+
+class FakeLaunch:
+    """Stands in for the Spark job of a receiver; ends when the test says so."""
+
+    def __init__(
+        self,
+        _sc: SparkContext,
+        task: ReceiverTask,
+        hosts: tuple[str, ...],
+        on_end: Callable[[BaseException | None], None],
+    ) -> None:
+        self.task, self.hosts, self._on_end = task, hosts, on_end
+        self.group = f"group-{task.stream_id}-{task.epoch}"
+        self.started = self.cancelled = False
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        self.started = True
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self.end(RuntimeError("job was cancelled"))
+
+    def finish(self, timeout_s: float) -> bool:
+        return self._ended.wait(timeout_s)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """The job ends."""
+        self._ended.set()
+        self._on_end(error)
+
+
+class FakeProcess:
+    """A receiver's process: talks to the tracker as a supervisor does, notes what it is told."""
+
+    def __init__(self, launch: FakeLaunch) -> None:
+        self.launch, self.task, self.told = launch, launch.task, Log()
+        self.on_told: Callable[[object], object] = lambda _message: None
+        kinds = (StopReceiver, UpdateRateLimit, CleanUpBlocks)
+        self.endpoint = Endpoint("127.0.0.1", self.task.token, dict.fromkeys(kinds, self._on_told))
+        self._driver = Client(self.task.driver_location, self.task.token, 10_000)
+
+    def _on_told(self, message: object) -> Reply:
+        self.told.add(message)
+        self.on_told(message)
+        return Reply()
+
+    def register(self, epoch: int | None = None, stream_id: int | None = None) -> Registered:
+        return self._driver.ask(
+            RegisterReceiver(
+                self.task.stream_id if stream_id is None else stream_id,
+                self.task.epoch if epoch is None else epoch,
+                "Silent",
+                self.endpoint.port,
+            ),
+            Registered,
+        )
+
+    def add(self, *numbers: int, epoch: int | None = None, stream_id: int | None = None) -> Reply:
+        """Report blocks of ten records each."""
+        own = self.task.stream_id
+        of = self.task.epoch if epoch is None else epoch
+        blocks = [StoredBlock(f"input-{own}-{of}-{n}", own, 10, 1000, f"/blocks/{own}-{of}-{n}") for n in numbers]
+        return self._driver.ask(AddBlocks(own if stream_id is None else stream_id, of, blocks), Reply)
+
+    def report(self, message: str, error: str = "Traceback …") -> Reply:
+        return self._driver.ask(ReportError(self.task.stream_id, self.task.epoch, message, error), Reply)
+
+    def deregister(self, message: str = "done", error: str = "", epoch: int | None = None) -> Reply:
+        of = self.task.epoch if epoch is None else epoch
+        return self._driver.ask(DeregisterReceiver(self.task.stream_id, of, message, error), Reply)
+
+    def close(self) -> None:
+        """Die."""
+        self.endpoint.stop()
+        self._driver.close()
+
+
+class FakeSparkContext:
+    applicationId = "app-1"
+    _jvm = None
+
+    def __init__(self, master: str) -> None:
+        self.master = master
+
+    def getConf(self) -> dict[str, str]:
+        return {"spark.driver.host": "127.0.0.1"}
+
+
+class Silent(Receiver[Any]):
+    """Receives nothing."""
+
+    def onStart(self) -> None:
+        """Nothing to start."""
+
+
+class Tracked:
+    """A tracker, its launches, and the events that it posted."""
+
+    def __init__(
+        self, clock: ManualClock, receivers: Sequence[Receiver[Any]], conf: Mapping[str, str], master: str
+    ) -> None:
+        self.clock, self.events, self.place = clock, Log(), TaskLocation("host-a", "1")
+        self._launches, self.processes = Log(), list[FakeProcess]()
+        self.tracker = ReceiverTracker(
+            cast(SparkContext, FakeSparkContext(master)), dict(enumerate(receivers)), Settings(conf), clock, self._post
+        )
+
+    def _post(self, event: Event) -> None:
+        self.events.add(event)
+
+    def make_launch(self, *arguments: Any, **options: Any) -> FakeLaunch:
+        launch = FakeLaunch(*arguments, **options)
+        self._launches.add(launch)
+        return launch
+
+    def launch(self, number: int = 1, timeout_s: float = 10) -> FakeLaunch:
+        """The first launch of all, or a later one, once it is there."""
+        return self._launches.await_one(FakeLaunch, number, timeout_s)
+
+    @property
+    def launches(self) -> list[FakeLaunch]:
+        return list(self._launches.entries)
+
+    def process(self, number: int = 1) -> FakeProcess:
+        """The process of a launch, not yet registered."""
+        self.processes.append(FakeProcess(self.launch(number)))
+        return self.processes[-1]
+
+    def registered(self, number: int = 1) -> FakeProcess:
+        """The process of a launch, registered."""
+        process = self.process(number)
+        assert process.register().accepted
+        return process
+
+    def relaunch(self, delay_ms: int = 60_000) -> None:
+        """Let the delay of a relaunch pass."""
+        self.clock.await_waiters()
+        self.clock.advance(delay_ms)
+
+    def settle(self) -> None:
+        """Return when the tracker's loop has handled all that it was given until now."""
+        done = threading.Event()
+        self.tracker._loop.post(done.set)
+        assert done.wait(10)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
+
+
+@pytest.fixture
+def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Tracked]]:
+    """Makes trackers that are not started yet."""
+    made: list[Tracked] = []
+
+    def make(
+        receivers: Sequence[Receiver[Any]] | None = None,
+        conf: Mapping[str, str] | None = None,
+        master: str = "local[8]",
+    ) -> Tracked:
+        tracked = Tracked(clock, [Silent()] if receivers is None else receivers, conf or {}, master)
+        made.append(tracked)
+        monkeypatch.setattr(receiver_tracker, "ReceiverLaunch", tracked.make_launch)
+        monkeypatch.setattr(cluster, "running_task", lambda _sc, _group: tracked.place)
+        return tracked
+
+    yield make
+    for tracked in made:
+        tracked.tracker.stop(time.monotonic())
+        clock.wake()
+        for process in tracked.processes:
+            process.close()
+
+
+@pytest.fixture
+def tracked(make_tracker: Callable[..., Tracked]) -> Tracked:
+    """A started tracker of one receiver, launched."""
+    tracked = make_tracker()
+    tracked.tracker.start()
+    tracked.launch()
+    return tracked
+
+
+@pytest.fixture
+def silent() -> type[Silent]:
+    """A receiver that receives nothing."""
+    return Silent

@@ -1,0 +1,38 @@
+"""A launch that cannot be made is told and tried again; it does not stay away in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock import Receiver
+from penstock.listen.events import ReceiverError
+
+if TYPE_CHECKING:
+    from tests.track.conftest import Tracked
+
+
+class Fickle(Receiver[Any]):
+    """Cannot say at first where it would like to run."""
+
+    asked = 0
+
+    def onStart(self) -> None:
+        """Nothing to start."""
+
+    def preferredLocation(self) -> str | None:
+        self.asked += 1
+        if self.asked == 1:
+            raise ConnectionError("the catalogue does not answer")
+        return "host-b"
+
+
+def test_a_receiver_that_cannot_say_where_to_run_is_an_error_and_launched_again(
+    make_tracker: Callable[..., Tracked],
+) -> None:
+    tracked = make_tracker([Fickle()])
+    tracked.tracker.start()
+    error = tracked.events.await_one(ReceiverError, timeout_s=2)
+    assert "the catalogue does not answer" in error.receiverInfo.lastErrorMessage
+    tracked.relaunch()
+    assert tracked.launch(timeout_s=2).hosts == ("host-b",)

@@ -1,0 +1,163 @@
+"""``ReceivedBlockTracker``, with the numbers of Spark's ReceivedBlockTrackerSuite."""
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import StoredBlock
+from penstock.track.received_block_tracker import ReceivedBlockTracker
+
+
+def block(number: int, stream_id: int = 1) -> StoredBlock:
+    return StoredBlock(f"input-{stream_id}-1-{number}", stream_id, number, 100, f"/{stream_id}/{number}")
+
+
+def blocks(*numbers: int, stream_id: int = 1) -> list[StoredBlock]:
+    return [block(number, stream_id) for number in numbers]
+
+
+@pytest.fixture
+def tracker() -> ReceivedBlockTracker:
+    return ReceivedBlockTracker([1])
+
+
+def test_blocks_wait_until_they_are_allocated(tracker: ReceivedBlockTracker) -> None:
+    assert not tracker.has_unallocated_blocks
+    tracker.add_blocks(blocks(1, 2))
+    tracker.add_blocks(blocks(3))
+    assert tracker.has_unallocated_blocks
+    assert tracker.blocks_of_batch(1, 1) == []
+    tracker.allocate_blocks_to_batch(1)
+    assert tracker.blocks_of_batch(1, 1) == blocks(1, 2, 3)
+    assert not tracker.has_unallocated_blocks
+
+
+def test_a_batch_without_blocks_is_empty(tracker: ReceivedBlockTracker) -> None:
+    tracker.add_blocks(blocks(1))
+    tracker.allocate_blocks_to_batch(1)
+    tracker.allocate_blocks_to_batch(2)
+    assert tracker.blocks_of_batch(2, 1) == []
+    assert tracker.blocks_of_batch(1, 1) == blocks(1)
+    assert tracker.blocks_of_batch(99, 1) == tracker.blocks_of_batch(1, 99) == []
+
+
+def test_an_old_batch_does_not_change(tracker: ReceivedBlockTracker) -> None:
+    tracker.add_blocks(blocks(1))
+    tracker.allocate_blocks_to_batch(1)
+    tracker.allocate_blocks_to_batch(2)
+    tracker.add_blocks(blocks(2))
+    for old in (1, 2, 0, -5):
+        tracker.allocate_blocks_to_batch(old)
+    assert tracker.blocks_of_batch(1, 1) == blocks(1)
+    assert tracker.blocks_of_batch(2, 1) == []
+    assert tracker.has_unallocated_blocks
+    tracker.allocate_blocks_to_batch(3)
+    assert tracker.blocks_of_batch(3, 1) == blocks(2)
+
+
+def test_streams_have_queues_of_their_own() -> None:
+    tracker = ReceivedBlockTracker([1, 2, 3])
+    tracker.add_blocks([block(1, 2), block(1, 1), block(2, 2)])
+    tracker.allocate_blocks_to_batch(1)
+    assert tracker.blocks_of_batch(1, 1) == blocks(1)
+    assert tracker.blocks_of_batch(1, 2) == blocks(1, 2, stream_id=2)
+    assert tracker.blocks_of_batch(1, 3) == []
+
+
+def test_a_block_that_is_reported_again_is_there_once(tracker: ReceivedBlockTracker) -> None:
+    tracker.add_blocks(blocks(1, 2))
+    tracker.add_blocks(blocks(2, 1))
+    tracker.allocate_blocks_to_batch(1)
+    tracker.add_blocks(blocks(1, 2))
+    tracker.allocate_blocks_to_batch(2)
+    assert tracker.blocks_of_batch(1, 1) == blocks(1, 2)
+    assert tracker.blocks_of_batch(2, 1) == []
+
+
+def test_a_clean_up_forgets_what_is_strictly_older_and_gives_its_blocks(tracker: ReceivedBlockTracker) -> None:
+    for batch in (1, 2, 3):
+        tracker.add_blocks(blocks(batch))
+        tracker.allocate_blocks_to_batch(batch)
+    tracker.add_blocks(blocks(4))
+    assert tracker.clean_up_batches(1) == []
+    assert tracker.clean_up_batches(3) == blocks(1, 2)
+    assert tracker.clean_up_batches(3) == []
+    assert [tracker.blocks_of_batch(batch, 1) for batch in (1, 2, 3)] == [[], [], blocks(3)]
+    assert tracker.has_unallocated_blocks
+    tracker.allocate_blocks_to_batch(2)
+    assert tracker.blocks_of_batch(2, 1) == []
+
+
+def test_what_is_given_out_is_a_copy(tracker: ReceivedBlockTracker) -> None:
+    tracker.add_blocks(blocks(1))
+    tracker.allocate_blocks_to_batch(1)
+    tracker.blocks_of_batch(1, 1).clear()
+    assert tracker.blocks_of_batch(1, 1) == blocks(1)
+
+
+def test_a_hundred_thousand_blocks_belong_to_the_batch(tracker: ReceivedBlockTracker) -> None:
+    many = blocks(*range(100_000))
+    tracker.add_blocks(many)
+    tracker.allocate_blocks_to_batch(1)
+    assert tracker.blocks_of_batch(1, 1) == many
+
+
+def test_no_block_is_lost_or_doubled_while_batches_are_made(tracker: ReceivedBlockTracker) -> None:
+    def add(first: int) -> None:
+        for number in range(first, first + 500):
+            tracker.add_blocks(blocks(number))
+
+    with ThreadPoolExecutor(5) as pool:
+        adding = [pool.submit(add, first) for first in range(0, 2000, 500)]
+        batch = 0
+        while not all(each.done() for each in adding):
+            batch += 1
+            tracker.allocate_blocks_to_batch(batch)
+    tracker.allocate_blocks_to_batch(batch + 1)
+    allocated = [each.num_records for time in range(1, batch + 2) for each in tracker.blocks_of_batch(time, 1)]
+    assert sorted(allocated) == list(range(2000))
+    for first in range(0, 2000, 500):
+        assert [number for number in allocated if first <= number < first + 500] == list(range(first, first + 500))
+
+
+STEP = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.integers(0, 20), max_size=4)),
+    st.tuples(st.just("allocate"), st.integers(0, 20)),
+    st.tuples(st.just("clean up"), st.integers(0, 20)),
+)
+
+
+@given(st.lists(STEP, max_size=30))
+@settings(max_examples=200, derandomize=True, deadline=None)
+def test_it_behaves_like_a_list_of_batches(steps: list[tuple[str, object]]) -> None:
+    tracker = ReceivedBlockTracker([1])
+    waiting: list[int] = []
+    batches: dict[int, list[int]] = {}
+    last, known = -1, set[int]()
+    for step, value in steps:
+        if step == "add":
+            assert isinstance(value, list)
+            # A block that was cleaned up before is not reported again in this test.
+            kept = {*waiting, *chain.from_iterable(batches.values())}
+            numbers = [number for number in value if number not in known or number in kept]
+            tracker.add_blocks(blocks(*numbers))
+            for number in numbers:
+                if number not in known:
+                    waiting.append(number)
+                    known.add(number)
+        elif step == "allocate":
+            assert isinstance(value, int)
+            tracker.allocate_blocks_to_batch(value)
+            if value > last:
+                batches[value], waiting, last = waiting, [], value
+        else:
+            assert isinstance(value, int)
+            old = [batch for batch in sorted(batches) if batch < value]
+            expected = [number for batch in old for number in batches.pop(batch)]
+            assert [each.num_records for each in tracker.clean_up_batches(value)] == expected
+        assert tracker.has_unallocated_blocks == bool(waiting)
+        for batch in range(21):
+            assert [each.num_records for each in tracker.blocks_of_batch(batch, 1)] == batches.get(batch, [])

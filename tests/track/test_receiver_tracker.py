@@ -1,0 +1,503 @@
+"""``ReceiverTracker``: launches, registrations, what receivers store and are told; without Spark."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Receiver, ReceiverInfo
+from penstock.errors import ConfigurationError
+from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
+from penstock.wire.messages import CleanUpBlocks, StopReceiver, UpdateRateLimit
+
+if TYPE_CHECKING:
+    from tests.track.conftest import Tracked
+
+MakeTracker = Callable[..., "Tracked"]
+SilentClass = type[Receiver[Any]]
+
+
+def stored(tracked: Tracked, batch_time_ms: int, stream_id: int = 0) -> list[str]:
+    """The names of the blocks that a batch would have."""
+    tracked.tracker.blocks.allocate_blocks_to_batch(batch_time_ms)
+    return [block.block_id for block in tracked.tracker.blocks.blocks_of_batch(batch_time_ms, stream_id)]
+
+
+# -- starting --
+
+
+def test_each_receiver_is_launched(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked = make_tracker([silent(), silent(), silent()], conf={"spark.streaming.blockInterval": "50ms"})
+    tracked.tracker.start()
+    tracked.launch(3)
+    assert [launch.started for launch in tracked.launches] == [True] * 3
+    assert [(launch.task.stream_id, launch.task.epoch) for launch in tracked.launches] == [(0, 1), (1, 1), (2, 1)]
+    task = tracked.launch().task
+    assert (task.application_id, task.bind_host) == ("app-1", "127.0.0.1")
+    assert task.driver_location.startswith("grpc://127.0.0.1:")
+    assert task.token == tracked.tracker.token
+    assert "spark.streaming.blockInterval" in repr(task.settings)
+
+
+def test_without_receivers_there_is_nothing_to_do(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker([], master="local[1]")
+    tracked.tracker.start()
+    assert tracked.tracker.receiver_infos() == {}
+    tracked.tracker.stop(time.monotonic())
+    assert tracked.launches == []
+
+
+def test_a_receiver_is_launched_where_it_prefers(make_tracker: MakeTracker) -> None:
+    class Choosy(Receiver[Any]):
+        def onStart(self) -> None:
+            """Nothing to start."""
+
+        def preferredLocation(self) -> str:
+            return "host-b"
+
+    tracked = make_tracker([Choosy()])
+    tracked.tracker.start()
+    assert tracked.launch().hosts == ("host-b",)
+
+
+@pytest.mark.parametrize(
+    ("master", "receivers", "says"),
+    [
+        ("local", 1, "master local has 1 core and the program 1 receiver: .* Use local[2] or more."),
+        ("local[1]", 1, "master local[1] has 1 core and the program 1 receiver: .* Use local[2] or more."),
+        ("local[2]", 2, "master local[2] has 2 cores and the program 2 receivers: .* Use local[3] or more."),
+        ("local[1,4]", 1, "master local[1,4] has 1 core"),
+    ],
+)
+def test_too_few_cores_are_refused_with_the_reason(
+    make_tracker: MakeTracker, silent: SilentClass, master: str, receivers: int, says: str
+) -> None:
+    tracked = make_tracker([silent() for _ in range(receivers)], master=master)
+    with pytest.raises(ConfigurationError, match=says.replace("[", r"\[").replace("]", r"\]")):
+        tracked.tracker.start()
+    assert tracked.launches == []
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local[3,4]", "local-cluster[1,1,1024]", "spark://host:7077", "yarn"])
+def test_enough_cores_or_cores_that_come_and_go_are_fine(make_tracker: MakeTracker, master: str) -> None:
+    tracked = make_tracker(master=master)
+    tracked.tracker.start()
+    assert tracked.launch().started
+
+
+def test_on_other_machines_executors_reach_the_driver_by_its_name(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(master="spark://host:7077")
+    tracked.tracker.start()
+    task = tracked.launch().task
+    assert task.bind_host == "0.0.0.0"
+    assert task.driver_location.startswith("grpc://127.0.0.1:")
+
+
+class Unpicklable(Receiver[Any]):
+    def __init__(self) -> None:
+        self.host = "fine"
+        self.connection = threading.Lock()
+
+    def onStart(self) -> None:
+        """Nothing to start."""
+
+
+def test_a_receiver_that_cannot_travel_is_refused_with_the_attribute_that_is_to_blame(
+    make_tracker: MakeTracker, silent: SilentClass
+) -> None:
+    tracked = make_tracker([silent(), Unpicklable()])
+    with pytest.raises(ConfigurationError, match=r"receiver Unpicklable of stream 1 .* 'connection' \(lock\)"):
+        tracked.tracker.start()
+    assert tracked.launches == []
+
+
+# -- registration --
+
+
+def test_a_receiver_that_registers_is_known(tracked: Tracked) -> None:
+    process = tracked.process()
+    assert tracked.tracker.receiver_infos() == {0: ReceiverInfo(0, "Silent-0", False, "", "")}
+    registered = process.register()
+    assert (registered.accepted, registered.rate) == (True, None)
+    info = ReceiverInfo(0, "Silent-0", True, "host-a", "1")
+    assert tracked.events.entries == [ReceiverStarted(info)]
+    assert tracked.tracker.receiver_infos() == {0: info}
+
+
+@pytest.mark.parametrize(("stream_id", "epoch"), [(1, 1), (-1, 1), (0, 0), (0, 2)])
+def test_a_registration_of_another_stream_or_launch_is_refused(tracked: Tracked, stream_id: int, epoch: int) -> None:
+    refused = tracked.process().register(stream_id=stream_id, epoch=epoch)
+    assert (refused.accepted, refused.reason) == (False, f"stream {stream_id} has no launch {epoch}")
+    assert tracked.events.entries == []
+
+
+def test_a_receiver_may_register_again_after_a_restart(tracked: Tracked) -> None:
+    process = tracked.registered()
+    assert process.deregister("Restarting receiver with delay 0 ms: again").accepted
+    assert process.register().accepted
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped", "ReceiverStarted"]
+    assert tracked.tracker.receiver_infos()[0].active
+
+
+def test_a_stranger_registers_nothing(tracked: Tracked) -> None:
+    from penstock.errors import WireError
+    from penstock.wire.client import Client
+    from penstock.wire.messages import Registered, RegisterReceiver
+    from penstock.wire.token import Token
+
+    stranger = Client(tracked.launch().task.driver_location, Token.generate(), 10_000)
+    with pytest.raises(WireError, match="refused"):
+        stranger.ask(RegisterReceiver(0, 1, "Evil", 1), Registered)
+    stranger.close()
+    assert tracked.events.entries == []
+
+
+# -- blocks --
+
+
+def test_blocks_are_taken_in_order_and_once(tracked: Tracked) -> None:
+    process = tracked.registered()
+    for numbers in ((0, 1), (2,), (1, 0), (2,)):
+        assert process.add(*numbers).accepted
+    assert stored(tracked, 100) == ["input-0-1-0", "input-0-1-1", "input-0-1-2"]
+
+
+def test_blocks_of_an_older_launch_another_stream_or_nobody_are_refused(
+    make_tracker: MakeTracker, silent: SilentClass
+) -> None:
+    tracked = make_tracker([silent(), silent()])
+    tracked.tracker.start()
+    process = tracked.registered(1)
+    for epoch in (0, 2):
+        assert process.add(0, epoch=epoch).reason == f"launch {epoch} of stream 0 was replaced"
+    assert process.add(0, stream_id=1).reason == "the blocks are of another stream"
+    assert not process.add(0, stream_id=9).accepted
+    assert stored(tracked, 100) == stored(tracked, 200, 1) == []
+
+
+def test_blocks_that_come_after_deregistration_are_taken(tracked: Tracked) -> None:
+    # A report that was made again while the receiver waits for its restart.
+    process = tracked.registered()
+    process.deregister("Restarting receiver with delay 2000 ms: again")
+    assert process.add(0).accepted
+    assert stored(tracked, 100) == ["input-0-1-0"]
+
+
+# -- errors and ends --
+
+
+def test_an_error_that_is_reported_is_an_event_and_the_receiver_goes_on(tracked: Tracked) -> None:
+    process = tracked.registered()
+    assert process.report("report error", "Traceback: report exception").accepted
+    event = tracked.events.await_one(ReceiverError)
+    info = event.receiverInfo
+    assert (info.lastErrorMessage, info.lastError) == ("report error", "Traceback: report exception")
+    assert (info.lastErrorTime, info.active) == (1_000_000, True)
+    assert process.add(0).accepted
+
+
+def test_a_receiver_that_stops_well_has_stopped(tracked: Tracked) -> None:
+    process = tracked.registered()
+    assert process.deregister("enough").accepted
+    event = tracked.events.await_one(ReceiverStopped)
+    assert (event.receiverInfo.active, event.receiverInfo.lastErrorMessage) == (False, "enough")
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
+    assert not process.deregister("enough").accepted
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
+
+
+def test_a_receiver_that_stops_with_an_error_has_failed_and_stopped(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.deregister("it failed", "Traceback: boom")
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
+    process.launch.end(ValueError("boom"))
+    tracked.relaunch()
+    tracked.launch(2)
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
+
+
+def test_an_error_is_told_once(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.report("connection lost")
+    process.deregister("Restarting receiver with delay 0 ms: connection lost", "Traceback …")
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
+    process.register()
+    process.deregister("another one", "Traceback …")
+    assert tracked.events.names[3:] == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
+
+
+def test_a_receiver_whose_process_dies_has_failed_and_stopped_and_is_launched_again(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.close()
+    process.launch.end(RuntimeError("Python worker exited unexpectedly (crashed)"))
+    error = tracked.events.await_one(ReceiverError)
+    assert "Python worker exited unexpectedly" in error.receiverInfo.lastErrorMessage
+    assert not tracked.events.await_one(ReceiverStopped).receiverInfo.active
+    tracked.relaunch()
+    again = tracked.registered(2)
+    assert again.task.epoch == 2
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped", "ReceiverStarted"]
+
+
+def test_a_launch_that_fails_before_it_registers_has_failed_and_is_launched_again(tracked: Tracked) -> None:
+    tracked.launch().end(RuntimeError("no such module"))
+    assert "no such module" in tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
+    tracked.relaunch()
+    assert tracked.launch(2).task.epoch == 2
+    assert tracked.events.names == ["ReceiverError"]
+
+
+def test_a_receiver_that_ends_well_is_launched_again(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.deregister("done")
+    process.launch.end()
+    tracked.relaunch()
+    assert tracked.registered(2).task.epoch == 2
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped", "ReceiverStarted"]
+
+
+def test_after_a_relaunch_the_older_launch_is_refused_everything(tracked: Tracked) -> None:
+    old = tracked.registered()
+    old.launch.end(RuntimeError("lost"))
+    tracked.relaunch()
+    tracked.launch(2)
+    assert not old.register().accepted
+    assert not old.add(0).accepted
+    assert not old.report("still here").accepted
+    assert not old.deregister("bye").accepted
+    old.launch.end(RuntimeError("again"))
+    tracked.settle()
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
+    assert tracked.registered(2).add(0).accepted
+
+
+def test_relaunches_are_further_apart_each_time(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(
+        conf={"spark.penstock.receiver.relaunchDelay": "1s", "spark.penstock.receiver.maxRelaunchDelay": "5s"}
+    )
+    tracked.tracker.start()
+    for number, nominal in enumerate((1000, 2000, 4000, 5000, 5000), start=1):
+        tracked.launch(number).end(RuntimeError("again"))
+        tracked.clock.await_waiters()
+        tracked.clock.advance(nominal // 2 - 1)
+        tracked.settle()
+        assert len(tracked.launches) == number
+        tracked.clock.advance(nominal - nominal // 2 + 2)
+        tracked.launch(number + 1)
+
+
+def test_a_launch_that_lived_long_starts_the_delays_anew(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf={"spark.penstock.receiver.relaunchDelay": "1s"})
+    tracked.tracker.start()
+    for number in (1, 2, 3, 4):
+        tracked.launch(number).end(RuntimeError("again"))
+        tracked.relaunch(8_001)
+    tracked.launch(5)
+    tracked.clock.advance(10_001)
+    tracked.launch(5).end(RuntimeError("after a long life"))
+    tracked.relaunch(1_001)
+    tracked.launch(6)
+
+
+# -- rates --
+
+
+def test_a_rate_is_told_to_the_receiver(tracked: Tracked) -> None:
+    process = tracked.registered()
+    tracked.tracker.send_rate_update(0, 100.0)
+    assert process.told.await_one(UpdateRateLimit) == UpdateRateLimit(100.0)
+    assert tracked.tracker.rate_limit(0) == 100.0
+
+
+def test_a_rate_is_kept_for_a_receiver_that_registers_later(tracked: Tracked) -> None:
+    tracked.tracker.send_rate_update(0, 50.0)
+    tracked.settle()
+    process = tracked.process()
+    assert process.register().rate == 50.0
+    assert process.told.entries == []
+
+
+def test_a_rate_is_kept_over_a_relaunch(tracked: Tracked) -> None:
+    process = tracked.registered()
+    tracked.tracker.send_rate_update(0, 50.0)
+    process.told.await_one(UpdateRateLimit)
+    process.launch.end(RuntimeError("lost"))
+    tracked.relaunch()
+    tracked.launch(2)
+    tracked.tracker.send_rate_update(0, 60.0)
+    tracked.settle()
+    assert tracked.process(2).register().rate == 60.0
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
+def test_what_is_no_rate_is_ignored(tracked: Tracked, rate: float) -> None:
+    process = tracked.registered()
+    tracked.tracker.send_rate_update(0, rate)
+    tracked.tracker.send_rate_update(7, 10.0)
+    tracked.settle()
+    assert process.told.entries == []
+    assert tracked.tracker.rate_limit(0) is None
+
+
+def test_the_rate_in_force_is_that_of_configuration_until_there_is_another(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(
+        conf={"spark.streaming.receiver.maxRate": "100", "spark.streaming.backpressure.initialRate": "30"}
+    )
+    tracked.tracker.start()
+    tracked.launch()
+    assert tracked.tracker.rate_limit(0) == 30
+    tracked.tracker.send_rate_update(0, 70.0)
+    tracked.settle()
+    assert tracked.tracker.rate_limit(0) == 70
+    tracked.tracker.send_rate_update(0, 500.0)
+    tracked.settle()
+    assert tracked.tracker.rate_limit(0) == 100
+
+
+def test_a_receiver_that_cannot_be_reached_keeps_nobody_else_waiting(
+    make_tracker: MakeTracker, silent: SilentClass
+) -> None:
+    tracked = make_tracker([silent(), silent()])
+    tracked.tracker.start()
+    tracked.launch(2)
+    dead, alive = tracked.registered(1), tracked.registered(2)
+    dead.endpoint.stop()
+    tracked.tracker.send_rate_update(0, 10.0)
+    tracked.tracker.send_rate_update(1, 20.0)
+    assert alive.told.await_one(UpdateRateLimit, timeout_s=5) == UpdateRateLimit(20.0)
+
+
+# -- deleting --
+
+
+def test_blocks_that_nothing_needs_are_deleted_where_they_are(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.add(0, 1)
+    stored(tracked, 100)
+    process.add(2)
+    stored(tracked, 200)
+    tracked.tracker.clean_up(200, delete=True)
+    assert process.told.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0", "input-0-1-1"])
+    tracked.tracker.clean_up(200, delete=True)
+    tracked.settle()
+    assert len(process.told.entries) == 1
+
+
+def test_blocks_that_shall_stay_are_forgotten_only(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.add(0)
+    stored(tracked, 100)
+    tracked.tracker.clean_up(200, delete=False)
+    tracked.settle()
+    assert process.told.entries == []
+    assert tracked.tracker.blocks.blocks_of_batch(100, 0) == []
+
+
+def test_what_could_not_be_deleted_is_deleted_when_the_receiver_is_back(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.add(0, 1)
+    stored(tracked, 100)
+    process.add(2)
+    stored(tracked, 200)
+    # It is there and cannot be reached; then it is known to be gone.
+    process.endpoint.stop()
+    tracked.tracker.clean_up(200, delete=True)
+    tracked.settle()
+    process.launch.end(RuntimeError("lost"))
+    tracked.relaunch()
+    tracked.tracker.clean_up(300, delete=True)
+    tracked.settle()
+    again = tracked.registered(2)
+    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0", "input-0-1-1", "input-0-1-2"])
+    tracked.settle()
+    assert len(again.told.entries) == 1
+
+
+# -- stopping --
+
+
+def test_stop_tells_the_receivers_and_waits_for_them(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked = make_tracker([silent(), silent()])
+    tracked.tracker.start()
+    tracked.launch(2)
+    processes = [tracked.registered(1), tracked.registered(2)]
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
+        for process in processes:
+            assert process.told.await_one(StopReceiver) == StopReceiver("Stopped by driver")
+            # What is flushed now is taken.
+            assert process.add(0).accepted
+            assert process.deregister("Stopped by driver").accepted
+        processes[0].launch.end()
+        with pytest.raises(TimeoutError):
+            stopping.result(timeout=0.02)
+        processes[1].launch.end()
+        stopping.result(timeout=10)
+    assert stored(tracked, 100) == ["input-0-1-0"]
+    assert tracked.events.names == ["ReceiverStarted"] * 2 + ["ReceiverStopped"] * 2
+    assert len(tracked.launches) == 2
+
+
+def test_a_receiver_that_waits_for_its_restart_is_told_to_stop_too(tracked: Tracked) -> None:
+    # Its buffer may hold records.
+    process = tracked.registered()
+    process.deregister("Restarting receiver with delay 30000 ms: again")
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
+        process.told.await_one(StopReceiver)
+        process.launch.end()
+        stopping.result(timeout=10)
+
+
+def test_a_receiver_that_does_not_stop_is_ended_by_force(tracked: Tracked) -> None:
+    process = tracked.registered()
+    tracked.tracker.stop(time.monotonic() + 0.05)
+    assert process.told.await_one(StopReceiver)
+    assert process.launch.cancelled
+
+
+def test_a_launch_that_has_not_registered_is_ended_at_once(tracked: Tracked) -> None:
+    before = time.monotonic()
+    tracked.tracker.stop(before + 30)
+    assert time.monotonic() - before < 10
+    assert tracked.launch().cancelled
+
+
+def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None:
+    process = tracked.process()
+    tracked.launch().cancel = lambda: None  # type: ignore[method-assign]  # the job takes its time to end
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
+        while not tracked.tracker._stopping.is_set():
+            threading.Event().wait(0.001)
+        refused = process.register()
+        process.launch.end()
+        stopping.result(timeout=10)
+    assert (refused.accepted, refused.reason) == (False, "the application is stopping")
+    assert tracked.events.entries == []
+
+
+def test_while_it_stops_nothing_is_launched_again(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.launch.end(RuntimeError("lost"))
+    tracked.clock.await_waiters()
+    tracked.tracker.stop(time.monotonic() + 5)
+    tracked.clock.advance(60_000)
+    assert len(tracked.launches) == 1
+    tracked.tracker.send_rate_update(0, 5.0)
+    tracked.tracker.clean_up(10**9, delete=True)
+
+
+def test_a_second_stop_is_harmless(tracked: Tracked) -> None:
+    tracked.tracker.stop(time.monotonic())
+    tracked.tracker.stop(time.monotonic())
+
+
+def test_a_tracker_that_never_started_can_be_stopped(make_tracker: MakeTracker) -> None:
+    make_tracker().tracker.stop(time.monotonic())
