@@ -1,0 +1,61 @@
+"""``sys.exit`` in the author's or a plugin's code ends no thread of the engine in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import DeregisterReceiver
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeStore, Log, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+
+
+def leave(_argument: object = None) -> None:
+    raise SystemExit("leaving")
+
+
+def test_in_onStop_it_does_not_keep_the_rest_of_the_stop_from_happening(
+    supervise: Supervise, receiver: Noting, log: Log, records: Callable[[], list[Any]]
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    receiver.store("buffered")
+    receiver.on_stop = leave
+    supervisor.stop_soon("enough")
+    log.await_count(DeregisterReceiver, timeout_s=2)
+    assert records() == ["buffered"]
+
+
+def test_in_onStart_at_a_restart_it_ends_the_receiver_with_that_error(
+    supervise: Supervise, receiver: Noting, log: Log, background: Background
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    receiver.on_start = leave
+    receiver.restart("again", None, 0)
+    with pytest.raises(BaseException, match="leaving"):
+        background(supervisor.await_termination).result(timeout=2)
+
+
+def test_in_the_store_hook_it_is_a_failed_push(
+    supervise: Supervise, receiver: Noting, log: Log, store: FakeStore, clock: ManualClock, background: Background
+) -> None:
+    supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
+    supervisor.start()
+    store.on_store = leave
+    receiver.store("a")
+    clock.await_waiters()
+    clock.advance(200)
+    with pytest.raises(BaseException, match="leaving"):
+        background(supervisor.await_termination).result(timeout=2)
+    (told,) = log.of(DeregisterReceiver)
+    assert "(1 buffered records could not be stored and are lost)" in told.message

@@ -1,0 +1,48 @@
+"""The plugin contract, as other code relies on it."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock import StreamingListener, hookimpl, hookspecs
+from penstock.listen.events import HOOK_OF
+from penstock.plugins import KINDS
+
+HOOKS: dict[str, Callable[..., Any]] = {
+    name: value for name, value in vars(hookspecs).items() if hasattr(value, "penstock_spec")
+}
+
+
+def test_these_are_the_hooks() -> None:
+    assert set(HOOKS) == {*KINDS, "listeners", "store", *HOOK_OF.values()}
+
+
+@pytest.mark.parametrize("hook", sorted(HOOK_OF.values()))
+def test_a_hook_for_events_takes_what_the_listener_class_takes(hook: str) -> None:
+    (argument,) = inspect.signature(HOOKS[hook]).parameters
+    assert argument == hook[2].lower() + hook[3:]
+    assert list(inspect.signature(getattr(StreamingListener, hook)).parameters) == ["self", argument]
+
+
+@pytest.mark.parametrize("hook", sorted(HOOKS))
+def test_every_hook_says_what_it_is_for(hook: str) -> None:
+    assert HOOKS[hook].__doc__
+
+
+def test_one_plugin_answers_for_a_block() -> None:
+    assert getattr(HOOKS["store"], "penstock_spec")["firstresult"]  # noqa: B009  # pluggy's mark on a function
+    assert not any(
+        getattr(HOOKS[hook], "penstock_spec")["firstresult"]  # noqa: B009
+        for hook in HOOKS
+        if hook != "store"
+    )
+
+
+def test_an_implementation_is_marked_for_penstock() -> None:
+    @hookimpl
+    def receivers() -> list[object]:
+        return []
+
+    assert hasattr(receivers, "penstock_impl")
