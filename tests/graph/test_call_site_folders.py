@@ -20,6 +20,10 @@ def called_from(filename: str) -> CallSite:
     return names["program"]()
 
 
-@pytest.mark.parametrize("folder", ["/home/me", f"{PACKAGE}_app", f"{PACKAGE}-examples", f"{PACKAGE}2"])
+@pytest.mark.parametrize(
+    "folder",
+    ["/home/me", f"{PACKAGE}_app", f"{PACKAGE}-examples", f"{PACKAGE}2"],
+    ids=["elsewhere", "penstock_app", "penstock-examples", "penstock2"],
+)
 def test_a_program_is_named_wherever_it_is(folder: str) -> None:
     assert called_from(f"{folder}/main.py").long == f"map at {folder}/main.py:2"

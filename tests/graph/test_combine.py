@@ -75,7 +75,7 @@ def test_in_memory_it_is_one_dictionary(memory_limit_mb: float, partitions: list
 # The merger makes some sixty files each time it spills.
 @pytest.mark.parametrize("memory_limit_mb", [99, 0], ids=["past the limit", "without memory"])
 @given(partitions=st.lists(st.lists(st.tuples(KEY, st.integers()), max_size=15), max_size=2))
-@settings(max_examples=10, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_in_the_merger_it_is_the_same(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) -> None:
     assert combines(memory_limit_mb, partitions)
 

@@ -27,15 +27,17 @@ def arguments(function: Callable[..., Any]) -> list[tuple[str, object, object]]:
     return [(each.name, each.kind, each.default) for each in parameters]
 
 
-@pytest.mark.parametrize(("mine", "theirs"), METHODS)
+@pytest.mark.parametrize(
+    ("mine", "theirs"),
+    [
+        *METHODS,
+        pytest.param(StreamingContext.__init__, streaming.StreamingContext.__init__, id="StreamingContext.__init__"),
+    ],
+)
 def test_a_method_takes_what_pysparks_takes(mine: Callable[..., Any], theirs: Callable[..., Any]) -> None:
     # Further arguments come after.
     assert arguments(mine)[: len(arguments(theirs))] == arguments(theirs)
     assert all(default is not inspect.Parameter.empty for _, _, default in arguments(mine)[len(arguments(theirs)) :])
-
-
-def test_the_context_is_made_like_pysparks() -> None:
-    assert arguments(StreamingContext.__init__) == arguments(streaming.StreamingContext.__init__)
 
 
 def test_listeners_have_pysparks_hooks() -> None:
