@@ -113,8 +113,8 @@ class TcpReceiver(ThreadReceiver[T]):
             OSError: the connection broke.
         """
         while splitter.fault is None:
-            # With a rate limit, no further ahead than the limiter lets pass in one go: the rest waits in the kernel, and
-            # holds the server once that has no room left.
+            # With a rate limit, no further ahead than the limiter lets pass in one go: the rest waits in the kernel,
+            # and holds the server once that has no room left.
             rate = self.rate_limit
             records = math.inf if rate is None else rate * self.block_interval_ms / 1000
             at_once = int(max(_LEAST_BYTES, min(records * gatherer.record_bytes, CHUNK_BYTES)))
