@@ -1,0 +1,70 @@
+"""A receiver that takes its time to answer holds up no other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Receiver
+from penstock.wire.messages import StopReceiver, UpdateRateLimit
+
+if TYPE_CHECKING:
+    from tests.track.conftest import FakeProcess, Tracked
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+@pytest.fixture
+def pair(
+    make_tracker: Callable[..., Tracked], silent: type[Receiver[Any]], gate: threading.Event
+) -> tuple[Tracked, FakeProcess, FakeProcess]:
+    """A tracker, a receiver that does not answer until the gate is open, one that does."""
+    tracked = make_tracker([silent(), silent()])
+    tracked.tracker.start()
+    tracked.launch(2)
+    slow, fast = sorted((tracked.registered(1), tracked.registered(2)), key=lambda process: process.task.stream_id)
+    slow.on_told = lambda _message: gate.wait(20)
+    return tracked, slow, fast
+
+
+def test_a_rate_reaches_the_others(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
+    # As when ``on_rate_change`` waits for a broker.
+    tracked, _slow, fast = pair
+    tracked.tracker.send_rate_update(0, 10.0)
+    tracked.tracker.send_rate_update(1, 20.0)
+    assert fast.told.await_one(UpdateRateLimit, timeout_s=2) == UpdateRateLimit(20.0)
+
+
+def test_others_can_register_and_report(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
+    tracked, slow, fast = pair
+    tracked.tracker.send_rate_update(0, 10.0)
+    slow.told.await_one(UpdateRateLimit)
+    before = time.monotonic()
+    assert fast.report("something happened").accepted
+    assert time.monotonic() - before < 2
+
+
+def test_the_others_are_told_to_stop_at_once(
+    pair: tuple[Tracked, FakeProcess, FakeProcess], gate: threading.Event
+) -> None:
+    tracked, slow, fast = pair
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
+        try:
+            assert fast.told.await_one(StopReceiver, timeout_s=2)
+        finally:
+            gate.set()
+            slow.told.await_one(StopReceiver)
+            for process in (slow, fast):
+                process.launch.end()
+            stopping.result(timeout=20)
