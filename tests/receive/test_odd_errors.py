@@ -1,0 +1,76 @@
+"""Whatever the author hands over for an error: the receiver restarts or ends, and the driver hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from penstock import ThreadReceiver
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import DeregisterReceiver, ReportError
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import Log, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Failing(ThreadReceiver[Any]):
+    def receive(self) -> None:
+        raise Unprintable
+
+
+#: As untyped programs do.
+TEXT: Any = "the reason, as text"
+
+
+def test_an_error_without_text_restarts_the_receiver_all_the_same(supervise: Supervise, log: Log) -> None:
+    supervise(Failing()).start()
+    log.await_count(ReportError, timeout_s=2)
+    log.await_count(DeregisterReceiver, timeout_s=2)
+    assert "Unprintable" in log.of(ReportError)[0].error
+
+
+def test_an_error_without_text_in_onStart_ends_the_receiver_all_the_same(
+    supervise: Supervise, receiver: Noting, log: Log, background: Background
+) -> None:
+    def fail() -> None:
+        raise Unprintable
+
+    supervisor = supervise(receiver)
+    receiver.on_start = fail
+    starting = background(supervisor.start)
+    log.await_count(DeregisterReceiver, timeout_s=2)
+    assert "Unprintable" in log.of(DeregisterReceiver)[0].error
+    starting.result(timeout=2)
+
+
+def test_text_for_an_error_is_reported(supervise: Supervise, receiver: Noting, log: Log) -> None:
+    supervise(receiver).start()
+    receiver.reportError("message", TEXT)
+    assert [(told.message, told.error) for told in log.of(ReportError)] == [("message", TEXT)]
+
+
+def test_text_for_an_error_keeps_no_receiver_from_restarting(supervise: Supervise, receiver: Noting, log: Log) -> None:
+    supervise(receiver).start()
+    receiver.restart("message", TEXT, 0)
+    log.await_count("onStart", 2, timeout_s=2)
+    assert TEXT in log.of(DeregisterReceiver)[0].error
+
+
+def test_text_for_an_error_keeps_no_receiver_from_stopping(
+    supervise: Supervise, receiver: Noting, log: Log, background: Background
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    receiver.stop("message", TEXT)
+    ended = background(supervisor.await_termination)
+    assert TEXT in str(ended.exception(timeout=2))
+    assert TEXT in log.of(DeregisterReceiver)[0].error

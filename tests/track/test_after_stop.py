@@ -1,0 +1,31 @@
+"""Once the tracker has stopped, no receiver is said to be active."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.listen.events import ReceiverStopped
+from penstock.wire.messages import StopReceiver
+
+if TYPE_CHECKING:
+    from tests.track.conftest import Tracked
+
+
+@pytest.mark.parametrize("how", ["deregistered", "died", "ended by force"])
+def test_a_receiver_has_stopped_however_it_ended(tracked: Tracked, how: str) -> None:
+    process = tracked.registered()
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + (0.05 if how == "ended by force" else 30))
+        process.told.await_one(StopReceiver)
+        if how == "deregistered":
+            process.deregister("Stopped by driver")
+        if how != "ended by force":
+            process.launch.end(None if how == "deregistered" else RuntimeError("Python worker exited unexpectedly"))
+        stopping.result(timeout=10)
+    assert not tracked.tracker.receiver_infos()[0].active
+    assert tracked.events.await_one(ReceiverStopped, timeout_s=2)
+    assert tracked.events.names.count("ReceiverStopped") == 1
