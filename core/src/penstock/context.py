@@ -63,6 +63,7 @@ class StreamingContext:
         sparkContext: runs every job.
         batchDuration: seconds between two batches; fractions down to a millisecond.
         jssc: accepted for PySpark's signature, must be ``None``: there is no JVM streaming context behind this one.
+        clock: the batches' time; the machine's by default, a ``penstock.testing.ManualClock`` in tests.
 
     Raises:
         AssertionError: no batch duration is given.
@@ -72,7 +73,14 @@ class StreamingContext:
     _active: ClassVar[StreamingContext | None] = None
     _active_lock: ClassVar[threading.Lock] = threading.Lock()
 
-    def __init__(self, sparkContext: SparkContext, batchDuration: float | None = None, jssc: None = None) -> None:
+    def __init__(
+        self,
+        sparkContext: SparkContext,
+        batchDuration: float | None = None,
+        jssc: None = None,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
         if jssc is not None:
             raise ConfigurationError("jssc cannot be used: Penstock's context has no JVM counterpart")
         assert batchDuration is not None, "batchDuration must be given: the seconds between two batches"
@@ -94,7 +102,7 @@ class StreamingContext:
         self.plugins = Plugins(self.settings[conf.PLUGINS_DISABLE], strict=self.settings[conf.PLUGINS_STRICT])
         self.graph = DStreamGraph(interval_ms)
         self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
-        self._clock: Clock = SystemClock()
+        self._clock: Clock = clock or SystemClock()
         self._state = State.INITIALIZED
         self._lock = threading.RLock()
         self._stop_requested = False

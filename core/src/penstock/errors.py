@@ -9,6 +9,14 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+def text_of(error: object) -> str:
+    """An error's own words. The error may be the program's, and its words may fail."""
+    try:
+        return str(error)
+    except Exception as failed:
+        return f"(no text: {type(failed).__name__})"
+
+
 class PenstockError(Exception):
     """Base of every error that Penstock itself raises."""
 

@@ -46,11 +46,18 @@ class EventLoop(Generic[E]):
         if not self._stopped:
             self._events.put(event)
 
-    def stop(self, timeout_s: float | None = None) -> None:
-        """Let the event at hand finish, forget the others, wait for the thread. Harmless when repeated."""
-        self._stopped = True
+    def stop(self, timeout_s: float | None = None, *, drain: bool = False) -> None:
+        """Let the event at hand finish, forget the others, wait for the thread. Harmless when repeated.
+
+        Args:
+            timeout_s: the longest wait for the thread.
+            drain: handle the events that are there before the end.
+        """
+        if not drain:
+            self._stopped = True
         self._events.put(None)
         self._thread.finish(timeout_s)
+        self._stopped = True
 
     def _run(self) -> None:
         while (event := self._events.get()) is not None and not self._stopped:

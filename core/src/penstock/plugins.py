@@ -152,10 +152,10 @@ class Plugins:
                 log.exception("plugin's listeners left out", plugin=record.origin)
                 continue
             for item in offered:
-                if any(callable(getattr(item, hook, None)) for hook in HOOK_OF.values()):
+                if _is_listener(item):
                     found.append((item, record.origin))
                 else:
-                    log.error("left out: no listener, it has no on… method", plugin=record.origin, item=repr(item))
+                    log.error("left out: no listener, it has no on… method", plugin=record.origin, item=type(item))
         return found
 
     def origin_of(self, hook: str, name: str) -> LoadedPlugin:
@@ -230,6 +230,13 @@ class Plugins:
                 optional = all(impl.optionalhook for impl in caller.get_hookimpls() if impl.plugin is plugin)
                 if not optional:
                     raise UnknownNameError("hook", caller.name, _hook_names())
+
+
+def _is_listener(item: object) -> bool:
+    try:
+        return any(callable(getattr(item, hook, None)) for hook in HOOK_OF.values())
+    except Exception:
+        return False
 
 
 def _hook_names() -> list[str]:

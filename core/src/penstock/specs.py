@@ -5,8 +5,9 @@ Owns the three specs and the reading of options. Never creates what a spec descr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, get_args, get_origin, runtime_checkable
+from collections.abc import Callable, Mapping, MutableSequence, MutableSet, Sequence, Set
+from types import UnionType
+from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints, runtime_checkable
 
 import attrs
 import cattrs
@@ -148,12 +149,28 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
     if spec.options is None:
         return None
     try:
-        return _converter.structure(dict(given), spec.options)
+        return _converter.structure(_split_lists(given, spec.options), spec.options)
     except cattrs.BaseValidationError as error:
         reasons = "; ".join(cattrs.transform_error(error, path=spec.name, format_exception=_explain))
         raise ConfigurationError(f"{kind} {spec.name!r}: {reasons}") from None
     except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
         raise ConfigurationError(f"{kind} {spec.name!r}: {error}") from None
+
+
+def _split_lists(given: Mapping[str, Any], options: type) -> dict[str, Any]:
+    """Text for an option that holds several values is a list separated by commas, as configuration has it."""
+    kinds = get_type_hints(options)
+    return {
+        name: [item.strip() for item in value.split(",") if item.strip()]
+        if isinstance(value, str) and _holds_several(kinds.get(name))
+        else value
+        for name, value in given.items()
+    }
+
+
+def _holds_several(kind: Any) -> bool:
+    either = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return any(get_origin(each) in _COLLECTIONS for each in either)
 
 
 def _explain(error: BaseException, _kind: type | None) -> str:
@@ -168,17 +185,6 @@ def _to_bool(value: Any, _kind: Any) -> bool:
     raise ValueError(f"{value!r} is neither true nor false")
 
 
-def _is_list(kind: Any) -> bool:
-    return get_origin(kind) is list
-
-
-def _to_list(value: Any, kind: Any) -> list[Any]:
-    """Text is a list separated by commas, as configuration has it."""
-    items = [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
-    (item_kind,) = get_args(kind) or (Any,)
-    return [_converter.structure(item, item_kind) for item in items]
-
-
+_COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
 _converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
 _converter.register_structure_hook(bool, _to_bool)
-_converter.register_structure_hook_func(_is_list, _to_list)

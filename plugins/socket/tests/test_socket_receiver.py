@@ -326,7 +326,6 @@ def test_a_raised_rate_limit_takes_hold_at_once(launch: Launch, fountain: None) 
     assert_limits_hold(launch, (10, 100, 1000, 5000))
 
 
-@pytest.mark.xfail(strict=False, reason="the limiter lets nobody pass any more who waited when the rate was lowered")
 def test_a_lowered_rate_limit_takes_hold_at_once(launch: Launch, fountain: None) -> None:
     assert_limits_hold(launch, (2000, 1000, 10))
 

@@ -5,12 +5,13 @@ Owns the walk up the stack to the first frame that is not Penstock's.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from attrs import frozen
 
-_PACKAGE = str(Path(__file__).parent.parent)
+_PACKAGE = str(Path(__file__).parent.parent) + os.sep
 
 
 @frozen

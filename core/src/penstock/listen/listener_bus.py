@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from penstock.errors import StreamingStateError
@@ -98,6 +99,8 @@ class ListenerBus:
     def __init__(self, queue_size: int, max_failures: int) -> None:
         self._queue_size, self._max_failures = queue_size, max_failures
         self._listeners: list[_Listener] = []
+        # How many listeners of an origin there have been: several may come from one plugin.
+        self._added: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._started = self._stopped = False
 
@@ -117,8 +120,8 @@ class ListenerBus:
         origin = origin or f"{type(target).__module__}.{type(target).__qualname__}"
         listener = _Listener(target, origin, self._queue_size, self._max_failures)
         with self._lock:
-            same = sum(other.origin == origin for other in self._listeners)
-            listener.label = f"{origin} #{same + 1}" if same else origin
+            self._added[origin] += 1
+            listener.label = origin if self._added[origin] == 1 else f"{origin} #{self._added[origin]}"
             if self._stopped:
                 raise StreamingStateError("no listener can be added after the context was stopped")
             self._listeners.append(listener)

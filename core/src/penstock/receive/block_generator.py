@@ -126,7 +126,7 @@ class BlockGenerator:
                     self.dropped_records += len(run.records)
                 else:
                     self._push(run.records)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 self._failed = True
                 self.dropped_records += len(run.records)
                 self._on_failure(error)

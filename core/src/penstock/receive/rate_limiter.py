@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
+
+from attrs import define
 
 from penstock.clock import Clock
 from penstock.errors import ReceiverStoppedError
@@ -16,6 +19,21 @@ from penstock.errors import ReceiverStoppedError
 _LONGEST_WAIT_MS = 3_600_000.0
 # Sums of earnings are off by the last bits of a float.
 _ROUNDING = 1e-6
+
+
+@define(eq=False)
+class _Request:
+    """Permits that somebody waits for.
+
+    Attributes:
+        count: how many.
+        ticket: passes when so many permits have been earned since the beginning.
+        granted: how many it got, once it has passed; 0 when the limiter was stopped before.
+    """
+
+    count: int
+    ticket: float
+    granted: int | None = None
 
 
 class RateLimiter:
@@ -31,13 +49,13 @@ class RateLimiter:
     def __init__(self, clock: Clock, max_rate: float, initial_rate: float, burst_ms: int) -> None:
         self._clock, self._max_rate, self._burst_ms = clock, max_rate, burst_ms
         self._rate = min(initial_rate, max_rate)
-        # Permits, counted from the beginning: earned by time, reserved by requests, used by those that have passed.
-        self._earned, self._reserved, self._used = 1.0, 0.0, 0.0
+        # Permits, counted from the beginning: earned by time, used by those that have passed.
+        self._earned, self._used = 1.0, 0.0
         self._earned_at_ms = clock.monotonic_ms()
+        self._requests: deque[_Request] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Event()
         self._stopped = False
-        self._stops = 0
 
     @property
     def rate(self) -> float | None:
@@ -51,6 +69,12 @@ class RateLimiter:
         with self._lock:
             self._earn()
             self._rate = min(rate, self._max_rate)
+            if math.isinf(self._rate):
+                for request in self._requests:
+                    request.granted = request.count
+                self._requests.clear()
+            else:
+                self._resize()
             self._earn()
             self._wake()
 
@@ -59,9 +83,9 @@ class RateLimiter:
         with self._lock:
             self._earn()
             self._stopped = True
-            self._stops += 1
-            # What is reserved and not used is given back.
-            self._reserved = self._used
+            for request in self._requests:
+                request.granted = 0
+            self._requests.clear()
             self._wake()
 
     def start(self) -> None:
@@ -79,35 +103,46 @@ class RateLimiter:
             return wanted
         with self._lock:
             self._earn()
-            granted = min(wanted, int(self._earned - self._reserved) if self._stopped else int(self._burst()))
-            if granted < 1:
+            reserved = self._requests[-1].ticket if self._requests else self._used
+            count = min(wanted, int(self._earned - reserved + _ROUNDING) if self._stopped else int(self._burst()))
+            if count < 1:
                 raise ReceiverStoppedError("the receiver is stopped and its rate limit leaves no room")
-            self._reserved += granted
-            ticket, stops = self._reserved, self._stops
+            request = _Request(count, reserved + count)
+            self._requests.append(request)
         while True:
             with self._lock:
                 self._earn()
-                if math.isinf(self._rate):
-                    return wanted
-                if self._earned >= ticket - _ROUNDING:
-                    self._used = max(self._used, ticket)
-                    return granted
-                if self._stops != stops:
-                    raise ReceiverStoppedError("the receiver was stopped while it waited for its rate limit")
-                wait_ms = (ticket - self._earned) / self._rate * 1000
+                if request.granted is not None:
+                    break
+                wait_ms = (request.ticket - self._earned) / self._rate * 1000
                 changed = self._changed
             # Never 0: with a coarse clock that would spin. Never for ever: another look is cheap.
             self._clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
+        if not request.granted:
+            raise ReceiverStoppedError("the receiver was stopped while it waited for its rate limit")
+        return wanted if math.isinf(self._rate) else request.granted
 
     def _burst(self) -> float:
         return max(1.0, self._rate * self._burst_ms / 1000)
 
+    def _resize(self) -> None:
+        """Cut what is waited for to a burst, which may have become smaller."""
+        ticket = self._used
+        for request in self._requests:
+            request.count = min(request.count, int(self._burst()))
+            request.ticket = ticket = ticket + request.count
+
     def _earn(self) -> None:
+        """Add what time has earned, and let pass whose permits that makes."""
         now_ms = self._clock.monotonic_ms()
         if not math.isinf(self._rate):
             earned = self._earned + (now_ms - self._earned_at_ms) * self._rate / 1000
             self._earned = min(earned, self._used + self._burst())
         self._earned_at_ms = now_ms
+        while self._requests and self._earned >= self._requests[0].ticket - _ROUNDING:
+            request = self._requests.popleft()
+            request.granted = request.count
+            self._used = request.ticket
 
     def _wake(self) -> None:
         self._changed.set()

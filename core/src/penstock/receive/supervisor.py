@@ -22,7 +22,7 @@ from penstock.backoff import Backoff
 from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.clock import Clock, SystemClock
-from penstock.errors import PenstockError, ReceiverRefusedError, ReceiverStoppedError, StoreError
+from penstock.errors import PenstockError, ReceiverRefusedError, ReceiverStoppedError, StoreError, text_of
 from penstock.log import get_logger
 from penstock.receive.block_generator import BlockGenerator, Bounds
 from penstock.receive.rate_limiter import RateLimiter
@@ -101,7 +101,7 @@ class ReceiverSupervisor:
                 settings[conf.MAX_BUFFERED_RECORDS], settings[conf.MAX_BUFFERED_BYTES], settings[conf.BLOCK_QUEUE_SIZE]
             ),
             push=lambda records: self._push(arrow_form.encode(records), len(records), None),
-            on_failure=lambda error: self.stop_soon(f"Error storing a block: {error}", error),
+            on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
         )
         self._restart_backoff = Backoff(settings[conf.RECEIVER_RESTART_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
         self._block_numbers = itertools.count()
@@ -192,7 +192,7 @@ class ReceiverSupervisor:
                 return
             self._ending.set()
             self._clock.wake()
-            self._error = error
+            self._error = _as_error(error)
             self._stop_receiver()
         self._generator.stop()
         with self._idle:
@@ -226,8 +226,9 @@ class ReceiverSupervisor:
                 self._state = State.STARTED
                 self._receiver.onStart()
                 self._tell_rate(before)
-            except Exception as error:
-                self.stop(f"Error starting receiver {self.stream_id}: {error}", error)
+            # The receiver is the author's code: sys.exit in it ends this receiver, not the worker's bookkeeping.
+            except (Exception, SystemExit) as error:
+                self.stop(f"Error starting receiver {self.stream_id}: {text_of(error)}", error)
 
     def _stop_receiver(self) -> None:
         if self._state is not State.STARTED:
@@ -236,7 +237,7 @@ class ReceiverSupervisor:
         self._limiter.stop()
         try:
             self._receiver.onStop()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self.report_error("onStop failed", error)
 
     def _restart(self, message: str, error: BaseException | None, delay_ms: float) -> None:
@@ -320,10 +321,12 @@ class ReceiverSupervisor:
         while True:
             try:
                 return action()
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 if backoff.failures >= self._retries:
-                    raise StoreError(f"{what} could not be stored, {self._retries + 1} tries: {error}") from error
-                log.warning("store failed, trying again", stream_id=self.stream_id, what=what, error=str(error))
+                    raise StoreError(
+                        f"{what} could not be stored, {self._retries + 1} tries: {text_of(error)}"
+                    ) from error
+                log.warning("store failed, trying again", stream_id=self.stream_id, what=what, error=text_of(error))
                 self._clock.wait_for(backoff.next_ms(), self._terminated)
 
     def _tell(self, message: object) -> None:
@@ -331,7 +334,9 @@ class ReceiverSupervisor:
         try:
             self._driver.ask(message, Reply)
         except PenstockError as error:
-            log.warning("driver not told", stream_id=self.stream_id, message=type(message).__name__, error=str(error))
+            log.warning(
+                "driver not told", stream_id=self.stream_id, message=type(message).__name__, error=text_of(error)
+            )
 
 
 def _check_json(metadata: dict[str, Any] | None) -> None:
@@ -341,5 +346,13 @@ def _check_json(metadata: dict[str, Any] | None) -> None:
         raise StoreError(f"the metadata is not JSON: {error}; nothing was stored") from None
 
 
-def _trace(error: BaseException | None) -> str:
-    return "" if error is None else "".join(traceback.format_exception(error))
+def _as_error(error: object) -> BaseException | None:
+    """Something to raise, whatever was given for an error."""
+    return error if error is None or isinstance(error, BaseException) else ReceiverStoppedError(text_of(error))
+
+
+def _trace(error: object) -> str:
+    """The traceback; text that was given for an error is its own."""
+    if isinstance(error, BaseException):
+        return "".join(traceback.format_exception(error))
+    return "" if error is None else text_of(error)

@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from typing import TypeVar
 
-from penstock.errors import ReceiverStoppedError, StreamingStateError
+from penstock.errors import ReceiverStoppedError, StreamingStateError, text_of
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
 from penstock.threads import EngineThread
@@ -67,9 +67,9 @@ class OneThreadReceiver(Receiver[T], ABC):
                 log.info("receive returned: the source has ended", stream_id=self.streamId)
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if ended.is_set() or isinstance(error, ReceiverStoppedError):
-                log.debug("receive ended by stop", stream_id=self.streamId, error=repr(error))
+                log.debug("receive ended by stop", stream_id=self.streamId, error=text_of(error))
             else:
-                self.restart(f"Error receiving data: {error}", error)
+                self.restart(f"Error receiving data: {text_of(error)}", error)
 
 
 class ThreadReceiver(OneThreadReceiver[T]):

@@ -121,7 +121,8 @@ class JobScheduler:
         deadline = time.monotonic() + timeout_s
         for thread in self._pool:
             thread.finish(max(deadline - time.monotonic(), 0))
-        self._loop.stop(max(deadline - time.monotonic(), 1))
+        # The ends of the last jobs are events still to be told.
+        self._loop.stop(max(deadline - time.monotonic(), 1), drain=True)
 
     # -- on the job threads --
 

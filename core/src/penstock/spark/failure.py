@@ -5,13 +5,15 @@ Owns the reading of Spark's and Python workers' error texts. Never raises.
 
 from __future__ import annotations
 
+from penstock.errors import text_of
+
 _TRACEBACK = "Traceback (most recent call last):"
 _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 
 
 def python_traceback(error: BaseException) -> str:
     """The traceback of the program's code inside a task, empty when the error holds none."""
-    _, found, rest = _text(error).rpartition(_TRACEBACK)
+    _, found, rest = text_of(error).rpartition(_TRACEBACK)
     if not found:
         return ""
     lines = []
@@ -24,7 +26,7 @@ def python_traceback(error: BaseException) -> str:
 
 def reason(error: BaseException) -> str:
     """One line: the type and message that say what happened."""
-    text = _text(error)
+    text = text_of(error)
     for line in text.splitlines():
         if any(words in line for words in _WORKER_DIED):
             return line.strip()
@@ -35,11 +37,3 @@ def reason(error: BaseException) -> str:
         line.strip() for line in text.splitlines() if line.strip() and "An error occurred while calling" not in line
     ]
     return f"{type(error).__name__}: {lines[0].removeprefix(': ')}" if lines else type(error).__name__
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    # The error is the program's: its own words may fail.
-    except Exception as failed:
-        return f"(no text: {type(failed).__name__})"

@@ -7,9 +7,12 @@ block's data. Its methods are short, under one lock, and called from the endpoin
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from penstock.blocks.block import StoredBlock
+
+_GONE_REMEMBERED = 10_000
 
 
 class ReceivedBlockTracker:
@@ -24,6 +27,8 @@ class ReceivedBlockTracker:
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
         # Blocks added and not yet cleaned up: what makes an addition idempotent.
         self._known: set[str] = set()
+        # The last ones cleaned up: a report may be repeated, for want of an answer, when its block has come and gone.
+        self._gone: OrderedDict[str, None] = OrderedDict()
         self._last_allocated_ms = -1
         self._lock = threading.Lock()
 
@@ -31,7 +36,7 @@ class ReceivedBlockTracker:
         """Queue blocks, in order. A block that was added before is ignored: its report was repeated."""
         with self._lock:
             for block in blocks:
-                if block.block_id not in self._known:
+                if block.block_id not in self._known and block.block_id not in self._gone:
                     self._known.add(block.block_id)
                     self._unallocated[block.stream_id].append(block)
 
@@ -66,5 +71,9 @@ class ReceivedBlockTracker:
         with self._lock:
             old = [time_ms for time_ms in self._allocated if time_ms < before_ms]
             blocks = [block for time_ms in old for queue in self._allocated.pop(time_ms).values() for block in queue]
-            self._known.difference_update(block.block_id for block in blocks)
+            for block in blocks:
+                self._known.discard(block.block_id)
+                self._gone[block.block_id] = None
+            while len(self._gone) > _GONE_REMEMBERED:
+                self._gone.popitem(last=False)
             return blocks

@@ -71,6 +71,8 @@ class _Tracked:
     receiver: Receiver[Any]
     backoff: Backoff
     info: ReceiverInfo
+    # Sends the receiver what the driver has to say, in order.
+    outbox: EventLoop[Callable[[], None]]
     state: ReceiverState = ReceiverState.INACTIVE
     epoch: int = 0
     launched_ms: float = 0
@@ -114,10 +116,13 @@ class ReceiverTracker:
                 ReceiverInfo(
                     stream_id, f"{type(receiver).__name__}-{stream_id}", active=False, location="", executorId=""
                 ),
+                EventLoop(f"ReceiverTracker to {stream_id}", lambda action: action(), self._on_loop_error),
             )
             for stream_id, receiver in receivers.items()
         }
         self.blocks = ReceivedBlockTracker(self._tracked)
+        # The host of every block that is needed still.
+        self._hosts: dict[str, str] = {}
         self._loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error
         )
@@ -147,7 +152,8 @@ class ReceiverTracker:
             },
         )
         self._loop.start()
-        for stream_id in self._tracked:
+        for stream_id, tracked in self._tracked.items():
+            tracked.outbox.start()
             self._loop.post(lambda stream_id=stream_id: self._launch(stream_id))  # type: ignore[misc]
 
     def stop(self, deadline: float) -> None:
@@ -171,6 +177,9 @@ class ReceiverTracker:
         self._endpoint.stop()
         self._loop.stop(5.0)
         for tracked in self._tracked.values():
+            if tracked.info.active:
+                self._gone(tracked)
+            tracked.outbox.stop(1.0)
             if tracked.client is not None:
                 tracked.client.close()
 
@@ -196,9 +205,11 @@ class ReceiverTracker:
         found = []
         for block in blocks:
             tracked = self._tracked[block.stream_id]
-            source = tracked.client.location if tracked.client is not None else ""
+            host = self._hosts.get(block.block_id, "")
+            # An endpoint has the blocks of its own host, those of earlier launches there included.
+            source = tracked.client.location if tracked.client is not None and tracked.location == host else ""
             reference = BlockReference(block.block_id, block.path, block.num_records, source)
-            found.append((tracked.location, block.num_bytes, reference))
+            found.append((host, block.num_bytes, reference))
         return found
 
     @property
@@ -209,6 +220,8 @@ class ReceiverTracker:
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget batches older than a time and, if asked to, delete their blocks; returns at once."""
         blocks = self.blocks.clean_up_batches(before_ms)
+        for block in blocks:
+            self._hosts.pop(block.block_id, None)
         if delete and blocks and not self._stopping.is_set():
             self._loop.post(lambda: self._delete(blocks))
 
@@ -235,7 +248,11 @@ class ReceiverTracker:
             self._token,
             self._settings,
         )
-        preferred = tracked.receiver.preferredLocation()
+        try:
+            preferred = tracked.receiver.preferredLocation()
+        except Exception as error:
+            self._on_job_end(stream_id, epoch, error)
+            return
         tracked.launch = ReceiverLaunch(
             self._sc,
             task,
@@ -252,6 +269,8 @@ class ReceiverTracker:
         was_active = tracked.state is ReceiverState.ACTIVE
         tracked.state = ReceiverState.INACTIVE
         if self._stopping.is_set():
+            if was_active:
+                self._gone(tracked)
             return
         if error is not None and not tracked.error_reported:
             self._note_error(tracked, f"the receiver's task failed: {failure.reason(error)}", str(error))
@@ -287,7 +306,7 @@ class ReceiverTracker:
         tracked.location = place.host if place else ""
         host = "127.0.0.1" if self._on_this_machine else tracked.location
         if tracked.client is not None:
-            tracked.client.close()
+            tracked.outbox.post(tracked.client.close)
         location = self._token.location(host, message.port)
         # A receiver that cannot be reached has most likely died: the loop must not wait for it.
         tracked.client = Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False)
@@ -304,8 +323,7 @@ class ReceiverTracker:
         log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=tracked.location)
         self._post(ReceiverStarted(tracked.info))
         if tracked.leftovers:
-            leftovers, tracked.leftovers = tracked.leftovers, []
-            self._loop.post(lambda: self._delete_at(message.stream_id, leftovers))
+            self._delete_of(tracked, [])
         return Registered(accepted=True, rate=tracked.rate)
 
     def _on_deregister(self, message: DeregisterReceiver) -> Reply:
@@ -349,12 +367,12 @@ class ReceiverTracker:
         tracked = self._tracked[stream_id]
         tracked.rate = rate
         if tracked.state is ReceiverState.ACTIVE:
-            self._tell(stream_id, UpdateRateLimit(rate))
+            self._tell(tracked, UpdateRateLimit(rate))
 
     def _tell_all_to_stop(self) -> None:
-        for stream_id, tracked in self._tracked.items():
+        for tracked in self._tracked.values():
             if tracked.registered:
-                self._tell(stream_id, StopReceiver("Stopped by driver"))
+                self._tell(tracked, StopReceiver("Stopped by driver"))
             elif tracked.launch is not None:
                 # It has stored nothing, and may be waiting for a slot that never comes.
                 tracked.launch.cancel()
@@ -364,23 +382,33 @@ class ReceiverTracker:
         for block in blocks:
             by_stream[block.stream_id].append(block.block_id)
         for stream_id, block_ids in by_stream.items():
-            self._delete_at(stream_id, block_ids)
+            self._delete_of(self._tracked[stream_id], block_ids)
 
-    def _delete_at(self, stream_id: int, block_ids: list[str]) -> None:
-        tracked = self._tracked[stream_id]
-        if tracked.state is not ReceiverState.ACTIVE or not self._tell(stream_id, CleanUpBlocks(block_ids)):
+    def _delete_of(self, tracked: _Tracked, block_ids: list[str]) -> None:
+        block_ids, tracked.leftovers = tracked.leftovers + block_ids, []
+
+        def keep() -> None:
             tracked.leftovers.extend(block_ids)
 
-    def _tell(self, stream_id: int, message: object) -> bool:
-        client = self._tracked[stream_id].client
-        if client is None:
-            return False
-        try:
-            client.ask(message, Reply)
-        except WireError as error:
-            log.warning("receiver not reached", stream_id=stream_id, message=type(message).__name__, error=str(error))
-            return False
-        return True
+        if tracked.state is ReceiverState.ACTIVE:
+            self._tell(tracked, CleanUpBlocks(block_ids), undelivered=lambda: self._loop.post(keep))
+        else:
+            keep()
+
+    def _tell(self, tracked: _Tracked, message: object, undelivered: Callable[[], None] = lambda: None) -> None:
+        """Send a message on the receiver's own loop: one that takes its time to answer holds up no other."""
+        client = tracked.client
+
+        def send() -> None:
+            try:
+                if client is not None:
+                    client.ask(message, Reply)
+            except WireError as error:
+                name = type(message).__name__
+                log.warning("receiver not reached", stream_id=tracked.info.streamId, message=name, error=str(error))
+                undelivered()
+
+        tracked.outbox.post(send)
 
     def _place_of(self, group: str) -> cluster.TaskLocation | None:
         for _ in range(_PLACE_TRIES):
@@ -397,6 +425,7 @@ class ReceiverTracker:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks are of another stream")
+        self._hosts.update((block.block_id, tracked.location) for block in message.blocks)
         self.blocks.add_blocks(message.blocks)
         return Reply()
 

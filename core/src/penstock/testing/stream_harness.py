@@ -1,0 +1,89 @@
+"""``StreamHarness``: input lists, an operation, the batches that come out; under a manual clock, without sleeping.
+
+Owns one StreamingContext a run, on a SparkContext of the caller's. Never waits for real time: a batch is due when the
+harness moves the clock, and the next one when that batch has run.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark import SparkContext
+
+from penstock.clock import ManualClock
+from penstock.context import StreamingContext
+from penstock.graph.dstream import DStream
+
+Batches = Sequence[Sequence[Any]]
+
+# Only a run that hangs reaches it.
+_DEADLINE_S = 60.0
+
+
+class StreamHarness:
+    """Run operations on lists.
+
+    Args:
+        sc: runs the jobs.
+        batchDuration: seconds between two batches, on the manual clock.
+    """
+
+    def __init__(self, sc: SparkContext, batchDuration: float = 1.0) -> None:
+        self._sc, self._batch_duration = sc, batchDuration
+
+    def run(
+        self, operation: Callable[..., DStream[Any]], *inputs: Batches, num_batches: int | None = None
+    ) -> list[list[Any]]:
+        """Run an operation on one or more streams.
+
+        Args:
+            operation: given a stream for each input; returns the stream to collect.
+            inputs: the batches of each stream. Past its end a stream has empty batches.
+            num_batches: how many batches to run; as many as the longest input has by default.
+
+        Returns:
+            The records of each batch that the operation's stream had; a stream that slides by several batches has
+            fewer.
+
+        Raises:
+            BatchFailedError: a batch failed.
+            TimeoutError: a batch did not end.
+        """
+        clock = ManualClock()
+        ssc = StreamingContext(self._sc, self._batch_duration, clock=clock)
+        collected: list[list[Any]] = []
+        done = _Counter()
+        streams = [ssc.queueStream(batches, default=self._sc.emptyRDD()) for batches in inputs]
+        operation(*streams).foreachRDD(lambda rdd: collected.append(rdd.collect()))
+        # A second output, of every batch: by it the end of a batch is known.
+        ssc.queueStream([]).foreachRDD(lambda _rdd: done.add())
+        ssc.start()
+        try:
+            for number in range(1, (num_batches or max(map(len, inputs))) + 1):
+                clock.await_waiters()
+                clock.advance(ssc.graph.batch_interval_ms)
+                done.await_count(number)
+            # The last batch's events, its errors among them, are behind its last job.
+            ssc.stop(stopSparkContext=False)
+            ssc.awaitTermination()
+        finally:
+            ssc.stop(stopSparkContext=False)
+        return collected
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self._count = 0
+        self._changed = threading.Condition()
+
+    def add(self) -> None:
+        with self._changed:
+            self._count += 1
+            self._changed.notify_all()
+
+    def await_count(self, count: int) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._count >= count, _DEADLINE_S):
+                raise TimeoutError(f"batch {count} has not ended within {_DEADLINE_S:g} s")
