@@ -52,5 +52,6 @@ ssc.start()
 while not ended and time.time() - t0 < 300:
     time.sleep(0.05)
 took = (ended or time.time()) - t0
-print(f"penstock {work}: {seen} records in {took:.1f} s = {seen / took:,.0f} records/s; batches {[b for b in batches if b[0]]}")
+rate = f"{seen} records in {took:.1f} s = {seen / took:,.0f} records/s"
+print(f"penstock {work}: {rate}; batches {[batch for batch in batches if batch[0]]}")
 ssc.stop()

@@ -100,6 +100,15 @@ def test_stop_lets_the_event_at_hand_finish_and_forgets_the_others() -> None:
     assert events == [1]
 
 
+def test_a_stop_that_drains_handles_what_is_there(handled: Handled) -> None:
+    handled.loop.start()
+    handled.post(range(1000))
+    handled.loop.stop(10, drain=True)
+    handled.loop.post(1000)
+    handled.loop.stop(10, drain=True)
+    assert handled.events == list(range(1000))
+
+
 def test_stop_is_harmless_when_repeated_and_events_after_it_are_ignored(handled: Handled) -> None:
     handled.loop.start()
     handled.loop.post(1)

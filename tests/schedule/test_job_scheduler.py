@@ -268,6 +268,18 @@ def test_stop_starts_no_further_job_and_waits_for_the_one_at_hand(engine: Engine
     assert engine.scheduler.pending_batches == [1000]
 
 
+def test_the_end_of_the_job_at_hand_is_told_before_stop_returns(engine: Engine, gate: Gate) -> None:
+    engine.start_scheduler()
+    engine.submit(1000, gate)
+    assert gate.reached.wait(10)
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(engine.scheduler.stop, 10)
+        gate.open()
+        stopping.result(timeout=10)
+    assert names(engine)[-2:] == ["OutputOperationCompleted(0)", "BatchCompleted"]
+    assert engine.scheduler.pending_batches == []
+
+
 def test_a_job_that_hangs_does_not_hold_up_stop_beyond_its_time_out(engine: Engine, gate: Gate) -> None:
     engine.start_scheduler()
     engine.submit(1000, gate)
