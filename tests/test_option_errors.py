@@ -56,3 +56,20 @@ def test_a_list_in_configuration_is_separated_by_commas_and_not_cut_into_letters
 
 def test_so_is_a_list_of_numbers() -> None:
     assert read(Many, numbers="1, 22").numbers == (1, 22)
+
+
+@attrs.frozen
+class Plain:
+    host: str = "localhost"
+    port: int = 1
+    _names: list[str] = attrs.field(factory=list)
+
+
+@pytest.mark.parametrize(("name", "value"), [("host", None), ("port", 5.7), ("port", None)])
+def test_a_value_of_another_type_is_refused_and_not_bent(name: str, value: object) -> None:
+    with pytest.raises(ConfigurationError, match=name):
+        read(Plain, **{name: value})
+
+
+def test_a_private_field_is_an_option_like_any_other() -> None:
+    assert read(Plain, names="alpha, beta") == Plain(names=["alpha", "beta"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -29,3 +30,14 @@ def test_a_receiver_has_stopped_however_it_ended(tracked: Tracked, how: str) -> 
     assert not tracked.tracker.receiver_infos()[0].active
     assert tracked.events.await_one(ReceiverStopped, timeout_s=2)
     assert tracked.events.names.count("ReceiverStopped") == 1
+
+
+def test_nobody_waits_to_launch_a_receiver_again(tracked: Tracked) -> None:
+    tracked.registered().launch.end(RuntimeError("lost"))
+    tracked.clock.await_waiters()
+    tracked.tracker.stop(time.monotonic() + 5)
+    # Nobody moves the clock any more.
+    deadline = time.monotonic() + 2
+    while any("relaunch" in thread.name for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, threading.enumerate()
+        threading.Event().wait(0.005)
