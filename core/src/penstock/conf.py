@@ -19,7 +19,10 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _MS_PER_UNIT = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_BYTES_PER_UNIT = {"b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
+_BYTES_PER_UNIT = {"b": 1} | {
+    prefix + suffix: 1 << 10 * power for power, prefix in enumerate("kmgtp", 1) for suffix in ("", "b")
+}
+_LARGEST = 1 << 63
 _QUANTITY = re.compile(r"\s*(-?\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
@@ -28,7 +31,10 @@ def _quantity(text: str, units: Mapping[str, float], default_unit: str) -> int:
     unit = (match[2].lower() or default_unit) if match else ""
     if not match or unit not in units:
         raise ValueError(f"is not a whole number with one of the units {', '.join(units)}")
-    return int(int(match[1]) * units[unit])
+    quantity = int(match[1])
+    if abs(quantity) > _LARGEST:
+        raise ValueError("is too large")
+    return int(quantity * units[unit])
 
 
 def duration_ms(text: str) -> int:
@@ -77,8 +83,19 @@ def positive(parse: Callable[[str], T]) -> Callable[[str], T]:
             raise ValueError("must be greater than zero")
         return value
 
-    parse_positive.__name__ = parse.__name__
     return parse_positive
+
+
+def not_negative(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Make of a parser one that refuses what is below zero."""
+
+    def parse_not_negative(text: str) -> T:
+        value = parse(text)
+        if value < 0:  # type: ignore[operator]  # only used with numbers
+            raise ValueError("must not be negative")
+        return value
+
+    return parse_not_negative
 
 
 @frozen
@@ -118,7 +135,7 @@ BLOCK_QUEUE_SIZE = _key(
 )
 RECEIVER_RESTART_DELAY = _key(
     "spark.streaming.receiverRestartDelay",
-    duration_ms,
+    not_negative(duration_ms),
     "2000",
     "Delay between `onStop` and `onStart` when a receiver restarts itself; doubles while nothing is stored in between, "
     "up to `spark.penstock.receiver.maxRelaunchDelay`.",
@@ -153,7 +170,7 @@ CONCURRENT_JOBS = _key(
 )
 GRACEFUL_STOP_TIMEOUT = _key(
     "spark.streaming.gracefulStopTimeout",
-    duration_ms,
+    not_negative(duration_ms),
     "0",
     "Deadline of a graceful stop as a whole; 0: ten batch intervals, at least 10 s.",
 )
@@ -204,7 +221,7 @@ MAX_BUFFERED_BYTES = _key(
 )
 STORE_RETRIES = _key(
     "spark.penstock.receiver.storeRetries",
-    int,
+    not_negative(int),
     "5",
     "Further tries, with back-off, to store a block or to have it accepted before the receiver fails.",
 )

@@ -159,7 +159,8 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
 
 def _split_lists(given: Mapping[str, Any], options: type) -> dict[str, Any]:
     """Text for an option that holds several values is a list separated by commas, as configuration has it."""
-    kinds = get_type_hints(options)
+    hints = get_type_hints(options)
+    kinds = {field.alias or field.name: hints.get(field.name) for field in attrs.fields(options)}
     return {
         name: [item.strip() for item in value.split(",") if item.strip()]
         if isinstance(value, str) and _holds_several(kinds.get(name))
@@ -177,6 +178,13 @@ def _explain(error: BaseException, _kind: type | None) -> str:
     return str(error) or type(error).__name__
 
 
+def _only(value: Any, *kinds: type) -> Any:
+    """Refuse what could be made to fit: a number for text, a fraction for a whole number."""
+    if type(value) not in kinds:
+        raise ValueError(f"{value!r} is not of type {kinds[0].__name__}")
+    return value
+
+
 def _to_bool(value: Any, _kind: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -188,3 +196,6 @@ def _to_bool(value: Any, _kind: Any) -> bool:
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
 _converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
 _converter.register_structure_hook(bool, _to_bool)
+_converter.register_structure_hook(str, lambda value, _kind: _only(value, str))
+_converter.register_structure_hook(int, lambda value, _kind: int(_only(value, int, str)))
+_converter.register_structure_hook(float, lambda value, _kind: float(_only(value, int, float, str)))

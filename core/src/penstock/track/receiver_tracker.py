@@ -164,6 +164,7 @@ class ReceiverTracker:
         if self._stopping.is_set():
             return
         self._stopping.set()
+        self._clock.wake()
         if self._endpoint is None:
             return
         self._loop.post(self._tell_all_to_stop)
@@ -386,9 +387,13 @@ class ReceiverTracker:
 
     def _delete_of(self, tracked: _Tracked, block_ids: list[str]) -> None:
         block_ids, tracked.leftovers = tracked.leftovers + block_ids, []
+        epoch = tracked.epoch
 
         def keep() -> None:
             tracked.leftovers.extend(block_ids)
+            if tracked.state is ReceiverState.ACTIVE and tracked.epoch != epoch:
+                # It has come back in the meantime.
+                self._delete_of(tracked, [])
 
         if tracked.state is ReceiverState.ACTIVE:
             self._tell(tracked, CleanUpBlocks(block_ids), undelivered=lambda: self._loop.post(keep))
