@@ -142,6 +142,25 @@ def test_connections_can_be_private(
     assert batches.records == list(range(10))
 
 
+def test_contexts_of_one_application_do_not_share_blocks(
+    make_ssc: Callable[..., StreamingContext], sc: Any, wait_for: Callable[..., None]
+) -> None:
+    paths = []
+    for _ in range(2):
+        ssc = make_ssc()
+        seen: list[str] = []
+        ssc.receiverStream(AtOnce(["a"])).foreachRDD(lambda rdd, seen=seen: seen.extend(rdd.collect()))
+        ssc.start()
+        wait_for(lambda seen=seen: seen, "the record")
+        tracker = ssc._tracker
+        assert tracker is not None
+        (directory,) = tracker._directories
+        paths.append(directory)
+        ssc.stop(stopSparkContext=False)
+        assert not directory.exists()
+    assert paths[0] != paths[1]
+
+
 def test_old_blocks_are_deleted(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
     batches = collect(ssc.receiverStream(AtOnce(range(10))))
     ssc.start()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -72,6 +74,30 @@ def test_a_killed_worker_is_launched_again(ssc: StreamingContext, collect: Any, 
     wait_for(lambda: batches.records[-1] != victim, "records of another process")
     assert events.seen[:4] == ["started", "error", "stopped", "started"]
     assert "Python worker exited unexpectedly" in events.errors[0]
+
+
+def test_a_stop_right_after_the_start_leaves_no_job(
+    make_ssc: Callable[..., StreamingContext], sc: Any, wait_for: Callable[..., None]
+) -> None:
+    class Hesitates(TellsItsProcess):
+        def preferredLocation(self) -> str | None:
+            time.sleep(0.1)  # as one that asks a broker where it is
+            return None
+
+    for _ in range(3):
+        ssc = make_ssc()
+        ssc.receiverStream(Hesitates()).foreachRDD(lambda rdd: None)
+        ssc.start()
+        ssc.stop(stopSparkContext=False)
+        wait_for(lambda: not sc.statusTracker().getActiveJobsIds(), "no job is left", 5)
+
+
+def test_a_waiter_is_told_of_a_start_that_failed(ssc: StreamingContext) -> None:
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(ssc.awaitTerminationOrTimeout, 20)
+        with pytest.raises(ConfigurationError):
+            ssc.start()
+        assert waiting.result(timeout=5)
 
 
 def test_a_receiver_that_raises_restarts_in_its_process(

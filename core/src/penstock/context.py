@@ -7,6 +7,7 @@ Never does their work. Methods may be called from any thread; ``stop`` does its 
 from __future__ import annotations
 
 import atexit
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -106,6 +107,8 @@ class StreamingContext:
         self._state = State.INITIALIZED
         self._lock = threading.RLock()
         self._stop_requested = False
+        # PySpark's handler of Ctrl-C, while this context is active.
+        self._interrupt: Any = None
         self._stop_thread: EngineThread | None = None
         self._ended = threading.Condition()
         self._error: BaseException | None = None
@@ -190,8 +193,13 @@ class StreamingContext:
             raise ValueError("should have at least one DStream to union")
         if len(dstreams) == 1:
             return dstreams[0]
+        for stream in dstreams:
+            if not isinstance(stream, DStream):
+                raise TypeError(f"union takes DStreams, not {type(stream).__name__}")
         if len({stream.slide_ms for stream in dstreams}) > 1:
             raise ValueError("All DStreams should have same slide duration")
+        if any(stream.context() is not self for stream in dstreams):
+            raise ValueError("All DStreams should belong to this StreamingContext")
         return UnionDStream(dstreams)
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
@@ -250,10 +258,10 @@ class StreamingContext:
                 self._start_engine()
             except BaseException:
                 self._stop_engine(None)
-                self._state = State.STOPPED
-                StreamingContext._active = None
+                self._ended_now()
                 raise
             self._state = State.ACTIVE
+            self._take_interrupt()
             self._bus.post(StreamingStarted(self._clock.now_ms()))
             atexit.register(self._on_exit)
 
@@ -301,6 +309,7 @@ class StreamingContext:
         if on_engine_thread():
             return
         self._stop_thread.join()
+        self._give_interrupt_back()
         if stop_spark_later:
             self._sc.stop()
 
@@ -365,7 +374,29 @@ class StreamingContext:
         self._tracker.start()
         self._generator.start()
 
+    def _take_interrupt(self) -> None:
+        """Let Ctrl-C be a KeyboardInterrupt and no more.
+
+        PySpark's handler cancels every job first, those of the receivers included, and with them what is stored and not
+        yet processed: a graceful stop would come too late.
+        """
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if str(getattr(handler, "__module__", "")).startswith("pyspark."):
+                self._interrupt = handler
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _give_interrupt_back(self) -> None:
+        if self._interrupt is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._interrupt)
+            self._interrupt = None
+
     def _on_error(self, error: BaseException) -> None:
+        if cluster.is_stopped(self._sc) and not self._stop_requested:
+            log.error("the SparkContext was stopped; the StreamingContext stops too")
+            error = StreamingStateError("the SparkContext was stopped under the StreamingContext; stop that one first")
+            self._stop_requested = True
+            EngineThread("SparkContext is gone", lambda: self.stop(stopSparkContext=False)).start()
         with self._ended:
             self._error = self._error or error
             self._ended.notify_all()
@@ -377,13 +408,16 @@ class StreamingContext:
         if was_active:
             self._stop_engine(deadline)
             atexit.unregister(self._on_exit)
+        self._ended_now()
+        if stop_spark:
+            self._sc.stop()
+
+    def _ended_now(self) -> None:
         with self._ended:
             self._state = State.STOPPED
             if StreamingContext._active is self:
                 StreamingContext._active = None
             self._ended.notify_all()
-        if stop_spark:
-            self._sc.stop()
 
     def _stop_engine(self, deadline: float | None) -> None:
         """Intake, flush, the batches that are left, then the rest; a step that fails does not keep the others."""
@@ -395,6 +429,8 @@ class StreamingContext:
             steps.append(("batches", partial(self._stop_generator, deadline)))
         if self._scheduler is not None:
             steps.append(("jobs", partial(self._scheduler.stop, 2.0)))
+        if self._tracker is not None:
+            steps.append(("files", self._tracker.delete_files))
         steps.append(("listeners", partial(self._bus.stop, 5.0)))
         for name, step in steps:
             log.info("stopping", phase=name)
@@ -414,4 +450,8 @@ class StreamingContext:
         return (self.settings[conf.GRACEFUL_STOP_TIMEOUT] or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
 
     def _on_exit(self) -> None:
-        self.stop(stopSparkContext=False, stopGraceFully=self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN])
+        if self._stop_thread is not None:
+            self._stop_thread.join()
+            return
+        # On this very thread: an interpreter that ends may start no other.
+        self._stop(self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN], stop_spark=False)

@@ -66,7 +66,7 @@ class BlockReference:
     Attributes:
         block_id: unique in the application.
         path: the file, read directly where it exists.
-        num_records: how many records it must hold.
+        num_records: how many records it holds; for messages.
         source: ``grpc://host:port`` of an endpoint on the block's host, empty when there is none now.
     """
 

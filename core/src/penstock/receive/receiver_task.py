@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
@@ -39,9 +41,8 @@ class ReceiverTask:
         receiver: to run.
         stream_id: of its input stream.
         epoch: the number of the launch.
-        application_id: names the directory of its blocks.
+        run_id: names the directory of its blocks; another one for every context.
         driver_location: ``grpc://host:port`` of the tracker.
-        bind_host: the address its own endpoint listens on.
         token: shown by both sides.
         settings: in force.
     """
@@ -49,9 +50,8 @@ class ReceiverTask:
     receiver: Receiver[Any]
     stream_id: int
     epoch: int
-    application_id: str
+    run_id: str
     driver_location: str
-    bind_host: str
     token: Token
     settings: Settings = field(repr=False)
 
@@ -67,7 +67,7 @@ class ReceiverTask:
         if context is not None and context.attemptNumber() > 0:
             return iter(())
         set_level(self.settings[conf.LOG_LEVEL])
-        blocks = BlockStore(local_directory(self.application_id) / f"stream-{self.stream_id}")
+        blocks = BlockStore(local_directory(self.run_id) / f"stream-{self.stream_id}")
         plugins = Plugins(self.settings[conf.PLUGINS_DISABLE])
         plugins.manager.register(_LocalFiles(blocks), name="penstock-local-files")
         driver = Client(self.driver_location, self.token, self.settings[conf.WIRE_TIMEOUT])
@@ -86,7 +86,8 @@ class ReceiverTask:
             return Reply()
 
         handlers: dict[type, Handler] = {StopReceiver: on_stop, UpdateRateLimit: on_rate, CleanUpBlocks: on_clean_up}
-        endpoint = Endpoint(self.bind_host, self.token, handlers, blocks.open)
+        host = address_towards(self.driver_location)
+        endpoint = Endpoint(host, self.token, handlers, blocks.open)
         supervisor = ReceiverSupervisor(
             self.receiver,
             self.stream_id,
@@ -95,6 +96,7 @@ class ReceiverTask:
             driver,
             store=lambda block: plugins.manager.hook.store(block=block),
             discard=blocks.delete,
+            host=host,
             port=endpoint.port,
         )
         # Ctrl-C reaches the whole process group of a local program: the driver decides what it means.
@@ -109,10 +111,20 @@ class ReceiverTask:
         return iter(())
 
 
-def local_directory(application_id: str) -> Path:
-    """Where this executor keeps an application's blocks; Spark removes it with the executor's other local files."""
+def address_towards(location: str) -> str:
+    """The address of this host on the way to another: loopback for the driver of a local program."""
+    parts = urlsplit(location)
+    family, kind, _protocol, _name, address = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        # Sends nothing: a datagram socket only chooses its way.
+        probe.connect(address)
+        return str(probe.getsockname()[0])
+
+
+def local_directory(run_id: str) -> Path:
+    """Where this executor keeps a run's blocks; Spark removes it with the executor's other local files."""
     root = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-    return Path(root) / "penstock" / application_id
+    return Path(root) / "penstock" / run_id
 
 
 class _LocalFiles:

@@ -70,7 +70,8 @@ class ReceiverSupervisor:
         driver: to register with and report to.
         store: gives a block a home.
         discard: deletes blocks that were stored but not accepted.
-        port: of the endpoint on which the driver reaches this process.
+        host: the address at which the driver reaches this process.
+        port: of the endpoint there.
         clock: the machine's by default.
     """
 
@@ -83,11 +84,13 @@ class ReceiverSupervisor:
         driver: Driver,
         store: Callable[[Block], StoredBlock | None],
         discard: Callable[[Iterable[str]], object],
+        host: str = "127.0.0.1",
         port: int = 0,
         clock: Clock | None = None,
     ) -> None:
         self._receiver, self.stream_id, self._epoch = receiver, stream_id, epoch
-        self._driver, self._store, self._discard, self._port = driver, store, discard, port
+        self._driver, self._store, self._discard = driver, store, discard
+        self._host, self._port = host, port
         self._clock = clock or SystemClock()
         self.block_interval_ms = settings[conf.BLOCK_INTERVAL]
         self._retries = settings[conf.STORE_RETRIES]
@@ -113,6 +116,7 @@ class ReceiverSupervisor:
         self._restarting = False
         # Set once the receiver is to end; wakes the delay of a restart.
         self._ending = threading.Event()
+        self._registered = False
         self._accepting = True
         self._in_flight = 0
         self._idle = threading.Condition()
@@ -205,7 +209,9 @@ class ReceiverSupervisor:
         )
         if dropped:
             message = f"{message} ({dropped} buffered records could not be stored and are lost)"
-        self._tell(DeregisterReceiver(self.stream_id, self._epoch, message, _trace(error)))
+        # A driver that never answered is not waited for once more.
+        if self._registered:
+            self._tell(DeregisterReceiver(self.stream_id, self._epoch, message, _trace(error)))
         self._terminated.set()
 
     def _start_receiver(self) -> None:
@@ -213,13 +219,14 @@ class ReceiverSupervisor:
             if self._ending.is_set():
                 return
             try:
-                registered = self._driver.ask(
-                    RegisterReceiver(self.stream_id, self._epoch, type(self._receiver).__name__, self._port), Registered
-                )
+                name = type(self._receiver).__name__
+                register = RegisterReceiver(self.stream_id, self._epoch, name, self._port, self._host)
+                registered = self._driver.ask(register, Registered)
                 if not registered.accepted:
                     raise ReceiverRefusedError(
                         f"the driver refused to start receiver {self.stream_id}: {registered.reason}"
                     )
+                self._registered = True
                 self._limiter.start()
                 before = self._limiter.rate
                 self._limiter.update(registered.rate or 0)

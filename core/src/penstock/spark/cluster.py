@@ -60,6 +60,16 @@ def driver_host(sc: SparkContext) -> str:
     return str(sc.getConf().get("spark.driver.host"))
 
 
+def driver_bind_address(sc: SparkContext) -> str:
+    """The address on which the driver's ports listen: the one that Spark's own do."""
+    return str(sc.getConf().get("spark.driver.bindAddress") or driver_host(sc))
+
+
+def is_stopped(sc: SparkContext) -> bool:
+    """Say whether the SparkContext was stopped."""
+    return sc._jsc is None
+
+
 def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
     """Where the one running task of a job group runs; ``None`` when Spark knows of none (yet)."""
     tracker = sc.statusTracker()

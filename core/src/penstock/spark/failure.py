@@ -28,8 +28,9 @@ def reason(error: BaseException) -> str:
     """One line: the type and message that say what happened."""
     text = text_of(error)
     for line in text.splitlines():
-        if any(words in line for words in _WORKER_DIED):
-            return line.strip()
+        for words in _WORKER_DIED:
+            if words in line:
+                return line[line.index(words) :].strip()
     inner = python_traceback(error)
     if inner:
         return next(line for line in reversed(inner.splitlines()) if line.strip())

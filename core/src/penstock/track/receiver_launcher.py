@@ -14,9 +14,9 @@ from penstock.spark.located_rdd import LocatedPartition, located_rdd
 from penstock.threads import EngineThread
 
 
-def job_group(application_id: str, stream_id: int, epoch: int) -> str:
+def job_group(run_id: str, stream_id: int, epoch: int) -> str:
     """The Spark job group of one launch."""
-    return f"penstock-receiver-{application_id}-{stream_id}-{epoch}"
+    return f"penstock-receiver-{run_id}-{stream_id}-{epoch}"
 
 
 class ReceiverLaunch:
@@ -37,7 +37,7 @@ class ReceiverLaunch:
         on_end: Callable[[BaseException | None], None],
     ) -> None:
         self._sc, self._task, self._hosts, self._on_end = sc, task, hosts, on_end
-        self.group = job_group(task.application_id, task.stream_id, task.epoch)
+        self.group = job_group(task.run_id, task.stream_id, task.epoch)
         self._thread = EngineThread(f"receiver {task.stream_id} launch {task.epoch}", self._run)
 
     def start(self) -> None:

@@ -2,20 +2,24 @@
 
 Owns the endpoint that receivers call, the state of every receiver, its launches, its wanted rate. Messages that change
 a receiver's state are handled one at a time on the tracker's own loop; additions of blocks go straight to the
-ReceivedBlockTracker on the endpoint's threads. Never runs user code but the pickling of receivers.
+ReceivedBlockTracker on the endpoint's threads; what the driver says to a receiver goes through that receiver's outbox.
+Of the program's code it runs only the pickling and ``preferredLocation`` of receivers.
 """
 
 from __future__ import annotations
 
+import secrets
+import shutil
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
-from attrs import Factory, define, evolve
+from attrs import Factory, define, evolve, frozen
 from pyspark import SparkContext, cloudpickle
 
 from penstock import conf
@@ -23,7 +27,7 @@ from penstock.backoff import Backoff
 from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.clock import Clock
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, WireError
+from penstock.errors import ConfigurationError, WireError, text_of
 from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
 from penstock.log import get_logger
@@ -64,6 +68,19 @@ class ReceiverState(Enum):
     ACTIVE = "active"
 
 
+@frozen
+class _Place:
+    """Where a receiver runs.
+
+    Attributes:
+        host: as Spark names it, for the placing of tasks; empty while Spark does not say.
+        address: on which its endpoint listens.
+    """
+
+    host: str = ""
+    address: str = ""
+
+
 @define
 class _Tracked:
     """One receiver."""
@@ -78,11 +95,13 @@ class _Tracked:
     launched_ms: float = 0
     launch: ReceiverLaunch | None = None
     client: Client | None = None
-    location: str = ""
+    place: _Place = _Place()
     rate: float | None = None
     error_reported: bool = False
     # Whether the launch at hand has registered: from then on it may hold records.
     registered: bool = False
+    # Whether it has said since that it stops: an end without a word is a death.
+    deregistered: bool = False
     # Blocks to delete whose host has no endpoint now.
     leftovers: list[str] = Factory(list)
 
@@ -109,6 +128,9 @@ class ReceiverTracker:
         self._sc, self._settings, self._clock, self._post = sc, settings, clock, post
         self._on_this_machine = cluster.is_on_this_machine(sc)
         self._token = Token.generate(Tls.of(settings))
+        # Several contexts of one application, one after the other, must not meet in a directory or a job group.
+        self._run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
+        self._directories: set[Path] = set()
         self._tracked = {
             stream_id: _Tracked(
                 receiver,
@@ -121,8 +143,8 @@ class ReceiverTracker:
             for stream_id, receiver in receivers.items()
         }
         self.blocks = ReceivedBlockTracker(self._tracked)
-        # The host of every block that is needed still.
-        self._hosts: dict[str, str] = {}
+        # Where every block is that is needed still.
+        self._places: dict[str, _Place] = {}
         self._loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error
         )
@@ -140,9 +162,8 @@ class ReceiverTracker:
         self._check_cores()
         for stream_id, tracked in self._tracked.items():
             _check_picklable(stream_id, tracked.receiver)
-        host = "127.0.0.1" if self._on_this_machine else "0.0.0.0"
         self._endpoint = Endpoint(
-            host,
+            "127.0.0.1" if self._on_this_machine else cluster.driver_bind_address(self._sc),
             self._token,
             {
                 AddBlocks: self._on_add_blocks,
@@ -167,7 +188,8 @@ class ReceiverTracker:
         self._clock.wake()
         if self._endpoint is None:
             return
-        self._loop.post(self._tell_all_to_stop)
+        # On the loop, and waited for: behind it no launch can begin.
+        self._on_loop(self._tell_all_to_stop, max(deadline - time.monotonic(), 1.0))
         for stream_id, tracked in self._tracked.items():
             launch = tracked.launch
             if launch is not None and not launch.finish(max(deadline - time.monotonic(), 0.01)):
@@ -183,6 +205,17 @@ class ReceiverTracker:
             tracked.outbox.stop(1.0)
             if tracked.client is not None:
                 tracked.client.close()
+
+    def delete_files(self) -> None:
+        """Delete what is left of the blocks, when no batch reads them any more.
+
+        On this machine; on other hosts Spark removes them with the executor's local files.
+        """
+        if self._on_this_machine:
+            for directory in self._directories:
+                # Its own alone: a plugin may have stored elsewhere.
+                if directory.parent.name == self._run_id:
+                    shutil.rmtree(directory.parent, ignore_errors=True)
 
     def send_rate_update(self, stream_id: int, rate: float) -> None:
         """Set a receiver's rate, records/s. Kept: a receiver that is relaunched starts at it."""
@@ -206,11 +239,11 @@ class ReceiverTracker:
         found = []
         for block in blocks:
             tracked = self._tracked[block.stream_id]
-            host = self._hosts.get(block.block_id, "")
+            place = self._places.get(block.block_id, _Place())
             # An endpoint has the blocks of its own host, those of earlier launches there included.
-            source = tracked.client.location if tracked.client is not None and tracked.location == host else ""
+            source = tracked.client.location if tracked.client is not None and tracked.place == place else ""
             reference = BlockReference(block.block_id, block.path, block.num_records, source)
-            found.append((host, block.num_bytes, reference))
+            found.append((place.host, block.num_bytes, reference))
         return found
 
     @property
@@ -222,7 +255,7 @@ class ReceiverTracker:
         """Forget batches older than a time and, if asked to, delete their blocks; returns at once."""
         blocks = self.blocks.clean_up_batches(before_ms)
         for block in blocks:
-            self._hosts.pop(block.block_id, None)
+            self._places.pop(block.block_id, None)
         if delete and blocks and not self._stopping.is_set():
             self._loop.post(lambda: self._delete(blocks))
 
@@ -235,25 +268,27 @@ class ReceiverTracker:
         tracked.epoch += 1
         tracked.state = ReceiverState.SCHEDULED
         tracked.launched_ms = self._clock.monotonic_ms()
-        tracked.error_reported = tracked.registered = False
-        epoch = tracked.epoch
+        tracked.error_reported = tracked.registered = tracked.deregistered = False
+        try:
+            self._start_launch(stream_id, tracked.epoch)
+        # The receiver's own code, or a Spark that is gone.
+        except Exception as error:
+            self._on_job_end(stream_id, tracked.epoch, error)
+
+    def _start_launch(self, stream_id: int, epoch: int) -> None:
+        tracked = self._tracked[stream_id]
         assert self._endpoint is not None
         driver_host = "127.0.0.1" if self._on_this_machine else cluster.driver_host(self._sc)
         task = ReceiverTask(
             tracked.receiver,
             stream_id,
             epoch,
-            str(self._sc.applicationId),
+            self._run_id,
             self._token.location(driver_host, self._endpoint.port),
-            "127.0.0.1" if self._on_this_machine else "0.0.0.0",
             self._token,
             self._settings,
         )
-        try:
-            preferred = tracked.receiver.preferredLocation()
-        except Exception as error:
-            self._on_job_end(stream_id, epoch, error)
-            return
+        preferred = tracked.receiver.preferredLocation()
         tracked.launch = ReceiverLaunch(
             self._sc,
             task,
@@ -273,8 +308,11 @@ class ReceiverTracker:
             if was_active:
                 self._gone(tracked)
             return
-        if error is not None and not tracked.error_reported:
-            self._note_error(tracked, f"the receiver's task failed: {failure.reason(error)}", str(error))
+        # Spark may try a failed task again; that try exits at once, and the job ends well for all Spark knows.
+        died = error is not None or not tracked.deregistered
+        if died and not tracked.error_reported:
+            reason = "its process died" if error is None else failure.reason(error)
+            self._note_error(tracked, f"the receiver's task failed: {reason}", "" if error is None else text_of(error))
             self._post(ReceiverError(tracked.info))
         if was_active:
             self._gone(tracked)
@@ -303,25 +341,24 @@ class ReceiverTracker:
         if self._stopping.is_set():
             return Registered(accepted=False, reason="the application is stopping")
         assert tracked.launch is not None
-        place = self._place_of(tracked.launch.group)
-        tracked.location = place.host if place else ""
-        host = "127.0.0.1" if self._on_this_machine else tracked.location
+        task = self._task_of(tracked.launch.group)
+        tracked.place = _Place(task.host if task else "", message.host)
         if tracked.client is not None:
             tracked.outbox.post(tracked.client.close)
-        location = self._token.location(host, message.port)
+        location = self._token.location(message.host, message.port)
         # A receiver that cannot be reached has most likely died: the loop must not wait for it.
         tracked.client = Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False)
         tracked.state = ReceiverState.ACTIVE
-        tracked.registered = True
+        tracked.registered, tracked.deregistered = True, False
         tracked.error_reported = False
         tracked.info = evolve(
             tracked.info,
             name=f"{message.receiver_type}-{message.stream_id}",
             active=True,
-            location=tracked.location,
-            executorId=place.executor_id if place else "",
+            location=tracked.place.host,
+            executorId=task.executor_id if task else "",
         )
-        log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=tracked.location)
+        log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=tracked.place.host)
         self._post(ReceiverStarted(tracked.info))
         if tracked.leftovers:
             self._delete_of(tracked, [])
@@ -332,6 +369,7 @@ class ReceiverTracker:
         if tracked is None or message.epoch != tracked.epoch or tracked.state is not ReceiverState.ACTIVE:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} is not active")
         tracked.state = ReceiverState.INACTIVE
+        tracked.deregistered = True
         if message.error:
             if not tracked.error_reported:
                 self._note_error(tracked, message.message, message.error)
@@ -376,7 +414,10 @@ class ReceiverTracker:
                 self._tell(tracked, StopReceiver("Stopped by driver"))
             elif tracked.launch is not None:
                 # It has stored nothing, and may be waiting for a slot that never comes.
-                tracked.launch.cancel()
+                try:
+                    tracked.launch.cancel()
+                except Exception as error:
+                    log.warning("receiver's job not cancelled", reason=failure.reason(error))
 
     def _delete(self, blocks: Iterable[StoredBlock]) -> None:
         by_stream: dict[int, list[str]] = defaultdict(list)
@@ -415,11 +456,11 @@ class ReceiverTracker:
 
         tracked.outbox.post(send)
 
-    def _place_of(self, group: str) -> cluster.TaskLocation | None:
+    def _task_of(self, group: str) -> cluster.TaskLocation | None:
         for _ in range(_PLACE_TRIES):
-            place = cluster.running_task(self._sc, group)
-            if place is not None or self._stopping.wait(_PLACE_PAUSE_S):
-                return place
+            task = cluster.running_task(self._sc, group)
+            if task is not None or self._stopping.wait(_PLACE_PAUSE_S):
+                return task
         return None
 
     # -- on the endpoint's threads --
@@ -430,11 +471,12 @@ class ReceiverTracker:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks are of another stream")
-        self._hosts.update((block.block_id, tracked.location) for block in message.blocks)
+        self._places.update((block.block_id, tracked.place) for block in message.blocks)
+        self._directories.update(Path(block.path).parent for block in message.blocks)
         self.blocks.add_blocks(message.blocks)
         return Reply()
 
-    def _on_loop(self, handler: Callable[[], Any]) -> Any:
+    def _on_loop(self, handler: Callable[[], Any], timeout_s: float | None = None) -> Any:
         """Handle a message on the tracker's loop and return its reply."""
         future: Future[Any] = Future()
 
@@ -445,7 +487,7 @@ class ReceiverTracker:
                 future.set_exception(error)
 
         self._loop.post(handle)
-        return future.result(self._settings[conf.WIRE_TIMEOUT] / 1000)
+        return future.result(timeout_s or self._settings[conf.WIRE_TIMEOUT] / 1000)
 
     def _on_loop_error(self, error: BaseException) -> None:
         log.error("receiver tracker failed to handle a message", exc_info=error)

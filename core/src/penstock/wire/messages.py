@@ -30,12 +30,13 @@ class Reply:
 
 @frozen
 class RegisterReceiver:
-    """Receiver to driver: this receiver is up (again). Answered by ``Registered``."""
+    """Receiver to driver: this receiver is up (again), reached at this address. Answered by ``Registered``."""
 
     stream_id: int
     epoch: int
     receiver_type: str
     port: int
+    host: str = "127.0.0.1"
 
 
 @frozen

@@ -24,7 +24,7 @@ class Tls:
     """PEM files, at the same paths on every host.
 
     Attributes:
-        certificate: of this host, valid for the names or addresses by which Spark knows it.
+        certificate: of this host, valid for the address at which other hosts reach it.
         key: the private key of it.
         authority: what signed every host's certificate.
     """

@@ -1,0 +1,153 @@
+"""Whole programs in processes of their own: what only they can show."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.spark.java import ensure_java
+
+pytestmark = pytest.mark.spark
+
+PROGRAM = """
+import os, sys
+from pyspark import SparkConf, SparkContext
+from penstock import StreamingContext, StreamingListener, ThreadReceiver
+
+class Numbers(ThreadReceiver):
+    def __init__(self, path):
+        self.path = path
+
+    def receive(self):
+        number = 0
+        while not self.wait(0.01):
+            self.store_all([(os.getpid(), number)])
+            number += 1
+            with open(self.path, "a") as accepted:
+                accepted.write("x")
+
+class Events(StreamingListener):
+    def onReceiverStarted(self, event): print("started", flush=True)
+    def onReceiverError(self, event): print("error:", event.receiverInfo.lastErrorMessage, flush=True)
+    def onReceiverStopped(self, event): print("stopped", flush=True)
+
+def count(rdd):
+    global seen
+    pids = rdd.map(lambda pair: pair[0]).collect()
+    seen += len(pids)
+    for pid in sorted(set(pids)):
+        print("process", pid, flush=True)
+
+seen = 0
+conf = SparkConf().setMaster(sys.argv[1]).setAppName("program").set("spark.ui.enabled", "false")
+sc = SparkContext(conf=conf.set("spark.python.unix.domain.socket.enabled", "true"))
+ssc = StreamingContext(sc, 0.5)
+ssc.addStreamingListener(Events())
+ssc.receiverStream(Numbers(sys.argv[2])).foreachRDD(count)
+ssc.start()
+"""
+
+INTERRUPTED = """
+try:
+    ssc.awaitTermination()
+except KeyboardInterrupt:
+    ssc.stop(stopGracefully=True)
+    print("seen", seen, flush=True)
+"""
+
+SPARK_GONE = """
+import time
+while seen < 10:
+    time.sleep(0.1)
+sc.stop()
+try:
+    print("ended", ssc.awaitTerminationOrTimeout(30), flush=True)
+except Exception as error:
+    print("ended:", error, flush=True)
+ssc.stop()
+print("active", StreamingContext.getActive(), flush=True)
+"""
+
+
+class Program:
+    """A program that runs, and what it has printed."""
+
+    def __init__(self, folder: Path, source: str, master: str) -> None:
+        self.accepted = folder / "accepted"
+        self._out, self._errors = folder / "out", folder / "errors"
+        path = folder / "program.py"
+        path.write_text(source)
+        with self._out.open("w") as out, self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, str(path), master, str(self.accepted)], stdout=out, stderr=errors
+            )
+
+    @property
+    def lines(self) -> list[str]:
+        """What it printed so far."""
+        return self._out.read_text().splitlines()
+
+    @property
+    def processes(self) -> list[int]:
+        """The processes whose records were counted so far, in order."""
+        return [int(line.split()[1]) for line in self.lines if line.startswith("process ")]
+
+    def end(self) -> None:
+        """Wait for its end."""
+        assert self.process.wait(60) == 0, self._errors.read_text()[-3000:]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Runs a program: the one above, and what comes after its start."""
+    ensure_java()
+    running: list[Program] = []
+
+    def run_program(after: str, master: str) -> Program:
+        running.append(Program(tmp_path, PROGRAM + after, master))
+        return running[-1]
+
+    yield run_program
+    for program in running:
+        if program.process.poll() is None:
+            program.process.kill()
+            program.process.wait(30)
+
+
+def test_ctrl_c_then_a_graceful_stop_loses_nothing_accepted(
+    run: Callable[..., Program], wait_for: Callable[..., None]
+) -> None:
+    program = run(INTERRUPTED, "local[3]")
+    wait_for(lambda: len(program.processes) >= 2, "two batches", 60)
+    program.process.send_signal(signal.SIGINT)
+    program.end()
+    (seen,) = [int(line.split()[1]) for line in program.lines if line.startswith("seen ")]
+    assert seen == len(program.accepted.read_text())
+
+
+def test_a_worker_killed_on_a_separate_executor_is_told_and_launched_again(
+    run: Callable[..., Program], wait_for: Callable[..., None]
+) -> None:
+    program = run(INTERRUPTED, "local-cluster[2,1,1024]")
+    wait_for(lambda: program.processes, "a batch", 60)
+    victim = program.processes[0]
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: program.processes[-1] != victim, "records of another process", 60)
+    happened = [re.sub(":.*", "", line) for line in program.lines if not line.startswith("process")]
+    assert happened[:4] == ["started", "error", "stopped", "started"]
+    program.process.send_signal(signal.SIGINT)
+    program.end()
+
+
+def test_a_context_whose_spark_is_gone_stops(run: Callable[..., Program]) -> None:
+    program = run(SPARK_GONE, "local[3]")
+    program.end()
+    assert program.lines[-1] == "active None"
+    assert any("the SparkContext was stopped" in line for line in program.lines)
