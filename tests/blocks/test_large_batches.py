@@ -1,0 +1,19 @@
+"""However large a batch is stored, a reader holds a small part of it as Python objects."""
+
+import pyarrow as pa
+import pytest
+
+from penstock import Block
+from penstock.blocks import arrow_form
+from penstock.blocks.block_store import BlockStore
+
+
+@pytest.mark.parametrize("columns", [["a"], ["a", "b"]], ids=["one column", "two columns"])
+def test_one_large_batch_is_stored_as_several(store: BlockStore, columns: list[str]) -> None:
+    batch = pa.record_batch({name: list(range(100_000)) for name in columns})
+    table = arrow_form.from_columns(batch)
+    store.store(Block("input-0-1-0", 0, table.num_rows, table))
+    reader = store.open("input-0-1-0")
+    sizes = [reader.get_batch(n).num_rows for n in range(reader.num_record_batches)]
+    assert sum(sizes) == 100_000
+    assert max(sizes) <= 16_384

@@ -1,0 +1,43 @@
+"""When the blocks of a batch cannot be had, every output says why, not that somebody asked before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from penstock import Receiver, StreamingContext
+from penstock.graph.input_stream import ReceiverInputDStream
+from penstock.schedule.input_info_tracker import InputInfoTracker
+from penstock.spark.located_rdd import LocatedPartition
+from penstock.wire.token import Token
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import FakeContext
+
+
+class Silent(Receiver[Any]):
+    def onStart(self) -> None:
+        """Receives nothing."""
+
+
+class Unavailable:
+    token = Token("t")
+
+    def count(self, batch_time_ms: int, stream_id: int) -> int:
+        return 5
+
+    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+        raise ConnectionError("the JVM does not answer")
+
+
+def test_each_output_fails_with_the_reason(context: FakeContext) -> None:
+    context.graph.received_blocks = Unavailable()
+    context.graph.report_input = InputInfoTracker().report
+    stream = ReceiverInputDStream(cast(StreamingContext, context), Silent())
+    for _ in range(2):
+        stream.foreachRDD(print)
+    context.graph.start(0)
+    for job in context.graph.generate_jobs(100):
+        with pytest.raises(ConnectionError, match="the JVM does not answer"):
+            job.run()
