@@ -117,7 +117,7 @@ def test_a_fault_in_the_middle_leaves_nothing(
         def __exit__(self, *raised: object) -> None:
             self._writer.close()
 
-        def write_table(self, table: pa.Table) -> None:
+        def write_table(self, table: pa.Table, max_chunksize: int) -> None:
             self._writer.write_batch(table.to_batches()[0])
             assert [path.suffix for path in (tmp_path / "blocks").iterdir()].count(".partial") == 1
             raise error

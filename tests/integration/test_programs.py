@@ -67,6 +67,8 @@ import time
 while seen < 10:
     time.sleep(0.1)
 sc.stop()
+while StreamingContext.getActive() is not None:
+    time.sleep(0.1)
 try:
     print("ended", ssc.awaitTerminationOrTimeout(30), flush=True)
 except Exception as error:

@@ -397,6 +397,8 @@ class StreamingContext:
             error = StreamingStateError("the SparkContext was stopped under the StreamingContext; stop that one first")
             self._stop_requested = True
             EngineThread("SparkContext is gone", lambda: self.stop(stopSparkContext=False)).start()
+            with self._ended:
+                self._error = error  # the reason for all that failed before
         with self._ended:
             self._error = self._error or error
             self._ended.notify_all()

@@ -25,7 +25,7 @@ _TYPES: dict[type, pa.DataType] = {
     bool: pa.bool_(),
 }
 # Records a record batch: a reader holds one batch as Python objects at a time.
-_ROWS_PER_BATCH = 16_384
+ROWS_PER_BATCH = 16_384
 # Records a pickle: they share one memo, which makes small records several times cheaper.
 _RECORDS_PER_PICKLE = 256
 
@@ -86,7 +86,7 @@ def _runs(values: Sequence[Any], length: int) -> Iterator[Sequence[Any]]:
 
 def _column(values: Sequence[Any], data_type: pa.DataType) -> pa.ChunkedArray:
     chunks: list[pa.Array] = []
-    for run in _runs(values, _ROWS_PER_BATCH):
+    for run in _runs(values, ROWS_PER_BATCH):
         array = pa.array(run, data_type)  # chunked by itself past 2 GiB
         chunks.extend(array.chunks if isinstance(array, pa.ChunkedArray) else [array])
     return pa.chunked_array(chunks, data_type)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.blocks.arrow_form import ROWS_PER_BATCH
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import BlockGoneError
 
@@ -46,7 +47,7 @@ class BlockStore:
                 pa.OSFile(str(partial), "wb") as sink,
                 pa.ipc.new_file(sink, block.table.schema, options=_OPTIONS) as writer,
             ):
-                writer.write_table(block.table)
+                writer.write_table(block.table, max_chunksize=ROWS_PER_BATCH)
             partial.replace(path)
         except BaseException:
             partial.unlink(missing_ok=True)

@@ -58,8 +58,9 @@ class ReceiverInputDStream(InputDStream):
             raise StreamingStateError("a receiver stream can be computed only in a started context")
         if time_ms <= zero_time_ms:
             return self._sc.emptyRDD()
-        self._graph.report_input(time_ms, StreamInputInfo(self.id, received.count(time_ms, self.id)))
         references = located_rdd(self._sc, received.partitions(time_ms, self.id))
+        # Last: what fails above is made again for the next output, and must not be reported twice.
+        self._graph.report_input(time_ms, StreamInputInfo(self.id, received.count(time_ms, self.id)))
         return references.mapPartitionsWithIndex(ReadBlocks(received.token))
 
 

@@ -6,6 +6,7 @@ Owns the loop, on the receiver's thread, and the cancelling of ``receive`` when 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from abc import abstractmethod
 from typing import TypeVar
@@ -36,8 +37,10 @@ class AsyncReceiver(OneThreadReceiver[T]):
         if self._ended is not None:
             self._ended.set()
         loop, task = self._loop, self._task
-        if loop is not None and task is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(task.cancel)
+        if loop is not None and task is not None:
+            # A loop that is closed has ended by itself.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)
         super().onStop()
 
     def run_receive(self, ended: threading.Event) -> None:

@@ -66,6 +66,8 @@ class BlockGenerator:
         self._buffer = _Run([])
         self._pending_records = self._pending_bytes = 0
         self._room = threading.Condition()
+        # Held from taking the buffer to queueing it: runs keep their order.
+        self._cutting = threading.Lock()
         # None ends the pusher.
         self._cut_runs: queue.Queue[_Run | None] = queue.Queue(bounds.blocks)
         self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._cut(), "BlockGenerator", on_failure)
@@ -89,6 +91,7 @@ class BlockGenerator:
         num_bytes = sys.getsizeof(record)
         with self._room:
             while self._active and self._pending_records and self._is_full(num_bytes):
+                self._cut_at_bound()
                 self._room.wait()
             if not self._active:
                 raise ReceiverStoppedError("the receiver is not running: the record was not stored")
@@ -113,11 +116,25 @@ class BlockGenerator:
         return self._pending_records >= self._bounds.records or self._pending_bytes + num_bytes > self._bounds.num_bytes
 
     def _cut(self) -> None:
-        with self._room:
-            if not self._buffer.records:
-                return
-            run, self._buffer = self._buffer, _Run([])
-        self._cut_runs.put(run)
+        with self._cutting:
+            with self._room:
+                run = self._take_buffer()
+            if run is not None:
+                self._cut_runs.put(run)
+
+    def _cut_at_bound(self) -> None:
+        """Do not wait for the tick while the pusher has nothing to do. The caller holds the buffer: never waits."""
+        if self._cut_runs.empty() and self._cutting.acquire(blocking=False):
+            try:
+                run = self._take_buffer()
+                if run is not None:
+                    self._cut_runs.put_nowait(run)
+            finally:
+                self._cutting.release()
+
+    def _take_buffer(self) -> _Run | None:
+        run, self._buffer = self._buffer, _Run([])
+        return run if run.records else None
 
     def _push_all(self) -> None:
         while (run := self._cut_runs.get()) is not None:

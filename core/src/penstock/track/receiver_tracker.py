@@ -411,7 +411,7 @@ class ReceiverTracker:
     def _tell_all_to_stop(self) -> None:
         for tracked in self._tracked.values():
             if tracked.registered:
-                self._tell(tracked, StopReceiver("Stopped by driver"))
+                self._tell(tracked, StopReceiver("Stopped by driver"), at_once=True)
             elif tracked.launch is not None:
                 # It has stored nothing, and may be waiting for a slot that never comes.
                 try:
@@ -441,8 +441,18 @@ class ReceiverTracker:
         else:
             keep()
 
-    def _tell(self, tracked: _Tracked, message: object, undelivered: Callable[[], None] = lambda: None) -> None:
-        """Send a message on the receiver's own loop: one that takes its time to answer holds up no other."""
+    def _tell(
+        self,
+        tracked: _Tracked,
+        message: object,
+        undelivered: Callable[[], None] = lambda: None,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """Send a message on the receiver's own loop: one that takes its time to answer holds up no other.
+
+        ``at_once`` overtakes what the receiver has not answered yet.
+        """
         client = tracked.client
 
         def send() -> None:
@@ -454,7 +464,10 @@ class ReceiverTracker:
                 log.warning("receiver not reached", stream_id=tracked.info.streamId, message=name, error=str(error))
                 undelivered()
 
-        tracked.outbox.post(send)
+        if at_once:
+            EngineThread(f"ReceiverTracker to {tracked.info.streamId}, at once", send).start()
+        else:
+            tracked.outbox.post(send)
 
     def _task_of(self, group: str) -> cluster.TaskLocation | None:
         for _ in range(_PLACE_TRIES):

@@ -21,6 +21,9 @@ from penstock.wire.token import Token
 
 R = TypeVar("R")
 
+# The longest a block may take: a host that vanished must not hold a batch for ever.
+_FETCH_S = 300.0
+
 
 class Client:
     """Send messages to one endpoint. Safe for use by several threads.
@@ -75,7 +78,7 @@ def fetch_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBa
     """
     try:
         with flight.FlightClient(reference.source, **token.client_arguments()) as client:
-            options = flight.FlightCallOptions(headers=[token.header()])
+            options = flight.FlightCallOptions(timeout=_FETCH_S, headers=[token.header()])
             for chunk in client.do_get(flight.Ticket(reference.block_id.encode()), options):
                 yield chunk.data
     except (pa.ArrowException, flight.FlightError) as error:

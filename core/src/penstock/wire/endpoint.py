@@ -1,8 +1,8 @@
 """The authenticated Arrow Flight endpoint of a process, the driver's or a receiver's.
 
 Owns the listening port, from when it is made until ``stop``. Actions carry messages, DoGet carries blocks. A call
-without the application's token is refused before anything of it is read; refusals are counted and logged. Handlers run
-on the server's own threads.
+without the application's token is refused before anything of it is parsed; refusals are counted and logged. Handlers
+run on the server's own threads.
 """
 
 from __future__ import annotations
