@@ -32,13 +32,21 @@ class ReceivedBlockTracker:
         self._last_allocated_ms = -1
         self._lock = threading.Lock()
 
-    def add_blocks(self, blocks: Iterable[StoredBlock]) -> None:
-        """Queue blocks, in order. A block that was added before is ignored: its report was repeated."""
+    def add_blocks(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
+        """Queue blocks, in order. A block that was added before is ignored: its report was repeated.
+
+        Returns:
+            Those that have come and gone: a batch had them and was cleaned up.
+        """
+        gone = []
         with self._lock:
             for block in blocks:
-                if block.block_id not in self._known and block.block_id not in self._gone:
+                if block.block_id in self._gone:
+                    gone.append(block)
+                elif block.block_id not in self._known:
                     self._known.add(block.block_id)
                     self._unallocated[block.stream_id].append(block)
+        return gone
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         """Give all unallocated blocks to a batch. A time that is not after the last one changes nothing."""

@@ -15,19 +15,18 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from attrs import Factory, define, evolve, frozen
-from pyspark import SparkContext, cloudpickle
+from attrs import evolve
+from pyspark import SparkContext
 
 from penstock import conf
 from penstock.backoff import Backoff
 from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.clock import Clock
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, WireError, text_of
+from penstock.errors import text_of
 from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
 from penstock.log import get_logger
@@ -35,8 +34,10 @@ from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_task import ReceiverTask
 from penstock.spark import cluster, failure
 from penstock.threads import EngineThread
+from penstock.track.launch_checks import check_cores, check_picklable
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLaunch
+from penstock.track.tracked_receiver import Place, ReceiverState, TrackedReceiver
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import (
@@ -58,52 +59,6 @@ log = get_logger("receiver_tracker")
 _HEALTHY_MS = 10_000
 # How often, and for how long, a registering receiver's place is asked of Spark, whose books lag behind.
 _PLACE_TRIES, _PLACE_PAUSE_S = 20, 0.1
-
-
-class ReceiverState(Enum):
-    """Where a receiver is, for the tracker."""
-
-    INACTIVE = "inactive"
-    SCHEDULED = "scheduled"
-    ACTIVE = "active"
-
-
-@frozen
-class _Place:
-    """Where a receiver runs.
-
-    Attributes:
-        host: as Spark names it, for the placing of tasks; empty while Spark does not say.
-        address: on which its endpoint listens.
-    """
-
-    host: str = ""
-    address: str = ""
-
-
-@define
-class _Tracked:
-    """One receiver."""
-
-    receiver: Receiver[Any]
-    backoff: Backoff
-    info: ReceiverInfo
-    # Sends the receiver what the driver has to say, in order.
-    outbox: EventLoop[Callable[[], None]]
-    state: ReceiverState = ReceiverState.INACTIVE
-    epoch: int = 0
-    launched_ms: float = 0
-    launch: ReceiverLaunch | None = None
-    client: Client | None = None
-    place: _Place = _Place()
-    rate: float | None = None
-    error_reported: bool = False
-    # Whether the launch at hand has registered: from then on it may hold records.
-    registered: bool = False
-    # Whether it has said since that it stops: an end without a word is a death.
-    deregistered: bool = False
-    # Blocks to delete whose host has no endpoint now.
-    leftovers: list[str] = Factory(list)
 
 
 class ReceiverTracker:
@@ -132,19 +87,14 @@ class ReceiverTracker:
         self._run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
         self._directories: set[Path] = set()
         self._tracked = {
-            stream_id: _Tracked(
-                receiver,
-                Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY]),
-                ReceiverInfo(
-                    stream_id, f"{type(receiver).__name__}-{stream_id}", active=False, location="", executorId=""
-                ),
-                EventLoop(f"ReceiverTracker to {stream_id}", lambda action: action(), self._on_loop_error),
+            stream_id: TrackedReceiver(
+                stream_id, receiver, Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
             )
             for stream_id, receiver in receivers.items()
         }
         self.blocks = ReceivedBlockTracker(self._tracked)
         # Where every block is that is needed still.
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, Place] = {}
         self._loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error
         )
@@ -159,9 +109,9 @@ class ReceiverTracker:
         """
         if not self._tracked:
             return
-        self._check_cores()
+        check_cores(self._sc, len(self._tracked))
         for stream_id, tracked in self._tracked.items():
-            _check_picklable(stream_id, tracked.receiver)
+            check_picklable(stream_id, tracked.receiver)
         self._endpoint = Endpoint(
             "127.0.0.1" if self._on_this_machine else cluster.driver_bind_address(self._sc),
             self._token,
@@ -174,7 +124,7 @@ class ReceiverTracker:
         )
         self._loop.start()
         for stream_id, tracked in self._tracked.items():
-            tracked.outbox.start()
+            tracked.start()
             self._loop.post(lambda stream_id=stream_id: self._launch(stream_id))  # type: ignore[misc]
 
     def stop(self, deadline: float) -> None:
@@ -189,7 +139,10 @@ class ReceiverTracker:
         if self._endpoint is None:
             return
         # On the loop, and waited for: behind it no launch can begin.
-        self._on_loop(self._tell_all_to_stop, max(deadline - time.monotonic(), 1.0))
+        try:
+            self._on_loop(self._tell_all_to_stop, max(deadline - time.monotonic(), 1.0))
+        except TimeoutError:
+            log.warning("the loop is held up: receivers are not told to stop")
         for stream_id, tracked in self._tracked.items():
             launch = tracked.launch
             if launch is not None and not launch.finish(max(deadline - time.monotonic(), 0.01)):
@@ -202,9 +155,7 @@ class ReceiverTracker:
         for tracked in self._tracked.values():
             if tracked.info.active:
                 self._gone(tracked)
-            tracked.outbox.stop(1.0)
-            if tracked.client is not None:
-                tracked.client.close()
+            tracked.stop()
 
     def delete_files(self) -> None:
         """Delete what is left of the blocks, when no batch reads them any more.
@@ -239,7 +190,7 @@ class ReceiverTracker:
         found = []
         for block in blocks:
             tracked = self._tracked[block.stream_id]
-            place = self._places.get(block.block_id, _Place())
+            place = self._places.get(block.block_id, Place())
             # An endpoint has the blocks of its own host, those of earlier launches there included.
             source = tracked.client.location if tracked.client is not None and tracked.place == place else ""
             reference = BlockReference(block.block_id, block.path, block.num_records, source)
@@ -265,15 +216,12 @@ class ReceiverTracker:
         tracked = self._tracked[stream_id]
         if self._stopping.is_set():
             return
-        tracked.epoch += 1
-        tracked.state = ReceiverState.SCHEDULED
-        tracked.launched_ms = self._clock.monotonic_ms()
-        tracked.error_reported = tracked.registered = tracked.deregistered = False
+        epoch = tracked.begin_launch(self._clock.monotonic_ms())
         try:
-            self._start_launch(stream_id, tracked.epoch)
+            self._start_launch(stream_id, epoch)
         # The receiver's own code, or a Spark that is gone.
         except Exception as error:
-            self._on_job_end(stream_id, tracked.epoch, error)
+            self._on_job_end(stream_id, epoch, error)
 
     def _start_launch(self, stream_id: int, epoch: int) -> None:
         tracked = self._tracked[stream_id]
@@ -302,7 +250,7 @@ class ReceiverTracker:
         tracked = self._tracked[stream_id]
         if epoch != tracked.epoch:
             return
-        was_active = tracked.state is ReceiverState.ACTIVE
+        was_active = tracked.is_active
         tracked.state = ReceiverState.INACTIVE
         if self._stopping.is_set():
             if was_active:
@@ -312,8 +260,7 @@ class ReceiverTracker:
         died = error is not None or not tracked.deregistered
         if died and not tracked.error_reported:
             reason = "its process died" if error is None else failure.reason(error)
-            self._note_error(tracked, f"the receiver's task failed: {reason}", "" if error is None else text_of(error))
-            self._post(ReceiverError(tracked.info))
+            self._tell_error(tracked, f"the receiver's task failed: {reason}", "" if error is None else text_of(error))
         if was_active:
             self._gone(tracked)
         if self._clock.monotonic_ms() - tracked.launched_ms > _HEALTHY_MS:
@@ -342,12 +289,10 @@ class ReceiverTracker:
             return Registered(accepted=False, reason="the application is stopping")
         assert tracked.launch is not None
         task = self._task_of(tracked.launch.group)
-        tracked.place = _Place(task.host if task else "", message.host)
-        if tracked.client is not None:
-            tracked.outbox.post(tracked.client.close)
+        tracked.place = Place(task.host if task else "", message.host)
         location = self._token.location(message.host, message.port)
-        # A receiver that cannot be reached has most likely died: the loop must not wait for it.
-        tracked.client = Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False)
+        # One that cannot be reached has most likely died: no use to try again.
+        tracked.connect(Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False))
         tracked.state = ReceiverState.ACTIVE
         tracked.registered, tracked.deregistered = True, False
         tracked.error_reported = False
@@ -366,17 +311,14 @@ class ReceiverTracker:
 
     def _on_deregister(self, message: DeregisterReceiver) -> Reply:
         tracked = self._tracked.get(message.stream_id)
-        if tracked is None or message.epoch != tracked.epoch or tracked.state is not ReceiverState.ACTIVE:
+        if tracked is None or message.epoch != tracked.epoch or not tracked.is_active:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} is not active")
         tracked.state = ReceiverState.INACTIVE
         tracked.deregistered = True
-        if message.error:
-            if not tracked.error_reported:
-                self._note_error(tracked, message.message, message.error)
-                self._post(ReceiverError(tracked.info))
-            tracked.error_reported = True
-        elif not self._stopping.is_set():
-            self._note_error(tracked, message.message, "")
+        if message.error and not tracked.error_reported:
+            self._tell_error(tracked, message.message, message.error)
+        elif not message.error and not self._stopping.is_set():
+            tracked.note_error(message.message, "", self._clock.now_ms())
         self._gone(tracked)
         return Reply()
 
@@ -384,34 +326,29 @@ class ReceiverTracker:
         tracked = self._tracked.get(message.stream_id)
         if tracked is None or message.epoch != tracked.epoch:
             return Reply(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
-        self._note_error(tracked, message.message, message.error)
-        tracked.error_reported = True
         log.warning("receiver error", stream_id=message.stream_id, message=message.message)
-        self._post(ReceiverError(tracked.info))
+        self._tell_error(tracked, message.message, message.error)
         return Reply()
 
-    def _gone(self, tracked: _Tracked) -> None:
+    def _gone(self, tracked: TrackedReceiver) -> None:
         tracked.info = evolve(tracked.info, active=False)
         self._post(ReceiverStopped(tracked.info))
 
-    def _note_error(self, tracked: _Tracked, message: str, error: str) -> None:
-        tracked.info = evolve(
-            tracked.info,
-            lastErrorMessage=message,
-            lastError=error,
-            lastErrorTime=self._clock.now_ms() if error or message else -1,
-        )
+    def _tell_error(self, tracked: TrackedReceiver, message: str, error: str) -> None:
+        tracked.note_error(message, error, self._clock.now_ms())
+        tracked.error_reported = True
+        self._post(ReceiverError(tracked.info))
 
     def _set_rate(self, stream_id: int, rate: float) -> None:
         tracked = self._tracked[stream_id]
         tracked.rate = rate
-        if tracked.state is ReceiverState.ACTIVE:
-            self._tell(tracked, UpdateRateLimit(rate))
+        if tracked.is_active:
+            tracked.tell(UpdateRateLimit(rate))
 
     def _tell_all_to_stop(self) -> None:
         for tracked in self._tracked.values():
             if tracked.registered:
-                self._tell(tracked, StopReceiver("Stopped by driver"), at_once=True)
+                tracked.tell(StopReceiver("Stopped by driver"), at_once=True)
             elif tracked.launch is not None:
                 # It has stored nothing, and may be waiting for a slot that never comes.
                 try:
@@ -426,48 +363,20 @@ class ReceiverTracker:
         for stream_id, block_ids in by_stream.items():
             self._delete_of(self._tracked[stream_id], block_ids)
 
-    def _delete_of(self, tracked: _Tracked, block_ids: list[str]) -> None:
+    def _delete_of(self, tracked: TrackedReceiver, block_ids: list[str]) -> None:
         block_ids, tracked.leftovers = tracked.leftovers + block_ids, []
         epoch = tracked.epoch
 
         def keep() -> None:
             tracked.leftovers.extend(block_ids)
-            if tracked.state is ReceiverState.ACTIVE and tracked.epoch != epoch:
+            if tracked.is_active and tracked.epoch != epoch:
                 # It has come back in the meantime.
                 self._delete_of(tracked, [])
 
-        if tracked.state is ReceiverState.ACTIVE:
-            self._tell(tracked, CleanUpBlocks(block_ids), undelivered=lambda: self._loop.post(keep))
+        if tracked.is_active:
+            tracked.tell(CleanUpBlocks(block_ids), undelivered=lambda: self._loop.post(keep))
         else:
             keep()
-
-    def _tell(
-        self,
-        tracked: _Tracked,
-        message: object,
-        undelivered: Callable[[], None] = lambda: None,
-        *,
-        at_once: bool = False,
-    ) -> None:
-        """Send a message on the receiver's own loop: one that takes its time to answer holds up no other.
-
-        ``at_once`` overtakes what the receiver has not answered yet.
-        """
-        client = tracked.client
-
-        def send() -> None:
-            try:
-                if client is not None:
-                    client.ask(message, Reply)
-            except WireError as error:
-                name = type(message).__name__
-                log.warning("receiver not reached", stream_id=tracked.info.streamId, message=name, error=str(error))
-                undelivered()
-
-        if at_once:
-            EngineThread(f"ReceiverTracker to {tracked.info.streamId}, at once", send).start()
-        else:
-            tracked.outbox.post(send)
 
     def _task_of(self, group: str) -> cluster.TaskLocation | None:
         for _ in range(_PLACE_TRIES):
@@ -486,7 +395,8 @@ class ReceiverTracker:
             return Reply(accepted=False, reason="the blocks are of another stream")
         self._places.update((block.block_id, tracked.place) for block in message.blocks)
         self._directories.update(Path(block.path).parent for block in message.blocks)
-        self.blocks.add_blocks(message.blocks)
+        for block in self.blocks.add_blocks(message.blocks):
+            self._places.pop(block.block_id, None)
         return Reply()
 
     def _on_loop(self, handler: Callable[[], Any], timeout_s: float | None = None) -> Any:
@@ -504,33 +414,3 @@ class ReceiverTracker:
 
     def _on_loop_error(self, error: BaseException) -> None:
         log.error("receiver tracker failed to handle a message", exc_info=error)
-
-    def _check_cores(self) -> None:
-        cores = cluster.local_cores(self._sc)
-        if cores is not None and cores <= len(self._tracked):
-            raise ConfigurationError(
-                f"master {self._sc.master} has {cores} core{'s' * (cores != 1)} and the program {len(self._tracked)} "
-                f"receiver{'s' * (len(self._tracked) != 1)}: each receiver occupies one for as long as it runs, so no "
-                f"batch could ever run. Use local[{len(self._tracked) + 1}] or more."
-            )
-
-
-def _check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
-    """Refuse a receiver that cannot travel, naming the attribute that is to blame."""
-    try:
-        cloudpickle.dumps(receiver)
-        return
-    except Exception as error:
-        first = error
-    for name, value in vars(receiver).items():
-        try:
-            cloudpickle.dumps(value)
-        except Exception as error:
-            raise ConfigurationError(
-                f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its "
-                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart, not "
-                "in __init__."
-            ) from None
-    raise ConfigurationError(
-        f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: {first}"
-    ) from None

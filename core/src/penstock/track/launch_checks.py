@@ -1,0 +1,54 @@
+"""What is checked before a receiver is launched for the first time.
+
+Owns the refusals that a program can be told of at its start. Called on the thread that starts the context.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import SparkContext, cloudpickle
+
+from penstock.errors import ConfigurationError
+from penstock.receive.receiver import Receiver
+from penstock.spark import cluster
+
+
+def check_cores(sc: SparkContext, receivers: int) -> None:
+    """Refuse a master whose cores the receivers would all occupy.
+
+    Raises:
+        ConfigurationError: no core would be left for batches.
+    """
+    cores = cluster.local_cores(sc)
+    if cores is not None and cores <= receivers:
+        raise ConfigurationError(
+            f"master {sc.master} has {cores} core{'s' * (cores != 1)} and the program {receivers} "
+            f"receiver{'s' * (receivers != 1)}: each receiver occupies one for as long as it runs, so no batch could "
+            f"ever run. Use local[{receivers + 1}] or more."
+        )
+
+
+def check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
+    """Refuse a receiver that cannot travel to an executor.
+
+    Raises:
+        ConfigurationError: it cannot be pickled; names the attribute that is to blame.
+    """
+    try:
+        cloudpickle.dumps(receiver)
+        return
+    except Exception as error:
+        first = error
+    for name, value in vars(receiver).items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception as error:
+            raise ConfigurationError(
+                f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its "
+                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart, not "
+                "in __init__."
+            ) from None
+    raise ConfigurationError(
+        f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: {first}"
+    ) from None

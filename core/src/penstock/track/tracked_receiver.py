@@ -1,0 +1,152 @@
+"""``TrackedReceiver``: what the tracker knows of one receiver, and the way to tell it something.
+
+Owns the receiver's state on the driver, changed on the tracker's loop only, and its outbox: messages are sent on the
+outbox's own thread, so that a receiver which takes its time to answer holds up no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+from attrs import Factory, define, evolve, field, frozen
+
+from penstock.backoff import Backoff
+from penstock.errors import WireError
+from penstock.event_loop import EventLoop
+from penstock.listen.events import ReceiverInfo
+from penstock.log import get_logger
+from penstock.receive.receiver import Receiver
+from penstock.threads import EngineThread
+from penstock.track.receiver_launcher import ReceiverLaunch
+from penstock.wire.client import Client
+from penstock.wire.messages import Reply
+
+log = get_logger("receiver_tracker")
+
+
+class ReceiverState(Enum):
+    """Where a receiver is, for the tracker."""
+
+    INACTIVE = "inactive"
+    SCHEDULED = "scheduled"
+    ACTIVE = "active"
+
+
+@frozen
+class Place:
+    """Where a receiver runs.
+
+    Attributes:
+        host: as Spark names it, for the placing of tasks; empty while Spark does not say.
+        address: on which its endpoint listens.
+    """
+
+    host: str = ""
+    address: str = ""
+
+
+@define
+class TrackedReceiver:
+    """One receiver.
+
+    Attributes:
+        stream_id: of its input stream.
+        receiver: as the program made it.
+        backoff: of its relaunches.
+        info: as listeners see it.
+        state: where it is.
+        epoch: the number of its last launch.
+        launched_ms: when that was, on the monotonic clock.
+        launch: that launch.
+        client: to the endpoint that registered last.
+        place: where that runs.
+        rate: wanted, records/s; outlives launches.
+        error_reported: the launch at hand has told of its error already.
+        registered: the launch at hand has registered: from then on it may hold records.
+        deregistered: it has said since that it stops: an end without a word is a death.
+        leftovers: blocks to delete whose host has no endpoint now.
+    """
+
+    stream_id: int
+    receiver: Receiver[Any]
+    backoff: Backoff
+    info: ReceiverInfo = field(init=False)
+    state: ReceiverState = ReceiverState.INACTIVE
+    epoch: int = 0
+    launched_ms: float = 0
+    launch: ReceiverLaunch | None = None
+    client: Client | None = None
+    place: Place = Place()
+    rate: float | None = None
+    error_reported: bool = False
+    registered: bool = False
+    deregistered: bool = False
+    leftovers: list[str] = Factory(list)
+    _outbox: EventLoop[Callable[[], None]] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        name = f"{type(self.receiver).__name__}-{self.stream_id}"
+        self.info = ReceiverInfo(self.stream_id, name, active=False, location="", executorId="")
+        self._outbox = EventLoop(f"ReceiverTracker to {self.stream_id}", lambda send: send(), self._on_error)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is registered now."""
+        return self.state is ReceiverState.ACTIVE
+
+    def start(self) -> None:
+        """Start the outbox."""
+        self._outbox.start()
+
+    def stop(self) -> None:
+        """Stop the outbox and give the connection up."""
+        self._outbox.stop(1.0)
+        if self.client is not None:
+            self.client.close()
+
+    def begin_launch(self, now_ms: float) -> int:
+        """Begin a new launch and return its number."""
+        self.epoch += 1
+        self.state = ReceiverState.SCHEDULED
+        self.launched_ms = now_ms
+        self.error_reported = self.registered = self.deregistered = False
+        return self.epoch
+
+    def connect(self, client: Client) -> None:
+        """Take the connection to the endpoint that has registered; the one before is given up behind what it sends."""
+        if self.client is not None:
+            self._outbox.post(self.client.close)
+        self.client = client
+
+    def note_error(self, message: str, error: str, now_ms: int) -> None:
+        """Keep what went wrong, for listeners."""
+        self.info = evolve(self.info, lastErrorMessage=message, lastError=error, lastErrorTime=now_ms)
+
+    def tell(self, message: object, undelivered: Callable[[], None] = lambda: None, *, at_once: bool = False) -> None:
+        """Send a message; returns at once.
+
+        Args:
+            message: to send.
+            undelivered: called, on the sending thread, when it could not be.
+            at_once: overtake what the receiver has not answered yet.
+        """
+        client = self.client
+
+        def send() -> None:
+            try:
+                if client is not None:
+                    client.ask(message, Reply)
+            except WireError as error:
+                name = type(message).__name__
+                log.warning("receiver not reached", stream_id=self.stream_id, message=name, error=str(error))
+                undelivered()
+
+        if at_once:
+            EngineThread(f"ReceiverTracker to {self.stream_id}, at once", send).start()
+        else:
+            self._outbox.post(send)
+
+    def _on_error(self, error: BaseException) -> None:
+        log.error("receiver not told", stream_id=self.stream_id, exc_info=error)
