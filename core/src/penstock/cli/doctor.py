@@ -111,7 +111,7 @@ def check_java() -> Iterator[Finding]:
 def check_pandas() -> Iterator[Finding]:
     """pandas, which PySpark wants for the columnar way."""
     version = _version("pandas")
-    purpose = "the columnar way (foreachDataFrame, toDF)"
+    purpose = "the columnar way"
     if version is None:
         yield Finding("warn", f"pandas is not installed: {purpose} is closed", "pip install 'penstock[columnar]'")
     elif not _PANDAS <= _numbers(version) < _TOO_NEW_PANDAS:
