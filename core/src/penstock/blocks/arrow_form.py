@@ -46,6 +46,15 @@ def encode(records: Sequence[Any]) -> pa.Table:
     return _table(_column(runs, pa.large_binary()), _PICKLE)
 
 
+def is_storable(record: Any) -> bool:
+    """Say whether a record can be encoded, the slow way: one by one."""
+    try:
+        _pickled([record])
+    except Exception:
+        return False
+    return True
+
+
 def from_columns(batch: pa.RecordBatch | pa.Table) -> pa.Table:
     """Put a batch that is columnar already into block form.
 

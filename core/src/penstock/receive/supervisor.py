@@ -103,7 +103,7 @@ class ReceiverSupervisor:
             Bounds(
                 settings[conf.MAX_BUFFERED_RECORDS], settings[conf.MAX_BUFFERED_BYTES], settings[conf.BLOCK_QUEUE_SIZE]
             ),
-            push=lambda records: self._push(arrow_form.encode(records), len(records), None),
+            push=self._push_buffered,
             on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
         )
         self._restart_backoff = Backoff(settings[conf.RECEIVER_RESTART_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
@@ -288,6 +288,19 @@ class ReceiverSupervisor:
             stop = start + self._limiter.acquire(count - start)
             yield start, stop
             start = stop
+
+    def _push_buffered(self, records: list[Any]) -> None:
+        """Push what was stored singly. A record that cannot be encoded is told of and left out, alone."""
+        try:
+            table = arrow_form.encode(records)
+        except Exception as error:
+            count = len(records)
+            records = [record for record in records if arrow_form.is_storable(record)]
+            self.report_error(f"{count - len(records)} records cannot be pickled: they are left out", error)
+            if not records:
+                return
+            table = arrow_form.encode(records)
+        self._push(table, len(records), None)
 
     def _push_now(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
         """Push on the receiver's own thread, as long as the door is open."""

@@ -1,0 +1,40 @@
+"""One record that cannot be stored takes no other with it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import ReportError
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import Log, Noting
+
+
+def test_a_record_that_cannot_be_pickled_is_told_of_and_left_out(
+    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, log: Log, records: Callable[[], list[Any]]
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    for record in (1, threading.Lock(), "two"):
+        receiver.store(record)
+    supervisor.stop("enough")
+    supervisor.await_termination()
+    assert records() == [1, "two"]
+    (told,) = log.of(ReportError)
+    assert told.message == "1 records cannot be pickled: they are left out"
+    assert "lock" in told.error
+
+
+def test_nothing_is_pushed_when_none_can(
+    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, log: Log, records: Callable[[], list[Any]]
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    receiver.store(threading.Lock())
+    supervisor.stop("enough")
+    supervisor.await_termination()
+    assert records() == []
+    assert len(log.of(ReportError)) == 1
