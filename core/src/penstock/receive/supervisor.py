@@ -173,7 +173,8 @@ class ReceiverSupervisor:
 
     def report_error(self, message: str, error: BaseException | None = None) -> None:
         """Tell the driver of an error."""
-        log.warning("receiver reports an error", stream_id=self.stream_id, message=message)
+        # The driver warns of it.
+        log.info("receiver reports an error", stream_id=self.stream_id, message=message)
         self._tell(ReportError(self.stream_id, self._epoch, message, _trace(error)))
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:

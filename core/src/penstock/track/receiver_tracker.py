@@ -326,7 +326,8 @@ class ReceiverTracker:
         tracked = self._tracked.get(message.stream_id)
         if tracked is None or message.epoch != tracked.epoch:
             return Reply(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
-        log.warning("receiver error", stream_id=message.stream_id, message=message.message)
+        (*_, reason) = message.error.strip().splitlines() or [""]
+        log.warning("receiver error", stream_id=message.stream_id, message=message.message, reason=reason)
         self._tell_error(tracked, message.message, message.error)
         return Reply()
 
