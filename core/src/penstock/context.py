@@ -21,7 +21,7 @@ from penstock import conf
 from penstock.clock import Clock, SystemClock
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, StreamingStateError, UnknownNameError
-from penstock.graph.dstream import DStream, UnionDStream
+from penstock.graph.dstream import DStream, TransformedDStream, UnionDStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_stream import QueueInputDStream, ReceiverInputDStream
 from penstock.listen.events import ReceiverInfo, StreamingStarted
@@ -201,6 +201,16 @@ class StreamingContext:
         if any(stream.context() is not self for stream in dstreams):
             raise ValueError("All DStreams should belong to this StreamingContext")
         return UnionDStream(dstreams)
+
+    def transform(self, dstreams: Sequence[DStream[Any]], transformFunc: Callable[..., Any]) -> DStream[Any]:
+        """Make one RDD of several streams': ``transformFunc`` gets the RDDs, in the order of the streams, once a batch.
+
+        Raises:
+            ValueError: there is no stream, or their slide durations differ.
+        """
+        if not dstreams:
+            raise ValueError("should have at least one DStream to transform")
+        return TransformedDStream(tuple(dstreams), lambda _time, *rdds: transformFunc(rdds))
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
         """Tell a listener of everything from now on: a ``StreamingListener``, or any object with ``on…`` methods."""

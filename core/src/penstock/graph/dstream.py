@@ -226,8 +226,52 @@ class DStream(Generic[T]):
             AssertionError: the function takes neither one nor two arguments.
         """
         if takes_time(func, 1, "func should take one or two arguments"):
-            return TransformedDStream(self, func)
-        return TransformedDStream(self, lambda _time, rdd: func(rdd))
+            return TransformedDStream((self,), func)
+        return TransformedDStream((self,), lambda _time, rdd: func(rdd))
+
+    def transformWith(
+        self, func: Callable[..., Any], other: DStream[Any], keepSerializer: bool = False
+    ) -> DStream[Any]:
+        """Make one RDD of this stream's and another's: ``func(a, b)`` or ``func(time, a, b)``, once a batch.
+
+        Args:
+            func: runs on the driver. A stream without an RDD for the batch gives an empty one.
+            other: the other stream.
+            keepSerializer: accepted for PySpark's signature; an RDD knows its own.
+
+        Raises:
+            AssertionError: the function takes neither two nor three arguments.
+            ValueError: the slide durations differ.
+        """
+        if takes_time(func, 2, "func should take two or three arguments"):
+            return TransformedDStream((self, other), func)
+        return TransformedDStream((self, other), lambda _time, a, b: func(a, b))
+
+    def partitionBy(
+        self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
+    ) -> DStream[tuple[Any, Any]]:
+        """Put the pairs of each batch into partitions by their keys."""
+        return self.transform(lambda rdd: rdd.partitionBy(numPartitions, partitionFunc))
+
+    def cogroup(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
+        """Gather the values of each key in both streams, batch by batch."""
+        return self._joined(RDD.cogroup, other, numPartitions)
+
+    def join(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
+        """Pair the values of keys that are in both streams, batch by batch."""
+        return self._joined(RDD.join, other, numPartitions)
+
+    def leftOuterJoin(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
+        """Pair the values of this stream's keys with the other's or ``None``, batch by batch."""
+        return self._joined(RDD.leftOuterJoin, other, numPartitions)
+
+    def rightOuterJoin(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
+        """Pair this stream's values or ``None`` with those of the other's keys, batch by batch."""
+        return self._joined(RDD.rightOuterJoin, other, numPartitions)
+
+    def fullOuterJoin(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
+        """Pair the values of all keys, ``None`` where one stream has none, batch by batch."""
+        return self._joined(RDD.fullOuterJoin, other, numPartitions)
 
     def foreachRDD(self, func: Callable[..., Any]) -> None:
         """Hand each RDD to ``func(rdd)`` or ``func(time, rdd)``: an output operation.
@@ -280,6 +324,10 @@ class DStream(Generic[T]):
 
         ForEachDStream(self, function, call_site(operation))
 
+    def _joined(self, operation: Callable[..., Any], other: DStream[Any], num_partitions: int | None) -> DStream[Any]:
+        partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
+        return self.transformWith(lambda a, b: operation(a, b, partitions), other)
+
     def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> functions.Combiner:
         limit = _parse_memory(self._sc.getConf().get("spark.python.worker.memory", "512m") or "512m")
         return functions.Combiner(create, merge_value, merge_combiners, limit)
@@ -325,18 +373,27 @@ class CombinedDStream(DStream[tuple[Any, Any]]):
 
 
 class TransformedDStream(DStream[Any]):
-    """A stream whose RDDs the program's function makes of its parent's."""
+    """A stream whose RDDs the program's function makes of its parents'.
 
-    def __init__(self, parent: DStream[Any], function: Callable[[datetime, RDD[Any]], RDD[Any] | None]) -> None:
-        super().__init__(parent.context(), (parent,))
-        self._parent, self._function = parent, function
+    Raises:
+        ValueError: the parents' slide durations differ, or they belong to different contexts.
+    """
+
+    def __init__(self, parents: tuple[DStream[Any], ...], function: Callable[..., Any]) -> None:
+        super().__init__(parents[0].context(), parents)
+        if len({parent.slide_ms for parent in parents}) > 1:
+            raise ValueError("the DStreams should have same slide duration")
+        if any(parent.context() is not self._context for parent in parents):
+            raise ValueError("the DStreams should belong to one StreamingContext")
+        self._function = function
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Call the function. A result of ``None`` means no RDD for this batch, as in PySpark."""
-        rdd = self._parent.get_or_compute(time_ms)
-        if rdd is None:
+        rdds = [parent.get_or_compute(time_ms) for parent in self._parents]
+        if len(rdds) == 1 and rdds[0] is None:
             return None
-        made = self._function(self.datetime_of(time_ms), rdd)
+        present = [self._sc.emptyRDD() if rdd is None else rdd for rdd in rdds]
+        made = self._function(self.datetime_of(time_ms), *present)
         if made is not None and not isinstance(made, RDD):
             raise TypeError(f"the function given to transform returned {type(made).__name__}, not an RDD")
         return made
