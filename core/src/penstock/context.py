@@ -106,7 +106,6 @@ class StreamingContext:
         self._clock: Clock = clock or SystemClock()
         self._state = State.INITIALIZED
         self._lock = threading.RLock()
-        self._stop_requested = False
         # PySpark's handler of Ctrl-C, while this context is active.
         self._interrupt: Any = None
         self._stop_thread: EngineThread | None = None
@@ -402,16 +401,16 @@ class StreamingContext:
             self._interrupt = None
 
     def _on_error(self, error: BaseException) -> None:
-        if cluster.is_stopped(self._sc) and not self._stop_requested:
-            log.error("the SparkContext was stopped; the StreamingContext stops too")
+        gone = cluster.is_stopped(self._sc) and self._stop_thread is None
+        if gone:
             error = StreamingStateError("the SparkContext was stopped under the StreamingContext; stop that one first")
-            self._stop_requested = True
-            EngineThread("SparkContext is gone", lambda: self.stop(stopSparkContext=False)).start()
-            with self._ended:
-                self._error = error  # the reason for all that failed before
+            log.error(str(error))
         with self._ended:
-            self._error = self._error or error
+            # A Spark that is gone is the reason for whatever failed before.
+            self._error = error if gone else self._error or error
             self._ended.notify_all()
+        if gone:
+            self.stop(stopSparkContext=False)
 
     def _stop(self, graceful: bool, stop_spark: bool) -> None:
         with self._lock:
