@@ -10,7 +10,8 @@ import pytest
 from pyspark import StorageLevel
 
 from penstock.errors import StreamingStateError
-from penstock.graph.dstream import DStream, UnionDStream
+from penstock.graph.dstream import DStream
+from penstock.graph.united import UnionDStream
 
 if TYPE_CHECKING:
     from tests.graph.conftest import FakeContext, FakeInput

@@ -51,7 +51,7 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
     """What the streams report; the graph has blocks."""
     reports: list[tuple[int, StreamInputInfo]] = []
     context.graph.received_blocks = Received()
-    context.graph.report_input = lambda time_ms, info: reports.append((time_ms, info))
+    context.graph.report_input = lambda time_ms, info, _count=None: reports.append((time_ms, info))
     monkeypatch.setattr(input_stream, "located_rdd", lambda _sc, partitions: NotedRDD(partitions))
     return reports
 

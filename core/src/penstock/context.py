@@ -10,31 +10,28 @@ import atexit
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pyspark import RDD, SparkContext, StorageLevel
+from pyspark import SparkContext
 
 from penstock import conf
+from penstock.builder import StreamBuilder
 from penstock.clock import Clock, SystemClock
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, StreamingStateError, UnknownNameError
-from penstock.graph.dstream import DStream, TransformedDStream, UnionDStream
+from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.input_stream import QueueInputDStream, ReceiverInputDStream
 from penstock.listen.events import ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.log import get_logger, set_level
 from penstock.plugins import Plugins
-from penstock.receive.receiver import Receiver
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster
 from penstock.spark.local_properties import LocalProperties
-from penstock.specs import read_options
 from penstock.threads import EngineThread, on_engine_thread
 from penstock.track.intake import TrackedIntake
 from penstock.track.receiver_tracker import ReceiverTracker
@@ -57,7 +54,7 @@ class State(Enum):
     STOPPED = "stopped"
 
 
-class StreamingContext:
+class StreamingContext(StreamBuilder):
     """The entry point of a streaming program; a drop-in for ``pyspark.streaming.StreamingContext``.
 
     Args:
@@ -132,84 +129,6 @@ class StreamingContext:
         if self.graph.remember_ms is not None:
             raise ConfigurationError("remember was set already")
         self.graph.remember_ms = int(duration * 1000)
-
-    def socketTextStream(
-        self, hostname: str, port: int, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2
-    ) -> DStream[str]:
-        """Receive lines of UTF-8 text from a TCP server.
-
-        Raises:
-            UnknownNameError: the plugin ``penstock-socket`` is not installed.
-        """
-        try:
-            receiver = self._make_receiver("socket", {"host": hostname, "port": port})
-        except UnknownNameError as error:
-            if error.kind != "receiver":
-                raise
-            raise ConfigurationError(
-                "socketTextStream needs the receiver 'socket', which no plugin offers: pip install penstock-socket"
-            ) from error
-        receiver.storageLevel = storageLevel
-        return ReceiverInputDStream(self, receiver)
-
-    def receiverStream(self, receiver: Receiver[Any] | str, **options: Any) -> ReceiverInputDStream:
-        """Receive what a receiver stores.
-
-        Args:
-            receiver: one ready made, or the name of one that a plugin offers.
-            options: of a named one; they win over ``spark.penstock.receiver.<name>.<option>``.
-
-        Raises:
-            UnknownNameError: nothing has that name, or an option does not exist; names the nearest.
-            ConfigurationError: an option is missing or its value cannot be used.
-        """
-        if isinstance(receiver, str):
-            receiver = self._make_receiver(receiver, options)
-        elif options:
-            raise ConfigurationError("options are for a receiver given by its name; this one is ready made")
-        if not isinstance(receiver, Receiver):
-            raise ConfigurationError(
-                f"a receiver must derive from penstock.Receiver; {type(receiver).__name__} does not"
-            )
-        return ReceiverInputDStream(self, receiver)
-
-    def queueStream(
-        self, rdds: Sequence[Any], oneAtATime: bool = True, default: RDD[Any] | Iterable[Any] | None = None
-    ) -> DStream[Any]:
-        """Take RDDs (or collections) from a list, one a batch or all at once. For tests and demonstrations."""
-        if default is not None and not isinstance(default, RDD):
-            default = self._sc.parallelize(default)
-        queue = [item if isinstance(item, RDD) else self._sc.parallelize(item) for item in rdds]
-        return QueueInputDStream(self, queue, one_at_a_time=oneAtATime, default=default)
-
-    def union(self, *dstreams: DStream[Any]) -> DStream[Any]:
-        """Put the records of several streams together.
-
-        Raises:
-            ValueError: there is none, or their slide durations differ.
-        """
-        if not dstreams:
-            raise ValueError("should have at least one DStream to union")
-        if len(dstreams) == 1:
-            return dstreams[0]
-        for stream in dstreams:
-            if not isinstance(stream, DStream):
-                raise TypeError(f"union takes DStreams, not {type(stream).__name__}")
-        if len({stream.slide_ms for stream in dstreams}) > 1:
-            raise ValueError("All DStreams should have same slide duration")
-        if any(stream.context() is not self for stream in dstreams):
-            raise ValueError("All DStreams should belong to this StreamingContext")
-        return UnionDStream(dstreams)
-
-    def transform(self, dstreams: Sequence[DStream[Any]], transformFunc: Callable[..., Any]) -> DStream[Any]:
-        """Make one RDD of several streams': ``transformFunc`` gets the RDDs, in the order of the streams, once a batch.
-
-        Raises:
-            ValueError: there is no stream, or their slide durations differ.
-        """
-        if not dstreams:
-            raise ValueError("should have at least one DStream to transform")
-        return TransformedDStream(tuple(dstreams), lambda _time, *rdds: transformFunc(rdds))
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
         """Tell a listener of everything from now on: a ``StreamingListener``, or any object with ``on…`` methods."""
@@ -342,13 +261,6 @@ class StreamingContext:
         return self._bus.report()
 
     # -- inside --
-
-    def _make_receiver(self, name: str, options: dict[str, Any]) -> Receiver[Any]:
-        spec = self.plugins.spec("receivers", name)
-        given = {**self.settings.under(f"spark.penstock.receiver.{name}."), **options}
-        read = read_options("receiver", spec, given)
-        made: Receiver[Any] = spec.factory() if spec.options is None else spec.factory(read)
-        return made
 
     def _start_engine(self) -> None:
         self.graph.validate()

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableSequence, MutableSet, Sequence, Set
 from types import UnionType
-from typing import Any, Protocol, Union, get_args, get_origin, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Union, get_args, get_origin, get_type_hints, runtime_checkable
 
 import attrs
 import cattrs
-from attrs import frozen
+from attrs import field, frozen
 
 from penstock.errors import ConfigurationError, UnknownNameError
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
 
 
 @frozen
@@ -39,15 +42,57 @@ class InputStreamSpec:
 
     Attributes:
         name: lowercase.
-        factory: ``factory(options)``, or ``factory()`` when there is no options class.
+        factory: ``factory(options)``, or ``factory()`` when there is no options class; returns an InputSource.
         options: an attrs class whose fields are the options, ``None`` for none.
         summary: one line for people.
     """
 
     name: str
-    factory: Callable[..., Any]
+    factory: Callable[..., InputSource]
     options: type | None = None
     summary: str = ""
+
+
+@frozen
+class SourceBatch:
+    """What a pulled source gives to one batch.
+
+    Attributes:
+        rdd: the records.
+        num_records: how many, as far as it is known before they are read.
+        metadata: anything to say about them; the key ``Description`` is for people.
+        count: asked when the batch's jobs have ended, for how many there were; ``None`` when ``num_records`` is true.
+    """
+
+    rdd: RDD[Any]
+    num_records: int = 0
+    metadata: Mapping[str, Any] = field(factory=dict)
+    count: Callable[[], int] | None = None
+
+
+@runtime_checkable
+class InputSource(Protocol):
+    """A source that the driver pulls from, batch by batch. Called on the generator's loop, unless it says otherwise."""
+
+    def open(self, sc: SparkContext, batch_interval_ms: int) -> None:
+        """Get to know what it works for: once, on the program's thread, when the stream is made."""
+        ...
+
+    def start(self) -> None:
+        """Get ready for the first batch."""
+        ...
+
+    def compute(self, batch_time_ms: int) -> SourceBatch:
+        """Make a batch: at most once for a time, in the order of times. Should return at once."""
+        ...
+
+    def clean_up(self, before_ms: int) -> None:
+        """Forget what concerns batches strictly older than a time."""
+        ...
+
+    def stop(self) -> None:
+        """Release what ``start`` took."""
+        ...
 
 
 @frozen

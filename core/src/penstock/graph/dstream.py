@@ -1,8 +1,7 @@
-"""``DStream``: a stream as a sequence of RDDs, one a batch, and the operators on it.
+"""``DStream``: a stream as a sequence of RDDs, one a batch, with PySpark's operators.
 
-Owns what every stream has (parents, slide, remember duration, storage level, the RDDs it still remembers) and the
-operators with PySpark's names, argument order and defaults. Never runs a Spark job: RDDs are made on the generator's
-loop, evaluated on the job pool.
+Owns the operators' names, argument order and defaults. What a stream remembers, and when, is ``Stream``'s; what an
+operator does in a task is in ``functions``.
 """
 
 from __future__ import annotations
@@ -10,125 +9,31 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import RDD, StorageLevel
 from pyspark.core.rdd import portable_hash
 from pyspark.util import _parse_memory
 
-from penstock.errors import StreamingStateError
 from penstock.graph import functions
 from penstock.graph.arity import takes_time
 from penstock.graph.call_site import call_site
 from penstock.graph.functions import PartitionFunction
+from penstock.graph.stream import Stream
 
 if TYPE_CHECKING:
-    from penstock.context import StreamingContext
+    pass
 
 T = TypeVar("T", covariant=True)
 
 
-class DStream(Generic[T]):
+class DStream(Stream[T]):
     """A stream of one context.
 
     Args:
         context: of the program.
         parents: the streams it is computed from.
     """
-
-    def __init__(self, context: StreamingContext, parents: Iterable[DStream[Any]]) -> None:
-        context.check_can_build(type(self).__name__)
-        self._context = context
-        self._sc = context.sparkContext
-        self._graph = context.graph
-        self._parents = tuple(parents)
-        self._zero_time_ms: int | None = None
-        self.remember_ms = 0
-        self._storage_level: StorageLevel | None = None
-        self._generated: dict[int, RDD[Any]] = {}
-
-    # -- what a kind of stream overrides --
-
-    @property
-    def slide_ms(self) -> int:
-        """Milliseconds between two RDDs."""
-        return self._parents[0].slide_ms if self._parents else self._graph.batch_interval_ms
-
-    def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Make the RDD of a valid time, ``None`` for none."""
-        raise TypeError(f"{type(self).__name__} must override compute")
-
-    @property
-    def parent_remember_ms(self) -> int:
-        """How long parents must remember for this stream's sake."""
-        return self.remember_ms
-
-    # -- life --
-
-    def initialize(self, zero_time_ms: int) -> None:
-        """Fix zero time here and in the parents; remember at least one slide."""
-        if self._zero_time_ms not in (None, zero_time_ms):
-            raise StreamingStateError(f"{type(self).__name__} was initialized with another zero time")
-        self._zero_time_ms = zero_time_ms
-        self.remember_ms = max(self.remember_ms, self.slide_ms)
-        for parent in self._parents:
-            parent.initialize(zero_time_ms)
-
-    def remember(self, duration_ms: int) -> None:
-        """Remember at least so long, and have the parents remember what that takes."""
-        self.remember_ms = max(self.remember_ms, duration_ms)
-        for parent in self._parents:
-            parent.remember(self.parent_remember_ms)
-
-    def is_time_valid(self, time_ms: int) -> bool:
-        """Say whether the stream has an RDD at a time.
-
-        Raises:
-            StreamingStateError: the context has not started.
-        """
-        if self._zero_time_ms is None:
-            raise StreamingStateError(f"{type(self).__name__} has not been initialized")
-        return time_ms > self._zero_time_ms and (time_ms - self._zero_time_ms) % self.slide_ms == 0
-
-    def get_or_compute(self, time_ms: int) -> RDD[Any] | None:
-        """The RDD of a time: remembered, or made now; ``None`` when the stream has none."""
-        if time_ms in self._generated:
-            return self._generated[time_ms]
-        if not self.is_time_valid(time_ms):
-            return None
-        rdd = self.compute(time_ms)
-        if rdd is None:
-            return None
-        if self._storage_level is not None:
-            rdd.persist(self._storage_level)
-        self._generated[time_ms] = rdd
-        return rdd
-
-    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget RDDs as old as ``time_ms`` less the remember duration, here and in the parents."""
-        old = [time for time in self._generated if time <= time_ms - self.remember_ms]
-        for time in old:
-            rdd = self._generated.pop(time)
-            if unpersist and self._storage_level is not None:
-                rdd.unpersist()
-        for parent in self._parents:
-            parent.clear_metadata(time_ms, unpersist=unpersist)
-
-    @property
-    def is_fusible(self) -> bool:
-        """Whether a child may run this stream's function inside its own: not when its RDDs are kept."""
-        return self._storage_level is None
-
-    @staticmethod
-    def datetime_of(time_ms: int) -> datetime:
-        """A batch time as the program's functions get it: naive, local, as PySpark gives it."""
-        return datetime.fromtimestamp(time_ms / 1000)
-
-    # -- PySpark's methods --
-
-    def context(self) -> StreamingContext:
-        """The context that the stream belongs to."""
-        return self._context
 
     def map(self, f: Callable[[T], Any], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record."""
@@ -320,8 +225,6 @@ class DStream(Generic[T]):
         return MapPartitionsDStream(self, function, preserves_partitioning)
 
     def _output(self, operation: str, function: Callable[[datetime, RDD[Any]], object]) -> None:
-        from penstock.graph.output_stream import ForEachDStream  # it is a DStream: its file needs this one first
-
         ForEachDStream(self, function, call_site(operation))
 
     def _joined(self, operation: Callable[..., Any], other: DStream[Any], num_partitions: int | None) -> DStream[Any]:
@@ -331,88 +234,6 @@ class DStream(Generic[T]):
     def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> functions.Combiner:
         limit = _parse_memory(self._sc.getConf().get("spark.python.worker.memory", "512m") or "512m")
         return functions.Combiner(create, merge_value, merge_combiners, limit)
-
-
-class MapPartitionsDStream(DStream[Any]):
-    """A stream whose RDDs come from a partition function, fused with those of the parents that are not kept."""
-
-    def __init__(self, parent: DStream[Any], function: PartitionFunction, preserves_partitioning: bool) -> None:
-        super().__init__(parent.context(), (parent,))
-        self._parent, self._function, self._preserves_partitioning = parent, function, preserves_partitioning
-
-    def compute(self, time_ms: int) -> RDD[Any] | None:
-        """One ``mapPartitionsWithIndex`` for the whole chain."""
-        chain, preserves, source = [self._function], self._preserves_partitioning, self._parent
-        while isinstance(source, MapPartitionsDStream) and source.is_fusible:
-            chain.append(source._function)
-            preserves = preserves and source._preserves_partitioning
-            source = source._parent
-        rdd = source.get_or_compute(time_ms)
-        if rdd is None:
-            return None
-        return rdd.mapPartitionsWithIndex(functions.Fused(tuple(reversed(chain))), preserves)
-
-
-class CombinedDStream(DStream[tuple[Any, Any]]):
-    """``combineByKey``: combine in each partition, shuffle, combine again."""
-
-    def __init__(self, parent: DStream[Any], combiner: functions.Combiner, num_partitions: int | None) -> None:
-        super().__init__(parent.context(), (parent,))
-        self._parent = parent._narrow(functions.CombineValues(combiner), True)
-        self._parents = (self._parent,)
-        self._combiner_side = functions.CombineCombiners(combiner)
-        self._num_partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
-
-    def compute(self, time_ms: int) -> RDD[Any] | None:
-        """The three steps."""
-        rdd = self._parent.get_or_compute(time_ms)
-        if rdd is None:
-            return None
-        shuffled = rdd.partitionBy(self._num_partitions, portable_hash)
-        return shuffled.mapPartitionsWithIndex(self._combiner_side, True)
-
-
-class TransformedDStream(DStream[Any]):
-    """A stream whose RDDs the program's function makes of its parents'.
-
-    Raises:
-        ValueError: the parents' slide durations differ, or they belong to different contexts.
-    """
-
-    def __init__(self, parents: tuple[DStream[Any], ...], function: Callable[..., Any]) -> None:
-        super().__init__(parents[0].context(), parents)
-        if len({parent.slide_ms for parent in parents}) > 1:
-            raise ValueError("the DStreams should have same slide duration")
-        if any(parent.context() is not self._context for parent in parents):
-            raise ValueError("the DStreams should belong to one StreamingContext")
-        self._function = function
-
-    def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Call the function. A result of ``None`` means no RDD for this batch, as in PySpark."""
-        rdds = [parent.get_or_compute(time_ms) for parent in self._parents]
-        if len(rdds) == 1 and rdds[0] is None:
-            return None
-        present = [self._sc.emptyRDD() if rdd is None else rdd for rdd in rdds]
-        made = self._function(self.datetime_of(time_ms), *present)
-        if made is not None and not isinstance(made, RDD):
-            raise TypeError(f"the function given to transform returned {type(made).__name__}, not an RDD")
-        return made
-
-
-class UnionDStream(DStream[Any]):
-    """The records of several streams."""
-
-    def __init__(self, parents: Iterable[DStream[Any]]) -> None:
-        parents = tuple(parents)
-        super().__init__(parents[0].context(), parents)
-
-    def compute(self, time_ms: int) -> RDD[Any]:
-        """The union of the parents' RDDs."""
-        rdds = [parent.get_or_compute(time_ms) for parent in self._parents]
-        missing = [type(parent).__name__ for parent, rdd in zip(self._parents, rdds, strict=True) if rdd is None]
-        if missing:
-            raise StreamingStateError(f"could not make the RDD of {missing[0]}, to be united, at time {time_ms} ms")
-        return self._sc.union([rdd for rdd in rdds if rdd is not None])
 
 
 def _same(value: Any) -> Any:
@@ -429,3 +250,11 @@ def _value(pair: tuple[Any, Any]) -> Any:
 
 def _counted(value: Any) -> tuple[Any, int]:
     return value, 1
+
+
+# They are DStreams: their files need the class above first.
+from penstock.graph.combined import CombinedDStream  # noqa: E402
+from penstock.graph.map_partitions import MapPartitionsDStream  # noqa: E402
+from penstock.graph.output_stream import ForEachDStream  # noqa: E402
+from penstock.graph.transformed import TransformedDStream  # noqa: E402
+from penstock.graph.united import UnionDStream  # noqa: E402

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from penstock.wire.token import Token
 
 
+class ReportInput(Protocol):
+    """Notes what a stream gives to a batch."""
+
+    def __call__(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None, /) -> None:
+        """Note it; ``count`` is asked for the true number of records when the batch's jobs have ended."""
+        ...
+
+
 class ReceivedBlocks(Protocol):
     """What a receiver input stream asks of the tracker."""
 
@@ -53,7 +61,7 @@ class DStreamGraph:
         self.remember_ms: int | None = None
         # Set by the context before start.
         self.received_blocks: ReceivedBlocks | None = None
-        self.report_input: Callable[[int, StreamInputInfo], None] = lambda _time_ms, _info: None
+        self.report_input: ReportInput = lambda _time_ms, _info, _count=None: None
         self._lock = threading.Lock()
 
     def add_input(self, stream: InputDStream) -> int:

@@ -1,6 +1,7 @@
 """Input streams: where a graph begins.
 
-Owns the two kinds the core has: received blocks, and a queue of RDDs. Computed on the generator's loop.
+Owns the three kinds the core has: received blocks, what a plugin's source pulls, and a queue of RDDs. Computed on the
+generator's loop.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.context import StreamingContext
     from penstock.receive.receiver import Receiver
+    from penstock.specs import InputSource
 
 
 class InputDStream(DStream[Any]):
@@ -62,6 +64,40 @@ class ReceiverInputDStream(InputDStream):
         # Last: what fails above is made again for the next output, and must not be reported twice.
         self._graph.report_input(time_ms, StreamInputInfo(self.id, received.count(time_ms, self.id)))
         return references.mapPartitionsWithIndex(ReadBlocks(received.token))
+
+
+class PulledInputDStream(InputDStream):
+    """What a source gives when it is asked, batch by batch.
+
+    Args:
+        context: of the program.
+        source: asked on the generator's loop.
+    """
+
+    def __init__(self, context: StreamingContext, source: InputSource) -> None:
+        super().__init__(context)
+        self._source = source
+        source.open(self._sc, self._graph.batch_interval_ms)
+
+    def start(self) -> None:
+        """Have the source get ready."""
+        self._source.start()
+
+    def stop(self) -> None:
+        """Have the source release what it took."""
+        self._source.stop()
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """Ask the source."""
+        batch = self._source.compute(time_ms)
+        info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
+        self._graph.report_input(time_ms, info, batch.count)
+        return batch.rdd
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget old batches, and have the source forget them."""
+        super().clear_metadata(time_ms, unpersist=unpersist)
+        self._source.clean_up(time_ms - self.remember_ms)
 
 
 class QueueInputDStream(InputDStream):

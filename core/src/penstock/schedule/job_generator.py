@@ -124,7 +124,8 @@ class JobGenerator:
         try:
             self._intake.allocate_blocks_to_batch(time_ms)
             jobs = self._graph.generate_jobs(time_ms)
-            self._scheduler.submit(JobSet(time_ms, jobs, self._input_info.info(time_ms), self._clock.now_ms()))
+            info, counts = self._input_info.info(time_ms), self._input_info.counts(time_ms)
+            self._scheduler.submit(JobSet(time_ms, jobs, info, self._clock.now_ms(), counts))
         # The program's functions run here too, and may raise what asks a thread to end: this one must live.
         except BaseException as error:
             log.error("batch not generated", batch_time=time_ms, reason=failure.reason(error))

@@ -6,7 +6,7 @@ submitted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, evolve, field
 
@@ -23,12 +23,14 @@ class JobSet:
         jobs: in the order of the program's outputs.
         input_info: what each stream gave.
         submission_ms: when it was submitted.
+        counts: asked at the end for the numbers of records of streams that learn them late.
     """
 
     time_ms: int
     jobs: Sequence[OutputJob]
     input_info: Mapping[int, StreamInputInfo]
     submission_ms: int
+    counts: Mapping[int, Callable[[], int]] = field(factory=dict)
     _start_ms: int | None = field(default=None, init=False)
     _end_ms: int | None = field(default=None, init=False)
     _operations: dict[int, OutputOperationInfo] = field(init=False)
@@ -55,6 +57,10 @@ class JobSet:
         last = all(operation.endTime is not None for operation in self._operations.values())
         if last:
             self._end_ms = now_ms
+            self.input_info = {
+                stream_id: evolve(info, numRecords=self.counts[stream_id]()) if stream_id in self.counts else info
+                for stream_id, info in self.input_info.items()
+            }
         return self._operations[output_op_id], last
 
     def info(self) -> BatchInfo:
