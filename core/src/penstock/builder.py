@@ -22,6 +22,9 @@ from penstock.receive.receiver import Receiver
 from penstock.specs import read_options
 
 if TYPE_CHECKING:
+    from penstock.context import StreamingContext
+
+if TYPE_CHECKING:
     pass
 
 #: Hook that offers a source → the word for it in configuration keys.
