@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -97,7 +98,7 @@ def test_without_a_started_context_there_is_nothing_to_compute(received: Receive
 
 
 def test_the_graph_knows_its_receivers(received: ReceiverInputDStream, context: FakeContext) -> None:
-    QueueInputDStream(cast(StreamingContext, context), [], one_at_a_time=True, default=None)
+    QueueInputDStream(cast(StreamingContext, context), deque(), one_at_a_time=True, default=None)
     other = ReceiverInputDStream(cast(StreamingContext, context), Silent())
     assert list(context.graph.receivers()) == [(0, received.receiver), (2, other.receiver)]
 
@@ -107,7 +108,7 @@ def queue(context: FakeContext) -> Callable[..., list[list[Any]]]:
     """The batches of a queue of RDDs of one record each."""
 
     def batches(count: int, one_at_a_time: bool, default: Any = None) -> list[list[Any]]:
-        rdds = [context.sparkContext.parallelize([n]) for n in range(count)]
+        rdds = deque(context.sparkContext.parallelize([n]) for n in range(count))
         stream = QueueInputDStream(cast(StreamingContext, context), rdds, one_at_a_time=one_at_a_time, default=default)
         return [stream.compute(time_ms).collect() for time_ms in (100, 200, 300)]
 

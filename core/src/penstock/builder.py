@@ -5,13 +5,15 @@ Owns the context's methods that make streams. Never starts anything. Called on t
 
 from __future__ import annotations
 
+import queue
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, UnknownNameError
+from penstock.errors import ConfigurationError
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_stream import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from penstock.context import StreamingContext
 
 if TYPE_CHECKING:
-    pass
+    from penstock.context import StreamingContext
+
+T = TypeVar("T")
 
 #: Hook that offers a source → the word for it in configuration keys.
 _SECTION = {"receivers": "receiver", "input_streams": "input"}
@@ -51,16 +55,78 @@ class StreamBuilder:
         Raises:
             UnknownNameError: the plugin ``penstock-socket`` is not installed.
         """
-        try:
-            receiver = self._make("receivers", "socket", {"host": hostname, "port": port})
-        except UnknownNameError as error:
-            if error.kind != "receiver":
-                raise
-            raise ConfigurationError(
-                "socketTextStream needs the receiver 'socket', which no plugin offers: pip install penstock-socket"
-            ) from error
-        receiver.storageLevel = storageLevel
-        return ReceiverInputDStream(self._context, receiver)
+        return self._socket("socketTextStream", "socket", storageLevel, host=hostname, port=port)
+
+    def socketStream(
+        self,
+        hostname: str,
+        port: int,
+        converter: Callable[[BinaryIO], Iterable[T]],
+        storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2,
+    ) -> DStream[T]:
+        """Receive from a TCP server what ``converter`` makes of its bytes.
+
+        Args:
+            hostname: of the server.
+            port: of the server.
+            converter: given the connection as a file to read, yields records; runs on the receiver's executor.
+            storageLevel: of the blocks.
+
+        Raises:
+            ConfigurationError: the plugin ``penstock-socket`` is not installed.
+        """
+        return self._socket(
+            "socketStream", "socket-stream", storageLevel, host=hostname, port=port, converter=converter
+        )
+
+    def rawSocketStream(
+        self, hostname: str, port: int, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2
+    ) -> DStream[bytes]:
+        """Receive frames from a TCP server: 4 bytes of length, big-endian, then so many bytes, which are one record.
+
+        Raises:
+            ConfigurationError: the plugin ``penstock-socket`` is not installed.
+        """
+        return self._socket("rawSocketStream", "raw-socket", storageLevel, host=hostname, port=port)
+
+    def textFileStream(self, directory: str) -> DStream[str]:
+        """Read the files that appear in a directory, as lines of UTF-8 text. See ``fileStream``.
+
+        Raises:
+            ConfigurationError: the plugin ``penstock-file`` is not installed.
+        """
+        return self._files("textFileStream", "text-file", directory=directory)
+
+    def binaryRecordsStream(self, directory: str, recordLength: int) -> DStream[bytes]:
+        """Read the files that appear in a directory, as records of ``recordLength`` bytes. See ``fileStream``.
+
+        Raises:
+            ConfigurationError: the plugin ``penstock-file`` is not installed, or the length is not positive.
+        """
+        return self._files("binaryRecordsStream", "binary-records", directory=directory, record_length=recordLength)
+
+    def fileStream(
+        self,
+        directory: str,
+        filter: Callable[[str], bool] | None = None,
+        newFilesOnly: bool = True,
+        read: Callable[[BinaryIO], Iterable[T]] | None = None,
+    ) -> DStream[T]:
+        """Read the files that appear in a directory.
+
+        Args:
+            directory: a path, a URI, or a pattern of directories (``/logs/*/``). Files must be moved in whole, or grow
+                under a name that begins with a dot.
+            filter: given a file's path, says whether to read it; by default all but those that begin with a dot.
+            newFilesOnly: leave out the files that are there when the stream is made.
+            read: given a file to read, yields its records; runs on an executor. By default lines of UTF-8 text.
+
+        Raises:
+            ConfigurationError: the plugin ``penstock-file`` is not installed.
+        """
+        return self._files(
+            "fileStream", "file", directory=directory, filter=filter, new_files_only=newFilesOnly, read=read
+        )
 
     def receiverStream(self, receiver: Receiver[Any] | str, **options: Any) -> ReceiverInputDStream:
         """Receive what a receiver stores.
@@ -84,13 +150,30 @@ class StreamBuilder:
         return ReceiverInputDStream(self._context, receiver)
 
     def queueStream(
-        self, rdds: Sequence[Any], oneAtATime: bool = True, default: RDD[Any] | Iterable[Any] | None = None
+        self,
+        rdds: Sequence[Any] | deque[Any] | queue.Queue[Any],
+        oneAtATime: bool = True,
+        default: RDD[Any] | Iterable[Any] | None = None,
     ) -> DStream[Any]:
-        """Take RDDs (or collections) from a list, one a batch or all at once. For tests and demonstrations."""
-        if default is not None and not isinstance(default, RDD):
-            default = self._sc.parallelize(default)
-        queue = [item if isinstance(item, RDD) else self._sc.parallelize(item) for item in rdds]
-        return QueueInputDStream(self._context, queue, one_at_a_time=oneAtATime, default=default)
+        """Take RDDs (or collections) from a queue, one a batch or all at once. For tests and demonstrations.
+
+        Args:
+            rdds: a list, whose later changes are ignored; or a ``deque`` or ``queue.Queue``, which may be filled while
+                the context runs.
+            oneAtATime: take one a batch.
+            default: for batches that find the queue empty; an empty RDD otherwise.
+
+        Raises:
+            IndexError: the list is empty and there is no default: every batch would be empty.
+        """
+        if isinstance(rdds, Sequence) and not isinstance(rdds, deque):
+            if not rdds and default is None:
+                raise IndexError(
+                    "queueStream got an empty list and no default; give a deque or queue.Queue to fill it later"
+                )
+            rdds = deque(self._rdd(item) for item in rdds)
+        made = None if default is None else self._rdd(default)
+        return QueueInputDStream(self._context, rdds, one_at_a_time=oneAtATime, default=made)
 
     def union(self, *dstreams: DStream[Any]) -> DStream[Any]:
         """Put the records of several streams together.
@@ -138,6 +221,26 @@ class StreamBuilder:
     def check_can_build(self, what: str) -> None:
         """Refuse to add to the graph once it runs."""
         raise NotImplementedError
+
+    def _rdd(self, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
+        return records if isinstance(records, RDD) else self._sc.parallelize(records)
+
+    def _socket(self, method: str, name: str, level: StorageLevel, **options: Any) -> ReceiverInputDStream:
+        receiver = self._offered(method, "receivers", name, "penstock-socket", options)
+        receiver.storageLevel = level
+        return ReceiverInputDStream(self._context, receiver)
+
+    def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
+        self.check_can_build(method)
+        return PulledInputDStream(self._context, self._offered(method, "input_streams", name, "penstock-file", options))
+
+    def _offered(self, method: str, hook: str, name: str, distribution: str, options: dict[str, Any]) -> Any:
+        """What a method of Spark's needs of a plugin that may not be there."""
+        if name not in self.plugins.specs(hook):
+            raise ConfigurationError(
+                f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: pip install {distribution}"
+            )
+        return self._make(hook, name, options)
 
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         spec = self.plugins.spec(hook, name)

@@ -6,6 +6,7 @@ generator's loop.
 
 from __future__ import annotations
 
+import queue
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from penstock.listen.events import StreamInputInfo
 from penstock.spark.located_rdd import located_rdd
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock.context import StreamingContext
     from penstock.receive.receiver import Receiver
     from penstock.specs import InputSource
@@ -105,22 +104,31 @@ class QueueInputDStream(InputDStream):
 
     Args:
         context: of the program.
-        rdds: the queue.
+        rdds: RDDs or collections; the program may go on filling it.
         one_at_a_time: take one a batch.
         default: for batches that find the queue empty.
     """
 
     def __init__(
-        self, context: StreamingContext, rdds: Iterable[RDD[Any]], *, one_at_a_time: bool, default: RDD[Any] | None
+        self,
+        context: StreamingContext,
+        rdds: deque[Any] | queue.Queue[Any],
+        *,
+        one_at_a_time: bool,
+        default: RDD[Any] | None,
     ) -> None:
         super().__init__(context)
-        self._queue, self._one_at_a_time, self._default = deque(rdds), one_at_a_time, default
+        self._size, self._take = (
+            (rdds.__len__, rdds.popleft) if isinstance(rdds, deque) else (rdds.qsize, rdds.get_nowait)
+        )
+        self._one_at_a_time, self._default = one_at_a_time, default
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        """The next RDD, or the union of all."""
-        taken = [
-            self._queue.popleft() for _ in range(min(len(self._queue), 1 if self._one_at_a_time else len(self._queue)))
-        ]
+        """The next RDD, or the union of all that are there now."""
+        taken: list[RDD[Any]] = []
+        for _ in range(min(self._size(), 1) if self._one_at_a_time else self._size()):
+            records = self._take()
+            taken.append(records if isinstance(records, RDD) else self._sc.parallelize(records))
         if not taken:
             return self._default if self._default is not None else self._sc.emptyRDD()
         return taken[0] if len(taken) == 1 else self._sc.union(taken)

@@ -7,6 +7,7 @@ harness moves the clock, and the next one when that batch has run.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ class StreamHarness:
         streams = [ssc.queueStream(batches, default=self._sc.emptyRDD()) for batches in inputs]
         operation(*streams).foreachRDD(lambda rdd: collected.append(rdd.collect()))
         # A second output, of every batch: by it the end of a batch is known.
-        ssc.queueStream([]).foreachRDD(lambda _rdd: done.add())
+        ssc.queueStream(deque()).foreachRDD(lambda _rdd: done.add())
         ssc.start()
         try:
             for number in range(1, (num_batches or max(map(len, inputs))) + 1):
