@@ -180,6 +180,9 @@ STOP_GRACEFULLY_ON_SHUTDOWN = _key(
     "false",
     "Stop gracefully when the program ends without calling `stop`.",
 )
+CHECKPOINT_DIRECTORY = _key(
+    "spark.streaming.checkpoint.directory", str, "", "As if the program called `checkpoint` with it."
+)
 UNPERSIST = _key(
     "spark.streaming.unpersist",
     boolean,

@@ -31,6 +31,7 @@ from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster
+from penstock.spark.checkpoint import set_checkpoint_directory
 from penstock.spark.local_properties import LocalProperties
 from penstock.threads import EngineThread, on_engine_thread
 from penstock.track.intake import TrackedIntake
@@ -111,6 +112,8 @@ class StreamingContext(StreamBuilder):
         self._tracker: ReceiverTracker | None = None
         self._scheduler: JobScheduler | None = None
         self._generator: JobGenerator | None = None
+        if self.settings[conf.CHECKPOINT_DIRECTORY]:
+            self.checkpoint(self.settings[conf.CHECKPOINT_DIRECTORY])
 
     # -- building --
 
@@ -123,12 +126,28 @@ class StreamingContext(StreamBuilder):
         """Keep each batch's RDDs and blocks for at least ``duration`` seconds.
 
         Raises:
-            ConfigurationError: it was set before.
+            ConfigurationError: it was set before, or is no positive number of seconds.
         """
         self.check_can_build("remember")
+        if not int(duration * 1000) > 0:
+            raise ConfigurationError(f"remember({duration!r}): must be at least 0.001 s")
         if self.graph.remember_ms is not None:
             raise ConfigurationError("remember was set already")
         self.graph.remember_ms = int(duration * 1000)
+
+    def checkpoint(self, directory: str | None) -> None:
+        """Keep state and what windows carry on in a directory (a path or URI that Spark can write to).
+
+        Args:
+            directory: is made if it does not exist; ``None`` for none.
+
+        Raises:
+            ConfigurationError: it cannot be made or written to.
+        """
+        self.check_can_build("checkpoint")
+        if directory is not None:
+            set_checkpoint_directory(self._sc, directory)
+        self.graph.checkpoint_directory = directory
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
         """Tell a listener of everything from now on: a ``StreamingListener``, or any object with ``on…`` methods."""
@@ -157,6 +176,44 @@ class StreamingContext(StreamBuilder):
     def getActive(cls) -> StreamingContext | None:
         """The context of this process that was started and not stopped."""
         return cls._active
+
+    @classmethod
+    def getOrCreate(cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
+        """Make a context with ``setupFunc``, and have it keep its checkpoints in ``checkpointPath``.
+
+        A program that was killed does not yet go on from its checkpoint: it starts afresh.
+
+        Raises:
+            TypeError: ``setupFunc`` cannot be called, or returns no StreamingContext.
+        """
+        made = cls._made_by(setupFunc)
+        made.checkpoint(checkpointPath)
+        return made
+
+    @classmethod
+    def getActiveOrCreate(
+        cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]
+    ) -> StreamingContext:
+        """The active context; else as ``getOrCreate``, or what ``setupFunc`` makes when there is no path.
+
+        Raises:
+            TypeError: ``setupFunc`` cannot be called, or returns no StreamingContext.
+        """
+        if not callable(setupFunc):
+            raise TypeError("setupFunc should be callable.")
+        active = cls.getActive()
+        if active is not None:
+            return active
+        return cls._made_by(setupFunc) if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
+
+    @staticmethod
+    def _made_by(setup: Callable[[], StreamingContext]) -> StreamingContext:
+        if not callable(setup):
+            raise TypeError("setupFunc should be callable.")
+        made = setup()
+        if not isinstance(made, StreamingContext):
+            raise TypeError(f"setupFunc must return the StreamingContext that it made, not {type(made).__name__}")
+        return made
 
     def getState(self) -> State:
         """Where the context is."""
@@ -193,13 +250,9 @@ class StreamingContext(StreamBuilder):
             self._bus.post(StreamingStarted(self._clock.now_ms()))
             atexit.register(self._on_exit)
 
-    def awaitTermination(self, timeout: float | None = None) -> None:
-        """Wait until the context stops, ``timeout`` seconds at most.
-
-        Raises:
-            BatchFailedError: a batch failed; the first failure's cause and traceback. The context goes on.
-        """
-        self.awaitTerminationOrTimeout(timeout)
+    def awaitTermination(self, timeout: float | None = None) -> bool:
+        """Wait until the context stops, ``timeout`` seconds at most. As ``awaitTerminationOrTimeout``."""
+        return self.awaitTerminationOrTimeout(timeout)
 
     def awaitTerminationOrTimeout(self, timeout: float | None) -> bool:
         """Wait until the context stops; say whether it did within ``timeout`` seconds.

@@ -59,20 +59,22 @@ class DStreamGraph:
         self.inputs: list[InputDStream] = []
         self.outputs: list[ForEachDStream] = []
         self.remember_ms: int | None = None
+        self.checkpoint_directory: str | None = None
         # Set by the context before start.
         self.received_blocks: ReceivedBlocks | None = None
         self.report_input: ReportInput = lambda _time_ms, _info, _count=None: None
-        self._lock = threading.Lock()
+        #: Held while RDDs are made or forgotten: by the generator's loop, and by who asks for old ones (``slice``).
+        self.lock = threading.RLock()
 
     def add_input(self, stream: InputDStream) -> int:
         """Register an input stream and return its id, counted from 0."""
-        with self._lock:
+        with self.lock:
             self.inputs.append(stream)
             return len(self.inputs) - 1
 
     def add_output(self, stream: ForEachDStream) -> int:
         """Register an output stream and return its id, counted from 0."""
-        with self._lock:
+        with self.lock:
             self.outputs.append(stream)
             return len(self.outputs) - 1
 
@@ -110,13 +112,15 @@ class DStreamGraph:
 
     def generate_jobs(self, time_ms: int) -> list[OutputJob]:
         """Make the batch's jobs, in the order in which the program registered its outputs."""
-        jobs = (output.generate_job(time_ms) for output in self.outputs)
+        with self.lock:
+            jobs = [output.generate_job(time_ms) for output in self.outputs]
         return [job for job in jobs if job is not None]
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget the RDDs that no stream needs once batch ``time_ms`` is done."""
-        for output in self.outputs:
-            output.clear_metadata(time_ms, unpersist=unpersist)
+        with self.lock:
+            for output in self.outputs:
+                output.clear_metadata(time_ms, unpersist=unpersist)
 
     @property
     def max_input_remember_ms(self) -> int:

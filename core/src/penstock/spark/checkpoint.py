@@ -1,0 +1,49 @@
+"""Where RDDs are checkpointed, and the files that are left of RDDs that nobody needs any more.
+
+Owns the calls for what PySpark does not offer. Called on the program's thread and on the generator's loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import RDD, SparkContext
+
+from penstock.errors import ConfigurationError
+from penstock.log import get_logger
+from penstock.spark import failure
+
+log = get_logger("checkpoint")
+
+#: Has a job checkpoint every marked RDD on its way, not the last one alone.
+ALL_MARKED_ANCESTORS = "spark.checkpoint.checkpointAllMarkedAncestors"
+
+
+def set_checkpoint_directory(sc: SparkContext, directory: str) -> None:
+    """Have RDDs checkpointed in a directory, which is made if it does not exist.
+
+    Raises:
+        ConfigurationError: it cannot be made or written to.
+    """
+    try:
+        sc.setCheckpointDir(directory)
+    except Exception as error:
+        raise ConfigurationError(
+            f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}; "
+            "name one that this program may write to"
+        ) from error
+
+
+def checkpoint_file(rdd: RDD[Any]) -> str | None:
+    """Where an RDD was checkpointed; ``None`` when it was not (yet)."""
+    return rdd.getCheckpointFile() if rdd.isCheckpointed() else None
+
+
+def delete_file(sc: SparkContext, path: str) -> None:
+    """Delete the file of a checkpointed RDD; what cannot be deleted is told of and left."""
+    try:
+        jvm: Any = sc._jvm
+        target = jvm.org.apache.hadoop.fs.Path(path)
+        target.getFileSystem(sc._jsc.hadoopConfiguration()).delete(target, True)
+    except Exception as error:
+        log.warning("an old checkpoint was not deleted", path=path, reason=failure.reason(error))
