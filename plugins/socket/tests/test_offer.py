@@ -21,7 +21,7 @@ README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 SPECS = {spec.name: spec for spec in penstock_socket.receivers()}
 
 
-@pytest.mark.parametrize("name", ["socket", "raw-socket"])
+@pytest.mark.parametrize("name", ["socket", "raw-socket", "socket-stream"])
 def test_the_entry_point_leads_to_it(name: str) -> None:
     own = [each for each in importlib.metadata.entry_points(group="penstock") if each.name == "socket"]
     assert Plugins(strict=True, entry_points=own).spec("receivers", name) == SPECS[name]
@@ -39,6 +39,8 @@ def make(name: str, **options: Any) -> Any:
         ("socket", {"host": "::1", "port": 9999, "connect_timeout": "0.5"}),
         ("raw-socket", {"host": "h", "port": "1"}),
         ("raw-socket", {"host": "h", "port": 1, "max_frame_bytes": "1073741824", "connect_timeout": 3600}),
+        ("socket-stream", {"host": "h", "port": "1", "converter": iter}),
+        ("socket-stream", {"host": "h", "port": 1, "converter": lambda file: file, "connect_timeout": "1"}),
     ],
 )
 def test_options_that_are_taken(name: str, options: dict[str, Any]) -> None:
@@ -70,8 +72,14 @@ def test_values_that_are_refused(name: str, options: dict[str, Any], option: str
         make(name, **{each: str(value) for each, value in options.items()})
 
 
+@pytest.mark.parametrize("value", ["os:listdir", "iter", None, 5])
+def test_a_converter_that_cannot_be_called_is_refused(value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"socket-stream.*'converter' must be callable"):
+        make("socket-stream", host="h", port=1, converter=value)
+
+
 @pytest.mark.parametrize("options", [{}, {"port": 1}, {"host": "h"}, {"host": "h", "port": "http"}])
-@pytest.mark.parametrize("name", ["socket", "raw-socket"])
+@pytest.mark.parametrize("name", SPECS)
 def test_what_is_missing_or_no_number_is_refused(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=name):
         make(name, **options)
@@ -83,6 +91,7 @@ def test_what_is_missing_or_no_number_is_refused(name: str, options: dict[str, A
         ("socket", "hostname", "host"),
         ("socket", "encoding_error", "encoding_errors"),
         ("raw-socket", "max_frame_byte", "max_frame_bytes"),
+        ("socket-stream", "convert", "converter"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_name(name: str, unknown: str, nearest: str) -> None:
@@ -112,7 +121,8 @@ assert "pyspark" not in sys.modules
 def test_making_a_receiver_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.socket", None)
     for name in SPECS:
-        make(name, host="no.such.host.example", port=1)
+        converter = {"converter": iter} if name == "socket-stream" else {}
+        make(name, host="no.such.host.example", port=1, **converter)
 
 
 def test_the_way_of_a_line_does_not_import_pandas() -> None:

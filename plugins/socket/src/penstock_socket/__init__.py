@@ -1,4 +1,4 @@
-"""Receivers that read from a TCP socket: lines of text, and length-prefixed frames.
+"""Receivers that read from a TCP socket: lines of text, length-prefixed frames, and what a function makes of the bytes.
 
 Owns what the plugin offers. Never opens anything when it is imported.
 """
@@ -10,14 +10,26 @@ from collections.abc import Iterable
 from penstock import ReceiverSpec, hookimpl
 from penstock_socket.raw_socket_receiver import RawSocketOptions, RawSocketReceiver
 from penstock_socket.socket_receiver import SocketOptions, SocketReceiver
+from penstock_socket.socket_stream_receiver import SocketStreamOptions, SocketStreamReceiver
 
-__all__ = ["RawSocketOptions", "RawSocketReceiver", "SocketOptions", "SocketReceiver", "receivers"]
+__all__ = [
+    "RawSocketOptions",
+    "RawSocketReceiver",
+    "SocketOptions",
+    "SocketReceiver",
+    "SocketStreamOptions",
+    "SocketStreamReceiver",
+    "receivers",
+]
 
 
 @hookimpl
 def receivers() -> Iterable[ReceiverSpec]:
-    """Offer the receivers ``socket`` and ``raw-socket``."""
+    """Offer the receivers ``socket``, ``raw-socket`` and ``socket-stream``."""
     return (
         ReceiverSpec("socket", SocketReceiver, SocketOptions, "lines of UTF-8 text from a TCP server"),
         ReceiverSpec("raw-socket", RawSocketReceiver, RawSocketOptions, "length-prefixed frames from a TCP server"),
+        ReceiverSpec(
+            "socket-stream", SocketStreamReceiver, SocketStreamOptions, "what a function reads from a TCP server"
+        ),
     )

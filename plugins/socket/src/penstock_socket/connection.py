@@ -17,8 +17,11 @@ from typing import Any
 _Addresses = list[tuple[Any, ...]]
 
 
-class Interrupted(Exception):
-    """``interrupt`` was called. No error: it is how a wait ends that was called off."""
+class Interrupted(BaseException):
+    """``interrupt`` was called. No error: it is how a wait ends that was called off.
+
+    Nothing that handles errors should take it for one: a program's function that reads may do so.
+    """
 
 
 class Connection:
@@ -36,7 +39,7 @@ class Connection:
         # What ends a wait in poll: a byte sent from one to the other.
         self._bell, self._bell_rope = socket.socketpair()
         # What ends the wait for the name; holds the error that ended it otherwise.
-        self._answers: queue.SimpleQueue[_Addresses | Exception] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[_Addresses | BaseException] = queue.SimpleQueue()
         self._interrupted = threading.Event()
         # Closing and interrupting exclude each other: the byte must not go to a descriptor that has a new owner.
         self._closing = threading.Lock()
@@ -117,7 +120,7 @@ class Connection:
             raise TimeoutError(f"{self._host!r} was not resolved within {self._timeout_s:g} s") from None
         if isinstance(answer, ValueError):
             raise OSError(f"{self._host!r} is not the name of a host: {answer}") from answer
-        if isinstance(answer, Exception):
+        if isinstance(answer, BaseException):
             raise answer
         return answer
 

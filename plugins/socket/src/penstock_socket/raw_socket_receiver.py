@@ -12,8 +12,8 @@ from attrs.validators import and_, ge, gt, le, min_len
 
 from penstock_socket.frame_splitter import FrameSplitter
 from penstock_socket.splitter import Splitter
+from penstock_socket.splitting_receiver import SplittingReceiver
 from penstock_socket.tally import Tally
-from penstock_socket.tcp_receiver import TcpReceiver
 
 
 @frozen
@@ -34,7 +34,7 @@ class RawSocketOptions:
     )
 
 
-class RawSocketReceiver(TcpReceiver[bytes]):
+class RawSocketReceiver(SplittingReceiver[bytes]):
     """Receives frames.
 
     Args:

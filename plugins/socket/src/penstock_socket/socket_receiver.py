@@ -12,8 +12,8 @@ from attrs.validators import and_, ge, gt, in_, le, min_len
 
 from penstock_socket.line_splitter import LineSplitter
 from penstock_socket.splitter import Splitter
+from penstock_socket.splitting_receiver import SplittingReceiver
 from penstock_socket.tally import Tally
-from penstock_socket.tcp_receiver import TcpReceiver
 
 
 @frozen
@@ -39,7 +39,7 @@ class SocketOptions:
     )
 
 
-class SocketReceiver(TcpReceiver[str]):
+class SocketReceiver(SplittingReceiver[str]):
     """Receives lines.
 
     Args:

@@ -1,32 +1,22 @@
-"""``TcpReceiver``: from a TCP server to blocks.
+"""``TcpReceiver``: a receiver at one end of a TCP connection.
 
-Owns the life of the connection, and when what was received is split and stored: every block interval, or sooner when
-there is much of it. Never knows what a record is: that is the splitter's. Connects, receives, splits and stores on one
-thread; while ``store_arrow`` holds that thread nothing is received, and TCP holds the server.
+Owns the life of the connection: made when the receiver starts, interrupted when it stops, closed when ``receive``
+returns. Never reads from it: that is ``take_in``'s, which the receivers write. Connects and takes in on one thread;
+while a store holds that thread nothing is received, and TCP holds the server.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from abc import abstractmethod
 from typing import TypeVar
 
 from penstock import ThreadReceiver
-from penstock.errors import ReceiverStoppedError
 from penstock.log import get_logger
 from penstock_socket.connection import Connection, Interrupted
-from penstock_socket.gatherer import Gatherer
-from penstock_socket.receive_buffer import CHUNK_BYTES
-from penstock_socket.splitter import Splitter
-from penstock_socket.tally import Tally
 
 log = get_logger("socket")
 
 T = TypeVar("T")
-
-# The least to ask the kernel for, however low the rate limit is.
-_LEAST_BYTES = 256
 
 
 class TcpReceiver(ThreadReceiver[T]):
@@ -42,14 +32,16 @@ class TcpReceiver(ThreadReceiver[T]):
 
     def __init__(self, host: str, port: int, connect_timeout_s: float) -> None:
         self._host, self._port, self._connect_timeout_s = host, port, connect_timeout_s
-        self._tally = Tally()
 
     @abstractmethod
-    def make_splitter(self, tally: Tally) -> Splitter:
-        """A splitter for a new connection.
+    def take_in(self, connection: Connection) -> None:
+        """Receive and store until the connection ends; then ask for a restart.
 
         Args:
-            tally: where it counts what it cannot give as it came.
+            connection: open; closed by the caller.
+
+        Raises:
+            Interrupted: the receiver is to stop.
         """
 
     def onStart(self) -> None:
@@ -75,12 +67,11 @@ class TcpReceiver(ThreadReceiver[T]):
         assert connection is not None
         try:
             if self._open(connection):
-                self._receive_and_store(connection)
+                self.take_in(connection)
         except Interrupted:
             log.debug("stopped", stream_id=self.streamId)
         finally:
             connection.close()
-            self._tell()
 
     def _open(self, connection: Connection) -> bool:
         try:
@@ -89,70 +80,3 @@ class TcpReceiver(ThreadReceiver[T]):
             self.restart(f"Error connecting to {self._host}:{self._port}", error)
             return False
         return True
-
-    def _receive_and_store(self, connection: Connection) -> None:
-        splitter = self.make_splitter(self._tally)
-        gatherer = Gatherer(self.block_interval_ms / 1000)
-        fault: Exception | None = None
-        try:
-            self._until_the_end(connection, splitter, gatherer)
-        except OSError as error:
-            fault = error
-        finally:
-            # Whatever has ended it, also a stop: all that is whole is stored.
-            gatherer.add(splitter.take())
-            self._store(gatherer)
-        fault = fault or splitter.fault
-        self.restart("Error receiving data" if fault else "Socket data stream had no more data", fault)
-
-    def _until_the_end(self, connection: Connection, splitter: Splitter, gatherer: Gatherer) -> None:
-        """Receive until the stream has ended or makes no sense any more.
-
-        Raises:
-            Interrupted: the receiver is to stop.
-            OSError: the connection broke.
-        """
-        while splitter.fault is None:
-            # With a rate limit, no further ahead than the limiter lets pass in one go: the rest waits in the kernel,
-            # and holds the server once that has no room left.
-            rate = self.rate_limit
-            records = math.inf if rate is None else rate * self.block_interval_ms / 1000
-            at_once = int(max(_LEAST_BYTES, min(records * gatherer.record_bytes, CHUNK_BYTES)))
-            received = connection.receive_into(splitter.space(at_once), self._patience_s(gatherer))
-            if received == 0:
-                splitter.end()
-                return
-            now_s = time.monotonic()
-            if received is not None:
-                splitter.advance(received)
-                gatherer.begin(now_s)
-            if splitter.is_full or splitter.pending >= at_once or gatherer.is_ripe(now_s, records):
-                gatherer.add(splitter.take())
-            if gatherer.is_ripe(now_s, records):
-                self._store(gatherer)
-            if self._tally.due_s(now_s) == 0:
-                self._tell()
-
-    def _patience_s(self, gatherer: Gatherer) -> float | None:
-        """How long to wait for more bytes, ``None`` for ever."""
-        now_s = time.monotonic()
-        waits = [] if gatherer.due_s is None else [gatherer.due_s - now_s]
-        if (to_tell_s := self._tally.due_s(now_s)) is not None:
-            waits.append(to_tell_s)
-        return max(0.0, min(waits)) if waits else None
-
-    def _store(self, gatherer: Gatherer) -> None:
-        table = gatherer.take()
-        if table is None:
-            return
-        try:
-            self.store_arrow(table)
-        except ReceiverStoppedError:
-            # Stopped while the rate limit held it: gone, as all is that the server has sent and nobody has received.
-            log.info("received and not stored", stream_id=self.streamId, at_most=table.num_rows)
-            raise
-
-    def _tell(self) -> None:
-        now_s = time.monotonic()
-        if self._tally.due_s(now_s) is not None:
-            self.reportError(self._tally.tell(now_s))
