@@ -24,6 +24,7 @@ from penstock.listen.events import (
     StreamingStarted,
     StreamInputInfo,
 )
+from penstock.listen.stats_report_listener import StatsReportListener
 from penstock.listen.streaming_listener import StreamingListener
 from penstock.receive.async_receiver import AsyncReceiver
 from penstock.receive.receiver import Receiver
@@ -64,6 +65,7 @@ __all__ = [
     "ReceiverSpec",
     "ReceiverStarted",
     "ReceiverStopped",
+    "StatsReportListener",
     "StorageLevel",
     "StoredBlock",
     "StreamInputInfo",

@@ -1,0 +1,89 @@
+"""``StatsReportListener``: what it logs of the last batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock import BatchCompleted, BatchInfo, StatsReportListener
+from penstock.errors import ConfigurationError
+from penstock.listen.listener_bus import ListenerBus
+from penstock.listen.stats_report_listener import distribution
+
+
+def batch(number: int, waited_ms: int, took_ms: int | None) -> BatchCompleted:
+    submitted = number * 1000
+    started = submitted + waited_ms
+    ended = None if took_ms is None else started + took_ms
+    return BatchCompleted(BatchInfo(number * 1000, {}, submitted, started, ended, {}))
+
+
+@pytest.fixture
+def report(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
+    """What is logged of the last of these batches."""
+    caplog.set_level(logging.INFO, "penstock")
+
+    def lines(listener: Any, *batches: BatchCompleted) -> list[str]:
+        for each in batches:
+            caplog.clear()
+            listener.onBatchCompleted(each)
+        return [record.getMessage() for record in caplog.records]
+
+    return lines
+
+
+def test_the_quantiles_are_sparks() -> None:
+    # As org.apache.spark.util.Distribution has them: the value at the whole part of share x count.
+    assert distribution(range(100, 0, -1)) == (
+        "0%: 1, 5%: 6, 10%: 11, 25%: 26, 50%: 51, 75%: 76, 90%: 91, 95%: 96, 100%: 100"
+    )
+    assert distribution([30, 10, 20]) == (
+        "0%: 10, 5%: 10, 10%: 10, 25%: 10, 50%: 20, 75%: 30, 90%: 30, 95%: 30, 100%: 30"
+    )
+    assert distribution([7]) == ", ".join(f"{percent}%: 7" for percent in (0, 5, 10, 25, 50, 75, 90, 95, 100))
+
+
+def test_both_delays_are_logged_after_each_batch(report: Callable[..., list[str]]) -> None:
+    total, processing = report(StatsReportListener(), batch(1, 10, 100), batch(2, 20, 300))
+    assert "total delay (ms): 0%: 110, 5%: 110, 10%: 110, 25%: 110, 50%: 320, 75%: 320" in total
+    assert "processing time (ms): 0%: 100, 5%: 100, 10%: 100, 25%: 100, 50%: 300, 75%: 300" in processing
+    for line in (total, processing):
+        assert "batch_time=2000" in line
+        assert "batches=2" in line
+
+
+def test_only_the_last_batches_count(report: Callable[..., list[str]]) -> None:
+    batches = [batch(number, 0, number) for number in range(1, 21)]
+    assert "0%: 11," in report(StatsReportListener(), *batches)[1]
+    assert "0%: 19," in report(StatsReportListener(numBatchInfos=2), *batches)[1]
+
+
+def test_a_batch_without_a_delay_is_left_out(report: Callable[..., list[str]]) -> None:
+    listener = StatsReportListener(3)
+    assert report(listener, batch(1, 0, None)) == []
+    assert "0%: 5, " in report(listener, batch(2, 0, 5), batch(3, 0, None))[1]
+
+
+def test_it_works_on_the_bus(bus: ListenerBus, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "penstock")
+    bus.add(StatsReportListener())
+    bus.post(batch(1, 1, 2))
+    bus.stop(10)
+    assert [record.name for record in caplog.records] == ["penstock.stats_report"] * 2
+
+
+def test_it_is_silent_below_the_level(bus: ListenerBus, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "penstock")
+    bus.add(StatsReportListener())
+    bus.post(batch(1, 1, 2))
+    bus.stop(10)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, "10", None, True])
+def test_a_number_of_batches_that_makes_no_sense_is_refused(number: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"numBatchInfos={number!r}"):
+        StatsReportListener(number)
