@@ -1,8 +1,10 @@
-"""Operators on a queue of RDDs: what PySpark's tests of the same operators pin down."""
+"""Operators on a queue of RDDs: what PySpark's tests of the same operators pin down; and the queue itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import queue
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import add
 from typing import Any
@@ -10,27 +12,42 @@ from typing import Any
 import pytest
 
 from penstock import DStream, StorageLevel, StreamingContext
+from penstock.testing import ManualClock, StreamHarness
 
 pytestmark = pytest.mark.spark
 
 Operation = Callable[[DStream[Any]], DStream[Any]]
 
 
+class Program:
+    """A program whose batches are due when the test says so.
+
+    Args:
+        sc: runs the jobs.
+    """
+
+    def __init__(self, sc: Any) -> None:
+        self.clock = ManualClock()
+        self.ssc = StreamingContext(sc, 1.0, clock=self.clock)
+        self._batches: queue.Queue[list[Any]] = queue.Queue()
+
+    def start(self, stream: DStream[Any]) -> None:
+        """Begin to collect the stream."""
+        stream.foreachRDD(lambda rdd: self._batches.put(rdd.collect()))
+        self.ssc.start()
+
+    def batch(self) -> list[Any]:
+        """The next batch."""
+        self.clock.await_waiters()
+        self.clock.advance(1000)
+        return self._batches.get(timeout=30)
+
+
 @pytest.fixture
-def run(
-    make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None]
-) -> Callable[[list[list[Any]], Operation], list[list[Any]]]:
-    """Runs an operation on batches and returns as many batches."""
-
-    def run_operation(batches: list[list[Any]], operation: Operation) -> list[list[Any]]:
-        ssc = make_ssc(0.1)
-        collected = collect(operation(ssc.queueStream(batches)))
-        ssc.start()
-        wait_for(lambda: len(collected.all) >= len(batches), f"{len(batches)} batches")
-        ssc.stop(stopSparkContext=False)
-        return list(collected.all[: len(batches)])
-
-    return run_operation
+def program(sc: Any) -> Iterator[Program]:
+    program = Program(sc)
+    yield program
+    program.ssc.stop(stopSparkContext=False)
 
 
 def _plus(increment: int, value: int) -> int:
@@ -70,46 +87,121 @@ CASES: dict[str, tuple[list[list[Any]], Operation, list[list[Any]]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_operator(name: str, run: Callable[..., list[list[Any]]]) -> None:
+def test_operator(name: str, sc: Any) -> None:
     batches, operation, expected = CASES[name]
-    assert [sorted(batch) for batch in run(batches, operation)] == expected
+    assert [sorted(batch) for batch in StreamHarness(sc).run(operation, batches)] == expected
 
 
-def test_partitions_keep_their_number(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
-    batches = collect(ssc.queueStream([[1, 2, 3, 4]]).repartition(3).glom())
-    ssc.start()
-    wait_for(lambda: batches.all, "a batch")
-    assert len(batches.all[0]) == 3
+def test_partitions_keep_their_number(sc: Any) -> None:
+    (batch,) = StreamHarness(sc).run(lambda stream: stream.repartition(3).glom(), [[1, 2, 3, 4]])
+    assert len(batch) == 3
 
 
-def test_all_at_once_and_a_default(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
-    batches = collect(ssc.queueStream([[1], [2], [3]], oneAtATime=False, default=[9]))
-    ssc.start()
-    wait_for(lambda: len(batches.all) >= 2, "two batches")
-    assert batches.all[:2] == [[1, 2, 3], [9]]
-
-
-def test_pprint_prints_as_pyspark_does(
-    ssc: StreamingContext, wait_for: Callable[..., None], capfd: pytest.CaptureFixture[str]
-) -> None:
-    printed: list[str] = []
-    ssc.queueStream([[1, 2, 3]]).pprint(2)
-
-    def has_printed() -> bool:
-        printed.append(capfd.readouterr().out)
-        return "..." in "".join(printed)
-
-    ssc.start()
-    wait_for(has_printed, "the batch's print")
-    rule, time, rule_again, *rest = "".join(printed).splitlines()[:7]
+def test_pprint_prints_as_pyspark_does(program: Program, capfd: pytest.CaptureFixture[str]) -> None:
+    stream = program.ssc.queueStream([[1, 2, 3]])
+    stream.pprint(2)
+    program.start(stream)
+    program.batch()
+    rule, time, rule_again, *rest = capfd.readouterr().out.splitlines()
     assert rule == rule_again == "-" * 43
-    assert time.startswith("Time: 20")
+    assert time.startswith("Time: 19")
     assert rest == ["1", "2", "...", ""]
 
 
-def test_the_batch_time_reaches_the_output(ssc: StreamingContext, wait_for: Callable[..., None]) -> None:
+def test_the_batch_time_reaches_the_output(program: Program) -> None:
     times: list[Any] = []
-    ssc.queueStream([[1]]).foreachRDD(lambda time, rdd: times.append(time))
-    ssc.start()
-    wait_for(lambda: len(times) >= 2, "two batches")
-    assert round((times[1] - times[0]).total_seconds(), 3) == 0.2
+    stream = program.ssc.queueStream([[1]])
+    stream.foreachRDD(lambda time, rdd: times.append(time))
+    program.start(stream)
+    for _ in range(2):
+        program.batch()
+    assert [time.timestamp() for time in times] == [1.0, 2.0]
+
+
+# -- the queue itself --
+
+
+def test_a_list_is_taken_one_a_batch_then_nothing(program: Program) -> None:
+    program.start(program.ssc.queueStream([[1], [2, 3]]))
+    assert [program.batch() for _ in range(4)] == [[1], [2, 3], [], []]
+
+
+def test_what_is_done_to_a_list_later_is_ignored(program: Program) -> None:
+    rdds = [[1], [2]]
+    program.start(program.ssc.queueStream(rdds))
+    assert program.batch() == [1]
+    rdds.clear()
+    rdds.append([9])
+    assert [program.batch() for _ in range(2)] == [[2], []]
+
+
+@pytest.mark.parametrize(("kind", "put"), [(deque, deque.append), (queue.Queue, queue.Queue.put)])
+def test_a_queue_can_be_filled_while_it_runs(
+    program: Program, kind: type[Any], put: Callable[[Any, Any], None]
+) -> None:
+    rdds = kind()
+    put(rdds, [1])
+    program.start(program.ssc.queueStream(rdds))
+    assert [program.batch() for _ in range(2)] == [[1], []]
+    put(rdds, [2])
+    put(rdds, program.ssc.sparkContext.parallelize([3]))
+    assert [program.batch() for _ in range(3)] == [[2], [3], []]
+
+
+@pytest.mark.parametrize(("kind", "put"), [(deque, deque.append), (queue.Queue, queue.Queue.put)])
+def test_all_at_once_takes_what_is_there(program: Program, kind: type[Any], put: Callable[[Any, Any], None]) -> None:
+    rdds = kind()
+    for number in (1, 2, 3):
+        put(rdds, [number])
+    program.start(program.ssc.queueStream(rdds, oneAtATime=False))
+    assert program.batch() == [1, 2, 3]
+    for number in (4, 5):
+        put(rdds, [number])
+    assert [program.batch() for _ in range(2)] == [[4, 5], []]
+
+
+def test_all_at_once_and_a_default(program: Program) -> None:
+    program.start(program.ssc.queueStream([[1], [2], [3]], oneAtATime=False, default=[9]))
+    assert [program.batch() for _ in range(3)] == [[1, 2, 3], [9], [9]]
+
+
+@pytest.mark.parametrize("kind", [list, deque, queue.Queue])
+@pytest.mark.parametrize("as_rdd", [True, False], ids=["rdd", "collection"])
+def test_a_default_is_for_batches_that_find_nothing(program: Program, kind: type[Any], as_rdd: bool) -> None:
+    default = program.ssc.sparkContext.parallelize([7, 8]) if as_rdd else (7, 8)
+    program.start(program.ssc.queueStream(kind(), default=default))
+    assert [program.batch() for _ in range(2)] == [[7, 8], [7, 8]]
+
+
+def test_an_empty_default_is_one(program: Program) -> None:
+    program.start(program.ssc.queueStream([], default=[]))
+    assert program.batch() == []
+
+
+def test_an_empty_list_without_a_default_is_refused(program: Program) -> None:
+    with pytest.raises(IndexError, match=r"give a deque or queue\.Queue"):
+        program.ssc.queueStream([])
+    # It has left nothing behind: the context can go on.
+    program.start(program.ssc.queueStream(deque()))
+    assert program.batch() == []
+
+
+def test_items_can_be_any_collection(program: Program) -> None:
+    program.start(program.ssc.queueStream([range(2), (2, 3), "ab", iter([4])]))
+    assert [program.batch() for _ in range(4)] == [[0, 1], [2, 3], ["a", "b"], [4]]
+
+
+def test_one_rdd_can_be_several_batches(program: Program) -> None:
+    rdd = program.ssc.sparkContext.parallelize([1])
+    program.start(program.ssc.queueStream([rdd] * 3))
+    assert [program.batch() for _ in range(3)] == [[1], [1], [1]]
+
+
+def test_an_item_that_is_none_fails_its_batch_alone(program: Program) -> None:
+    rdds: deque[Any] = deque([None, [1]])
+    program.start(program.ssc.queueStream(rdds))
+    program.clock.await_waiters()
+    program.clock.advance(1000)
+    with pytest.raises(Exception, match="NoneType"):
+        program.ssc.awaitTermination(30)
+    assert program.batch() == [1]
