@@ -1,0 +1,312 @@
+"""Listeners beside a program that runs: what they get, that they may go, and that a stop leaves nothing undelivered."""
+
+from __future__ import annotations
+
+import functools
+import queue
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from penstock import (
+    BatchCompleted,
+    BatchStarted,
+    BatchSubmitted,
+    OutputOperationCompleted,
+    OutputOperationStarted,
+    Receiver,
+    StreamingContext,
+    StreamingListener,
+    StreamingStarted,
+)
+from penstock.listen.events import HOOK_OF
+from penstock.testing import ManualClock
+
+pytestmark = pytest.mark.spark
+
+
+class Recorder:
+    """Keeps every event as it came; no StreamingListener, so that it gets the events themselves.
+
+    Args:
+        pause_s: how long it takes over each.
+    """
+
+    def __init__(self, pause_s: float = 0) -> None:
+        self._pause_s = pause_s
+        self.events: list[Any] = []
+        for hook in HOOK_OF.values():
+            setattr(self, hook, self._hear)
+
+    def _hear(self, event: object) -> None:
+        time.sleep(self._pause_s)
+        self.events.append(event)
+
+    def of(self, kind: type) -> list[Any]:
+        """The events of a class."""
+        return [event for event in list(self.events) if isinstance(event, kind)]
+
+
+class Program:
+    """Batches of one record, due when the test says so.
+
+    Args:
+        sc: runs the jobs.
+    """
+
+    def __init__(self, sc: Any) -> None:
+        self.clock = ManualClock()
+        self.ssc = StreamingContext(sc, 1.0, clock=self.clock)
+        self.rdds: deque[Any] = deque()
+        self.stream = self.ssc.queueStream(self.rdds)
+        self._outputs: queue.Queue[None] = queue.Queue()
+        self._completed: queue.Queue[object] = queue.Queue()
+
+    def onBatchCompleted(self, batchCompleted: object) -> None:
+        """It listens itself, to know when a batch is over."""
+        self._completed.put(batchCompleted)
+
+    def start(self) -> None:
+        """Add the last output, and begin."""
+        self.stream.foreachRDD(lambda _rdd: self._outputs.put(None))
+        self.ssc.addStreamingListener(self)
+        self.ssc.start()
+
+    def run_batch(self, *, to_the_end: bool = True) -> None:
+        """Run the next batch, to the last event of it or of its last output only."""
+        self.rdds.append([1])
+        self.clock.await_waiters()
+        self.clock.advance(1000)
+        self._outputs.get(timeout=30)
+        if to_the_end:
+            self._completed.get(timeout=30)
+
+    def stop(self) -> None:
+        self.ssc.stop(stopSparkContext=False)
+
+
+@pytest.fixture
+def program(sc: Any) -> Iterator[Program]:
+    program = Program(sc)
+    yield program
+    program.stop()
+
+
+def test_events_are_values_with_none_for_what_is_not_known(program: Program) -> None:
+    heard = Recorder()
+    program.ssc.addStreamingListener(heard)
+    program.start()
+    for _ in range(2):
+        program.run_batch()
+    program.stop()
+    # No listener misses the last batch's.
+    assert [len(heard.of(kind)) for kind in (StreamingStarted, BatchSubmitted, BatchStarted, BatchCompleted)] == [
+        1,
+        2,
+        2,
+        2,
+    ]
+    (submitted, _), (started, _), (completed, _) = (
+        [event.batchInfo for event in heard.of(kind)] for kind in (BatchSubmitted, BatchStarted, BatchCompleted)
+    )
+    assert (submitted.schedulingDelay, submitted.processingDelay, submitted.totalDelay) == (None, None, None)
+    assert (submitted.processingStartTime, submitted.processingEndTime) == (None, None)
+    assert (started.schedulingDelay, started.processingDelay, started.totalDelay) == (0, None, None)
+    assert (completed.schedulingDelay, completed.processingDelay, completed.totalDelay) == (0, 0, 0)
+    assert (submitted.batchTime, started.batchTime, completed.batchTime) == (1000, 1000, 1000)
+    assert (submitted.numRecords, completed.numRecords, completed.streamIdToInputInfo) == (0, 0, {})
+    assert submitted.outputOperationInfos[0].startTime is None
+    assert completed.outputOperationInfos[0].failureReason is None
+    for event in heard.events:
+        with pytest.raises(attrs.exceptions.FrozenInstanceError):
+            setattr(event, attrs.fields(type(event))[0].name, None)
+    assert submitted.batchTime == 1000
+
+
+def test_the_events_of_a_batch_come_in_order_output_by_output(program: Program) -> None:
+    heard = Recorder()
+    program.ssc.addStreamingListener(heard)
+    for _ in range(2):
+        program.stream.foreachRDD(lambda _rdd: None)
+    program.start()
+    program.run_batch()
+    program.stop()
+    batch = [event for event in heard.events if not isinstance(event, StreamingStarted)]
+    operations = [OutputOperationStarted, OutputOperationCompleted] * 3
+    assert [type(event) for event in batch] == [BatchSubmitted, BatchStarted, *operations, BatchCompleted]
+    assert [event.outputOperationInfo.id for event in batch[2:-1]] == [0, 0, 1, 1, 2, 2]
+
+
+def test_pysparks_listener_reads_the_same_batch_by_methods(program: Program) -> None:
+    delays: list[tuple[int, ...]] = []
+
+    class Listener(StreamingListener):
+        def onBatchSubmitted(self, batchSubmitted: Any) -> None:
+            info = batchSubmitted.batchInfo()
+            delays.append((info.schedulingDelay(), info.processingDelay(), info.totalDelay()))
+
+        def onBatchCompleted(self, batchCompleted: Any) -> None:
+            info = batchCompleted.batchInfo()
+            delays.append((info.schedulingDelay(), info.processingDelay(), info.totalDelay()))
+
+    program.ssc.addStreamingListener(Listener())
+    program.start()
+    program.run_batch()
+    program.stop()
+    assert delays == [(-1, -1, -1), (0, 0, 0)]
+
+
+def test_a_listener_can_come_and_go_while_it_runs(program: Program, wait_for: Callable[..., None]) -> None:
+    staying, leaving, coming = Recorder(), Recorder(), Recorder()
+    program.ssc.addStreamingListener(staying)
+    program.ssc.addStreamingListener(leaving)
+    program.start()
+    program.run_batch()
+    program.ssc.removeStreamingListener(leaving)
+    # What was posted before is delivered.
+    heard = list(leaving.events)
+    assert leaving.of(BatchCompleted)
+    program.ssc.addStreamingListener(coming)
+    program.run_batch()
+    program.stop()
+    assert leaving.events == heard
+    assert [event.batchInfo.batchTime for event in staying.of(BatchCompleted)] == [1000, 2000]
+    assert [event.batchInfo.batchTime for event in coming.of(BatchCompleted)] == [2000]
+    assert len(program.ssc.listener_report()) == 3  # and the program
+
+
+def test_a_listener_can_remove_itself_while_it_runs(program: Program) -> None:
+    heard: list[int] = []
+
+    class Once:
+        def onBatchCompleted(self, batchCompleted: Any) -> None:
+            heard.append(batchCompleted.batchInfo.batchTime)
+            program.ssc.removeStreamingListener(self)
+
+    program.ssc.addStreamingListener(Once())
+    program.start()
+    for _ in range(3):
+        program.run_batch()
+    program.stop()
+    assert heard == [1000]
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_when_stop_returns_the_last_batchs_events_have_arrived(program: Program, batches: int) -> None:
+    # It is behind by some time when the stop begins, and not all has happened that it is to hear of.
+    slow = Recorder(pause_s=0.02)
+    program.ssc.addStreamingListener(slow)
+    program.start()
+    for _ in range(batches):
+        program.run_batch(to_the_end=False)
+    program.stop()
+    assert [event.batchInfo.batchTime for event in slow.of(BatchCompleted)] == [
+        1000 * number for number in range(1, batches + 1)
+    ]
+    heard = list(slow.events)
+    time.sleep(0.1)
+    assert slow.events == heard
+
+
+class Thousand(Receiver[int]):
+    """Stores its records at once."""
+
+    def onStart(self) -> None:
+        self.store_all(range(1000))
+
+
+@pytest.mark.parametrize(
+    "how", [{"stopGraceFully": True}, {"stopGracefully": True}, {"stopGraceFully": False, "stopGracefully": True}]
+)
+def test_a_graceful_stop_has_two_spellings(
+    make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None], how: dict[str, bool]
+) -> None:
+    ssc = make_ssc(0.5)
+    batches = collect(ssc.receiverStream(Thousand()))
+    ssc.start()
+    wait_for(lambda: ssc.receiver_infos()[0].active, "the receiver")
+    ssc.stop(stopSparkContext=False, **how)
+    assert len(batches.records) == 1000
+
+
+@pytest.mark.parametrize("how", [{}, {"stopGraceFully": False}, {"stopGraceFully": True, "stopGracefully": False}])
+def test_a_stop_that_is_not_graceful_waits_for_no_batch(
+    program: Program, collect: Any, wait_for: Callable[..., None], how: dict[str, bool]
+) -> None:
+    batches = collect(program.ssc.receiverStream(Thousand()))
+    program.start()
+    wait_for(lambda: program.ssc.receiver_infos()[1].active, "the receiver")
+    program.ssc.stop(stopSparkContext=False, **how)
+    assert batches.all == []
+
+
+def test_await_termination_says_whether_it_stopped(program: Program) -> None:
+    program.start()
+    assert program.ssc.awaitTermination(0.01) is False
+    assert program.ssc.awaitTerminationOrTimeout(0.01) is False
+    program.stop()
+    assert program.ssc.awaitTermination(10) is True
+    assert program.ssc.awaitTerminationOrTimeout(10) is True
+
+
+class Outputs:
+    """Functions of every kind, with and without the batch time."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, bool]] = []
+
+    def _note(self, name: str, *arguments: Any) -> None:
+        self.calls.append((name, len(arguments) == 2))
+
+    def method(self, rdd: Any, times: int = 2) -> None:
+        self._note("method", rdd)
+
+    def method_with_time(self, time: Any, rdd: Any, times: int = 2) -> None:
+        self._note("method_with_time", time, rdd)
+
+    def __call__(self, time: Any, rdd: Any) -> None:
+        self._note("object", time, rdd)
+
+    def named(self, name: str, *arguments: Any) -> None:
+        self._note(name, *arguments)
+
+    def with_default(self, rdd: Any = None, bound: int = 5) -> None:
+        self._note("with_default", rdd)
+
+
+def test_functions_are_told_apart_by_what_they_take(program: Program) -> None:
+    outputs = Outputs()
+
+    def partly(name: str, time: Any, rdd: Any) -> None:
+        outputs.named(name, time, rdd)
+
+    for function in (
+        outputs.method,
+        outputs.method_with_time,
+        outputs,
+        outputs.with_default,
+        functools.partial(outputs.named, "partial"),
+        functools.partial(partly, "partial_with_time"),
+        functools.partial(outputs.method_with_time, times=3),
+        lambda time, rdd, bound=outputs: bound.named("lambda_with_time", time, rdd),
+        lambda rdd, bound=outputs: bound.named("lambda", rdd),
+    ):
+        program.stream.foreachRDD(function)
+    program.start()
+    program.run_batch()
+    program.stop()
+    assert outputs.calls == [
+        ("method", False),
+        ("method_with_time", True),
+        ("object", True),
+        ("with_default", False),
+        ("partial", False),
+        ("partial_with_time", True),
+        ("method_with_time", True),
+        ("lambda_with_time", True),
+        ("lambda", False),
+    ]
