@@ -23,6 +23,16 @@ class Program:
 
     def __call__(self, time: Any, rdd: Any) -> None: ...
 
+    def with_default(self, rdd: Any, times: int = 2) -> None: ...
+
+    def with_time_and_default(self, time: Any, rdd: Any, times: int = 2) -> None: ...
+
+    partly = functools.partialmethod(method_with_time, "time")
+
+
+class OfData:
+    def __call__(self, rdd: Any, times: int = 2) -> None: ...
+
 
 class OneArgument:
     def __init__(self, rdd: Any) -> None: ...
@@ -77,6 +87,14 @@ WITHOUT_TIME: list[Callable[..., Any]] = [
     functools.partial(two, "time"),
     functools.partial(with_keyword, times=3),
     functools.partial(Program.method, Program()),
+    functools.partial(Program(), "time"),
+    functools.partial(Program().method_with_time, "time"),
+    functools.partial(Program().with_default, times=3),
+    functools.partial(OfData()),
+    functools.lru_cache(one),
+    Program().with_default,
+    Program().partly,
+    OfData(),
     print,
     len,
     str,
@@ -93,6 +111,10 @@ WITH_TIME: list[Callable[..., Any]] = [
     Program().method_with_time,
     Program.of_class,
     Program(),
+    Program().with_time_and_default,
+    functools.partial(Program()),
+    functools.partial(Program().with_time_and_default, times=3),
+    functools.lru_cache(two),
     functools.partial(two_with_default, times=3),
     functools.partial(lambda first, time, rdd: rdd, "first"),
     operator.add,
