@@ -36,11 +36,14 @@ if TYPE_CHECKING:
 
     from penstock.context import StreamingContext
     from penstock.graph.dstream import DStream
+    from penstock.graph.state_spec import State, StateSpec
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "DStream": "penstock.graph.dstream",
+    "State": "penstock.graph.state_spec",
+    "StateSpec": "penstock.graph.state_spec",
     "StorageLevel": "pyspark",
     "StreamingContext": "penstock.context",
 }
@@ -65,6 +68,8 @@ __all__ = [
     "ReceiverSpec",
     "ReceiverStarted",
     "ReceiverStopped",
+    "State",
+    "StateSpec",
     "StatsReportListener",
     "StorageLevel",
     "StoredBlock",

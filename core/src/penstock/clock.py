@@ -11,6 +11,11 @@ import time
 from typing import Protocol
 
 
+def milliseconds(seconds: float) -> int:
+    """A duration or a time as programs give it, as the engine counts it."""
+    return round(seconds * 1000)
+
+
 class Clock(Protocol):
     """What the engine needs to know about time, in whole milliseconds."""
 

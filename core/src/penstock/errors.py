@@ -52,6 +52,14 @@ class BatchFailedError(PenstockError):
     """User code or Spark failed while a batch was made or run; the cause is the original error."""
 
 
+class StateUpdateError(PenstockError):
+    """A state function failed for some keys: their state is as it was before the batch, that of the others went on."""
+
+
+class StateGoneError(PenstockError):
+    """A file of the states that ``mapWithState`` keeps is not there any more."""
+
+
 class ReceiverStoppedError(PenstockError):
     """A store was asked of a receiver that is not running; the record was not stored."""
 

@@ -21,13 +21,13 @@ class CombinedDStream(DStream[tuple[Any, Any]]):
         super().__init__(parent.context(), (parent,))
         self._parent = parent._narrow(functions.CombineValues(combiner), True)
         self._parents = (self._parent,)
-        self._combiner_side = functions.CombineCombiners(combiner)
-        self._num_partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
+        self.combiner = combiner
+        self.num_partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """The three steps."""
         rdd = self._parent.get_or_compute(time_ms)
         if rdd is None:
             return None
-        shuffled = rdd.partitionBy(self._num_partitions, portable_hash)
-        return shuffled.mapPartitionsWithIndex(self._combiner_side, True)
+        shuffled = rdd.partitionBy(self.num_partitions, portable_hash)
+        return shuffled.mapPartitionsWithIndex(functions.CombineCombiners(self.combiner), True)

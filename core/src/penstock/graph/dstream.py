@@ -1,7 +1,8 @@
 """``DStream``: a stream as a sequence of RDDs, one a batch, with PySpark's operators.
 
 Owns the operators' names, argument order and defaults. What a stream remembers, and when, is ``Stream``'s; what an
-operator does in a task is in ``functions``.
+operator does in a task is in ``functions`` and ``tasks``. The kinds of streams that the operators make are DStreams
+themselves, so that they are imported where they are made.
 """
 
 from __future__ import annotations
@@ -13,16 +14,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import RDD, StorageLevel
 from pyspark.core.rdd import portable_hash
+from pyspark.resultiterable import ResultIterable
 from pyspark.util import _parse_memory
 
+from penstock.clock import milliseconds
 from penstock.graph import functions
 from penstock.graph.arity import takes_time
 from penstock.graph.call_site import call_site
 from penstock.graph.functions import PartitionFunction
+from penstock.graph.save_files import SaveFiles
 from penstock.graph.stream import Stream
+from penstock.graph.tasks.chunk import ToPairs
 
 if TYPE_CHECKING:
     pass
+
+if TYPE_CHECKING:
+    from penstock.graph.keyed_state import MapWithStateDStream
+    from penstock.graph.state_spec import StateSpec
 
 T = TypeVar("T", covariant=True)
 
@@ -85,12 +94,13 @@ class DStream(Stream[T]):
         numPartitions: int | None = None,
     ) -> DStream[tuple[Any, Any]]:
         """Combine the values of each key, batch by batch."""
+        from penstock.graph.combined import CombinedDStream
+
         return CombinedDStream(self, self._combiner(createCombiner, mergeValue, mergeCombiners), numPartitions)
 
     def groupByKey(self, numPartitions: int | None = None) -> DStream[tuple[Any, Iterable[Any]]]:
         """Gather the values of each key, batch by batch."""
-        partitions = self._sc.defaultParallelism if numPartitions is None else numPartitions
-        return self.transform(lambda rdd: rdd.groupByKey(partitions))
+        return self.combineByKey(_listed, _appended, _extended, numPartitions).mapValues(ResultIterable)
 
     def reduce(self, func: Callable[[Any, Any], Any]) -> DStream[T]:
         """Reduce each batch to one record; an empty batch gives none."""
@@ -120,6 +130,8 @@ class DStream(Stream[T]):
         Raises:
             ValueError: their slide durations differ.
         """
+        from penstock.graph.united import UnionDStream
+
         if self.slide_ms != other.slide_ms:
             raise ValueError("the two DStream should have same slide duration")
         return UnionDStream((self, other))
@@ -130,6 +142,8 @@ class DStream(Stream[T]):
         Raises:
             AssertionError: the function takes neither one nor two arguments.
         """
+        from penstock.graph.transformed import TransformedDStream
+
         if takes_time(func, 1, "func should take one or two arguments"):
             return TransformedDStream((self,), func)
         return TransformedDStream((self,), lambda _time, rdd: func(rdd))
@@ -148,6 +162,8 @@ class DStream(Stream[T]):
             AssertionError: the function takes neither two nor three arguments.
             ValueError: the slide durations differ.
         """
+        from penstock.graph.transformed import TransformedDStream
+
         if takes_time(func, 2, "func should take two or three arguments"):
             return TransformedDStream((self, other), func)
         return TransformedDStream((self, other), lambda _time, a, b: func(a, b))
@@ -156,7 +172,7 @@ class DStream(Stream[T]):
         self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
     ) -> DStream[tuple[Any, Any]]:
         """Put the pairs of each batch into partitions by their keys."""
-        return self.transform(lambda rdd: rdd.partitionBy(numPartitions, partitionFunc))
+        return self._pairs().transform(lambda rdd: rdd.partitionBy(numPartitions, partitionFunc))
 
     def cogroup(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
         """Gather the values of each key in both streams, batch by batch."""
@@ -209,6 +225,17 @@ class DStream(Stream[T]):
         """Keep each RDD in memory (``MEMORY_ONLY``) as long as a stream needs it."""
         return self.persist(StorageLevel.MEMORY_ONLY)
 
+    def checkpoint(self, interval: float) -> DStream[T]:
+        """Write each RDD whose time is a multiple of ``interval`` seconds to the checkpoint directory, and keep it.
+
+        Raises:
+            StreamingStateError: the context was started.
+        """
+        self._context.check_can_build("checkpoint")
+        self.persist(StorageLevel.MEMORY_ONLY)
+        self._checkpoint_ms = milliseconds(interval)
+        return self
+
     def persist(self, storageLevel: StorageLevel) -> DStream[T]:
         """Keep each RDD at a storage level as long as a stream needs it.
 
@@ -219,21 +246,204 @@ class DStream(Stream[T]):
         self._storage_level = storageLevel
         return self
 
+    def slice(self, begin: datetime | float, end: datetime | float) -> list[RDD[T]]:
+        """The RDDs of the batches from ``begin`` to ``end``, both included, that are remembered or can be made.
+
+        Args:
+            begin: a datetime, or seconds since the epoch; between two batches it means the earlier one.
+            end: the same.
+
+        Raises:
+            StreamingStateError: the context has not started.
+        """
+        begin_ms, end_ms = (
+            milliseconds(time.timestamp() if isinstance(time, datetime) else time) for time in (begin, end)
+        )
+        with self._graph.lock:
+            return self.rdds_between(begin_ms, min(end_ms, self._graph.last_time_ms))
+
+    def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
+        """Save each batch as text, in a directory ``prefix-<ms>[.suffix]``: an output operation.
+
+        A directory that exists is left as it is: a batch that is run again has been saved.
+        """
+        self._output("saveAsTextFiles", SaveFiles(RDD.saveAsTextFile, prefix, suffix))
+
+    def saveAsPickleFiles(self, prefix: str, suffix: str | None = None) -> None:
+        """Save each batch as pickles, in a directory ``prefix-<ms>[.suffix]``: an output operation.
+
+        What Scala calls ``saveAsObjectFiles``; ``SparkContext.pickleFile`` reads it.
+        """
+        self._output("saveAsPickleFiles", SaveFiles(RDD.saveAsPickleFile, prefix, suffix))
+
+    # -- windows and state --
+
+    def window(self, windowDuration: float, slideDuration: float | None = None) -> DStream[T]:
+        """All records of the last ``windowDuration`` seconds, every ``slideDuration`` seconds.
+
+        Raises:
+            ValueError: a duration is no multiple of this stream's slide.
+        """
+        from penstock.graph.windowed import WindowedDStream, window_of
+
+        return WindowedDStream(self, *window_of(self, windowDuration, slideDuration))
+
+    def reduceByWindow(
+        self,
+        reduceFunc: Callable[[Any, Any], Any],
+        invReduceFunc: Callable[[Any, Any], Any] | None,
+        windowDuration: float,
+        slideDuration: float,
+    ) -> DStream[T]:
+        """Reduce all records of a window to one. See ``reduceByKeyAndWindow``.
+
+        Raises:
+            ValueError: a duration is no multiple of this stream's slide.
+        """
+        keyed = self.map(_keyed)
+        return keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1).map(_value)
+
+    def countByWindow(self, windowDuration: float, slideDuration: float) -> DStream[int]:
+        """Count the records of a window.
+
+        Raises:
+            ValueError: a duration is no multiple of this stream's slide.
+        """
+        return self.map(_one).reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
+
+    def countByValueAndWindow(
+        self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
+    ) -> DStream[tuple[T, int]]:
+        """Count the occurrences of each distinct record in a window.
+
+        Raises:
+            ValueError: a duration is no multiple of this stream's slide.
+        """
+        return self.map(_counted).reduceByKeyAndWindow(
+            operator.add, operator.sub, windowDuration, slideDuration, numPartitions, _is_counted
+        )
+
+    def groupByKeyAndWindow(
+        self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
+    ) -> DStream[tuple[Any, Iterable[Any]]]:
+        """Gather the values of each key in a window, oldest first.
+
+        Raises:
+            ValueError: a duration is no multiple of this stream's slide.
+        """
+        from penstock.graph.combined import CombinedDStream
+        from penstock.graph.reduced_window import ReducedWindowDStream
+        from penstock.graph.windowed import window_of
+
+        window_ms, slide_ms = window_of(self, windowDuration, slideDuration)
+        panes = CombinedDStream(self, self._combiner(_listed, _appended, _extended), numPartitions)
+        return ReducedWindowDStream(panes, window_ms, slide_ms, gathers=True).mapValues(ResultIterable)
+
+    def reduceByKeyAndWindow(
+        self,
+        func: Callable[[Any, Any], Any],
+        invFunc: Callable[[Any, Any], Any] | None,
+        windowDuration: float,
+        slideDuration: float | None = None,
+        numPartitions: int | None = None,
+        filterFunc: Callable[[tuple[Any, Any]], Any] | None = None,
+    ) -> DStream[tuple[Any, Any]]:
+        """Reduce the values of each key in a window.
+
+        Args:
+            func: associative; gets values in the order of time.
+            invFunc: the inverse, ``invFunc(func(a, b), a) == b``, by which a window is made from the one before; needs
+                a checkpoint directory, and keys stay until the filter drops them. ``None`` for windows made of reduced
+                panes, whose keys are those of their batches.
+            windowDuration: seconds.
+            slideDuration: seconds; the stream's slide by default.
+            numPartitions: the default parallelism by default.
+            filterFunc: pairs for which it is false are dropped.
+
+        Raises:
+            ValueError: a duration is no multiple of this stream's slide.
+        """
+        from penstock.graph.combined import CombinedDStream
+        from penstock.graph.inverse_window import InverseWindowDStream
+        from penstock.graph.reduced_window import ReducedWindowDStream
+        from penstock.graph.table import TableView
+        from penstock.graph.windowed import window_of
+
+        window_ms, slide_ms = window_of(self, windowDuration, slideDuration)
+        panes = CombinedDStream(self, self._combiner(_same, func, func), numPartitions)
+        if invFunc is not None:
+            return TableView(InverseWindowDStream(panes, invFunc, window_ms, slide_ms, filterFunc), ToPairs())
+        reduced = ReducedWindowDStream(panes, window_ms, slide_ms)
+        return reduced if filterFunc is None else reduced.filter(filterFunc)
+
+    def updateStateByKey(
+        self,
+        updateFunc: Callable[[Any, Any], Any],
+        numPartitions: int | None = None,
+        initialRDD: RDD[Any] | Iterable[Any] | None = None,
+    ) -> DStream[tuple[Any, Any]]:
+        """Keep a state for each key; needs a checkpoint directory.
+
+        A key for which the function fails keeps its state and fails the batch; the other keys go on.
+
+        Args:
+            updateFunc: called in every batch for every key with a state or new values: from the list of new values and
+                the state, or ``None``, to the new state, or ``None`` to forget the key.
+            numPartitions: the default parallelism by default.
+            initialRDD: pairs of key and state to begin with.
+        """
+        from penstock.graph.table import TableView
+        from penstock.graph.updated_state import UpdatedStateDStream
+
+        table = UpdatedStateDStream(self, updateFunc, numPartitions, initialRDD, self._memory_limit_mb)
+        return TableView(table, ToPairs())
+
+    def mapWithState(self, spec: StateSpec) -> MapWithStateDStream:
+        """Keep a state for each key, at a cost in proportion to the batch; needs a checkpoint directory.
+
+        Args:
+            spec: made with ``StateSpec.function``.
+
+        Returns:
+            What the function returned for each record; its ``stateSnapshots`` are the states.
+
+        Raises:
+            TypeError: it is no StateSpec.
+        """
+        from penstock.graph.keyed_state import KeyedStateDStream, MapWithStateDStream
+        from penstock.graph.state_spec import StateSpec
+
+        if not isinstance(spec, StateSpec):
+            raise TypeError(
+                f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
+            )
+        return MapWithStateDStream(KeyedStateDStream(self, spec))
+
     # -- for the operators above --
 
     def _narrow(self, function: PartitionFunction, preserves_partitioning: bool) -> DStream[Any]:
+        from penstock.graph.map_partitions import MapPartitionsDStream
+
         return MapPartitionsDStream(self, function, preserves_partitioning)
 
+    def _pairs(self) -> DStream[Any]:
+        return self._narrow(functions.CheckPairs(), True)
+
     def _output(self, operation: str, function: Callable[[datetime, RDD[Any]], object]) -> None:
+        from penstock.graph.output_stream import ForEachDStream
+
         ForEachDStream(self, function, call_site(operation))
 
     def _joined(self, operation: Callable[..., Any], other: DStream[Any], num_partitions: int | None) -> DStream[Any]:
         partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
-        return self.transformWith(lambda a, b: operation(a, b, partitions), other)
+        return self._pairs().transformWith(lambda a, b: operation(a, b, partitions), other._pairs())
 
     def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> functions.Combiner:
-        limit = _parse_memory(self._sc.getConf().get("spark.python.worker.memory", "512m") or "512m")
-        return functions.Combiner(create, merge_value, merge_combiners, limit)
+        return functions.Combiner(create, merge_value, merge_combiners, self._memory_limit_mb)
+
+    @property
+    def _memory_limit_mb(self) -> float:
+        return _parse_memory(self._sc.getConf().get("spark.python.worker.memory", "512m") or "512m")
 
 
 def _same(value: Any) -> Any:
@@ -252,9 +462,23 @@ def _counted(value: Any) -> tuple[Any, int]:
     return value, 1
 
 
-# They are DStreams: their files need the class above first.
-from penstock.graph.combined import CombinedDStream  # noqa: E402
-from penstock.graph.map_partitions import MapPartitionsDStream  # noqa: E402
-from penstock.graph.output_stream import ForEachDStream  # noqa: E402
-from penstock.graph.transformed import TransformedDStream  # noqa: E402
-from penstock.graph.united import UnionDStream  # noqa: E402
+def _is_counted(pair: tuple[Any, int]) -> bool:
+    return pair[1] > 0
+
+
+def _one(_value: Any) -> int:
+    return 1
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value]
+
+
+def _appended(values: list[Any], value: Any) -> list[Any]:
+    values.append(value)
+    return values
+
+
+def _extended(values: list[Any], more: list[Any]) -> list[Any]:
+    values.extend(more)
+    return values

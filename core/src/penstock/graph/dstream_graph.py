@@ -1,7 +1,7 @@
 """``DStreamGraph``: the streams of a program, and what each batch makes of them.
 
 Owns the input streams and the output streams in the order of their registration, the batch interval, zero time, and
-the two doors through which inputs reach the rest of the engine. Only streams that an output reaches are computed.
+the doors to the rest of the engine. Only streams that an output reaches are computed.
 Built on the program's thread, used on the generator's loop.
 """
 
@@ -15,7 +15,8 @@ from penstock.errors import ConfigurationError, StreamingStateError
 
 if TYPE_CHECKING:
     from penstock.graph.input_stream import InputDStream
-    from penstock.graph.output_stream import ForEachDStream, OutputJob
+    from penstock.graph.output_job import OutputJob
+    from penstock.graph.output_stream import ForEachDStream
     from penstock.listen.events import StreamInputInfo
     from penstock.spark.located_rdd import LocatedPartition
     from penstock.wire.token import Token
@@ -56,13 +57,24 @@ class DStreamGraph:
     def __init__(self, batch_interval_ms: int) -> None:
         self.batch_interval_ms = batch_interval_ms
         self.zero_time_ms: int | None = None
+        #: Of the youngest batch.
+        self.last_time_ms = -1
         self.inputs: list[InputDStream] = []
         self.outputs: list[ForEachDStream] = []
+        self._num_states = 0
         self.remember_ms: int | None = None
         self.checkpoint_directory: str | None = None
         # Set by the context before start.
         self.received_blocks: ReceivedBlocks | None = None
         self.report_input: ReportInput = lambda _time_ms, _info, _count=None: None
+        self.generation_retries = 0
+        #: Told batch time and output operation before what the output needs is made: Spark jobs may be run for it.
+        self.before_output: Callable[[int, int], object] = lambda _time_ms, _output_op_id: None
+        self.monotonic_ms: Callable[[], float] = lambda: 0.0
+        #: Of the last batch: the longest that an output took to make its job, in milliseconds, and where it is.
+        self.slowest = (0.0, "")
+        #: Set by ``stop``: no output is waited for any more.
+        self.stopping = threading.Event()
         #: Held while RDDs are made or forgotten: by the generator's loop, and by who asks for old ones (``slice``).
         self.lock = threading.RLock()
 
@@ -78,6 +90,12 @@ class DStreamGraph:
             self.outputs.append(stream)
             return len(self.outputs) - 1
 
+    def add_state(self) -> int:
+        """Number a stream that keeps states in files, counted from 0."""
+        with self.lock:
+            self._num_states += 1
+            return self._num_states - 1
+
     def validate(self) -> None:
         """Check what can be checked before the start.
 
@@ -88,6 +106,8 @@ class DStreamGraph:
             raise ConfigurationError(
                 "No output operations registered, so nothing to execute: add one, such as pprint() or foreachRDD(...)"
             )
+        for output in self.outputs:
+            output.validate()
 
     def start(self, zero_time_ms: int) -> None:
         """Fix zero time, settle what each stream must remember, start the inputs.
@@ -106,15 +126,26 @@ class DStreamGraph:
             stream.start()
 
     def stop(self) -> None:
-        """Stop the inputs."""
+        """Stop the inputs, and the further tries of outputs that failed."""
+        self.stopping.set()
         for stream in self.inputs:
             stream.stop()
 
     def generate_jobs(self, time_ms: int) -> list[OutputJob]:
         """Make the batch's jobs, in the order in which the program registered its outputs."""
+        jobs: list[OutputJob | None] = []
+        self.slowest = (0.0, "")
         with self.lock:
-            jobs = [output.generate_job(time_ms) for output in self.outputs]
+            self.last_time_ms = time_ms
+            for output in self.outputs:
+                before_ms = self.monotonic_ms()
+                jobs.append(output.generate_job(time_ms))
+                self.slowest = max(self.slowest, (self.monotonic_ms() - before_ms, output.call_site.short))
         return [job for job in jobs if job is not None]
+
+    def failed_jobs(self, error: BaseException) -> list[OutputJob]:
+        """The jobs of a batch that could not be made: each fails with the reason, so that the batch has an end."""
+        return [output.failed_job(error) for output in self.outputs]
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget the RDDs that no stream needs once batch ``time_ms`` is done."""

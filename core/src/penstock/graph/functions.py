@@ -172,8 +172,58 @@ class CombineCombiners:
         yield from _combine(self.combiner, records, _same, self.combiner.mergeCombiners, are_combiners=True)
 
 
+def gathering(merge: Callable[[Any, Any], Any], memory_limit_mb: float) -> CombineCombiners:
+    """A partition function that merges the values of each key, spilling past a memory limit."""
+    return CombineCombiners(Combiner(_same, _first, merge, memory_limit_mb))
+
+
+@frozen
+class CheckPairs:
+    """Before a shuffle by key: refuse what cannot be put anywhere."""
+
+    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+        """The records as they are."""
+        for pair in records:
+            try:
+                key, _value = pair
+                hash(key)
+            except (TypeError, ValueError):
+                check_pair(pair)
+                raise
+            yield pair
+
+
+def check_pair(record: Any) -> None:
+    """Refuse a record that an operator by key cannot use.
+
+    Raises:
+        TypeError: it is no pair, or its key cannot be hashed; says which, and what to do.
+    """
+    try:
+        key, _value = record
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"operators by key take (key, value) pairs, and a record is {_short(record)}; make pairs first, with map"
+        ) from None
+    try:
+        hash(key)
+    except TypeError:
+        raise TypeError(
+            f"the key {_short(key)} cannot be hashed; make it a tuple, a string or another immutable value first"
+        ) from None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
+
+
 def _same(value: Any) -> Any:
     return value
+
+
+def _first(value: Any, _other: Any) -> Any:
+    raise TypeError("there are only combiners to merge")
 
 
 def _combine(
@@ -188,9 +238,15 @@ def _combine(
 
     combined: dict[Any, Any] = {}
     source = iter(records)
+    pair: Any = None
     for first in source:
-        for key, value in itertools.chain((first,), itertools.islice(source, _RECORDS_PER_LOOK)):
-            combined[key] = merge(combined[key], value) if key in combined else create(value)
+        try:
+            for pair in itertools.chain((first,), itertools.islice(source, _RECORDS_PER_LOOK)):
+                key, value = pair
+                combined[key] = merge(combined[key], value) if key in combined else create(value)
+        except (TypeError, ValueError):
+            check_pair(pair)  # if it is not the pair, it is what the program's function raised
+            raise
         if get_used_memory() > combiner.memory_limit_mb:
             return _spill(combiner, combined, source, are_combiners=are_combiners)
     return combined.items()

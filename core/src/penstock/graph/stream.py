@@ -1,23 +1,30 @@
 """``Stream``: what every stream has, whatever it computes.
 
-Owns the parents, slide, zero time, remember duration, storage level and the RDDs it still remembers. Never runs a Spark
-job: RDDs are made on the generator's loop, evaluated on the job pool.
+Owns the parents, slide, zero time, remember duration, storage level, checkpoint interval and the RDDs it still
+remembers. Never runs a Spark job: RDDs are made under the graph's lock, evaluated on the job pool.
 """
 
 from __future__ import annotations
 
+import math
+import pickle
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from pyspark import RDD, StorageLevel
 
-from penstock.errors import StreamingStateError
+from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.spark.checkpoint import checkpoint_file, delete_file
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
 
 T = TypeVar("T", covariant=True)
+
+
+# A stream that must be checkpointed is so once in so long, unless the program says otherwise (as in Spark).
+_CHECKPOINT_MS = 10_000
 
 
 class Stream(Generic[T]):
@@ -28,6 +35,9 @@ class Stream(Generic[T]):
         parents: the streams it is computed from.
     """
 
+    #: Each RDD needs the one before, so that without checkpoints a job's lineage would have no end.
+    must_checkpoint: ClassVar[bool] = False
+
     def __init__(self, context: StreamingContext, parents: Iterable[Stream[Any]]) -> None:
         context.check_can_build(type(self).__name__)
         self._context = context
@@ -37,7 +47,10 @@ class Stream(Generic[T]):
         self._zero_time_ms: int | None = None
         self.remember_ms = 0
         self._storage_level: StorageLevel | None = None
+        self._checkpoint_ms: int | None = None
         self._generated: dict[int, RDD[Any]] = {}
+        # Of RDDs that are forgotten, until a younger one is checkpointed.
+        self._old_checkpoints: list[str] = []
 
     # -- what a kind of stream overrides --
 
@@ -55,16 +68,51 @@ class Stream(Generic[T]):
         """How long parents must remember for this stream's sake."""
         return self.remember_ms
 
+    @property
+    def default_checkpoint_ms(self) -> int:
+        """How often a stream that must be checkpointed is so when the program does not say."""
+        return self.slide_ms * math.ceil(_CHECKPOINT_MS / self.slide_ms)
+
+    def keep(self) -> None:
+        """Have RDDs kept that a child asks for again and again."""
+        if self._storage_level is None:
+            self._storage_level = StorageLevel.MEMORY_ONLY
+
     # -- life --
 
     def initialize(self, zero_time_ms: int) -> None:
-        """Fix zero time here and in the parents; remember at least one slide."""
+        """Fix zero time here and in the parents; remember one slide, or two checkpoints."""
         if self._zero_time_ms not in (None, zero_time_ms):
             raise StreamingStateError(f"{type(self).__name__} was initialized with another zero time")
         self._zero_time_ms = zero_time_ms
-        self.remember_ms = max(self.remember_ms, self.slide_ms)
+        if self.must_checkpoint and self._checkpoint_ms is None:
+            self._checkpoint_ms = self.default_checkpoint_ms
+        self.remember_ms = max(self.remember_ms, self.slide_ms, 2 * (self._checkpoint_ms or 0))
         for parent in self._parents:
             parent.initialize(zero_time_ms)
+
+    def validate(self) -> None:
+        """Check, here and in the parents, what the program has asked for.
+
+        Raises:
+            ConfigurationError: checkpoints without a directory, or at an interval that does not fit.
+        """
+        interval_ms, name = self._checkpoint_ms, type(self).__name__
+        if interval_ms is None and self.must_checkpoint:
+            interval_ms = self.default_checkpoint_ms
+        if interval_ms is not None:
+            if self._graph.checkpoint_directory is None:
+                raise ConfigurationError(
+                    f"{name}: The checkpoint directory has not been set. "
+                    "Please set it by StreamingContext.checkpoint(), for what is carried on from batch to batch."
+                )
+            if interval_ms < self.slide_ms or interval_ms % self.slide_ms:
+                raise ConfigurationError(
+                    f"{name}: the checkpoint interval, {interval_ms} ms, must be a multiple of the slide duration, "
+                    f"{self.slide_ms} ms"
+                )
+        for parent in self._parents:
+            parent.validate()
 
     def remember(self, duration_ms: int) -> None:
         """Remember at least so long, and have the parents remember what that takes."""
@@ -93,8 +141,28 @@ class Stream(Generic[T]):
             return None
         if self._storage_level is not None:
             rdd.persist(self._storage_level)
+        if self._is_checkpoint(time_ms):
+            rdd.checkpoint()
         self._generated[time_ms] = rdd
         return rdd
+
+    def rdds_between(self, from_ms: int, to_ms: int) -> list[RDD[Any]]:
+        """The RDDs of the times from the one to the other, both included, that the stream has.
+
+        Raises:
+            StreamingStateError: the context has not started.
+        """
+        if self._zero_time_ms is None:
+            raise StreamingStateError(f"{type(self).__name__} has not been initialized: start the context first")
+        zero_ms, slide_ms = self._zero_time_ms, self.slide_ms
+        first, last = (max(time_ms - zero_ms, 0) // slide_ms * slide_ms + zero_ms for time_ms in (from_ms, to_ms))
+        rdds = [self.get_or_compute(time_ms) for time_ms in range(first, last + 1, slide_ms)]
+        return [rdd for rdd in rdds if rdd is not None]
+
+    def last_before(self, time_ms: int) -> RDD[Any] | None:
+        """The youngest remembered RDD that is older than a time: one slide, or more where ticks were skipped."""
+        times = [time for time in self._generated if time < time_ms]
+        return self._generated[max(times)] if times else None
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget RDDs as old as ``time_ms`` less the remember duration, here and in the parents."""
@@ -103,6 +171,14 @@ class Stream(Generic[T]):
             rdd = self._generated.pop(time)
             if unpersist and self._storage_level is not None:
                 rdd.unpersist()
+            if self._is_checkpoint(time) and (path := checkpoint_file(rdd)) is not None:
+                self._old_checkpoints.append(path)
+        if self._old_checkpoints and any(
+            checkpoint_file(rdd) is not None for time, rdd in self._generated.items() if self._is_checkpoint(time)
+        ):
+            for path in self._old_checkpoints:
+                delete_file(self._sc, path)
+            self._old_checkpoints.clear()
         for parent in self._parents:
             parent.clear_metadata(time_ms, unpersist=unpersist)
 
@@ -110,6 +186,18 @@ class Stream(Generic[T]):
     def is_fusible(self) -> bool:
         """Whether a child may run this stream's function inside its own: not when its RDDs are kept."""
         return self._storage_level is None
+
+    def _is_checkpoint(self, time_ms: int) -> bool:
+        if self._checkpoint_ms is None or self._zero_time_ms is None:
+            return False
+        return (time_ms - self._zero_time_ms) % self._checkpoint_ms == 0
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to travel: a function that runs in a task has no use for a stream."""
+        raise pickle.PicklingError(
+            f"a function that is to run in a task refers to a {type(self).__name__}; streams live on the driver only: "
+            "use what the function is given instead"
+        )
 
     @staticmethod
     def datetime_of(time_ms: int) -> datetime:

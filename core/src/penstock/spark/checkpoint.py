@@ -6,6 +6,7 @@ Owns the calls for what PySpark does not offer. Called on the program's thread a
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pyspark import RDD, SparkContext
 
@@ -32,6 +33,14 @@ def set_checkpoint_directory(sc: SparkContext, directory: str) -> None:
             f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}; "
             "name one that this program may write to"
         ) from error
+
+
+def checkpoint_directory(sc: SparkContext) -> str:
+    """Where this SparkContext's checkpoints go: a path of this host's where they do, else a URI."""
+    uri: str = sc._jsc.sc().getCheckpointDir().get()
+    if uri.startswith("file:"):
+        return unquote(urlsplit(uri).path)
+    return uri.replace("s3a://", "s3://", 1)
 
 
 def checkpoint_file(rdd: RDD[Any]) -> str | None:

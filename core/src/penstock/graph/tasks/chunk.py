@@ -1,0 +1,92 @@
+"""``Chunk``: how tables travel from batch to batch: the pairs of a partition in runs, with the time they are of.
+
+Owns the form and the ways in and out of it. What a state function failed on travels beside it, so that the state of all
+other keys goes on, and is raised where the program looks at the batch. Runs in tasks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import traceback
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from attrs import define, field, frozen
+
+from penstock.errors import StateUpdateError
+
+# Pairs of a run: one pickle, which must stay far below the 2 GB that Spark can hold.
+_PAIRS_PER_CHUNK = 1_000
+# What is told of a partition whose keys all fail.
+_FAILURES_TOLD = 10
+
+
+@frozen
+class Chunk:
+    """Some pairs of a table.
+
+    Attributes:
+        time_ms: of the batch that made them.
+        pairs: key and value; no key twice in one table.
+    """
+
+    time_ms: int
+    pairs: list[tuple[Any, Any]]
+
+
+@define
+class Failures:
+    """The keys on which a function of the program failed in one partition.
+
+    Attributes:
+        count: how many.
+        told: what happened, for the first of them.
+    """
+
+    count: int = 0
+    told: list[str] = field(factory=list)
+
+    def add(self, key: Any) -> None:
+        """Note the exception that is being handled."""
+        self.count += 1
+        if self.count <= _FAILURES_TOLD:
+            self.told.append(f"key {key!r}: {traceback.format_exc().rstrip()}")
+
+    def as_error(self) -> StateUpdateError:
+        """The error that the batch ends with."""
+        more = f"\n... and {self.count - len(self.told)} more" if self.count > len(self.told) else ""
+        told = "\n".join(self.told)
+        return StateUpdateError(
+            f"the state function failed for {self.count} key(s), whose state is as it was before; "
+            f"that of the others went on.\n{told}{more}"
+        )
+
+
+def chunks_of(time_ms: int, pairs: Iterable[tuple[Any, Any]], kind: type[Chunk] = Chunk) -> Iterator[Chunk]:
+    """Put pairs into chunks of one kind."""
+    source = iter(pairs)
+    while run := list(itertools.islice(source, _PAIRS_PER_CHUNK)):
+        yield kind(time_ms, run)
+
+
+@frozen
+class ToChunks:
+    """From pairs to a table."""
+
+    time_ms: int
+
+    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[Chunk]:
+        """In runs."""
+        return chunks_of(self.time_ms, records)
+
+
+@frozen
+class ToPairs:
+    """From a table to its pairs."""
+
+    def __call__(self, _index: int, elements: Iterable[Chunk | Failures]) -> Iterator[tuple[Any, Any]]:
+        """All of them; raises what the program's function failed on."""
+        for element in elements:
+            if isinstance(element, Failures):
+                raise element.as_error()
+            yield from element.pairs

@@ -1,0 +1,298 @@
+"""``StateStore``: the states of one partition's keys, in a few files that are written once.
+
+Owns the form of the files and the choice of which to merge. A version is a list of segments, each a SQLite file of
+states or of their removal; what a younger segment says holds. A batch adds one segment of what it changed, and segments
+of like size are merged, so that a batch costs in proportion to what it changed (times the logarithm of the whole) and
+older versions can be read until their files are deleted. Used by one task at a time, in the Python worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import heapq
+import itertools
+import pickle
+import sqlite3
+import tempfile
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve, frozen
+from pyarrow import fs
+from pyspark import cloudpickle
+from pyspark.core.rdd import portable_hash
+
+from penstock.errors import StateGoneError
+
+# A segment is merged with the one before it until that is so many times larger.
+_RATIO = 3
+# Keys a query; SQLite takes 32,766 parameters.
+_KEYS_PER_QUERY = 1_000
+
+_Row = tuple[int, bytes, bytes | None, int]
+
+
+@frozen
+class Segment:
+    """One file.
+
+    Attributes:
+        name: of the file, in the store's directory.
+        num_rows: states and removals in it.
+    """
+
+    name: str
+    num_rows: int
+
+
+@frozen
+class StateVersion:
+    """The states of a partition after one batch.
+
+    Attributes:
+        time_ms: the batch.
+        segments: oldest first.
+        timed_out_ms: states older than that have timed out.
+        retired: segments that were merged into others, with the time of the last version that needs them.
+    """
+
+    time_ms: int
+    segments: tuple[Segment, ...] = ()
+    timed_out_ms: int | None = None
+    retired: tuple[tuple[int, str], ...] = ()
+
+
+@frozen
+class Found:
+    """A key's state as it is stored.
+
+    Attributes:
+        key: pickled, as it was first stored: equal keys may be pickled differently.
+        state: pickled, ``None`` when it was removed.
+        updated_ms: the batch that stored it.
+    """
+
+    key: bytes
+    state: bytes | None
+    updated_ms: int
+
+
+@frozen
+class StateStore:
+    """The files of one partition.
+
+    Attributes:
+        directory: on this host: their home, or copies of what was used here.
+        remote: their home, where that is no directory of this host: a file system, and the path in it.
+    """
+
+    directory: Path
+    remote: tuple[fs.FileSystem, str] | None = None
+
+    @staticmethod
+    def of(home: str, partition: int) -> StateStore:
+        """The store of a partition.
+
+        Args:
+            home: directory of the stores of all partitions, as a path, or a URI that ``pyarrow.fs`` reads.
+            partition: its number.
+        """
+        if "://" not in home:
+            return StateStore(Path(home) / str(partition))
+        system, path = fs.FileSystem.from_uri(home)
+        copies = hashlib.sha256(home.encode()).hexdigest()[:16]
+        return StateStore(
+            Path(tempfile.gettempdir()) / f"penstock-state-{copies}" / str(partition), (system, f"{path}/{partition}")
+        )
+
+    def find(self, version: StateVersion, keys: Iterable[Any]) -> dict[Any, Found]:
+        """Look keys up; those that were never stored are absent."""
+        found: dict[Any, Found] = {}
+        wanted = {key: portable_hash(key) for key in keys}
+        for segment in reversed(version.segments):
+            if not wanted:
+                break
+            with closing(self._open(segment.name)) as database:
+                for key, row in _matching(database, wanted):
+                    found[key] = Found(row[1], row[2], row[3])
+            for key in found.keys() & wanted.keys():
+                del wanted[key]
+        return found
+
+    def snapshot(self, version: StateVersion) -> Iterator[tuple[Any, Any]]:
+        """All keys and states, in no order that means anything; holds one row a segment in memory."""
+        connections = [self._open(segment.name) for segment in version.segments]
+        try:
+            # Ages of the same key come together, the youngest segment's first.
+            rows = heapq.merge(*(_aged(database, -age) for age, database in enumerate(connections)))
+            for _, same in itertools.groupby(rows, key=lambda row: row[:2]):
+                _, key, _, state = next(same)
+                if state is not None:
+                    yield pickle.loads(key), pickle.loads(state)
+        finally:
+            for database in connections:
+                database.close()
+
+    def older_than(self, version: StateVersion, before_ms: int) -> Iterator[Any]:
+        """Keys that may have last been stored before a time, and not before ``version.timed_out_ms``.
+
+        A key is given once for each segment that has it; a younger segment may know better.
+        """
+        since_ms = -1 if version.timed_out_ms is None else version.timed_out_ms
+        for segment in version.segments:
+            with closing(self._open(segment.name)) as database:
+                rows = database.execute(
+                    "SELECT key FROM state WHERE updated >= ? AND updated < ? AND state IS NOT NULL",
+                    (since_ms, before_ms),
+                )
+                for (key,) in rows:
+                    yield pickle.loads(key)
+
+    def commit(self, version: StateVersion, time_ms: int, changes: Iterable[tuple[Any, Found]]) -> StateVersion:
+        """Add what a batch changed. Made again, it writes the same files.
+
+        Args:
+            version: before the batch.
+            time_ms: the batch.
+            changes: key and what is to be found under it from now on.
+
+        Returns:
+            The version after the batch.
+        """
+        rows = sorted((portable_hash(key), change.key, change.state, change.updated_ms) for key, change in changes)
+        segments = [*version.segments]
+        if rows:
+            segments.append(Segment(f"{time_ms}.db", len(rows)))
+            self._write(segments[-1].name, lambda database: _insert(database, rows))
+        merged = _to_merge(segments)
+        retired = list(version.retired)
+        if merged > 1:
+            # A removal must be remembered only as long as an older segment has what it removes.
+            whole = merged == len(segments)
+            name = f"{time_ms}-{merged}.db"
+            old = segments[-merged:]
+            num_rows = self._write(name, lambda database: self._merge(database, old, whole=whole))
+            retired += [(version.time_ms, segment.name) for segment in old]
+            segments[-merged:] = [Segment(name, num_rows)]
+        return evolve(version, time_ms=time_ms, segments=tuple(segments), retired=tuple(retired))
+
+    def retire(self, version: StateVersion, before_ms: int) -> StateVersion:
+        """Delete the files that no version needs that is as young as a time."""
+        kept = []
+        for last_ms, name in version.retired:
+            if last_ms < before_ms:
+                self._delete(name)
+            else:
+                kept.append((last_ms, name))
+        return evolve(version, retired=tuple(kept))
+
+    def _open(self, name: str) -> sqlite3.Connection:
+        try:
+            return sqlite3.connect(self._uri(name), uri=True)
+        except (OSError, sqlite3.OperationalError) as error:
+            raise StateGoneError(
+                f"{name}, a file of the keyed state in {self.directory}, cannot be read: {error}"
+            ) from error
+
+    def _uri(self, name: str) -> str:
+        path = self.directory / name
+        if self.remote is not None and not path.exists():
+            self.directory.mkdir(parents=True, exist_ok=True)
+            unfinished = self._unfinished(name)
+            system, home = self.remote
+            fs.copy_files(f"{home}/{name}", str(unfinished), source_filesystem=system)
+            unfinished.replace(path)
+        return f"{path.absolute().as_uri()}?immutable=1"
+
+    def _unfinished(self, name: str) -> Path:
+        return self.directory / f".{name}.{uuid.uuid4().hex}"
+
+    def _write(self, name: str, fill: Callable[[sqlite3.Connection], None]) -> int:
+        """Write a segment, whole or not at all; say how many rows it has."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        unfinished = self._unfinished(name)
+        try:
+            with closing(sqlite3.connect(unfinished, isolation_level=None, uri=True)) as database:
+                database.executescript(_SCHEMA)
+                fill(database)
+                database.execute("CREATE INDEX by_time ON state (updated)")
+                (num_rows,) = database.execute("SELECT count(*) FROM state").fetchone()
+            if self.remote is not None:
+                system, home = self.remote
+                system.create_dir(home)
+                fs.copy_files(str(unfinished), f"{home}/{name}", destination_filesystem=system)
+            unfinished.replace(self.directory / name)
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return int(num_rows)
+
+    def _merge(self, database: sqlite3.Connection, segments: list[Segment], *, whole: bool) -> None:
+        for segment in segments:
+            database.execute("ATTACH ? AS one", (self._uri(segment.name),))
+            database.execute("INSERT OR REPLACE INTO main.state SELECT * FROM one.state ORDER BY hash, key")
+            database.execute("DETACH one")
+        if whole:
+            database.execute("DELETE FROM state WHERE state IS NULL")
+
+    def _delete(self, name: str) -> None:
+        (self.directory / name).unlink(missing_ok=True)
+        if self.remote is not None:
+            system, home = self.remote
+            with contextlib.suppress(FileNotFoundError):
+                system.delete_file(f"{home}/{name}")
+
+
+def pickled(value: Any) -> bytes:
+    """A key or a state, as it is stored."""
+    try:
+        return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        # A class of the program's own file: by value, as Spark's workers know it.
+        dumped: bytes = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        return dumped
+
+
+_SCHEMA = """
+    PRAGMA journal_mode = OFF;
+    PRAGMA synchronous = OFF;
+    CREATE TABLE state (hash INTEGER, key BLOB, state BLOB, updated INTEGER, PRIMARY KEY (hash, key)) WITHOUT ROWID;
+"""
+
+
+def _insert(database: sqlite3.Connection, rows: list[_Row]) -> None:
+    database.execute("BEGIN")
+    database.executemany("INSERT INTO state VALUES (?, ?, ?, ?)", rows)
+    database.execute("COMMIT")
+
+
+def _to_merge(segments: list[Segment]) -> int:
+    """How many of the youngest segments are to be one."""
+    count, num_rows = 1, segments[-1].num_rows if segments else 0
+    while count < len(segments) and segments[-count - 1].num_rows <= _RATIO * num_rows:
+        count += 1
+        num_rows += segments[-count].num_rows
+    return count
+
+
+def _matching(database: sqlite3.Connection, wanted: dict[Any, int]) -> Iterator[tuple[Any, _Row]]:
+    pairs = iter(wanted.items())
+    while part := list(itertools.islice(pairs, _KEYS_PER_QUERY)):
+        by_hash: dict[int, list[Any]] = {}
+        for key, number in part:
+            by_hash.setdefault(number, []).append(key)
+        marks = ",".join("?" * len(by_hash))
+        query = f"SELECT hash, key, state, updated FROM state WHERE hash IN ({marks})"
+        for row in database.execute(query, tuple(by_hash)):
+            stored = pickle.loads(row[1])
+            for key in by_hash[row[0]]:
+                if key == stored:
+                    yield key, row
+
+
+def _aged(database: sqlite3.Connection, age: int) -> Iterator[tuple[int, bytes, int, bytes | None]]:
+    for number, key, state in database.execute("SELECT hash, key, state FROM state ORDER BY hash, key"):
+        yield number, key, age, state
