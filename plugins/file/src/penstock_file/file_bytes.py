@@ -1,0 +1,132 @@
+"""``FileBytes``: the bytes of one version of a file, decompressed when its name says that it is compressed.
+
+Owns the open file. Never gives what was appended after the version was seen. Runs in the tasks of a batch.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from penstock_file.pieces import FilePiece, codec_of
+
+# How much is asked of a file system at a time: of this machine's, of another.
+_NEAR_BYTES = 1 << 17
+_FAR_BYTES = 8 << 20
+
+
+class FileBytes:
+    """An open version of a file.
+
+    Args:
+        filesystem: where it is.
+        piece: of the file; what is before its start is skipped, what is behind its stop can be read on to the end.
+
+    Raises:
+        OSError: it cannot be opened, or is shorter than it was.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, piece: FilePiece) -> None:
+        self._filesystem, self._piece = filesystem, piece
+        self._codec = codec_of(piece.path)
+        self._file = filesystem.open_input_file(piece.path)
+        try:
+            # One byte before, from which it can be told whether a line begins at the start.
+            self._position = max(piece.start - 1, 0)
+            self._check_length(self._file.size())
+            self._stream = self._opened()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> FileBytes:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._file.close()
+
+    @property
+    def is_compressed(self) -> bool:
+        """Its pieces are not pieces of what it holds: it is read as a whole."""
+        return self._codec is not None
+
+    def read(self, count: int) -> bytes:
+        """So many bytes, less at the end.
+
+        Raises:
+            OSError: it cannot be read on.
+        """
+        data: bytes = self._stream.read(count)
+        self._position += len(data)
+        while data and len(data) < count:
+            more: bytes = self._stream.read(count - len(data))
+            self._position += len(more)
+            if not more:
+                break
+            data += more
+        if not data and self._codec is None:
+            self._check_length(self._position)
+        return data
+
+    def as_file(self) -> io.BufferedReader:
+        """The version as an open binary file, for functions of the program."""
+        at_once = _NEAR_BYTES if self._is_near else _FAR_BYTES
+        if self._codec is not None:
+            return io.BufferedReader(_Window(self._stream, None, self._piece.path), at_once)
+        return io.BufferedReader(_Window(self._file, self._piece.size, self._piece.path), at_once)
+
+    @property
+    def _is_near(self) -> bool:
+        return isinstance(self._filesystem, fs.LocalFileSystem)
+
+    def _opened(self) -> Any:
+        stream = self._file.get_stream(self._position, self._piece.size - self._position)
+        if not self._is_near:
+            stream = pa.BufferedInputStream(stream, _FAR_BYTES)
+        return stream if self._codec is None else pa.CompressedInputStream(stream, self._codec)
+
+    def _check_length(self, length: int) -> None:
+        if length < self._piece.size:
+            raise OSError(f"it had {self._piece.size} bytes when it was selected, and has {length} now")
+
+
+class _Window(io.RawIOBase):
+    """A pyarrow file as Python knows files, up to an offset.
+
+    Args:
+        native: the file; not closed with this one.
+        size: it ends there; ``None``: at its own end, and no seeking.
+        name: of the file.
+    """
+
+    def __init__(self, native: Any, size: int | None, name: str) -> None:
+        self._native, self._size, self.name = native, size, name
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._size is not None
+
+    def tell(self) -> int:
+        return int(self._native.tell())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if self._size is None:
+            raise io.UnsupportedOperation("a compressed file cannot be sought in")
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"negative seek position {base + offset}")
+        self._native.seek(min(base + offset, self._size))
+        return self.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._size is not None:
+            view = view[: max(self._size - self.tell(), 0)]
+        data = self._native.read(len(view))
+        view[: len(data)] = data
+        return len(data)

@@ -1,0 +1,183 @@
+"""``FileReceiver``: lines of files that grow, as they grow.
+
+Owns the options, and the way of a line: read what is new, store it, then record how far. Which files there are is
+Watch's, what a line is LineChunk's. All runs on the receiver's thread; while ``store_arrow`` holds it nothing is read.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from attrs import field, frozen
+from attrs.validators import and_, ge, gt, in_, le, min_len
+
+from penstock import ThreadReceiver
+from penstock.errors import text_of
+from penstock_file import positions
+from penstock_file.followed_file import FollowedFile
+from penstock_file.line_chunk import LineChunk, LineRules
+from penstock_file.positions import Position
+from penstock_file.watch import Watch
+
+# Stored in one go: enough for a block.
+_MANY_BYTES = 16 << 20
+
+
+@frozen(kw_only=True)
+class FileReceiverOptions:
+    """Options of the receiver ``file``; each one's meaning is its ``help``."""
+
+    path: str = field(
+        validator=min_len(1), metadata={"help": "a file, a directory (all files in it), or a pattern (/logs/*.log)"}
+    )
+    start: Literal["beginning", "end"] = field(
+        default="beginning",
+        validator=in_(("beginning", "end")),
+        metadata={"help": "where to begin in files that are there at first; later ones are read from their beginning"},
+    )
+    poll_interval: float = field(
+        default=0.2, validator=and_(gt(0), le(3600)), metadata={"help": "seconds between two looks when nothing is new"}
+    )
+    max_line_bytes: int = field(
+        default=1 << 20,
+        validator=and_(ge(1), le(1 << 30)),
+        metadata={"help": "a longer line is dropped and counted, without being held in memory"},
+    )
+    offset_file: str = field(
+        default="",
+        metadata={"help": "where to keep how far files were read, to go on there when launched anew; empty: nowhere"},
+    )
+    encoding_errors: Literal["replace", "refuse"] = field(
+        default="replace",
+        validator=in_(("replace", "refuse")),
+        metadata={"help": "what becomes of a line that is not UTF-8: replace puts U+FFFD, refuse drops the line"},
+    )
+
+
+class FileReceiver(ThreadReceiver[str]):
+    """Follows files.
+
+    Args:
+        options: which, from where on, and what lines are taken.
+    """
+
+    # Of this receiver's last run in this process.
+    _positions: list[Position] | None = None
+
+    def __init__(self, options: FileReceiverOptions) -> None:
+        self._options = options
+        # Made absolute where the program runs.
+        self._path = os.path.abspath(options.path)  # noqa: PTH100  # a pattern
+        self._offset_file = options.offset_file and str(Path(options.offset_file).absolute())
+        self._rules = LineRules(options.max_line_bytes, options.encoding_errors == "refuse")
+        self._counts: Counter[str] = Counter()
+        self._recording_fails = False
+
+    def receive(self) -> None:
+        """Look, read, store, record; pause when nothing is new."""
+        options = self._options
+        known = self._positions
+        if known is None and self._offset_file:
+            known = positions.load(self._offset_file)
+        watch = Watch(
+            self._path,
+            known,
+            at_end=options.start == "end",
+            max_line_bytes=options.max_line_bytes,
+            ignored=[self._offset_file, positions.beside(self._offset_file)],
+            tell=self.reportError,
+            monotonic_s=time.monotonic,
+        )
+        try:
+            watch.scan()
+            # Before anything was stored: who is launched anew must know from where on files were followed.
+            self._record(watch)
+            while not self.isStopped():
+                if not self._read_all(watch) and self.wait(options.poll_interval):
+                    break
+                watch.scan()
+        finally:
+            watch.close()
+
+    def _read_all(self, watch: Watch) -> bool:
+        """Read some of every file that has something; say whether there is more already."""
+        read: list[tuple[FollowedFile, LineChunk]] = []
+        # With a rate limit no more than it lets pass in one go: that is one block, which is accepted or is not.
+        rate = self.rate_limit
+        lines = math.inf if rate is None else max(1, int(rate * self.block_interval_ms / 1000))
+        num_bytes = 0
+        for file in watch.readable():
+            if file.begin_again_if_truncated():
+                self.reportError(f"{file.path} was truncated or written anew: it is read from its beginning")
+            chunk = file.read(self._rules, None if math.isinf(lines) else int(lines))
+            if chunk is None:
+                continue
+            read.append((file, chunk))
+            lines -= chunk.num_lines
+            num_bytes += chunk.num_bytes
+            if lines < 1 or num_bytes >= _MANY_BYTES:
+                break
+        if read:
+            self._store(watch, read)
+        else:
+            self._let_go(watch)
+        return lines < 1 or num_bytes >= _MANY_BYTES or any(file.behind for file, _ in read)
+
+    def _let_go(self, watch: Watch) -> None:
+        """Follow no more what has left its place; its last line will not be ended."""
+        leaving = watch.leaving()
+        for file in leaving:
+            chunk = file.read(self._rules, None, is_end=True)
+            if chunk is not None:
+                self._store(watch, [(file, chunk)])
+            watch.drop(file)
+        if leaving:
+            self._record(watch)
+
+    def _store(self, watch: Watch, read: list[tuple[FollowedFile, LineChunk]]) -> None:
+        """Store, then move on behind what was stored.
+
+        Raises:
+            ReceiverStoppedError: stopped before it was stored: it is read again.
+        """
+        columns = [chunk.column for _, chunk in read if chunk.num_lines]
+        if columns:
+            offsets = {file.path: file.offset + chunk.num_bytes for file, chunk in read}
+            self.store_arrow(pa.table({"value": pa.chunked_array(columns)}), offsets)
+        for file, chunk in read:
+            file.commit(chunk)
+            watch.was_read(file)
+            self._count(chunk)
+        self._record(watch)
+
+    def _record(self, watch: Watch) -> None:
+        self._positions = watch.positions
+        if not self._offset_file:
+            return
+        try:
+            positions.save(self._offset_file, self._positions)
+            self._recording_fails = False
+        except OSError as error:
+            if not self._recording_fails:
+                self._recording_fails = True
+                self.reportError(
+                    f"{self._offset_file} cannot be written: {text_of(error)}; "
+                    "a receiver launched anew would read again what is read from now on"
+                )
+
+    def _count(self, chunk: LineChunk) -> None:
+        what = "with U+FFFD instead" if not self._rules.refuse else "dropped"
+        reasons = {
+            f"lines longer than {self._rules.max_line_bytes} bytes, dropped": chunk.too_long,
+            f"lines that are not UTF-8, {what}": chunk.not_utf8,
+        }
+        for reason, count in reasons.items():
+            if count:
+                self._counts[reason] += count
+                self.reportError(f"{reason}: {count} ({self._counts[reason]} in all)")

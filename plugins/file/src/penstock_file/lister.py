@@ -1,0 +1,77 @@
+"""``Lister``: the thread on which a file stream looks at its directory.
+
+Owns the thread, and who waits for it. Never knows what is looked at. ``ask`` runs on the generator's loop and returns
+in time, however long a listing takes; what that finds later is there for the next batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from penstock.threads import EngineThread
+
+# How long the thread is waited for at the end; a file system that hangs is left behind.
+_JOIN_S = 2.0
+
+
+class Lister:
+    """Look when asked.
+
+    Args:
+        name: of the thread.
+        look: looks once; what it raises is raised by the ``ask`` that waits for it.
+    """
+
+    def __init__(self, name: str, look: Callable[[], None]) -> None:
+        self._look = look
+        self._asked = self._answered = 0
+        self._error: Exception | None = None
+        self._changed = threading.Condition()
+        #: Set when it is to end: ends pauses of ``look``.
+        self.stopped = threading.Event()
+        self._thread = EngineThread(name, self._run)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def ask(self, timeout_s: float) -> bool:
+        """Have it look, and wait for a look that began after this call; say whether it ended in time.
+
+        Raises:
+            Exception: what the look raised.
+        """
+        with self._changed:
+            self._asked += 1
+            ticket = self._asked
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._answered >= ticket or self.stopped.is_set(), timeout_s)
+            if self._answered < ticket:
+                return False
+            if self._error is not None:
+                raise self._error
+            return True
+
+    def stop(self) -> None:
+        """End the thread; harmless when repeated, or when it never started."""
+        self.stopped.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.finish(_JOIN_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._asked > self._answered or self.stopped.is_set())
+                ticket = self._asked
+            if self.stopped.is_set():
+                return
+            error: Exception | None = None
+            try:
+                self._look()
+            except Exception as caught:
+                error = caught
+            with self._changed:
+                self._answered, self._error = ticket, error
+                self._changed.notify_all()

@@ -1,0 +1,186 @@
+"""``Place``: where files appear, a directory or all directories that a pattern matches.
+
+Owns the way from what the program wrote (a path, a URI, a pattern) to a file system and a listing. Never remembers what
+it has listed. ``listing`` and ``again`` run on the listing thread, which they hold as long as the file system takes.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyarrow import fs
+
+from penstock.errors import ConfigurationError, text_of
+from penstock_file.errors import DirectoryMissingError
+
+_MAGIC = re.compile(r"[*?\[{]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
+
+#: What a listing holds: ``pyarrow.fs.FileInfo``, of regular files.
+Listing = Sequence[Any]
+
+
+class Place:
+    """A directory, or a pattern of directories: ``*``, ``?``, ``[...]`` and ``{a,b}`` in any component.
+
+    A ``*`` or ``?`` does not match a dot at the beginning of a name, as in shells.
+
+    Args:
+        directory: a path, which is local and made absolute, or a URI of a file system that Arrow knows.
+
+    Raises:
+        ConfigurationError: no file system answers to the URI.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        uri, tail = _split_uri(directory)
+        if uri is None:
+            self.filesystem: fs.FileSystem = fs.LocalFileSystem()
+            root = os.path.abspath(tail)  # noqa: PTH100  # a pattern, of which pathlib drops nothing by luck only
+        else:
+            root = self._connect(uri)
+            root = "/".join([root.rstrip("/"), tail]) if tail else root
+        #: What stands before a path of the file system in the names that people read.
+        self.prefix = "" if uri is None else _prefix(uri, self._base)
+        self._patterns = [_components(pattern) for pattern in _expand(root)]
+        self._is_pattern = len(self._patterns) > 1 or any(magic for _, magic in self._patterns)
+
+    def __str__(self) -> str:
+        return self._directory
+
+    def name(self, path: str) -> str:
+        """A path of the file system, for people and for functions of the program."""
+        return self.prefix + path
+
+    def listing(self) -> Listing:
+        """The files directly in the directories.
+
+        Raises:
+            DirectoryMissingError: there is no such directory.
+            OSError: a listing failed; what others gave is no use alone.
+        """
+        directories = dict.fromkeys(path for pattern in self._patterns for path in self._matches(*pattern))
+        if not directories:
+            raise DirectoryMissingError(self._why_missing())
+        found: list[Any] = []
+        for directory in directories:
+            # One that vanished since it was matched has no files.
+            selector = fs.FileSelector(directory, allow_not_found=self._is_pattern)
+            infos = self._asked(selector)
+            found += [info for info in infos if info.type is fs.FileType.File]
+        return found
+
+    def again(self, paths: Sequence[str]) -> Listing:
+        """Look at some files once more; those that are gone are left out.
+
+        Raises:
+            OSError: the file system failed.
+        """
+        return [info for info in self._asked(list(paths)) if info.type is fs.FileType.File]
+
+    def _asked(self, what: Any) -> list[Any]:
+        try:
+            infos: list[Any] = self.filesystem.get_file_info(what)
+        except FileNotFoundError as error:
+            raise DirectoryMissingError(self._why_missing()) from error
+        except pa.ArrowException as error:
+            raise OSError(text_of(error)) from error
+        return infos
+
+    def _matches(self, base: str, magic: tuple[str, ...]) -> list[str]:
+        """The directories that one pattern matches."""
+        if not magic:
+            return [base] if self._is_directory(base) else []
+        expression = re.compile(_regex(magic[0]))
+        hidden = magic[0].startswith(".")
+        selector = fs.FileSelector(base, allow_not_found=True)
+        names = [
+            info.base_name
+            for info in self._asked(selector)
+            if info.type is fs.FileType.Directory and (hidden or not info.base_name.startswith("."))
+        ]
+        found = sorted(f"{base.rstrip('/')}/{name}" for name in names if expression.match(name))
+        # What follows goes on below each: further components, with or without a pattern of their own.
+        return [path for each in found for path in self._matches(*_joined(each, magic[1:]))]
+
+    def _is_directory(self, path: str) -> bool:
+        (info,) = self._asked([path])
+        return info.type is fs.FileType.Directory
+
+    def _why_missing(self) -> str:
+        if self._is_pattern:
+            return f"no directory matches {self._directory}"
+        (base, _), *_ = self._patterns
+        try:
+            (info,) = self.filesystem.get_file_info([base])
+        except (OSError, pa.ArrowException):
+            return f"there is no directory {self._directory}"
+        what = "is no directory" if info.type is not fs.FileType.NotFound else "does not exist"
+        return f"{self._directory} {what}"
+
+    def _connect(self, uri: str) -> str:
+        try:
+            self.filesystem, path = fs.FileSystem.from_uri(uri)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            first = text_of(error).splitlines()[0] if text_of(error) else type(error).__name__
+            raise ConfigurationError(f"no file system for {self._directory!r}: {first}") from error
+        self._base = str(path)
+        return self._base
+
+
+def _split_uri(directory: str) -> tuple[str | None, str]:
+    """The URI to connect to, and the pattern below it; for local paths no URI, and the path."""
+    if not _SCHEME.match(directory) or os.path.exists(directory):  # noqa: PTH110  # may be a pattern
+        return None, directory
+    scheme, _, rest = directory.partition(":")
+    if scheme.lower() == "file":
+        path = rest.removeprefix("//localhost") if rest.startswith("//localhost/") else rest
+        return None, unquote(f"/{path.lstrip('/')}")
+    if scheme.lower() == "s3a":
+        scheme = "s3"
+    rest, question, query = rest.partition("?") if "=" in rest.partition("?")[2] else (rest, "", "")
+    magic = _MAGIC.search(rest)
+    cut = len(rest) if magic is None else rest.rfind("/", 0, magic.start()) + 1
+    return f"{scheme}:{rest[:cut].rstrip('/') or rest[:cut]}{question}{query}", unquote(rest[cut:].strip("/"))
+
+
+def _prefix(uri: str, base: str) -> str:
+    """What turns a path into the URI that it came from."""
+    plain = uri.partition("?")[0]
+    if base and plain.endswith(base):
+        return plain[: -len(base)]
+    return f"{plain.partition(':')[0]}://"
+
+
+def _expand(pattern: str) -> list[str]:
+    """One pattern for each choice of the braces."""
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        return [pattern]
+    choices = (pattern[: braces.start()] + choice + pattern[braces.end() :] for choice in braces[1].split(","))
+    return list(dict.fromkeys(expanded for choice in choices for expanded in _expand(choice)))
+
+
+def _components(pattern: str) -> tuple[str, tuple[str, ...]]:
+    """The directory above the first component with a pattern, and the components from there on."""
+    return _joined("", tuple(pattern.rstrip("/").split("/")) if pattern.strip("/") else ("",))
+
+
+def _joined(base: str, components: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    plain = 0
+    while plain < len(components) and not _MAGIC.search(components[plain]):
+        plain += 1
+    path = "/".join([*([base] if base else []), *components[:plain]])
+    return path or "/", components[plain:]
+
+
+def _regex(component: str) -> str:
+    return fnmatch.translate(component.replace("[^", "[!"))

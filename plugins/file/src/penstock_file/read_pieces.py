@@ -1,0 +1,59 @@
+"""``ReadPieces``: the partition function, from references to file pieces to records.
+
+Owns the order of the pieces, the counting, and the words for a file that cannot be read. Runs in the tasks of a batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from attrs import frozen
+from pyarrow import fs
+from pyspark.accumulators import Accumulator
+
+from penstock.errors import text_of
+from penstock_file.errors import FileReadError
+from penstock_file.file_bytes import FileBytes
+from penstock_file.pieces import FilePiece
+from penstock_file.readers import Reader
+
+
+@frozen
+class ReadPieces:
+    """Partition function.
+
+    Attributes:
+        filesystem: where the files are.
+        reader: makes records of bytes.
+        counts: where the records of each piece are counted.
+        batch_time_ms: for which batch.
+    """
+
+    filesystem: fs.FileSystem
+    reader: Reader
+    counts: Accumulator[Any]
+    batch_time_ms: int
+
+    def __call__(self, _index: int, partitions: Iterable[tuple[FilePiece, ...]]) -> Iterator[Any]:
+        """Read every piece of a partition, in order."""
+        runs = (run for pieces in partitions for piece in pieces for run in self._runs(piece))
+        return itertools.chain.from_iterable(runs)
+
+    def _runs(self, piece: FilePiece) -> Iterator[Sequence[Any]]:
+        count = 0
+        try:
+            with FileBytes(self.filesystem, piece) as data:
+                for run in self.reader.runs(data, piece):
+                    count += len(run)
+                    # Before it is handed on: who takes no more may never come back for what follows.
+                    self.counts.add({self.batch_time_ms: {piece.number: count}})
+                    yield run
+        except (OSError, pa.ArrowException) as error:
+            words = " ".join(text_of(error).split()) or type(error).__name__
+            raise FileReadError(
+                f"{piece.path} cannot be read: {words}. See that executors can reach and read it, and that nothing "
+                "removes or changes files before their batch is done; then put it in again under another name"
+            ) from error
