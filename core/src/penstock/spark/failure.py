@@ -33,7 +33,9 @@ def reason(error: BaseException) -> str:
                 return line[line.index(words) :].strip()
     inner = python_traceback(error)
     if inner:
-        return next(line for line in reversed(inner.splitlines()) if line.strip())
+        lines = [line for line in inner.splitlines()[1:] if line.strip()]
+        # Behind the indented frames: the type and the first line of the message.
+        return next((line for line in lines if not line.startswith(" ")), lines[-1])
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and "An error occurred while calling" not in line
     ]

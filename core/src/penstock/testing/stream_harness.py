@@ -7,15 +7,15 @@ harness moves the clock, and the next one when that batch has run.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
 
 from penstock.clock import ManualClock
 from penstock.context import StreamingContext
 from penstock.graph.dstream import DStream
+from penstock.graph.input_stream import InputDStream
 
 Batches = Sequence[Sequence[Any]]
 
@@ -29,10 +29,11 @@ class StreamHarness:
     Args:
         sc: runs the jobs.
         batchDuration: seconds between two batches, on the manual clock.
+        checkpointDirectory: for operations that need one.
     """
 
-    def __init__(self, sc: SparkContext, batchDuration: float = 1.0) -> None:
-        self._sc, self._batch_duration = sc, batchDuration
+    def __init__(self, sc: SparkContext, batchDuration: float = 1.0, checkpointDirectory: str | None = None) -> None:
+        self._sc, self._batch_duration, self._checkpoint_directory = sc, batchDuration, checkpointDirectory
 
     def run(
         self, operation: Callable[..., DStream[Any]], *inputs: Batches, num_batches: int | None = None
@@ -54,12 +55,14 @@ class StreamHarness:
         """
         clock = ManualClock()
         ssc = StreamingContext(self._sc, self._batch_duration, clock=clock)
+        if self._checkpoint_directory is not None:
+            ssc.checkpoint(self._checkpoint_directory)
         collected: list[list[Any]] = []
         done = _Counter()
-        streams = [ssc.queueStream(batches, default=self._sc.emptyRDD()) for batches in inputs]
+        streams = [_ListInputDStream(ssc, batches) for batches in inputs]
         operation(*streams).foreachRDD(lambda rdd: collected.append(rdd.collect()))
         # A second output, of every batch: by it the end of a batch is known.
-        ssc.queueStream(deque()).foreachRDD(lambda _rdd: done.add())
+        _ListInputDStream(ssc, []).foreachRDD(lambda _rdd: done.add())
         ssc.start()
         try:
             for number in range(1, (num_batches or max(map(len, inputs))) + 1):
@@ -72,6 +75,20 @@ class StreamHarness:
         finally:
             ssc.stop(stopSparkContext=False)
         return collected
+
+
+class _ListInputDStream(InputDStream):
+    """The n-th batch is the n-th list, also when a window asks for it late."""
+
+    def __init__(self, context: StreamingContext, batches: Batches) -> None:
+        super().__init__(context)
+        self._batches = batches
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """The list of a time; none is left at the end."""
+        assert self._zero_time_ms is not None
+        number = (time_ms - self._zero_time_ms) // self.slide_ms - 1
+        return self._sc.parallelize(self._batches[number] if number < len(self._batches) else ())
 
 
 class _Counter:

@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from penstock.errors import StateUpdateError
+from penstock.errors import StateUpdateError, text_of
 
 # Pairs of a run: one pickle, which must stay far below the 2 GB that Spark can hold.
 _PAIRS_PER_CHUNK = 1_000
@@ -46,19 +46,22 @@ class Failures:
     count: int = 0
     told: list[str] = field(factory=list)
 
-    def add(self, key: Any) -> None:
-        """Note the exception that is being handled."""
+    def add(self, key: Any, error: Exception) -> None:
+        """Note what the function raised for a key."""
         self.count += 1
         if self.count <= _FAILURES_TOLD:
-            self.told.append(f"key {key!r}: {traceback.format_exc().rstrip()}")
+            # Without our own frame, the outermost.
+            frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[1:]))
+            self.told.append(f"key {key!r}: {type(error).__name__}: {text_of(error)}\n{frames}")
 
     def as_error(self) -> StateUpdateError:
         """The error that the batch ends with."""
-        more = f"\n... and {self.count - len(self.told)} more" if self.count > len(self.told) else ""
-        told = "\n".join(self.told)
+        first = self.told[0].splitlines()[0]
+        more = f"... and {self.count - len(self.told)} more" if self.count > len(self.told) else ""
+        told = "".join(self.told)
         return StateUpdateError(
-            f"the state function failed for {self.count} key(s), whose state is as it was before; "
-            f"that of the others went on.\n{told}{more}"
+            f"the state function failed for {self.count} key(s), first for {first}; the state of these is as it was "
+            f"before, that of the others went on\n{told}{more}".rstrip()
         )
 
 

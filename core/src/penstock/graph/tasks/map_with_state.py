@@ -190,8 +190,8 @@ class _Work:
         arguments = (entry.key, value, state) if self.spec.time is None else (self.spec.time, entry.key, value, state)
         try:
             result = self.spec.update(*arguments)
-        except Exception:
-            self.failures.add(entry.key)
+        except Exception as error:
+            self.failures.add(entry.key, error)
             entry.read()
             # One that should have timed out is to be asked again, later: it is stored as if it were new.
             entry.has_failed, entry.is_changed = True, timing_out or entry.is_changed

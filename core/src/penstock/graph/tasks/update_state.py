@@ -38,8 +38,8 @@ class UpdateState:
         for key, (state, values) in gathered:
             try:
                 updated = self.update(values, state)
-            except Exception:
-                failures.add(key)
+            except Exception as error:
+                failures.add(key, error)
                 updated = state
             if updated is not None:
                 yield key, updated
