@@ -172,3 +172,27 @@ def test_its_own_callback_can_stop_it(clock: ManualClock, ticks: Ticks) -> None:
     clock.advance(1000)
     ticks.timer.stop(interrupt=True)
     assert ticks.fired == [0]
+
+
+@pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), ValueError("plain")], ids=repr)
+def test_nothing_that_a_callback_raises_ends_the_timer(clock: ManualClock, error: BaseException) -> None:
+    fired: queue.Queue[int] = queue.Queue()
+
+    def fail(tick: int) -> None:
+        fired.put(tick)
+        raise error
+
+    def refuse(_error: BaseException) -> None:
+        raise error
+
+    def fail_to_count(_count: int) -> None:
+        raise error
+
+    timer = RecurringTimer(clock, 100, fail, "test", refuse, on_missed=fail_to_count)
+    timer.start(0)
+    clock.advance(300)
+    assert [fired.get(timeout=10) for _ in range(4)] == [0, 100, 200, 300]
+    clock.await_waiters()
+    clock.advance(100)
+    assert fired.get(timeout=10) == 400
+    assert timer.stop(interrupt=True) == 400

@@ -10,7 +10,10 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from penstock.errors import StreamingStateError
+from penstock.log import get_logger
 from penstock.threads import EngineThread
+
+log = get_logger("event_loop")
 
 E = TypeVar("E")
 
@@ -64,4 +67,11 @@ class EventLoop(Generic[E]):
             try:
                 self._on_receive(event)
             except BaseException as error:
-                self._on_error(error)
+                self._tell(error)
+
+    def _tell(self, error: BaseException) -> None:
+        try:
+            self._on_error(error)
+        # No callback ends the loop, this one neither.
+        except BaseException as second:
+            log.error("a loop's error was not taken", loop=self._thread.name, exc_info=second)

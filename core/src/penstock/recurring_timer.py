@@ -1,7 +1,8 @@
 """A callback at every multiple of a period.
 
-Owns the grid of ticks. Never skips one: when it is late, the missed ticks fire back to back. The callback runs on the
-timer's thread; what it raises is handed on and the timer lives.
+Owns the grid of ticks, and the counts of those that were late. When it is late the missed ticks fire back to back, or,
+if it is told to, are skipped but for the last that is due. The callbacks run on the timer's thread; what they raise,
+whatever it is, is handed on and the timer lives.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ import threading
 from collections.abc import Callable
 
 from penstock.clock import Clock
+from penstock.log import get_logger
 from penstock.threads import EngineThread
+
+log = get_logger("recurring_timer")
 
 
 class RecurringTimer:
@@ -22,6 +26,8 @@ class RecurringTimer:
         callback: is given the nominal time of the tick.
         name: of the thread.
         on_error: is told what the callback raised.
+        skip_missed: of the ticks that are due at the same time, fire only the last.
+        on_missed: is told, once each time it falls behind, how many ticks were missed: those due before the last one.
     """
 
     def __init__(
@@ -31,13 +37,20 @@ class RecurringTimer:
         callback: Callable[[int], None],
         name: str,
         on_error: Callable[[BaseException], None],
+        *,
+        skip_missed: bool = False,
+        on_missed: Callable[[int], None] = lambda _count: None,
     ) -> None:
         self._clock, self._period_ms, self._callback, self._on_error = clock, period_ms, callback, on_error
+        self._skip_missed, self._on_missed = skip_missed, on_missed
         self._thread = EngineThread(f"RecurringTimer - {name}", self._run)
         self._cancelled = threading.Event()
         self._stopped = False
         self._next_ms = 0
         self._previous_ms = -1
+        self._is_behind = False
+        #: Ticks that fired when the next one was due already, and ticks that did not fire.
+        self.late = self.skipped = 0
 
     def start_time_ms(self) -> int:
         """The first multiple of the period after now."""
@@ -71,8 +84,27 @@ class RecurringTimer:
         self._clock.wait_until(self._next_ms, self._cancelled)
         if self._cancelled.is_set():
             return
-        try:
-            self._callback(self._next_ms)
-        except BaseException as error:
-            self._on_error(error)
+        self._catch_up()
+        self._guarded(lambda: self._callback(self._next_ms))
         self._previous_ms, self._next_ms = self._next_ms, self._next_ms + self._period_ms
+
+    def _catch_up(self) -> None:
+        missed = max(self._clock.now_ms() - self._next_ms, 0) // self._period_ms
+        if missed and not self._is_behind:
+            self._guarded(lambda: self._on_missed(missed))
+        if missed and self._skip_missed:
+            self._next_ms += missed * self._period_ms
+            self.skipped += missed
+        elif missed:
+            self.late += 1
+        self._is_behind = missed > 0 and not self._skip_missed
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except BaseException as error:
+            try:
+                self._on_error(error)
+            # No callback ends the timer, this one neither.
+            except BaseException as second:
+                log.error("a timer's error was not taken", timer=self._thread.name, exc_info=second)
