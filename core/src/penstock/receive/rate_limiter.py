@@ -1,8 +1,8 @@
 """How many records may pass.
 
 Owns one budget, shared by every form of store and every thread of one receiver. Over any time t no more than
-rate x t + burst records pass, first come, first served. Waits run on the thread that stores; ``stop`` and a new rate
-end them.
+rate x t + burst records pass, first come, first served; while it is paused none do, whatever the rate, and no time is
+earned. Waits run on the thread that stores; ``stop`` and a new rate end them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class RateLimiter:
         self._requests: deque[_Request] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Event()
-        self._stopped = False
+        self._stopped = self._paused = False
 
     @property
     def rate(self) -> float | None:
@@ -69,12 +69,16 @@ class RateLimiter:
         with self._lock:
             self._earn()
             self._rate = min(rate, self._max_rate)
-            if math.isinf(self._rate):
-                for request in self._requests:
-                    request.granted = request.count
-                self._requests.clear()
-            else:
+            if not math.isinf(self._rate):
                 self._resize()
+            self._earn()
+            self._wake()
+
+    def pause(self, paused: bool) -> None:
+        """Let nobody pass, or go on where it was. A limiter that is stopped holds nobody."""
+        with self._lock:
+            self._earn()
+            self._paused = paused
             self._earn()
             self._wake()
 
@@ -99,12 +103,17 @@ class RateLimiter:
         Raises:
             ReceiverStoppedError: the receiver stopped, and nothing may pass without waiting.
         """
-        if math.isinf(self._rate):
+        if math.isinf(self._rate) and not self._paused:
             return wanted
         with self._lock:
             self._earn()
-            reserved = self._requests[-1].ticket if self._requests else self._used
-            count = min(wanted, int(self._earned - reserved + _ROUNDING) if self._stopped else int(self._burst()))
+            if math.isinf(self._rate):
+                if not self._holds:
+                    return wanted
+                count, reserved = wanted, 0.0
+            else:
+                reserved = self._requests[-1].ticket if self._requests else self._used
+                count = min(wanted, int(self._earned - reserved + _ROUNDING) if self._stopped else int(self._burst()))
             if count < 1:
                 raise ReceiverStoppedError("the receiver is stopped and its rate limit leaves no room")
             request = _Request(count, reserved + count)
@@ -114,13 +123,17 @@ class RateLimiter:
                 self._earn()
                 if request.granted is not None:
                     break
-                wait_ms = (request.ticket - self._earned) / self._rate * 1000
+                wait_ms = _LONGEST_WAIT_MS if self._holds else (request.ticket - self._earned) / self._rate * 1000
                 changed = self._changed
             # Never 0: with a coarse clock that would spin. Never for ever: another look is cheap.
             self._clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
         if not request.granted:
             raise ReceiverStoppedError("the receiver was stopped while it waited for its rate limit")
         return wanted if math.isinf(self._rate) else request.granted
+
+    @property
+    def _holds(self) -> bool:
+        return self._paused and not self._stopped
 
     def _burst(self) -> float:
         return max(1.0, self._rate * self._burst_ms / 1000)
@@ -135,10 +148,16 @@ class RateLimiter:
     def _earn(self) -> None:
         """Add what time has earned, and let pass whose permits that makes."""
         now_ms = self._clock.monotonic_ms()
-        if not math.isinf(self._rate):
+        if not math.isinf(self._rate) and not self._holds:
             earned = self._earned + (now_ms - self._earned_at_ms) * self._rate / 1000
             self._earned = min(earned, self._used + self._burst())
         self._earned_at_ms = now_ms
+        if self._holds:
+            return
+        if math.isinf(self._rate):
+            for request in self._requests:
+                request.granted = request.count
+            self._requests.clear()
         while self._requests and self._earned >= self._requests[0].ticket - _ROUNDING:
             request = self._requests.popleft()
             request.granted = request.count

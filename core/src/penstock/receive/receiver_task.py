@@ -29,7 +29,7 @@ from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint, Handler
-from penstock.wire.messages import CleanUpBlocks, Reply, StopReceiver, UpdateRateLimit
+from penstock.wire.messages import CleanUpBlocks, PauseReceiver, Reply, StopReceiver, UpdateRateLimit
 from penstock.wire.token import Token
 
 
@@ -81,11 +81,20 @@ class ReceiverTask:
             supervisor.update_rate(message.rate)
             return Reply()
 
+        def on_pause(message: PauseReceiver) -> Reply:
+            supervisor.pause(message.paused)
+            return Reply()
+
         def on_clean_up(message: CleanUpBlocks) -> Reply:
             blocks.delete(message.block_ids)
             return Reply()
 
-        handlers: dict[type, Handler] = {StopReceiver: on_stop, UpdateRateLimit: on_rate, CleanUpBlocks: on_clean_up}
+        handlers: dict[type, Handler] = {
+            StopReceiver: on_stop,
+            UpdateRateLimit: on_rate,
+            PauseReceiver: on_pause,
+            CleanUpBlocks: on_clean_up,
+        }
         host = address_towards(self.driver_location)
         endpoint = Endpoint(host, self.token, handlers, blocks.open)
         supervisor = ReceiverSupervisor(

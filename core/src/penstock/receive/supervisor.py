@@ -116,6 +116,9 @@ class ReceiverSupervisor:
         self._restarting = False
         # Set once the receiver is to end; wakes the delay of a restart.
         self._ending = threading.Event()
+        # Whether the driver has the intake paused, and how often it has said so.
+        self._paused, self._times_told = False, 0
+        self._pause_lock = threading.Lock()
         self._registered = False
         self._accepting = True
         self._in_flight = 0
@@ -162,6 +165,18 @@ class ReceiverSupervisor:
         before = self._limiter.rate
         self._limiter.update(rate)
         self._tell_rate(before)
+
+    def pause(self, paused: bool) -> None:
+        """Take nothing, in whatever form, or go on: stores wait."""
+        with self._pause_lock:
+            self._times_told += 1
+            self._set_paused(paused)
+
+    def _set_paused(self, paused: bool) -> None:
+        if paused != self._paused:
+            self._paused = paused
+            log.info("intake paused" if paused else "intake goes on", stream_id=self.stream_id)
+            self._limiter.pause(paused)
 
     def _tell_rate(self, before: float | None) -> None:
         if self._limiter.rate != before:
@@ -222,6 +237,7 @@ class ReceiverSupervisor:
             try:
                 name = type(self._receiver).__name__
                 register = RegisterReceiver(self.stream_id, self._epoch, name, self._port, self._host)
+                times_told = self._times_told
                 registered = self._driver.ask(register, Registered)
                 if not registered.accepted:
                     raise ReceiverRefusedError(
@@ -231,6 +247,10 @@ class ReceiverSupervisor:
                 self._limiter.start()
                 before = self._limiter.rate
                 self._limiter.update(registered.rate or 0)
+                # What was told meanwhile is newer than the answer.
+                with self._pause_lock:
+                    if times_told == self._times_told:
+                        self._set_paused(registered.paused)
                 self._state = State.STARTED
                 self._receiver.onStart()
                 self._tell_rate(before)

@@ -36,6 +36,10 @@ class TrackedIntake:
         """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
         self._tracker.clean_up(before_ms, delete=delete)
 
+    def pause(self, paused: bool) -> None:
+        """Have the receivers take nothing more, or go on."""
+        self._tracker.pause(paused)
+
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         """The batch's records."""
         return sum(block.num_records for block in self._tracker.blocks.blocks_of_batch(batch_time_ms, stream_id))

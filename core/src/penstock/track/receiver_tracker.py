@@ -44,6 +44,7 @@ from penstock.wire.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
+    PauseReceiver,
     Registered,
     RegisterReceiver,
     Reply,
@@ -59,6 +60,8 @@ log = get_logger("receiver_tracker")
 _HEALTHY_MS = 10_000
 # How often, and for how long, a registering receiver's place is asked of Spark, whose books lag behind.
 _PLACE_TRIES, _PLACE_PAUSE_S = 20, 0.1
+# A receiver that was not reached is told again after so long to pause, or to go on: it must not stay as it is.
+_TELL_AGAIN_MS = 1000
 
 
 class ReceiverTracker:
@@ -100,6 +103,8 @@ class ReceiverTracker:
         )
         self._endpoint: Endpoint | None = None
         self._stopping = threading.Event()
+        # On the loop alone.
+        self._paused = False
 
     def start(self) -> None:
         """Launch every receiver.
@@ -172,6 +177,11 @@ class ReceiverTracker:
         """Set a receiver's rate, records/s. Kept: a receiver that is relaunched starts at it."""
         if stream_id in self._tracked and rate > 0 and not self._stopping.is_set():
             self._loop.post(lambda: self._set_rate(stream_id, rate))
+
+    def pause(self, paused: bool) -> None:
+        """Have all receivers take nothing more, or go on; returns at once. One that is launched meanwhile obeys too."""
+        if not self._stopping.is_set():
+            self._loop.post(lambda: self._set_paused(paused))
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate a stream's receiver keeps to, records/s; ``None`` for no limit."""
@@ -307,7 +317,7 @@ class ReceiverTracker:
         self._post(ReceiverStarted(tracked.info))
         if tracked.leftovers:
             self._delete_of(tracked, [])
-        return Registered(accepted=True, rate=tracked.rate)
+        return Registered(accepted=True, rate=tracked.rate, paused=self._paused)
 
     def _on_deregister(self, message: DeregisterReceiver) -> Reply:
         tracked = self._tracked.get(message.stream_id)
@@ -345,6 +355,23 @@ class ReceiverTracker:
         tracked.rate = rate
         if tracked.is_active:
             tracked.tell(UpdateRateLimit(rate))
+
+    def _set_paused(self, paused: bool) -> None:
+        self._paused = paused
+        for tracked in self._tracked.values():
+            self._tell_paused(tracked, tracked.epoch)
+
+    def _tell_paused(self, tracked: TrackedReceiver, epoch: int) -> None:
+        def tell_again() -> None:
+            self._clock.wait_for(_TELL_AGAIN_MS, self._stopping)
+            self._loop.post(lambda: self._tell_paused(tracked, epoch))
+
+        # Later launches learn it when they register.
+        if tracked.is_active and tracked.epoch == epoch and not self._stopping.is_set():
+            tracked.tell(
+                PauseReceiver(self._paused),
+                undelivered=EngineThread(f"receiver {tracked.stream_id} pause", tell_again).start,
+            )
 
     def _tell_all_to_stop(self) -> None:
         for tracked in self._tracked.values():

@@ -41,11 +41,19 @@ class RegisterReceiver:
 
 @frozen
 class Registered:
-    """The answer to ``RegisterReceiver``: the rate to keep to, records/s, ``None`` when there is none."""
+    """The answer to ``RegisterReceiver``.
+
+    Attributes:
+        accepted: whether the receiver may start.
+        reason: why not.
+        rate: to keep to, records/s, ``None`` when there is none.
+        paused: take nothing until ``PauseReceiver`` says otherwise.
+    """
 
     accepted: bool
     reason: str = ""
     rate: float | None = None
+    paused: bool = False
 
 
 @frozen
@@ -89,6 +97,13 @@ class UpdateRateLimit:
     """Driver to receiver: from now on, this many records/s."""
 
     rate: float
+
+
+@frozen
+class PauseReceiver:
+    """Driver to receiver: take nothing more; with ``paused`` false: go on."""
+
+    paused: bool
 
 
 @frozen
