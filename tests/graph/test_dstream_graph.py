@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.errors import BatchFailedError, ConfigurationError, StreamingStateError
 
 if TYPE_CHECKING:
     from tests.graph.conftest import FakeContext, FakeInput
@@ -92,7 +92,7 @@ def test_a_transform_that_raises_is_a_job_that_fails_and_the_others_run(
     source.foreachRDD(lambda rdd: seen.append(rdd.collect()))
     context.graph.start(0)
     failing, fine = context.graph.generate_jobs(100)
-    with pytest.raises(ValueError, match="the program's own"):
+    with pytest.raises(BatchFailedError, match="1 try: ValueError: the program's own"):
         failing.run()
     fine.run()
     assert seen == [[100, 101, 102]]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from penstock import Receiver, StreamingContext
+from penstock.errors import BatchFailedError
 from penstock.graph.input_stream import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.spark.located_rdd import LocatedPartition
@@ -39,5 +40,5 @@ def test_each_output_fails_with_the_reason(context: FakeContext) -> None:
         stream.foreachRDD(print)
     context.graph.start(0)
     for job in context.graph.generate_jobs(100):
-        with pytest.raises(ConnectionError, match="the JVM does not answer"):
+        with pytest.raises(BatchFailedError, match="the JVM does not answer"):
             job.run()

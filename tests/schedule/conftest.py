@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from penstock.clock import ManualClock
 from penstock.graph.call_site import CallSite
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.output_stream import OutputJob
+from penstock.graph.output_job import OutputJob
 from penstock.listen.events import BatchCompleted, Event
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
@@ -99,17 +98,25 @@ class StubGraph(DStreamGraph):
         self._log = log
         #: From a batch time to what its outputs do; raises what the program's functions raise.
         self.make: Callable[[int], Sequence[Work]] = lambda _time_ms: [nothing]
+        self.num_outputs = 1
         self.remember_input_ms = INTERVAL_MS
 
     def start(self, zero_time_ms: int) -> None:
         self._log.add(("start graph", zero_time_ms))
 
     def stop(self) -> None:
+        self.stopping.set()
         self._log.add(("stop graph",))
 
     def generate_jobs(self, time_ms: int) -> list[OutputJob]:
         self._log.add(("generate", time_ms))
         return jobs(*self.make(time_ms))
+
+    def failed_jobs(self, error: BaseException) -> list[OutputJob]:
+        def fail() -> None:
+            raise error
+
+        return jobs(*[fail] * self.num_outputs)
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         self._log.add(("clear metadata", time_ms, unpersist))
@@ -133,21 +140,43 @@ class StubIntake:
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         self._log.add(("clean up", before_ms, delete))
 
+    def pause(self, paused: bool) -> None:
+        self._log.add(("pause", paused))
+
 
 class Engine:
     """The parts that make and run batches. Events, and what the graph and the intake are asked for, are in the log."""
 
-    def __init__(self, clock: ManualClock, concurrent_jobs: int = 1, *, unpersist: bool = True) -> None:
+    def __init__(
+        self,
+        clock: ManualClock,
+        concurrent_jobs: int = 1,
+        *,
+        unpersist: bool = True,
+        drop_at: int = 0,
+        pause_at: int = 0,
+        max_failed: int = 0,
+        skip_late: bool = False,
+    ) -> None:
         self.clock, self.log = clock, Log()
         self.errors: list[BaseException] = []
         self.graph, self.intake, self.input_info = StubGraph(self.log), StubIntake(self.log), InputInfoTracker()
-        self.properties: Callable[[int, int], AbstractContextManager[None]] = lambda _time_ms, _id: nullcontext()
+        #: Why the program should not go on.
+        self.gave_up: list[BaseException] = []
+        self.properties: Callable[[int, int], object] = lambda _time_ms, _id: None
         self.scheduler = JobScheduler(
-            clock, concurrent_jobs, lambda time_ms, id: self.properties(time_ms, id), self._post, self.errors.append
+            clock,
+            concurrent_jobs,
+            lambda time_ms, id: self.properties(time_ms, id),
+            self._post,
+            self.errors.append,
+            drop_at=drop_at,
+            max_failed=max_failed,
+            on_give_up=self.gave_up.append,
         )
         self.scheduler.on_batch_completion = lambda time_ms: self.log.add(("complete", time_ms))
         self.generator: JobGenerator | None = None
-        self._unpersist = unpersist
+        self._unpersist, self._pause_at, self._skip_late = unpersist, pause_at, skip_late
 
     def _post(self, event: Event) -> None:
         self.log.add(event)
@@ -166,10 +195,23 @@ class Engine:
             self.input_info,
             unpersist=self._unpersist,
             on_error=self.errors.append,
+            pause_at=self._pause_at,
+            skip_late=self._skip_late,
         )
         self.scheduler.start()
         self.generator.start()
         return self.generator
+
+    def settle(self) -> None:
+        """Return when the scheduler's loop, and the generator's behind it, have handled all that was posted by now."""
+        loops: list[Any] = [self.scheduler._loop, *([self.generator._loop] if self.generator else [])]
+        for loop in loops:
+            handle, handled = loop._on_receive, threading.Event()
+            loop._on_receive = lambda event, handle=handle: (
+                event.set() if isinstance(event, threading.Event) else handle(event)
+            )
+            loop.post(handled)
+            assert handled.wait(10)
 
     def submit(self, time_ms: int, *works: Work) -> None:
         """Submit a batch that does this."""
@@ -199,8 +241,8 @@ def clock() -> ManualClock:
 def make_engine(clock: ManualClock) -> Iterator[Callable[..., Engine]]:
     made: list[Engine] = []
 
-    def make(concurrent_jobs: int = 1, *, unpersist: bool = True) -> Engine:
-        made.append(Engine(clock, concurrent_jobs, unpersist=unpersist))
+    def make(concurrent_jobs: int = 1, **options: Any) -> Engine:
+        made.append(Engine(clock, concurrent_jobs, **options))
         return made[-1]
 
     yield make

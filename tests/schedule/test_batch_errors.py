@@ -62,7 +62,7 @@ def test_a_batch_whose_making_raises_anything_is_told_and_the_next_one_is_made(
     engine.start()
     clock.await_waiters()
     clock.advance(200)
-    engine.log.await_count(BatchCompleted, 1, timeout_s=2)
-    assert engine.completed == [200]
+    engine.log.await_count(BatchCompleted, 2, timeout_s=2)
+    assert engine.completed == [100, 200]
     assert len(engine.errors) == 1
     assert "batch 100 ms" in str(engine.errors[0])

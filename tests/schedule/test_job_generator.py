@@ -108,11 +108,13 @@ def test_a_batch_that_cannot_be_made_is_told_and_the_next_one_runs(
     engine.start()
     clock.await_waiters()
     clock.advance(300)
-    engine.log.await_count(BatchCompleted, 2)
-    assert engine.completed == [100, 300]
+    engine.log.await_count(BatchCompleted, 3)
+    assert engine.completed == [100, 200, 300]
+    assert [event.batchInfo.succeeded for event in engine.log.of(BatchCompleted)] == [True, False, True]
     (error,) = engine.errors
     assert isinstance(error, BatchFailedError)
-    assert str(error) == "batch 200 ms could not be generated: ValueError: cannot be made"
+    why = {"graph": "its jobs could not be made", "intake": "its blocks could not be allocated, tries: 1"}[where]
+    assert str(error) == f"batch 200 ms could not be generated, {why}: ValueError: cannot be made"
     assert isinstance(error.__cause__, ValueError)
 
 

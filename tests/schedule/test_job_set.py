@@ -4,7 +4,7 @@ import pytest
 
 from penstock import StreamInputInfo
 from penstock.graph.call_site import CallSite
-from penstock.graph.output_stream import OutputJob
+from penstock.graph.output_job import OutputJob
 from penstock.schedule.job_set import JobSet
 
 

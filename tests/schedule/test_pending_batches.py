@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.clock import ManualClock
+from penstock.listen.events import BatchCompleted
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Engine, Gate
@@ -25,12 +26,14 @@ def test_batches_without_jobs_do_not_delete_what_one_before_them_needs(
     clock.advance(600)
     assert gate.reached.wait(10)
     engine.log.await_entry(("generate", 600))
-    engine.log.await_entry(("clear metadata", 600, True))
+    engine.settle()
     assert engine.scheduler.pending_batches == [100]
+    assert set(engine.of("clear metadata")) == {(0, True)}
     # The blocks of batch 100 are those that are not strictly older than 100.
     assert all(before_ms <= 100 for before_ms, delete in engine.of("clean up") if delete)
     gate.open()
-    engine.log.await_entry(("clear metadata", 100, True))
+    engine.log.await_entry(("clear metadata", 600, True))
+    engine.log.await_entry(("clean up", 500, True))
 
 
 def test_batches_that_overtake_do_not_delete_what_one_before_them_needs(
@@ -42,8 +45,10 @@ def test_batches_that_overtake_do_not_delete_what_one_before_them_needs(
     clock.await_waiters()
     clock.advance(600)
     assert gate.reached.wait(10)
-    engine.log.await_entry(("clear metadata", 600, True))
+    engine.log.await_count(BatchCompleted, 5)
+    engine.settle()
     assert engine.scheduler.pending_batches == [100]
+    assert set(engine.of("clear metadata")) == {(0, True)}
     assert all(before_ms <= 100 for before_ms, delete in engine.of("clean up") if delete)
 
 
@@ -55,9 +60,7 @@ def test_once_it_is_complete_what_was_kept_for_it_is_deleted(
     engine.start()
     clock.await_waiters()
     clock.advance(600)
-    engine.log.await_entry(("clear metadata", 600, True))
+    engine.log.await_count(BatchCompleted, 5)
     gate.open()
-    engine.log.await_entry(("clear metadata", 100, True))
-    clock.await_waiters()
-    clock.advance(100)
-    engine.log.await_entry(("clean up", 600, True))
+    engine.log.await_entry(("clear metadata", 600, True))
+    engine.log.await_entry(("clean up", 500, True))

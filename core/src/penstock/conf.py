@@ -74,6 +74,17 @@ def level(text: str) -> str:
     return text.strip().upper()
 
 
+def one_of(*choices: str) -> Callable[[str], str]:
+    """Make a parser that takes one of a few words."""
+
+    def parse_choice(text: str) -> str:
+        if text.strip() not in choices:
+            raise ValueError(f"is none of {', '.join(choices)}")
+        return text.strip()
+
+    return parse_choice
+
+
 def positive(parse: Callable[[str], T]) -> Callable[[str], T]:
     """Make of a parser one that refuses zero and below."""
 
@@ -179,6 +190,40 @@ STOP_GRACEFULLY_ON_SHUTDOWN = _key(
     boolean,
     "false",
     "Stop gracefully when the program ends without calling `stop`.",
+)
+GENERATION_RETRIES = _key(
+    "spark.penstock.generation.retries",
+    not_negative(int),
+    "2",
+    "Further tries, with back-off, to make what an output of a batch needs (`transform` runs then) and to give a batch "
+    "its blocks.",
+)
+MAX_FAILED_BATCHES = _key(
+    "spark.penstock.maxFailedBatches",
+    not_negative(int),
+    "0",
+    "After so many failed batches in a row the context stops, and `awaitTermination` raises that error and no other; "
+    "0: it goes on, and `awaitTermination` raises the first failure.",
+)
+MAX_PENDING_BATCHES = _key(
+    "spark.penstock.maxPendingBatches",
+    not_negative(int),
+    "0",
+    "Batches that may wait or run at the same time; 0: no limit.",
+)
+ON_MAX_PENDING_BATCHES = _key(
+    "spark.penstock.onMaxPendingBatches",
+    one_of("pause", "drop-oldest"),
+    "pause",
+    "What happens at that limit. `pause`: no further batch is made; once one has to wait the receivers take nothing "
+    "until there is room; `drop-oldest`: for each new batch the oldest that has not begun is given up, with its data.",
+)
+LATE_TICKS = _key(
+    "spark.penstock.lateTicks",
+    one_of("fire", "skip"),
+    "fire",
+    "What becomes of batch times missed while the driver stood still. `fire`: a batch each, back to back; `skip`: one "
+    "batch, at the last of them, with all the data; a window that slides by several batches may miss a turn.",
 )
 CHECKPOINT_DIRECTORY = _key(
     "spark.streaming.checkpoint.directory", str, "", "As if the program called `checkpoint` with it."

@@ -21,12 +21,13 @@ from penstock import conf
 from penstock.builder import StreamBuilder
 from penstock.clock import Clock, SystemClock
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.errors import BatchFailedError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.listen.events import ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.log import get_logger, set_level
 from penstock.plugins import Plugins
+from penstock.schedule.generator_report import GeneratorReport
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
@@ -108,7 +109,9 @@ class StreamingContext(StreamBuilder):
         self._interrupt: Any = None
         self._stop_thread: EngineThread | None = None
         self._ended = threading.Condition()
+        # What awaitTermination raises; and what it will, when the context has stopped.
         self._error: BaseException | None = None
+        self._last_error: BaseException | None = None
         self._tracker: ReceiverTracker | None = None
         self._scheduler: JobScheduler | None = None
         self._generator: JobGenerator | None = None
@@ -258,7 +261,8 @@ class StreamingContext(StreamBuilder):
         """Wait until the context stops; say whether it did within ``timeout`` seconds.
 
         Raises:
-            BatchFailedError: a batch failed; the first failure's cause and traceback. The context goes on.
+            BatchFailedError: a batch failed; the first failure's cause and traceback. The context goes on. With
+                ``spark.penstock.maxFailedBatches`` only when it has stopped, for that many failures in a row.
         """
         with self._ended:
             self._ended.wait_for(lambda: self._state is State.STOPPED or self._error is not None, timeout)
@@ -313,6 +317,10 @@ class StreamingContext(StreamBuilder):
         """By listener: events dropped, events it failed on, whether it was switched off."""
         return self._bus.report()
 
+    def generator_report(self) -> GeneratorReport:
+        """How the making of batches went so far: what each phase took, ticks missed, batches dropped and failed."""
+        return GeneratorReport() if self._generator is None else self._generator.report()
+
     # -- inside --
 
     def _start_engine(self) -> None:
@@ -325,12 +333,20 @@ class StreamingContext(StreamBuilder):
         intake = TrackedIntake(self._tracker, self.settings[conf.PARTITION_BYTES])
         input_info = InputInfoTracker()
         self.graph.received_blocks, self.graph.report_input = intake, input_info.report
+        properties = LocalProperties(self._sc)
+        self.graph.generation_retries = self.settings[conf.GENERATION_RETRIES]
+        self.graph.before_output, self.graph.monotonic_ms = properties.put, self._clock.monotonic_ms
+        max_pending = self.settings[conf.MAX_PENDING_BATCHES]
+        drops = self.settings[conf.ON_MAX_PENDING_BATCHES] == "drop-oldest"
         self._scheduler = JobScheduler(
             self._clock,
             self.settings[conf.CONCURRENT_JOBS],
-            LocalProperties(self._sc).job,
+            properties.put,
             self._bus.post,
             self._on_error,
+            drop_at=max_pending if drops else 0,
+            max_failed=self.settings[conf.MAX_FAILED_BATCHES],
+            on_give_up=self._on_give_up,
         )
         self._generator = JobGenerator(
             self._clock,
@@ -340,6 +356,8 @@ class StreamingContext(StreamBuilder):
             input_info,
             unpersist=self.settings[conf.UNPERSIST],
             on_error=self._on_error,
+            skip_late=self.settings[conf.LATE_TICKS] == "skip",
+            pause_at=0 if drops else max_pending,
         )
         for listener, origin in self.plugins.listeners(self):
             self._bus.add(listener, origin)
@@ -370,12 +388,21 @@ class StreamingContext(StreamBuilder):
         if gone:
             error = StreamingStateError("the SparkContext was stopped under the StreamingContext; stop that one first")
             log.error(str(error))
+        # Below the limit of failures in a row it is in the events and in the log.
+        tolerated = isinstance(error, BatchFailedError) and self.settings[conf.MAX_FAILED_BATCHES] > 0
         with self._ended:
             # A Spark that is gone is the reason for whatever failed before.
-            self._error = error if gone else self._error or error
+            if gone or not tolerated:
+                self._error = error if gone else self._error or error
             self._ended.notify_all()
         if gone:
             self.stop(stopSparkContext=False)
+
+    def _on_give_up(self, error: BaseException) -> None:
+        log.error(str(error))
+        # Raised by awaitTermination once all has stopped.
+        self._last_error = error
+        self.stop(stopSparkContext=False)
 
     def _stop(self, graceful: bool, stop_spark: bool) -> None:
         with self._lock:
@@ -391,6 +418,7 @@ class StreamingContext(StreamBuilder):
     def _ended_now(self) -> None:
         with self._ended:
             self._state = State.STOPPED
+            self._error = self._error or self._last_error
             if StreamingContext._active is self:
                 StreamingContext._active = None
             self._ended.notify_all()

@@ -1,6 +1,7 @@
 """Output streams: where a graph ends, and the jobs that each batch makes of them.
 
-Owns the call of the program's output function. A job is made on the generator's loop and runs on the job pool.
+Owns the call of the program's output function, and the further tries to make an RDD that could not be made. A job is
+made on the generator's loop and runs on the job pool.
 """
 
 from __future__ import annotations
@@ -8,30 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
 from pyspark import RDD
 
+from penstock.backoff import Backoff
+from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
+from penstock.graph.output_job import OutputJob
+from penstock.log import get_logger
+from penstock.spark import failure
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock.graph.call_site import CallSite
 
+log = get_logger("output_stream")
 
-@frozen
-class OutputJob:
-    """What one output operation does for one batch.
-
-    Attributes:
-        output_op_id: of the output stream.
-        call_site: where the program registered it.
-        run: does it; on the job pool.
-    """
-
-    output_op_id: int
-    call_site: CallSite
-    run: Callable[[], object] = field(repr=False)
+# The waits between tries: from this part of a batch interval, doubling, up to this.
+_FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
 
 
 class ForEachDStream(DStream[Any]):
@@ -47,7 +42,7 @@ class ForEachDStream(DStream[Any]):
         self, parent: DStream[Any], function: Callable[[datetime, RDD[Any]], object], call_site: CallSite
     ) -> None:
         super().__init__(parent.context(), parents=(parent,))
-        self._parent, self._function, self._call_site = parent, function, call_site
+        self._parent, self._function, self.call_site = parent, function, call_site
         self.output_op_id = self._graph.add_output(self)
 
     def compute(self, time_ms: int) -> None:
@@ -56,22 +51,49 @@ class ForEachDStream(DStream[Any]):
     def generate_job(self, time_ms: int) -> OutputJob | None:
         """The batch's job; ``None`` when the parent has no RDD for that time.
 
-        What the making of the RDD raises (the program's functions for ``transform`` run here) becomes a job that fails
-        with it: the batch has an explicit end, and its other outputs run.
+        What the making of the RDD raises (the program's functions for ``transform`` run here) does not concern the
+        batch's other outputs: this one's job tries again.
         """
         try:
+            self._graph.before_output(time_ms, self.output_op_id)
             rdd = self._parent.get_or_compute(time_ms)
         except BaseException as error:
-            return OutputJob(self.output_op_id, self._call_site, _Raise(error))
-        if rdd is None:
-            return None
-        time = self.datetime_of(time_ms)
-        return OutputJob(self.output_op_id, self._call_site, lambda: self._function(time, rdd))
+            # Not in the lambda alone: the name ends with this block.
+            first = error
+            return self._job(lambda: self._generate_again(time_ms, first))
+        return None if rdd is None else self._job(lambda: self._run(time_ms, rdd))
 
+    def failed_job(self, error: BaseException) -> OutputJob:
+        """The job of a batch that could not be made at all: it raises why."""
 
-@frozen
-class _Raise:
-    error: BaseException
+        def fail() -> None:
+            raise error
 
-    def __call__(self) -> None:
-        raise self.error
+        return self._job(fail)
+
+    def _job(self, run: Callable[[], object]) -> OutputJob:
+        return OutputJob(self.output_op_id, self.call_site, run)
+
+    def _run(self, time_ms: int, rdd: RDD[Any]) -> None:
+        self._function(self.datetime_of(time_ms), rdd)
+
+    def _generate_again(self, time_ms: int, error: BaseException) -> None:
+        """On the job's thread, so that no other batch waits for it: the tries that are left, then the function."""
+        backoff, tries = Backoff(self._graph.batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS), 1
+        # Real time, under a manual clock too: there is little of it, and nobody would move the clock for it.
+        while tries <= self._graph.generation_retries and not self._graph.stopping.wait(backoff.next_ms() / 1000):
+            tries += 1
+            log.info("making an output's RDD again", batch_time=time_ms, operation=self.call_site.short)
+            try:
+                with self._graph.lock:
+                    rdd = self._parent.get_or_compute(time_ms)
+            except BaseException as again:
+                error = again
+            else:
+                return None if rdd is None else self._run(time_ms, rdd)
+        inner = failure.python_traceback(error)
+        raise BatchFailedError(
+            f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD could "
+            f"not be made, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
+            + (f"\n{inner}" if inner else "")
+        ) from error

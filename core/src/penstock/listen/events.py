@@ -70,7 +70,7 @@ class BatchInfo:
         streamIdToInputInfo: what each input stream gave; streams that cannot report are absent.
         submissionTime: when its jobs were submitted.
         processingStartTime: when its first job started.
-        processingEndTime: when its last job ended.
+        processingEndTime: when its last job ended, or when it was given up.
         outputOperationInfos: its output operations by id.
     """
 
@@ -97,6 +97,14 @@ class BatchInfo:
     def totalDelay(self) -> int | None:
         """Scheduling and processing delay together."""
         return None if self.processingEndTime is None else self.processingEndTime - self.submissionTime
+
+    @property
+    def succeeded(self) -> bool | None:
+        """Whether all its output operations ended well; ``None`` while it runs."""
+        operations = self.outputOperationInfos.values()
+        if self.processingEndTime is None or any(operation.endTime is None for operation in operations):
+            return None
+        return all(operation.failureReason is None for operation in operations)
 
     @property
     def numRecords(self) -> int:

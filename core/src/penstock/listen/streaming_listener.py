@@ -134,7 +134,7 @@ def _viewed(view: object, slot: str, name: str) -> object:
 
 def _as_java(name: str, value: Any) -> Any:
     if value is None:
-        return None if name in {"failureReason", "metadataDescription"} else -1
+        return None if name in {"failureReason", "metadataDescription", "succeeded"} else -1
     if name == "batchTime":
         return Time(value)
     if isinstance(value, Mapping):

@@ -1,14 +1,22 @@
 """``InputInfoTracker``: what each input stream gave to each batch.
 
-Owns the reports until their batch is cleaned up. Written on the generator's loop, which also reads.
+Owns the reports until their batch is cleaned up. Written under the graph's lock, by the generator's loop and by jobs that
+try a generation again; read by the generator's and the scheduler's loop.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+
+from attrs import evolve
 
 from penstock.errors import StreamingStateError
 from penstock.listen.events import StreamInputInfo
+from penstock.log import get_logger
+from penstock.spark import failure
+
+log = get_logger("input_info_tracker")
 
 
 class InputInfoTracker:
@@ -17,6 +25,7 @@ class InputInfoTracker:
     def __init__(self) -> None:
         self._reported: dict[int, dict[int, StreamInputInfo]] = {}
         self._counts: dict[int, dict[int, Callable[[], int]]] = {}
+        self._lock = threading.Lock()
 
     def report(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None) -> None:
         """Note what a stream gave to a batch.
@@ -29,26 +38,40 @@ class InputInfoTracker:
         Raises:
             StreamingStateError: it has reported for that batch already.
         """
-        of_batch = self._reported.setdefault(batch_time_ms, {})
-        if info.inputStreamId in of_batch:
-            raise StreamingStateError(
-                f"input stream {info.inputStreamId} for batch {batch_time_ms} ms has been reported already; "
-                "two reports would count its records twice"
-            )
-        of_batch[info.inputStreamId] = info
-        if count is not None:
-            self._counts.setdefault(batch_time_ms, {})[info.inputStreamId] = count
+        with self._lock:
+            of_batch = self._reported.setdefault(batch_time_ms, {})
+            if info.inputStreamId in of_batch:
+                raise StreamingStateError(
+                    f"input stream {info.inputStreamId} for batch {batch_time_ms} ms has been reported already; "
+                    "two reports would count its records twice"
+                )
+            of_batch[info.inputStreamId] = info
+            if count is not None:
+                self._counts.setdefault(batch_time_ms, {})[info.inputStreamId] = count
 
     def info(self, batch_time_ms: int) -> dict[int, StreamInputInfo]:
         """The reports of a batch, by stream id."""
-        return dict(self._reported.get(batch_time_ms, {}))
+        with self._lock:
+            return dict(self._reported.get(batch_time_ms, {}))
 
-    def counts(self, batch_time_ms: int) -> dict[int, Callable[[], int]]:
-        """What to ask for the numbers of records of streams that learn them late, by stream id."""
-        return dict(self._counts.get(batch_time_ms, {}))
+    def final_info(self, batch_time_ms: int) -> dict[int, StreamInputInfo]:
+        """The same when the batch's jobs have ended, with the numbers of streams that learn them late."""
+        with self._lock:
+            counts = dict(self._counts.get(batch_time_ms, {}))
+        infos = self.info(batch_time_ms)
+        for stream_id, count in counts.items():
+            # A plugin's, most likely.
+            try:
+                infos[stream_id] = evolve(infos[stream_id], numRecords=count())
+            except Exception as error:
+                log.warning(
+                    "records not counted", batch_time=batch_time_ms, stream_id=stream_id, reason=failure.reason(error)
+                )
+        return infos
 
     def clean_up(self, before_ms: int) -> None:
         """Forget batches strictly older than a time."""
-        for time_ms in [time_ms for time_ms in self._reported if time_ms < before_ms]:
-            del self._reported[time_ms]
-            self._counts.pop(time_ms, None)
+        with self._lock:
+            for time_ms in [time_ms for time_ms in self._reported if time_ms < before_ms]:
+                del self._reported[time_ms]
+                self._counts.pop(time_ms, None)

@@ -2,26 +2,27 @@
 
 Owns the pool of job threads, the job sets that are not complete, and the events about both. Never generates a batch. A
 job runs on a thread of the pool, first in, first out; what follows from its start and end runs on the scheduler's loop.
-A batch with failed jobs is complete when they have all ended: the failure is in its events and in ``on_error``.
+A batch with failed jobs is complete when they have all ended: the failure is in its events and in ``on_error``. A batch
+that is given up is complete too, failed, without having begun.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 from attrs import frozen
 
 from penstock.clock import Clock
 from penstock.errors import BatchFailedError
 from penstock.event_loop import EventLoop
-from penstock.graph.output_stream import OutputJob
+from penstock.graph.output_job import OutputJob
 from penstock.listen.events import (
     BatchCompleted,
+    BatchInfo,
     BatchStarted,
     BatchSubmitted,
     Event,
@@ -36,7 +37,7 @@ from penstock.threads import EngineThread
 log = get_logger("job_scheduler")
 
 #: Puts Spark's local properties of a batch time and output operation in force on the calling thread.
-JobProperties = Callable[[int, int], AbstractContextManager[None]]
+JobProperties = Callable[[int, int], object]
 
 
 @frozen
@@ -54,6 +55,12 @@ class _JobCompleted:
     error: BaseException | None
 
 
+@frozen
+class _BatchDropped:
+    job_set: JobSet
+    time_ms: int
+
+
 class JobScheduler:
     """Run jobs.
 
@@ -63,6 +70,9 @@ class JobScheduler:
         properties: what a job runs under.
         post: gives an event to the listeners.
         on_error: is told of every failed job.
+        drop_at: while so many batches are pending, one that has not begun is given up for each that comes; 0: never.
+        max_failed: after so many failed batches in a row ``on_give_up`` is told; 0: never.
+        on_give_up: is told why the program should not go on.
     """
 
     def __init__(
@@ -72,15 +82,27 @@ class JobScheduler:
         properties: JobProperties,
         post: Callable[[Event], None],
         on_error: Callable[[BaseException], None],
+        *,
+        drop_at: int = 0,
+        max_failed: int = 0,
+        on_give_up: Callable[[BaseException], None] = lambda _error: None,
     ) -> None:
         self._clock, self._properties, self._post, self._on_error = clock, properties, post, on_error
-        self._loop: EventLoop[_JobStarted | _JobCompleted] = EventLoop("JobScheduler", self._handle, on_error)
-        # None ends one thread of the pool.
-        self._jobs: queue.SimpleQueue[tuple[JobSet, OutputJob] | None] = queue.SimpleQueue()
+        self._drop_at, self._max_failed, self._on_give_up = drop_at, max_failed, on_give_up
+        self._loop: EventLoop[_JobStarted | _JobCompleted | _BatchDropped] = EventLoop(
+            "JobScheduler", self._handle, on_error
+        )
         self._pool = [EngineThread(f"streaming-job-executor-{n}", self._run_jobs) for n in range(concurrent_jobs)]
+        # All of these under the lock of the condition.
+        self._jobs: deque[tuple[JobSet, OutputJob]] = deque()
         self._pending: dict[int, JobSet] = {}
+        self._dropped: list[int] = []
         self._changed = threading.Condition()
         self._stopped = False
+        self._failed_in_a_row = 0
+        self._last_error: BaseException | None = None
+        #: How many batches were given up, and how many failed.
+        self.dropped_batches = self.failed_batches = 0
         #: Told the time of each batch that is complete; set by whoever generates them.
         self.on_batch_completion: Callable[[int], None] = lambda _time_ms: None
 
@@ -97,16 +119,44 @@ class JobScheduler:
             self.on_batch_completion(job_set.time_ms)
             return
         with self._changed:
+            dropped = self._drop_oldest()
             self._pending[job_set.time_ms] = job_set
+        if dropped is not None:
+            self._loop.post(_BatchDropped(dropped, self._clock.now_ms()))
         self._post(BatchSubmitted(job_set.info()))
-        for job in job_set.jobs:
-            self._jobs.put((job_set, job))
+        with self._changed:
+            self._jobs.extend((job_set, job) for job in job_set.jobs)
+            self._changed.notify_all()
+
+    def _drop_oldest(self) -> JobSet | None:
+        """Take the oldest batch that has not begun out, if there are too many. The caller holds the lock."""
+        if not self._drop_at or len(self._pending) < self._drop_at:
+            return None
+        waiting = [job_set for job_set in self._pending.values() if not job_set.has_begun]
+        if not waiting:
+            return None
+        oldest = min(waiting, key=lambda job_set: job_set.time_ms)
+        del self._pending[oldest.time_ms]
+        self._jobs = deque(item for item in self._jobs if item[0] is not oldest)
+        self._dropped.append(oldest.time_ms)
+        self.dropped_batches += 1
+        return oldest
 
     @property
     def pending_batches(self) -> list[int]:
         """The times of batches submitted and not complete, oldest first."""
         with self._changed:
             return sorted(self._pending)
+
+    @property
+    def oldest_needed(self) -> int | None:
+        """The oldest batch whose data may be read still.
+
+        A pending one; or one that was given up: what a window or a state has of it is computed by the next batch that
+        runs.
+        """
+        with self._changed:
+            return min([*self._pending, *self._dropped], default=None)
 
     def await_pending(self, deadline: float) -> bool:
         """Wait until no batch is pending, or the deadline (monotonic seconds); say which."""
@@ -115,9 +165,9 @@ class JobScheduler:
 
     def stop(self, timeout_s: float) -> None:
         """Start no further job; wait for those that run until the time-out."""
-        self._stopped = True
-        for _ in self._pool:
-            self._jobs.put(None)
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
         deadline = time.monotonic() + timeout_s
         for thread in self._pool:
             thread.finish(max(deadline - time.monotonic(), 0))
@@ -127,15 +177,24 @@ class JobScheduler:
     # -- on the job threads --
 
     def _run_jobs(self) -> None:
-        while (item := self._jobs.get()) is not None and not self._stopped:
+        while (item := self._next_job()) is not None:
             self._run(*item)
+
+    def _next_job(self) -> tuple[JobSet, OutputJob] | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._stopped)
+            if self._stopped:
+                return None
+            job_set, job = self._jobs.popleft()
+            job_set.has_begun = True
+            return job_set, job
 
     def _run(self, job_set: JobSet, job: OutputJob) -> None:
         self._loop.post(_JobStarted(job_set, job, self._clock.now_ms()))
         error: BaseException | None = None
         try:
-            with self._properties(job_set.time_ms, job.output_op_id):
-                job.run()
+            self._properties(job_set.time_ms, job.output_op_id)
+            job.run()
         # Whatever the program raises, exit requests included, fails this job: the pool must live.
         except BaseException as caught:
             error = caught
@@ -143,11 +202,13 @@ class JobScheduler:
 
     # -- on the loop --
 
-    def _handle(self, event: _JobStarted | _JobCompleted) -> None:
+    def _handle(self, event: _JobStarted | _JobCompleted | _BatchDropped) -> None:
         if isinstance(event, _JobStarted):
             self._on_job_started(event)
-        else:
+        elif isinstance(event, _JobCompleted):
             self._on_job_completed(event)
+        else:
+            self._on_batch_dropped(event)
 
     def _on_job_started(self, event: _JobStarted) -> None:
         operation, first = event.job_set.start_job(event.job.output_op_id, event.time_ms)
@@ -163,23 +224,72 @@ class JobScheduler:
         if error is not None:
             self._report(job_set, event.job, error)
         if last:
+            self._complete(job_set)
+
+    def _complete(self, job_set: JobSet) -> None:
+        try:
             info = job_set.info()
             log.info(
                 "batch complete",
                 batch_time=job_set.time_ms,
                 records=info.numRecords,
                 processing_delay=info.processingDelay,
+                succeeded=info.succeeded,
             )
             self._post(BatchCompleted(info))
+            self._count(info)
+        # Whatever goes wrong in the telling: it is over.
+        finally:
             with self._changed:
                 del self._pending[job_set.time_ms]
+                self._dropped = [time_ms for time_ms in self._dropped if time_ms > job_set.time_ms]
                 self._changed.notify_all()
             self.on_batch_completion(job_set.time_ms)
 
+    def _count(self, info: BatchInfo) -> None:
+        if info.succeeded:
+            self._failed_in_a_row = 0
+            return
+        self.failed_batches += 1
+        self._failed_in_a_row += 1
+        if self._failed_in_a_row == self._max_failed:
+            error = BatchFailedError(
+                f"{self._max_failed} batches have failed in a row (spark.penstock.maxFailedBatches), the last at "
+                f"{info.batchTime} ms: {self._last_error}"
+            )
+            error.__cause__ = self._last_error
+            self._on_give_up(error)
+
+    def _on_batch_dropped(self, event: _BatchDropped) -> None:
+        job_set = event.job_set
+        reason = (
+            f"batch {job_set.time_ms} ms was given up before it began: {self._drop_at} batches were pending "
+            "(spark.penstock.maxPendingBatches, drop-oldest)"
+        )
+        for job in job_set.jobs:
+            operation, _last = job_set.end_job(job.output_op_id, event.time_ms, reason)
+            self._post(OutputOperationCompleted(operation))
+        info = job_set.info()
+        log.warning(
+            "batch dropped: too many are pending",
+            batch_time=job_set.time_ms,
+            records=info.numRecords,
+            dropped_so_far=self.dropped_batches,
+        )
+        self._post(BatchCompleted(info))
+
     def _report(self, job_set: JobSet, job: OutputJob, error: BaseException) -> None:
-        where = f"output operation {job.output_op_id} ({job.call_site.short}) of batch {job_set.time_ms} ms"
         log.error("job failed", batch_time=job_set.time_ms, operation=job.call_site.short, reason=failure.reason(error))
-        inner = failure.python_traceback(error)
-        failed = BatchFailedError(f"{where} failed: {failure.reason(error)}" + (f"\n{inner}" if inner else ""))
-        failed.__cause__ = error
+        self._last_error = failed = _as_batch_failed(job_set, job, error)
         self._on_error(failed)
+
+
+def _as_batch_failed(job_set: JobSet, job: OutputJob, error: BaseException) -> BatchFailedError:
+    """An error that says where it happened; one that does already stays as it is."""
+    if isinstance(error, BatchFailedError):
+        return error
+    where = f"output operation {job.output_op_id} ({job.call_site.short}) of batch {job_set.time_ms} ms"
+    inner = failure.python_traceback(error)
+    failed = BatchFailedError(f"{where} failed: {failure.reason(error)}" + (f"\n{inner}" if inner else ""))
+    failed.__cause__ = error
+    return failed

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, evolve, field
 
-from penstock.graph.output_stream import OutputJob
+from penstock.graph.output_job import OutputJob
 from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
 
@@ -23,14 +23,16 @@ class JobSet:
         jobs: in the order of the program's outputs.
         input_info: what each stream gave.
         submission_ms: when it was submitted.
-        counts: asked at the end for the numbers of records of streams that learn them late.
+        final_info: asked at the end for what the streams have told since.
+        has_begun: one of its jobs was taken to run; guarded by the scheduler's lock.
     """
 
     time_ms: int
     jobs: Sequence[OutputJob]
     input_info: Mapping[int, StreamInputInfo]
     submission_ms: int
-    counts: Mapping[int, Callable[[], int]] = field(factory=dict)
+    final_info: Callable[[], Mapping[int, StreamInputInfo]] = field(default=dict)
+    has_begun: bool = field(default=False, init=False)
     _start_ms: int | None = field(default=None, init=False)
     _end_ms: int | None = field(default=None, init=False)
     _operations: dict[int, OutputOperationInfo] = field(init=False)
@@ -57,10 +59,8 @@ class JobSet:
         last = all(operation.endTime is not None for operation in self._operations.values())
         if last:
             self._end_ms = now_ms
-            self.input_info = {
-                stream_id: evolve(info, numRecords=self.counts[stream_id]()) if stream_id in self.counts else info
-                for stream_id, info in self.input_info.items()
-            }
+            # What was told before stays: a batch that is late may have been cleaned up.
+            self.input_info = {**self.input_info, **self.final_info()}
         return self._operations[output_op_id], last
 
     def info(self) -> BatchInfo:

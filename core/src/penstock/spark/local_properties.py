@@ -1,16 +1,16 @@
-"""Spark's local properties of a thread: saved when the context starts, put in force for each job.
+"""Spark's local properties of a thread: saved when the context starts, put in force for each output operation.
 
-Owns the two internal properties that tie Spark's jobs to a batch and an output operation. Every call concerns the
-calling thread only.
+Owns the internal properties that tie Spark's jobs to a batch and an output operation. Every call concerns the calling
+thread only, and that must be one of the engine's: what was in force there before is not kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from pyspark import SparkContext
+
+from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
 _OUTPUT_OP_ID = "spark.streaming.internal.outputOpId"
@@ -24,34 +24,22 @@ class LocalProperties:
     """
 
     def __init__(self, sc: SparkContext) -> None:
-        self._sc = sc
-        self._saved = self._copy(self._scala().getLocalProperties())
+        self._scala: Any = sc._jsc.sc()
+        self._saved = self._scala.getLocalProperties().clone()
+        self._saved.setProperty("spark.job.interruptOnCancel", "false")
+        self._saved.setProperty(ALL_MARKED_ANCESTORS, "true")
+        self._saved.remove("spark.jobGroup.id")
 
-    @contextmanager
-    def job(self, batch_time_ms: int, output_op_id: int) -> Iterator[None]:
-        """Run a job's Spark jobs under the saved properties and its own; put the thread's back afterwards."""
-        scala = self._scala()
-        before = scala.getLocalProperties()
-        mine = self._copy(self._saved)
+    def put(self, batch_time_ms: int, output_op_id: int) -> None:
+        """Have what the calling thread runs in Spark be an output operation's, under the saved properties.
+
+        Five calls of the JVM: a fresh copy, so that what the program sets in one operation does not reach the next.
+        """
+        mine = self._saved.clone()
         mine.setProperty(_BATCH_TIME, str(batch_time_ms))
         mine.setProperty(_OUTPUT_OP_ID, str(output_op_id))
-        mine.setProperty("spark.job.interruptOnCancel", "false")
         mine.setProperty(
             "spark.job.description",
             f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]",
         )
-        mine.remove("spark.jobGroup.id")
-        scala.setLocalProperties(mine)
-        try:
-            yield
-        finally:
-            scala.setLocalProperties(before)
-
-    def _scala(self) -> Any:
-        return self._sc._jsc.sc()
-
-    def _copy(self, properties: Any) -> Any:
-        jvm: Any = self._sc._jvm
-        copy = jvm.java.util.Properties()
-        copy.putAll(properties)
-        return copy
+        self._scala.setLocalProperties(mine)

@@ -1,0 +1,207 @@
+"""An output whose RDD cannot be made: its job tries again, and only then has failed; without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import StreamInputInfo
+from penstock.errors import BatchFailedError
+from penstock.schedule.input_info_tracker import InputInfoTracker
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import FakeContext, FakeInput
+
+MakeInput = Callable[..., "FakeInput"]
+
+
+class Flaky:
+    """A function for ``transform`` that raises so many times."""
+
+    def __init__(self, failures: int, error: BaseException | None = None) -> None:
+        self.left, self.calls, self._error = failures, 0, error
+
+    def __call__(self, rdd: Any) -> Any:
+        self.calls += 1
+        if self.left > 0:
+            self.left -= 1
+            raise self._error or ValueError(f"failure {self.calls}")
+        return rdd
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_a_generation_that_works_in_the_end_runs_the_output(
+    make_input: MakeInput, context: FakeContext, failures: int, error: BaseException
+) -> None:
+    seen: list[Any] = []
+    flaky = Flaky(failures, error)
+    make_input().transform(flaky).foreachRDD(lambda rdd: seen.append(rdd.collect()))
+    context.graph.generation_retries = 2
+    context.graph.start(0)
+    (job,) = context.graph.generate_jobs(100)
+    # What the generator's loop does for it is one try, and no wait.
+    assert flaky.calls == 1
+    job.run()
+    assert seen == [[100, 101, 102]]
+    assert flaky.calls == failures + 1
+
+
+def test_the_input_is_not_asked_again(make_input: MakeInput, context: FakeContext) -> None:
+    source = make_input()
+    source.transform(Flaky(2)).foreachRDD(lambda _rdd: None)
+    context.graph.generation_retries = 2
+    context.graph.start(0)
+    (job,) = context.graph.generate_jobs(100)
+    job.run()
+    assert source.computed == [100]
+
+
+def test_an_output_that_cannot_be_made_says_which_it_is_and_how_often_it_was_tried(
+    make_input: MakeInput, context: FakeContext
+) -> None:
+    make_input().foreachRDD(print)
+    make_input().transform(Flaky(99)).foreachRDD(print)
+    context.graph.generation_retries = 2
+    context.graph.start(0)
+    (_fine, job) = context.graph.generate_jobs(100)
+    with pytest.raises(BatchFailedError) as raised:
+        job.run()
+    assert f"output operation 1 ({job.call_site.short}) of batch 100 ms failed: its RDD could not be made, 3 tries" in (
+        str(raised.value)
+    )
+    assert "ValueError: failure 3" in str(raised.value)
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+def test_a_later_try_that_finds_no_rdd_has_nothing_to_do(make_input: MakeInput, context: FakeContext) -> None:
+    seen: list[Any] = []
+    failing = [ValueError("once")]
+
+    def nothing_then(_rdd: Any) -> Any:
+        if failing:
+            raise failing.pop()
+
+    make_input().transform(nothing_then).foreachRDD(seen.append)
+    context.graph.generation_retries = 1
+    context.graph.start(0)
+    (job,) = context.graph.generate_jobs(100)
+    job.run()
+    assert seen == []
+
+
+def test_a_further_try_is_made_under_the_lock(make_input: MakeInput, context: FakeContext) -> None:
+    flaky = Flaky(1)
+    make_input().transform(flaky).foreachRDD(lambda _rdd: None)
+    context.graph.generation_retries = 1
+    context.graph.start(0)
+    (job,) = context.graph.generate_jobs(100)
+    with ThreadPoolExecutor() as pool:
+        with context.graph.lock:
+            running = pool.submit(job.run)
+            with pytest.raises(TimeoutError):
+                running.result(timeout=0.05)
+            assert flaky.calls == 1
+        running.result(timeout=10)
+    assert flaky.calls == 2
+
+
+def test_a_stop_ends_the_wait_between_two_tries(make_input: MakeInput, context: FakeContext) -> None:
+    make_input().transform(Flaky(99)).foreachRDD(print)
+    context.graph.generation_retries = 1_000_000
+    context.graph.start(0)
+    (job,) = context.graph.generate_jobs(100)
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(job.run)
+        time.sleep(0.02)
+        context.graph.stop()
+        with pytest.raises(BatchFailedError, match="could not be made"):
+            running.result(timeout=10)
+
+
+def test_an_error_of_the_outputs_own_function_is_not_tried_again(make_input: MakeInput, context: FakeContext) -> None:
+    output = Flaky(99)
+    make_input().transform(Flaky(1)).foreachRDD(output)
+    context.graph.generation_retries = 5
+    context.graph.start(0)
+    (job,) = context.graph.generate_jobs(100)
+    with pytest.raises(ValueError, match="failure 1"):
+        job.run()
+    assert output.calls == 1
+
+
+def test_what_an_input_reports_at_a_later_try_is_in_the_batchs_final_info(
+    make_input: MakeInput, context: FakeContext
+) -> None:
+    infos = InputInfoTracker()
+    context.graph.report_input = infos.report
+    failing = [ConnectionError("not now")]
+
+    def batches(time_ms: int) -> list[list[int]]:
+        if failing:
+            raise failing.pop()
+        context.graph.report_input(time_ms, StreamInputInfo(0, 2))
+        return [[1, 2]]
+
+    make_input(batches).foreachRDD(lambda _rdd: None)
+    context.graph.generation_retries = 1
+    context.graph.start(0)
+    (job,) = context.graph.generate_jobs(100)
+    assert infos.info(100) == {}
+    job.run()
+    assert infos.final_info(100)[0].numRecords == 2
+
+
+def test_each_output_is_announced_before_it_is_made(make_input: MakeInput, context: FakeContext) -> None:
+    order: list[Any] = []
+    source = make_input()
+
+    def noted(name: str) -> Callable[[Any], Any]:
+        def transform(rdd: Any) -> Any:
+            order.append(name)
+            return rdd
+
+        return transform
+
+    for name in ("a", "b"):
+        source.transform(noted(name)).foreachRDD(print)
+    context.graph.before_output = lambda time_ms, output_op_id: order.append((time_ms, output_op_id))
+    context.graph.start(0)
+    context.graph.generate_jobs(100)
+    assert order == [(100, 0), "a", (100, 1), "b"]
+
+
+def test_the_slowest_output_is_known(make_input: MakeInput, context: FakeContext) -> None:
+    now_ms = [0.0]
+
+    def took(duration_ms: float) -> Callable[[Any], Any]:
+        def transform(rdd: Any) -> Any:
+            now_ms[0] += duration_ms
+            return rdd
+
+        return transform
+
+    source = make_input()
+    for duration_ms in (5, 70, 6):
+        source.transform(took(duration_ms)).foreachRDD(print)
+    context.graph.monotonic_ms = lambda: now_ms[0]
+    context.graph.start(0)
+    jobs = context.graph.generate_jobs(100)
+    assert context.graph.slowest == (70, jobs[1].call_site.short)
+
+
+def test_the_jobs_of_a_batch_that_could_not_be_made_fail_with_the_reason(
+    make_input: MakeInput, context: FakeContext
+) -> None:
+    for _ in range(2):
+        make_input().foreachRDD(print)
+    error = BatchFailedError("the blocks are away")
+    jobs = context.graph.failed_jobs(error)
+    assert [job.output_op_id for job in jobs] == [0, 1]
+    for job in jobs:
+        with pytest.raises(BatchFailedError, match="the blocks are away"):
+            job.run()

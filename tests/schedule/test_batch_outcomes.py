@@ -1,0 +1,151 @@
+"""How a batch came out, and what becomes of a program whose batches fail."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock import StreamInputInfo
+from penstock.clock import ManualClock
+from penstock.errors import BatchFailedError
+from penstock.graph.call_site import CallSite
+from penstock.graph.output_job import OutputJob
+from penstock.listen.events import BatchCompleted, BatchStarted, BatchSubmitted
+from penstock.schedule.input_info_tracker import InputInfoTracker
+from penstock.schedule.job_set import JobSet
+
+if TYPE_CHECKING:
+    from tests.schedule.conftest import Engine, Gate
+
+MakeEngine = Callable[..., "Engine"]
+
+
+def nothing() -> None:
+    """A job that has nothing to do."""
+
+
+def fail() -> None:
+    raise ValueError("boom")
+
+
+@pytest.mark.parametrize(
+    ("works", "succeeded"),
+    [([nothing], True), ([fail], False), ([fail, nothing], False), ([nothing, fail], False), ([nothing] * 3, True)],
+)
+def test_a_batch_says_how_it_came_out_once_it_is_over(
+    engine: Engine, works: list[Callable[[], None]], succeeded: bool
+) -> None:
+    engine.start_scheduler()
+    engine.submit(1000, *works)
+    engine.log.await_entry(("complete", 1000))
+    outcomes = [
+        [event.batchInfo.succeeded for event in engine.log.of(kind)]
+        for kind in (BatchSubmitted, BatchStarted, BatchCompleted)
+    ]
+    assert outcomes == [[None], [None], [succeeded]]
+    assert engine.scheduler.pending_batches == []
+
+
+def test_failed_batches_are_counted_and_nobody_gives_up_by_default(engine: Engine) -> None:
+    engine.start_scheduler()
+    for batch in range(1, 31):
+        engine.submit(batch, fail if batch % 3 else nothing)
+    engine.log.await_entry(("complete", 30))
+    assert engine.scheduler.failed_batches == 20
+    assert engine.gave_up == []
+
+
+def test_after_so_many_failed_batches_in_a_row_the_program_is_given_up(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_failed=3)
+    engine.start_scheduler()
+    for batch, work in enumerate([fail, fail, nothing, fail, fail, fail, fail, fail], 1):
+        engine.submit(batch, work)
+    engine.log.await_entry(("complete", 8))
+    (error,) = engine.gave_up
+    assert isinstance(error, BatchFailedError)
+    assert "3 batches have failed in a row (spark.penstock.maxFailedBatches), the last at 6 ms" in str(error)
+    assert "ValueError: boom" in str(error)
+    assert isinstance(error.__cause__, BatchFailedError)
+    assert isinstance(error.__cause__.__cause__, ValueError)
+
+
+def test_a_batch_without_jobs_is_neither_a_failure_nor_a_success(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_failed=2)
+    engine.start_scheduler()
+    engine.submit(1, fail)
+    engine.log.await_entry(("complete", 1))
+    engine.submit(2)
+    engine.submit(3, fail)
+    engine.log.await_entry(("complete", 3))
+    assert len(engine.gave_up) == 1
+
+
+def test_an_error_that_names_its_place_is_told_as_it_is(engine: Engine) -> None:
+    error = BatchFailedError("output operation 0 of batch 1 ms failed: 3 tries")
+
+    def raise_it() -> None:
+        raise error
+
+    engine.start_scheduler()
+    engine.submit(1, raise_it)
+    engine.log.await_entry(("complete", 1))
+    assert engine.errors == [error]
+
+
+def test_a_batch_leaves_the_pending_ones_whatever_goes_wrong_at_its_end(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def post(event: object) -> None:
+        if isinstance(event, BatchCompleted):
+            raise RuntimeError("the bus is broken")
+
+    monkeypatch.setattr(engine.scheduler, "_post", post)
+    engine.start_scheduler()
+    engine.submit(1000, nothing)
+    engine.log.await_entry(("complete", 1000))
+    assert engine.scheduler.pending_batches == []
+
+
+def test_a_stream_that_cannot_count_its_records_does_not_keep_the_batch(engine: Engine) -> None:
+    def count() -> int:
+        raise OSError("the file is gone")
+
+    tracker = InputInfoTracker()
+    tracker.report(1000, StreamInputInfo(0, 7), count)
+    tracker.report(1000, StreamInputInfo(1, 0), lambda: 5)
+    engine.start_scheduler()
+    job = OutputJob(0, CallSite("short", "long"), nothing)
+    engine.scheduler.submit(JobSet(1000, [job], tracker.info(1000), 0, lambda: tracker.final_info(1000)))
+    engine.log.await_entry(("complete", 1000))
+    (completed,) = engine.log.of(BatchCompleted)
+    assert {n: info.numRecords for n, info in completed.batchInfo.streamIdToInputInfo.items()} == {0: 7, 1: 5}
+
+
+def test_batches_without_jobs_are_complete_at_once_in_a_graceful_stop_too(
+    engine: Engine, clock: ManualClock, gate: Gate
+) -> None:
+    # A window that slides by four batches.
+    engine.graph.make = lambda time_ms: [nothing] if time_ms % 400 == 0 else []
+    generator = engine.start()
+    clock.await_waiters()
+    clock.advance(1000)
+    engine.log.await_entry(("clear metadata", 1000, True))
+    assert engine.completed == [400, 800]
+
+    def advance() -> None:
+        while not generator._timer._stopped:
+            gate.reached.wait(0.001)
+        clock.advance(10_000)
+
+    mover = threading.Thread(target=advance)
+    mover.start()
+    before = time.monotonic()
+    assert generator.stop(before + 30)
+    assert time.monotonic() - before < 5
+    mover.join()
+    assert engine.of("generate")[-2:] == [(1100,), (1200,)]
+    assert engine.completed == [400, 800, 1200]
