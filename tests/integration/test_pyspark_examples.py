@@ -26,7 +26,9 @@ class Program:
     def __init__(self, path: Path, args: list[str]) -> None:
         self._out, self._errors = path.with_suffix(".out"), path.with_suffix(".errors")
         with self._out.open("w") as out, self._errors.open("w") as errors:
-            self.process = subprocess.Popen([sys.executable, str(path), *args], stdout=out, stderr=errors)
+            self.process = subprocess.Popen(
+                [sys.executable, "-u", str(path), *args], stdout=out, stderr=errors, cwd=path.parent
+            )
 
     @property
     def lines(self) -> list[str]:
@@ -71,14 +73,96 @@ def test_queue_stream(example: Callable[..., Program], wait_for: Callable[..., N
     assert program.lines.count("(0, 100)") == 5
 
 
-def test_network_wordcount(example: Callable[..., Program], wait_for: Callable[..., None]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        program = example("network_wordcount.py", "127.0.0.1", str(server.getsockname()[1]))
-        server.settimeout(60)
-        connection, _ = server.accept()
-        with connection:
-            connection.sendall(b"to be or not to be\n")
-            wait_for(lambda: "('be', 2)" in program.lines, "the first line's words", 60)
-            connection.sendall("naïve question, naïve\n".encode())
-            wait_for(lambda: "('naïve', 2)" in program.lines, "the second line's words", 60)
+class Server:
+    """A server that the examples connect to."""
+
+    def __init__(self, socket: socket.socket) -> None:
+        self._socket = socket
+        self.address = ("127.0.0.1", str(socket.getsockname()[1]))
+
+    def accept(self) -> socket.socket:
+        """The example's connection."""
+        return self._socket.accept()[0]
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(60)
+        yield Server(listening)
+
+
+def test_network_wordcount(example: Callable[..., Program], server: Server, wait_for: Callable[..., None]) -> None:
+    program = example("network_wordcount.py", *server.address)
+    with server.accept() as connection:
+        connection.sendall(b"to be or not to be\n")
+        wait_for(lambda: "('be', 2)" in program.lines, "the first line's words", 60)
+        connection.sendall("naïve question, naïve\n".encode())
+        wait_for(lambda: "('naïve', 2)" in program.lines, "the second line's words", 60)
     assert "('to', 2)" in program.lines
+
+
+def test_stateful_network_wordcount(
+    example: Callable[..., Program], server: Server, wait_for: Callable[..., None]
+) -> None:
+    program = example("stateful_network_wordcount.py", *server.address)
+    with server.accept() as connection:
+        connection.sendall(b"hello streams\n")
+        wait_for(lambda: "('hello', 2)" in program.lines, "the initial state and one more", 60)
+        connection.sendall(b"hello again\n")
+        wait_for(lambda: "('hello', 3)" in program.lines, "the state of the batch before and one more", 60)
+    assert "('world', 1)" in program.lines
+    assert "('streams', 1)" in program.lines
+
+
+def test_hdfs_wordcount(example: Callable[..., Program], tmp_path: Path, wait_for: Callable[..., None]) -> None:
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    program = example("hdfs_wordcount.py", str(folder))
+    wait_for(lambda: any(line.startswith("Time: ") for line in program.lines), "a batch", 60)
+    (tmp_path / "one").write_text("to be or\nnot to be\n")
+    (tmp_path / "one").rename(folder / "one.txt")
+    wait_for(lambda: "('be', 2)" in program.lines, "the first file's words", 60)
+    (tmp_path / "two").write_text("naïve, naïve")
+    (tmp_path / "two").rename(folder / "two.txt")
+    wait_for(lambda: "('naïve,', 1)" in program.lines, "the second file's words", 60)
+    assert program.lines.count("('be', 2)") == 1
+
+
+def test_sql_network_wordcount(example: Callable[..., Program], server: Server, wait_for: Callable[..., None]) -> None:
+    program = example("sql_network_wordcount.py", *server.address)
+    with server.accept() as connection:
+        connection.sendall(b"to be or not to be\n")
+        wait_for(lambda: "|  be|    2|" in program.lines, "the line's words, counted by SQL", 60)
+
+
+def test_network_wordjoinsentiments(
+    example: Callable[..., Program], server: Server, tmp_path: Path, wait_for: Callable[..., None]
+) -> None:
+    # The program splits at spaces; the list that comes with PySpark has tabs.
+    listed = (Path(pyspark.__file__).parent / "data" / "streaming" / "AFINN-111.txt").read_text()
+    (tmp_path / "data" / "streaming").mkdir(parents=True)
+    (tmp_path / "data" / "streaming" / "AFINN-111.txt").write_text(listed.replace("\t", " "))
+    program = example("network_wordjoinsentiments.py", *server.address)
+    with server.accept() as connection:
+        connection.sendall(b"good news and bad news and good\n")
+        wait_for(lambda: "good (6 happiness)" in program.lines, "the happiest word", 60)
+    happiest = program.lines.index("good (6 happiness)")
+    assert program.lines[happiest - 1 : happiest + 2] == [
+        "Happiest topics in the last 5 seconds (2 total):",
+        "good (6 happiness)",
+        "bad (-3 happiness)",
+    ]
+
+
+def test_recoverable_network_wordcount(
+    example: Callable[..., Program], server: Server, tmp_path: Path, wait_for: Callable[..., None]
+) -> None:
+    program = example("recoverable_network_wordcount.py", *server.address, "checkpoints", "counts.txt")
+    counts = tmp_path / "counts.txt"
+    with server.accept() as connection:
+        connection.sendall(b"a rose is a rose\n")
+        wait_for(lambda: counts.exists() and "('rose', 2)" in counts.read_text(), "the line's words", 60)
+    assert "Creating new context" in program.lines
+    wait_for(lambda: "Dropped 2 word(s) totally" in program.lines, "the excluded words, counted")
+    assert "('a'" not in counts.read_text()
