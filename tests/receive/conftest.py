@@ -99,6 +99,7 @@ class FakeDriver:
     def __init__(self, log: Log) -> None:
         self.log = log
         self.rate: float | None = None
+        self.paused = False
         #: Reasons; nothing is refused while they are empty.
         self.refuse_receiver = self.refuse_blocks = ""
         #: How many further messages of a class fail for want of a connection.
@@ -114,7 +115,7 @@ class FakeDriver:
         self.log.add(message)
         reply: Any = Reply()
         if isinstance(message, RegisterReceiver):
-            reply = Registered(not self.refuse_receiver, self.refuse_receiver, self.rate)
+            reply = Registered(not self.refuse_receiver, self.refuse_receiver, self.rate, self.paused)
         elif isinstance(message, AddBlocks):
             reply = Reply(not self.refuse_blocks, self.refuse_blocks)
         assert isinstance(reply, reply_kind)

@@ -24,6 +24,7 @@ from penstock.wire.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
+    PauseReceiver,
     Registered,
     RegisterReceiver,
     Reply,
@@ -145,6 +146,26 @@ def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
     driven = background(drive)
     list(tracker.task(receiver)(0, []))
     assert driven.result(timeout=10) == ([1, 2, 3], [], 12.5)
+
+
+def test_it_can_be_told_to_pause_and_to_go_on(tracker: FakeTracker, log: Log, background: Background) -> None:
+    receiver = Counting()
+
+    def drive() -> bool:
+        log.await_count(AddBlocks)
+        client = tracker.receiver()
+        client.ask(PauseReceiver(True), Reply)
+        storing = background(lambda: receiver.store_all([4]))
+        with pytest.raises(TimeoutError):
+            storing.result(timeout=0.02)
+        client.ask(PauseReceiver(False), Reply)
+        storing.result(timeout=10)
+        client.ask(StopReceiver("enough"), Reply)
+        return True
+
+    driven = background(drive)
+    list(tracker.task(receiver)(0, []))
+    assert driven.result(timeout=10)
 
 
 def test_what_stopped_it_fails_the_task(tracker: FakeTracker, log: Log) -> None:

@@ -25,6 +25,7 @@ from penstock.wire.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
+    PauseReceiver,
     Registered,
     RegisterReceiver,
     Reply,
@@ -108,7 +109,7 @@ class FakeProcess:
     def __init__(self, launch: FakeLaunch) -> None:
         self.launch, self.task, self.told = launch, launch.task, Log()
         self.on_told: Callable[[object], object] = lambda _message: None
-        kinds = (StopReceiver, UpdateRateLimit, CleanUpBlocks)
+        kinds = (StopReceiver, UpdateRateLimit, PauseReceiver, CleanUpBlocks)
         self.endpoint = Endpoint("127.0.0.1", self.task.token, dict.fromkeys(kinds, self._on_told))
         self._driver = Client(self.task.driver_location, self.task.token, 10_000)
 

@@ -6,6 +6,7 @@ from penstock.errors import WireError
 from penstock.wire.messages import (
     AddBlocks,
     CleanUpBlocks,
+    PauseReceiver,
     Registered,
     RegisterReceiver,
     Reply,
@@ -13,9 +14,11 @@ from penstock.wire.messages import (
     from_json,
 )
 
+KINDS = [AddBlocks, CleanUpBlocks, PauseReceiver, Registered, RegisterReceiver, Reply, UpdateRateLimit]
+
 
 @pytest.mark.parametrize("body", [b"[]", b"[[]]", b"1", b'"text"', b"null", b"true"])
-@pytest.mark.parametrize("kind", [AddBlocks, CleanUpBlocks, Registered, RegisterReceiver, Reply, UpdateRateLimit])
+@pytest.mark.parametrize("kind", KINDS)
 def test_json_that_is_no_object_is_refused(kind: type, body: bytes) -> None:
     with pytest.raises(WireError, match=f"not a {kind.__name__} message"):
         from_json(kind, body)

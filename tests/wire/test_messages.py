@@ -14,6 +14,7 @@ from penstock.wire.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
+    PauseReceiver,
     Registered,
     RegisterReceiver,
     Reply,
@@ -36,12 +37,13 @@ BLOCK = st.builds(StoredBlock, TEXT, NUMBER, NUMBER, NUMBER, TEXT, st.none() | s
 MESSAGE = st.one_of(
     st.builds(Reply, st.booleans(), TEXT),
     st.builds(RegisterReceiver, NUMBER, NUMBER, TEXT, NUMBER),
-    st.builds(Registered, st.booleans(), TEXT, st.none() | RATE),
+    st.builds(Registered, st.booleans(), TEXT, st.none() | RATE, st.booleans()),
     st.builds(AddBlocks, NUMBER, NUMBER, st.lists(BLOCK, max_size=3)),
     st.builds(ReportError, NUMBER, NUMBER, TEXT, TEXT),
     st.builds(DeregisterReceiver, NUMBER, NUMBER, TEXT, TEXT),
     st.builds(StopReceiver, TEXT),
     st.builds(UpdateRateLimit, RATE),
+    st.builds(PauseReceiver, st.booleans()),
     st.builds(CleanUpBlocks, st.lists(TEXT, max_size=3)),
 )
 

@@ -1,0 +1,223 @@
+"""A paused receiver: nothing is taken, in whatever form, until the driver lets it go on; a stop ends the wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.errors import ReceiverStoppedError
+from penstock.receive.rate_limiter import RateLimiter
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import RegisterReceiver
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeDriver, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+
+STORES: dict[str, Callable[[Noting], object]] = {
+    "store": lambda receiver: receiver.store("a"),
+    "store_all": lambda receiver: receiver.store_all(["a"]),
+    "store_arrow": lambda receiver: receiver.store_arrow(pa.table({"value": ["a"]})),
+}
+
+forms = pytest.mark.parametrize("form", STORES)
+limits = pytest.mark.parametrize("conf", [{}, {"spark.streaming.receiver.maxRate": "1000"}], ids=["free", "limited"])
+
+
+@forms
+@limits
+def test_every_form_of_store_waits_and_goes_on(
+    supervise: Supervise,
+    receiver: Noting,
+    records: Callable[[], list[Any]],
+    background: Background,
+    drive: Callable[[Future[Any]], Any],
+    clock: ManualClock,
+    form: str,
+    conf: dict[str, str],
+) -> None:
+    supervisor = supervise(receiver, conf)
+    supervisor.start()
+    supervisor.pause(True)
+    storing = background(lambda: STORES[form](receiver))
+    with pytest.raises(TimeoutError):
+        storing.result(timeout=0.02)
+    # However long it takes.
+    for _ in range(10):
+        clock.advance(1000)
+    with pytest.raises(TimeoutError):
+        storing.result(timeout=0.02)
+    assert records() == []
+    supervisor.pause(False)
+    drive(storing)
+    supervisor.stop("done")
+    assert records() == ["a"]
+
+
+@forms
+@limits
+def test_a_stop_ends_the_wait_and_nothing_was_stored(
+    supervise: Supervise,
+    receiver: Noting,
+    records: Callable[[], list[Any]],
+    background: Background,
+    form: str,
+    conf: dict[str, str],
+) -> None:
+    supervisor = supervise(receiver, conf)
+    supervisor.start()
+    supervisor.pause(True)
+    storing = background(lambda: STORES[form](receiver))
+    with pytest.raises(TimeoutError):
+        storing.result(timeout=0.02)
+    supervisor.stop("enough")
+    with pytest.raises(ReceiverStoppedError):
+        storing.result(timeout=10)
+    assert records() == []
+
+
+def test_what_was_stored_before_is_reported_while_it_is_paused(
+    supervise: Supervise, receiver: Noting, records: Callable[[], list[Any]], clock: ManualClock
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    receiver.store("a")
+    supervisor.pause(True)
+    clock.await_waiters()
+    clock.advance(1000)
+    for _ in range(1000):
+        if records():
+            break
+        threading.Event().wait(0.005)
+    assert records() == ["a"]
+
+
+def test_what_a_receiver_stores_while_it_is_stopped_is_taken_paused_or_not(
+    supervise: Supervise, receiver: Noting, records: Callable[[], list[Any]]
+) -> None:
+    # The last records of a receiver's own buffer: the graceful stop processes them.
+    receiver.on_stop = lambda: receiver.store_all(["last"])
+    supervisor = supervise(receiver)
+    supervisor.start()
+    supervisor.pause(True)
+    supervisor.stop("enough")
+    assert records() == ["last"]
+
+
+def test_a_receiver_that_registers_while_others_are_paused_is_paused_too(
+    supervise: Supervise, receiver: Noting, driver: FakeDriver, background: Background
+) -> None:
+    driver.paused = True
+    supervisor = supervise(receiver)
+    supervisor.start()
+    storing = background(lambda: receiver.store_all(["a"]))
+    with pytest.raises(TimeoutError):
+        storing.result(timeout=0.02)
+    supervisor.pause(False)
+    storing.result(timeout=10)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_is_told_while_a_receiver_registers_counts_more_than_the_answer(
+    supervise: Supervise, receiver: Noting, driver: FakeDriver, background: Background, paused: bool
+) -> None:
+    supervisor = supervise(receiver)
+
+    def told_meanwhile(message: object) -> None:
+        if isinstance(message, RegisterReceiver):
+            supervisor.pause(paused)
+
+    driver.on_message, driver.paused = told_meanwhile, not paused
+    supervisor.start()
+    storing = background(lambda: receiver.store_all(["a"]))
+    if paused:
+        with pytest.raises(TimeoutError):
+            storing.result(timeout=0.02)
+    else:
+        storing.result(timeout=10)
+
+
+def test_a_pause_outlives_a_restart(
+    supervise: Supervise, receiver: Noting, driver: FakeDriver, clock: ManualClock, background: Background, log: Any
+) -> None:
+    supervisor = supervise(receiver, {"spark.streaming.receiverRestartDelay": "100"})
+    supervisor.start()
+    driver.paused = True
+    supervisor.pause(True)
+    supervisor.restart("again")
+    clock.await_waiters(2)
+    clock.advance(1000)
+    log.await_count("onStart", 2)
+    storing = background(lambda: receiver.store_all(["a"]))
+    with pytest.raises(TimeoutError):
+        storing.result(timeout=0.02)
+    supervisor.pause(False)
+    storing.result(timeout=10)
+
+
+# -- the limiter --
+
+
+def test_a_pause_earns_nothing_and_keeps_the_turn(clock: ManualClock) -> None:
+    limiter = RateLimiter(clock, max_rate=float("inf"), initial_rate=10, burst_ms=100)
+    limiter.acquire(1)
+    order: list[int] = []
+
+    def acquire(n: int) -> None:
+        limiter.acquire(1)
+        order.append(n)
+
+    with ThreadPoolExecutor() as pool:
+        waiting = []
+        for n in range(3):
+            waiting.append(pool.submit(acquire, n))
+            clock.await_waiters(n + 1)
+        clock.advance(50)
+        limiter.pause(True)
+        clock.advance(60_000)
+        assert order == []
+        limiter.pause(False)
+        # A tenth of a second each, half of one was over.
+        for n, duration_ms in enumerate((50, 100, 100)):
+            clock.await_waiters(3 - n)
+            clock.advance(duration_ms - 1)
+            assert order == list(range(n))
+            clock.await_waiters(3 - n)
+            clock.advance(1)
+            waiting[n].result(timeout=10)
+    assert order == [0, 1, 2]
+
+
+@pytest.mark.parametrize("rate", [5.0, float("inf")])
+def test_a_new_rate_does_not_end_a_pause(clock: ManualClock, rate: float) -> None:
+    limiter = RateLimiter(clock, max_rate=float("inf"), initial_rate=float("inf"), burst_ms=200)
+    limiter.pause(True)
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(limiter.acquire, 1)
+        clock.await_waiters()
+        limiter.update(rate)
+        clock.advance(10_000)
+        with pytest.raises(TimeoutError):
+            waiting.result(timeout=0.02)
+        limiter.pause(False)
+        assert waiting.result(timeout=10) == 1
+
+
+def test_a_limiter_without_limit_lets_all_pass_that_waited(clock: ManualClock) -> None:
+    limiter = RateLimiter(clock, max_rate=float("inf"), initial_rate=float("inf"), burst_ms=200)
+    limiter.pause(True)
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(limiter.acquire, count) for count in (1, 100_000)]
+        clock.await_waiters(2)
+        limiter.pause(False)
+        assert [each.result(timeout=10) for each in waiting] == [1, 100_000]
+    assert limiter.acquire(7) == 7
+    assert limiter.rate is None

@@ -1,0 +1,198 @@
+"""Ten thousand batches, with all that makes, runs and tells of them, leave the driver's memory as it was; no Spark."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+from pyspark import RDD
+
+from penstock import StoredBlock, StreamingContext, StreamInputInfo
+from penstock.clock import ManualClock
+from penstock.graph.dstream_graph import DStreamGraph
+from penstock.graph.input_stream import InputDStream
+from penstock.listen.events import BatchCompleted
+from penstock.listen.listener_bus import ListenerBus
+from penstock.schedule.input_info_tracker import InputInfoTracker
+from penstock.schedule.job_generator import JobGenerator
+from penstock.schedule.job_scheduler import JobScheduler
+from penstock.track.received_block_tracker import ReceivedBlockTracker
+
+INTERVAL_MS, BATCHES, BLOCKS = 100, 10_000, 5
+# In so many batches all that is kept is replaced: the names of the last 10,000 blocks cleaned up, most of all.
+SETTLED = 3_000
+
+
+class NoRDD(RDD[Any]):
+    """Holds nothing, does nothing."""
+
+    def __init__(self) -> None:
+        """No Spark behind it."""
+
+    def unpersist(self, blocking: bool = False) -> NoRDD:
+        return self
+
+
+class NoContext:
+    """As much of a StreamingContext as streams see."""
+
+    def __init__(self) -> None:
+        self.graph, self.sparkContext = DStreamGraph(INTERVAL_MS), None
+
+    def check_can_build(self, what: str) -> None:
+        """Anything can."""
+
+
+class Received(InputDStream):
+    """Reports what a batch has; every seventh time it cannot be made at first."""
+
+    def __init__(self, context: NoContext, blocks: ReceivedBlockTracker) -> None:
+        super().__init__(cast(StreamingContext, context))
+        self._blocks, self._failed_ms = blocks, -1
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        if time_ms % (7 * INTERVAL_MS) == 0 and time_ms != self._failed_ms:
+            self._failed_ms = time_ms
+            raise ConnectionError("not now")
+        count = sum(block.num_records for block in self._blocks.blocks_of_batch(time_ms, 0))
+        self._graph.report_input(time_ms, StreamInputInfo(self.id, count), lambda: count)
+        return NoRDD()
+
+
+class Sliding(InputDStream):
+    """Has an RDD for every third batch only."""
+
+    @property
+    def slide_ms(self) -> int:
+        return 3 * INTERVAL_MS
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        return NoRDD()
+
+
+class Intake:
+    """The tracker of blocks, and nobody behind it."""
+
+    def __init__(self, blocks: ReceivedBlockTracker) -> None:
+        self._blocks = blocks
+
+    def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
+        self._blocks.allocate_blocks_to_batch(batch_time_ms)
+
+    def clean_up(self, before_ms: int, *, delete: bool) -> None:
+        self._blocks.clean_up_batches(before_ms)
+
+    def pause(self, paused: bool) -> None:
+        """Nobody to pause."""
+
+
+class Listener:
+    """Counts what it hears."""
+
+    never_drop = True
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.succeeded: Counter[bool | None] = Counter()
+        self._heard = threading.Semaphore(0)
+
+    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
+        self.records += batchCompleted.batchInfo.numRecords
+        self.succeeded[batchCompleted.batchInfo.succeeded] += 1
+        self._heard.release()
+
+    def await_batch(self) -> None:
+        assert self._heard.acquire(timeout=30)
+
+
+class Engine:
+    """All of the driver that a batch goes through, but Spark and the network."""
+
+    def __init__(self) -> None:
+        self.clock, self.listener, self.errors = ManualClock(), Listener(), list[BaseException]()
+        self.blocks, context, infos = ReceivedBlockTracker([0]), NoContext(), InputInfoTracker()
+        graph = context.graph
+        graph.generation_retries, graph.report_input = 2, infos.report
+        # The waits between tries are of real time.
+        graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
+        Received(context, self.blocks).foreachRDD(lambda rdd: None)
+        Sliding(cast(StreamingContext, context)).foreachRDD(self._every_other_fails)
+        self._calls = 0
+        self._bus = ListenerBus(10_000, 10)
+        self._bus.add(self.listener)
+        self._scheduler = JobScheduler(
+            self.clock, 1, lambda _time_ms, _id: None, self._bus.post, self._note, drop_at=100
+        )
+        self.generator = JobGenerator(
+            self.clock, graph, self._scheduler, Intake(self.blocks), infos, unpersist=True, on_error=self._note
+        )
+
+    def _every_other_fails(self, _rdd: RDD[Any]) -> None:
+        self._calls += 1
+        if self._calls % 2:
+            raise ValueError("every other one")
+
+    def _note(self, error: BaseException) -> None:
+        self.errors[:] = [error]
+
+    def start(self) -> None:
+        self._bus.start()
+        self._scheduler.start()
+        self.generator.start()
+
+    def run(self, first: int, last: int) -> None:
+        for number in range(first, last):
+            ids = range(number * BLOCKS, (number + 1) * BLOCKS)
+            self.blocks.add_blocks([StoredBlock(f"input-0-1-{n}", 0, 10, 1000, "/nowhere") for n in ids])
+            self.clock.await_waiters()
+            self.clock.advance(INTERVAL_MS)
+            self.listener.await_batch()
+
+    def stop(self) -> None:
+        self.generator.stop(None)
+        self._scheduler.stop(5)
+        self._bus.stop(5)
+
+
+def in_use() -> tuple[int, int]:
+    """Objects and bytes."""
+    gc.collect()
+    return len(gc.get_objects()), tracemalloc.get_traced_memory()[0]
+
+
+@pytest.fixture
+def no_log() -> Iterator[None]:
+    """Log nothing: pytest keeps every line."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("no_log")
+def test_ten_thousand_batches_leave_nothing_behind() -> None:
+    engine = Engine()
+    engine.start()
+    engine.run(0, SETTLED)
+    tracemalloc.start()
+    try:
+        engine.run(SETTLED, 2 * SETTLED)
+        objects_before, bytes_before = in_use()
+        engine.run(2 * SETTLED, BATCHES)
+        objects_after, bytes_after = in_use()
+    finally:
+        tracemalloc.stop()
+    engine.stop()
+    report = engine.generator.report()
+    assert report.generation.count == BATCHES
+    assert engine.listener.records >= (BATCHES - 1) * BLOCKS * 10
+    assert engine.listener.succeeded[None] == 0
+    assert report.failed_batches == engine.listener.succeeded[False] == -(-BATCHES // 3 // 2)
+    # One object, or a hundred bytes, for each of the 4,000 batches would be far more.
+    assert objects_after - objects_before < 500
+    assert bytes_after - bytes_before < 40_000
