@@ -113,9 +113,10 @@ class FileReceiver(ThreadReceiver[str]):
         lines = math.inf if rate is None else max(1, int(rate * self.block_interval_ms / 1000))
         num_bytes = 0
         for file in watch.readable():
-            if file.begin_again_if_truncated():
-                self.reportError(f"{file.path} was truncated or written anew: it is read from its beginning")
+            restarts = file.restarts
             chunk = file.read(self._rules, None if math.isinf(lines) else int(lines))
+            if file.restarts > restarts:
+                self.reportError(f"{file.path} was truncated or written anew: it is read from its beginning")
             if chunk is None:
                 continue
             read.append((file, chunk))
@@ -127,7 +128,8 @@ class FileReceiver(ThreadReceiver[str]):
             self._store(watch, read)
         else:
             self._let_go(watch)
-        return lines < 1 or num_bytes >= _MANY_BYTES or any(file.behind for file, _ in read)
+        watch.close_idle()
+        return lines < 1 or num_bytes >= _MANY_BYTES or watch.is_more or any(file.behind for file, _ in read)
 
     def _let_go(self, watch: Watch) -> None:
         """Follow no more what has left its place; its last line will not be ended."""
@@ -151,9 +153,10 @@ class FileReceiver(ThreadReceiver[str]):
             offsets = {file.path: file.offset + chunk.num_bytes for file, chunk in read}
             self.store_arrow(pa.table({"value": pa.chunked_array(columns)}), offsets)
         for file, chunk in read:
-            file.commit(chunk)
-            watch.was_read(file)
+            file.commit()
             self._count(chunk)
+        for file, _ in read:
+            watch.was_read(file)
         self._record(watch)
 
     def _record(self, watch: Watch) -> None:

@@ -29,12 +29,15 @@ class FollowedFile:
     def __init__(self, position: Position, device: int) -> None:
         self.path, self.device, self.inode = position.path, device, position.inode
         self.offset, self._skipping, self._head = position.offset, position.skipping, position.head
+        self._next = (self.offset, self._skipping, self._head)
         self.descriptor: int | None = None
         #: Size and time when it was last read to its end; another means that there is something to read.
         self._done: tuple[int, int] | None = None
         self._seen: tuple[int, int] = (0, 0)
         #: The file that was at its path before: read to its end first.
         self.predecessor: FollowedFile | None = None
+        #: How often it was found not to hold any more what was read of it, and begun anew.
+        self.restarts = 0
         #: When its path was found to lead elsewhere, monotonic; ``None`` as long as it is in its place.
         self.left_s: float | None = None
 
@@ -46,7 +49,7 @@ class FollowedFile:
     @property
     def behind(self) -> bool:
         """There is something that was not looked at."""
-        return self._done != self._seen
+        return self._done != self._seen and (self._seen[0] > 0 or self.offset > 0)
 
     def see(self, status: os.stat_result) -> None:
         """Take note of its size and time."""
@@ -75,23 +78,16 @@ class FollowedFile:
             os.close(self.descriptor)
             self.descriptor = None
 
-    def begin_again_if_truncated(self) -> bool:
-        """Go back to the beginning if the file does not hold any more what was read of it; say whether it is so."""
-        assert self.descriptor is not None
-        status = os.fstat(self.descriptor)
-        self.see(status)
-        if status.st_size >= self.offset and self._head.fits(self.descriptor):
-            return False
-        self.offset, self._skipping, self._head = 0, False, Head()
-        return True
-
     def begin_at_end(self, max_line_bytes: int) -> None:
         """Leave out what is there, up to the last newline: the line that is being written is read whole."""
         assert self.descriptor is not None
         size = os.fstat(self.descriptor).st_size
         start = max(size - max_line_bytes - 2, 0)
         tail = os.pread(self.descriptor, size - start, start)
-        self._skip_to(start + tail.rfind(b"\n") + 1, skipping=start > 0 and b"\n" not in tail)
+        self.offset = start + tail.rfind(b"\n") + 1
+        # A line longer than any that is taken.
+        self._skipping = start > 0 and b"\n" not in tail
+        self._head = self._head.grown(self.descriptor, self.offset)
 
     def read(self, rules: LineRules, max_lines: int | None, *, is_end: bool = False) -> LineChunk | None:
         """Read on, without moving on.
@@ -105,23 +101,36 @@ class FollowedFile:
             What there is; ``None`` for nothing.
         """
         assert self.descriptor is not None
-        seen = self._seen
+        self.see(os.fstat(self.descriptor))
+        chunk, whole = self._cut(self.descriptor, rules, max_lines, is_end=is_end)
+        # After reading: what was written over it before that is seen now.
+        if not self._holds_what_was_read(self.descriptor):
+            self.offset, self._skipping, self._head = 0, False, Head()
+            self.restarts += 1
+            chunk, whole = self._cut(self.descriptor, rules, max_lines, is_end=is_end)
+        if whole:
+            self._done = self._seen
+        if chunk is not None:
+            offset = self.offset + chunk.num_bytes
+            self._next = (offset, chunk.skipping, self._head.grown(self.descriptor, offset))
+        return chunk
+
+    def commit(self) -> None:
+        """Move on behind what was read: it was accepted. Cannot fail."""
+        self.offset, self._skipping, self._head = self._next
+
+    def _cut(
+        self, descriptor: int, rules: LineRules, max_lines: int | None, *, is_end: bool
+    ) -> tuple[LineChunk | None, bool]:
+        """Read and cut; say whether nothing more could be cut from what is there."""
         wanted = _CHUNK if max_lines is None else min(_CHUNK, max(_LEAST, max_lines * _LONG_LINE))
         while True:
-            data = os.pread(self.descriptor, wanted, self.offset)
+            data = os.pread(descriptor, wanted, self.offset)
             chunk = cut(data, rules, skipping=self._skipping, is_end=is_end, max_lines=max_lines)
             if chunk is not None or len(data) < wanted:
                 break
             wanted *= 2  # a line longer than that, and not too long yet
-        if chunk is None or (len(data) < wanted and chunk.num_bytes >= data.rfind(b"\n") + 1):
-            self._done = seen
-        return chunk
+        return chunk, chunk is None or (len(data) < wanted and chunk.num_bytes >= data.rfind(b"\n") + 1)
 
-    def commit(self, chunk: LineChunk) -> None:
-        """Move on: the chunk was accepted."""
-        self._skip_to(self.offset + chunk.num_bytes, skipping=chunk.skipping)
-
-    def _skip_to(self, offset: int, *, skipping: bool) -> None:
-        assert self.descriptor is not None
-        self.offset, self._skipping = offset, skipping
-        self._head = self._head.grown(self.descriptor, offset)
+    def _holds_what_was_read(self, descriptor: int) -> bool:
+        return os.fstat(descriptor).st_size >= self.offset and self._head.fits(descriptor)

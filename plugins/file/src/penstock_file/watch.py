@@ -58,6 +58,8 @@ class Watch:
         self._files: dict[_Identity, FollowedFile] = {}
         self._by_path: dict[str, FollowedFile] = {}
         self._first = True
+        #: There was more to read than ``readable`` gave.
+        self.is_more = False
         # What was told, so that it is not told at each look.
         self._waiting = False
         self._refused: set[str] = set()
@@ -104,7 +106,11 @@ class Watch:
         self._say_waiting()
 
     def readable(self) -> Iterator[FollowedFile]:
-        """The files with something to read, open; those read longest ago first, each behind its predecessor."""
+        """Files with something to read, open; those read longest ago first, each behind its predecessor.
+
+        No more than may be open at a time; ``is_more`` says whether there are others.
+        """
+        given, self.is_more = 0, False
         files = list(self._files.values())
         for file in files:
             if file.left_s is not None and file.descriptor is not None:
@@ -115,6 +121,10 @@ class Watch:
                 continue
             file.predecessor = None
             if file.behind and self._opened(file):
+                if given == _OPEN:
+                    self.is_more = True
+                    return
+                given += 1
                 yield file
 
     def leaving(self) -> list[FollowedFile]:
@@ -127,12 +137,15 @@ class Watch:
         ]
 
     def was_read(self, file: FollowedFile) -> None:
-        """Others come first the next time; close one, if too many are open."""
+        """Others come first the next time."""
         identity = (file.device, file.inode)
         if self._files.pop(identity, None) is not None:
             self._files[identity] = file
         if file.left_s is not None:
             file.left_s = self._monotonic_s()
+
+    def close_idle(self) -> None:
+        """Close files in their places that were read to their ends, those read longest ago, if too many are open."""
         idle = [each for each in self._files.values() if each.descriptor is not None and each.left_s is None]
         for each in idle[: max(len(idle) - _OPEN, 0)]:
             if not each.behind:
@@ -218,7 +231,7 @@ class Watch:
         self._recorded.clear()
 
     def _go_to_ends(self) -> None:
-        for file in self._files.values():
+        for file in list(self._files.values()):
             if self._opened(file):
                 file.begin_at_end(self._max_line_bytes)
                 self.was_read(file)

@@ -1,0 +1,305 @@
+"""Which files are read when: each version once, quiet ones only, the oldest first, within the caps."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from attrs import frozen
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from penstock_file.errors import FileReadError
+from penstock_file.selection import HALF_WRITTEN, Selection
+
+S = 1_000_000_000
+NOW = 1_000_000 * S
+
+
+@frozen
+class Info:
+    """A file, as a listing shows it."""
+
+    path: str
+    size: int = 10
+    mtime_ns: int = NOW - 60 * S
+
+
+class Directory:
+    """Files that change when the test says so."""
+
+    def __init__(self, accept: Callable[[str], bool] | None = None) -> None:
+        self.files: dict[str, Info] = {}
+        self.now_ns = NOW
+        self.looked_again: list[list[str]] = []
+        # What happens between the two looks.
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.selection = Selection(lambda: self.now_ns, accept, lambda path: f"x://{path}")
+
+    def put(self, path: str, size: int = 10, age_s: float = 60) -> None:
+        self.files[path] = Info(path, size, self.now_ns - int(age_s * S))
+
+    def again(self, paths: Sequence[str]) -> list[Any]:
+        self.looked_again.append(list(paths))
+        self.meanwhile()
+        return [self.files[path] for path in paths if path in self.files]
+
+    def look(self, max_files: int = 0, max_bytes: int = 0) -> list[str]:
+        self.selection.look(list(self.files.values()), self.again)
+        return [version.path for version in self.selection.take(max_files, max_bytes)]
+
+
+@pytest.fixture
+def directory() -> Directory:
+    return Directory()
+
+
+def test_a_file_is_read_once(directory: Directory) -> None:
+    directory.put("a")
+    assert directory.look() == ["a"]
+    assert directory.look() == []
+    directory.put("b")
+    assert directory.look() == ["b"]
+    assert directory.looked_again == []
+
+
+def test_what_is_there_at_first_can_be_left_out(directory: Directory) -> None:
+    directory.put("old")
+    directory.selection.note(list(directory.files.values()))
+    directory.put("new")
+    assert directory.look() == ["new"]
+
+
+@pytest.mark.parametrize("age_s", [10 * 365 * 86400, -3600], ids=["ten years old", "of the future"])
+def test_the_time_of_a_file_does_not_matter(directory: Directory, age_s: float) -> None:
+    directory.put("a", age_s=age_s)
+    assert directory.look() == ["a"]
+
+
+def test_the_oldest_come_first(directory: Directory) -> None:
+    for path, age_s in (("new", 2), ("old", 100), ("b", 50), ("a", 50)):
+        directory.put(path, age_s=age_s)
+    assert directory.look() == ["old", "a", "b", "new"]
+
+
+def test_a_cap_on_files_leaves_the_rest_for_later(directory: Directory) -> None:
+    for number in range(5):
+        directory.put(str(number))
+    assert directory.look(max_files=2) == ["0", "1"]
+    assert directory.selection.queued == 3
+    directory.put("older", age_s=100)
+    assert directory.look(max_files=2) == ["older", "2"]
+    assert directory.look(max_files=9) == ["3", "4"]
+
+
+def test_a_cap_on_bytes_leaves_the_rest_for_later(directory: Directory) -> None:
+    for path, size in (("a", 10), ("b", 10), ("c", 100), ("d", 1)):
+        directory.put(path, size)
+    assert [directory.look(max_bytes=25) for _ in range(4)] == [["a", "b"], ["c"], ["d"], []]
+
+
+@pytest.mark.parametrize("name", [".a", "dir.d/.a", *(f"a{ending}" for ending in HALF_WRITTEN)])
+def test_names_that_are_left_out(directory: Directory, name: str) -> None:
+    directory.put(name)
+    assert directory.look() == []
+    directory.files = {"a": directory.files[name]}
+    directory.put("a")
+    assert directory.look() == ["a"]
+
+
+def test_a_half_written_name_is_told_once(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
+    directory.put("a._COPYING_")
+    directory.put(".b")
+    for _ in range(3):
+        directory.look()
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "x://a._COPYING_" in record.getMessage()
+    assert "half-written" in record.getMessage()
+    del directory.files["a._COPYING_"]
+    directory.look()
+    directory.put("a._COPYING_")
+    directory.look()
+    assert len(caplog.records) == 2
+
+
+def test_a_recent_file_is_looked_at_twice(directory: Directory) -> None:
+    directory.put("a", age_s=0.5)
+    directory.put("b", age_s=2)
+    directory.put("c", age_s=-2)
+    assert directory.look() == ["b", "a", "c"]
+    assert directory.looked_again == [["a", "c"]]
+
+
+def test_a_growing_file_is_left_for_later(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
+    directory.meanwhile = lambda: directory.put("a", directory.files["a"].size + 1, age_s=0)
+    directory.put("a", age_s=0)
+    assert directory.look() == []
+    assert directory.look() == []
+    (record,) = caplog.records
+    assert "is being written to" in record.getMessage()
+    assert "x://a" in record.getMessage()
+    directory.meanwhile = lambda: None
+    assert directory.look() == ["a"]
+    assert len(caplog.records) == 1
+
+
+def test_a_recent_file_that_vanishes_meanwhile_is_forgotten(directory: Directory) -> None:
+    directory.meanwhile = lambda: directory.files.clear()
+    directory.put("a", age_s=0)
+    assert directory.look() == []
+    assert directory.selection.known == 0
+
+
+def test_an_empty_file_is_waited_for(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
+    directory.put("a", 0)
+    assert directory.look() == []
+    directory.put("a", 5)
+    assert directory.look() == ["a"]
+    assert not caplog.records
+
+
+def test_a_file_that_changed_is_read_again_when_it_is_quiet(
+    directory: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory.put("a", 10)
+    directory.look()
+    directory.put("a", 20, age_s=0.4)
+    assert directory.look() == []
+    assert not caplog.records
+    directory.now_ns += S
+    assert directory.look() == ["a"]
+    (record,) = caplog.records
+    for words in ("file changed", "x://a", "receiver 'file'"):
+        assert words in record.getMessage()
+    assert directory.look() == []
+
+
+def test_a_file_that_changes_while_it_is_queued_is_read_once(
+    directory: Directory, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory.put("a")
+    directory.put("b", 10)
+    assert directory.look(max_files=1) == ["a"]
+    directory.put("b", 20)
+    assert directory.look() == ["b"]
+    assert directory.look() == []
+    assert not caplog.records
+
+
+def test_the_newest_version_of_a_queued_file_is_taken(directory: Directory) -> None:
+    directory.put("b", 10, age_s=50)
+    directory.selection.look(list(directory.files.values()), directory.again)
+    directory.put("b", 20, age_s=70)
+    directory.selection.look(list(directory.files.values()), directory.again)
+    assert [(version.path, version.size) for version in directory.selection.take(0, 0)] == [("b", 20)]
+
+
+def test_a_queued_file_that_goes_is_told(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
+    directory.put("a")
+    directory.put("b")
+    directory.look(max_files=1)
+    directory.files.clear()
+    assert directory.look() == []
+    (record,) = caplog.records
+    assert "gone before a batch has read it" in record.getMessage()
+
+
+def test_what_is_known_is_what_the_listing_shows(directory: Directory) -> None:
+    for number in range(100):
+        directory.put(str(number))
+    directory.look()
+    assert directory.selection.known == 100
+    for number in range(90):
+        del directory.files[str(number)]
+    directory.look()
+    assert directory.selection.known == 10
+
+
+def test_what_could_not_be_used_comes_again(directory: Directory) -> None:
+    directory.put("a", 10)
+    directory.put("b", 10)
+    directory.selection.look(list(directory.files.values()), directory.again)
+    taken = directory.selection.take(1, 0)
+    directory.selection.put_back(taken)
+    assert directory.look() == ["a", "b"]
+
+
+def test_a_filter_decides_alone_and_once_a_version() -> None:
+    asked: list[str] = []
+
+    def accept(name: str) -> bool:
+        asked.append(name)
+        return not name.endswith("no")
+
+    directory = Directory(accept)
+    for path in (".a", "b.tmp", "no"):
+        directory.put(path)
+    assert directory.look() == [".a", "b.tmp"]
+    directory.look()
+    assert asked == ["x://.a", "x://b.tmp", "x://no"]
+
+
+def test_a_filter_that_fails_loses_nothing() -> None:
+    fails = True
+
+    def accept(_name: str) -> bool:
+        if fails:
+            raise KeyError("why")
+        return True
+
+    directory = Directory(accept)
+    directory.put("a")
+    with pytest.raises(FileReadError, match="the filter failed on x://a: KeyError"):
+        directory.look()
+    fails = False
+    assert directory.look() == ["a"]
+
+
+class EachVersionOnce(RuleBasedStateMachine):
+    """Whatever happens to the files: what is there and quiet is read, each version once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Directory()
+        self.read: list[tuple[str, int, int]] = []
+
+    @rule(path=st.sampled_from("abc"), size=st.integers(0, 3), age_s=st.sampled_from([0, 0.5, 2, 50, -5]))
+    def put(self, path: str, size: int, age_s: float) -> None:
+        self.directory.now_ns += 1
+        self.directory.put(path, size, age_s)
+
+    @rule(path=st.sampled_from("abc"))
+    def remove(self, path: str) -> None:
+        self.directory.files.pop(path, None)
+
+    @rule(max_files=st.integers(0, 2), max_bytes=st.integers(0, 4))
+    def batch(self, max_files: int, max_bytes: int) -> None:
+        self.directory.selection.look(list(self.directory.files.values()), self.directory.again)
+        taken = self.directory.selection.take(max_files, max_bytes)
+        assert not max_files or len(taken) <= max_files
+        assert not max_bytes or len(taken) <= 1 or sum(version.size for version in taken) <= max_bytes
+        for version in taken:
+            assert self.directory.files[version.path] == Info(version.path, version.size, version.mtime_ns)
+            self.read.append((version.path, version.size, version.mtime_ns))
+
+    @rule()
+    def time_passes(self) -> None:
+        self.directory.now_ns += 10 * S
+
+    @invariant()
+    def no_version_is_read_twice(self) -> None:
+        # Unless it was away in between: each `put` here has a time of its own.
+        assert len(self.read) == len(set(self.read))
+
+    def teardown(self) -> None:
+        self.directory.now_ns += 100 * S
+        self.batch(0, 0)
+        there = {(info.path, info.size, info.mtime_ns) for info in self.directory.files.values() if info.size}
+        assert there <= set(self.read)
+        assert self.directory.selection.queued == 0
+
+
+TestEachVersionOnce = EachVersionOnce.TestCase
