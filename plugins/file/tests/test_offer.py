@@ -127,7 +127,7 @@ def test_importing_it_starts_nothing() -> None:
 import sys, threading
 import penstock_file
 assert threading.active_count() == 1, threading.enumerate()
-assert "pandas" not in sys.modules
+assert "pyspark" not in sys.modules and "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 

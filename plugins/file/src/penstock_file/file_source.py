@@ -10,12 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 from attrs.validators import ge, gt, is_callable, min_len, optional
-from pyspark import SparkContext
-from pyspark.accumulators import Accumulator
 
 from penstock.errors import ConfigurationError, text_of
 from penstock.log import get_logger
@@ -29,6 +27,10 @@ from penstock_file.place import Listing, Place
 from penstock_file.read_pieces import ReadPieces
 from penstock_file.readers import LineReader, ProgramReader, Reader, RecordReader
 from penstock_file.selection import Selection
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.accumulators import Accumulator
 
 log = get_logger("file")
 

@@ -9,10 +9,11 @@ receives updates, read on the scheduler's loop, opened and closed on the generat
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from pyspark import SparkContext
-from pyspark.accumulators import Accumulator, AccumulatorParam
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.accumulators import Accumulator, AccumulatorParam
 
 #: Batch time → number of the piece → records.
 Counts = dict[int, dict[int, int]]
@@ -55,10 +56,11 @@ class Ledger:
 
     def accumulator(self, sc: SparkContext) -> Accumulator[Any]:
         """What tasks add their counts to."""
-        return sc.accumulator(self, _MergeCounts())
+        # It need not derive from AccumulatorParam, which would import PySpark where the plugin is only listed.
+        return sc.accumulator(self, cast("AccumulatorParam[Any]", _MergeCounts()))
 
 
-class _MergeCounts(AccumulatorParam[Any]):
+class _MergeCounts:
     """How PySpark adds up: into the ledger on the driver, into a dict in a task."""
 
     def zero(self, _value: Any) -> Counts:

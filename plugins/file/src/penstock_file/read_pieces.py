@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from attrs import frozen
 from pyarrow import fs
-from pyspark.accumulators import Accumulator
 
 from penstock.errors import text_of
 from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece
 from penstock_file.readers import Reader
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
 
 
 @frozen

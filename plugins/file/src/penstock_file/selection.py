@@ -78,6 +78,10 @@ class Selection:
         with self._lock:
             if shown < len(known) or self._told:
                 self._forget({info.path for info in listing})
+            for version in new:
+                # What was queued is no more; what is there instead comes when it is ripe.
+                if self._queued.pop(version.path, None) is not None:
+                    del known[version.path]
             for version in refused:
                 known[version.path] = (version.size, version.mtime_ns)
             for version in ripe:
@@ -173,7 +177,7 @@ class Selection:
         return True
 
     def _queue(self, version: FileVersion) -> None:
-        if version.path in self._known and version.path not in self._queued:
+        if version.path in self._known:
             log.warning(
                 "file changed since it was read, or since the stream was made: read again from its beginning",
                 file=self._name(version.path),
