@@ -83,7 +83,7 @@ class InputSource(Protocol):
         ...
 
     def compute(self, batch_time_ms: int) -> SourceBatch:
-        """Make a batch: at most once for a time, in the order of times. Should return at once."""
+        """Make a batch: in the order of times, and again for a time only if it raised. Should return at once."""
         ...
 
     def clean_up(self, before_ms: int) -> None:

@@ -76,6 +76,9 @@ class PulledInputDStream(InputDStream):
     def __init__(self, context: StreamingContext, source: InputSource) -> None:
         super().__init__(context)
         self._source = source
+        self._asked_ms = -1
+        # Times at which it raised.
+        self._failed: dict[int, BaseException] = {}
         source.open(self._sc, self._graph.batch_interval_ms)
 
     def start(self) -> None:
@@ -87,8 +90,24 @@ class PulledInputDStream(InputDStream):
         self._source.stop()
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        """Ask the source."""
-        batch = self._source.compute(time_ms)
+        """Ask the source, in the order of times: what a time that was skipped would have had is in a later batch.
+
+        Raises:
+            StreamingStateError: it failed at this time, and has been asked for a later one since.
+        """
+        if time_ms < self._asked_ms:
+            if time_ms in self._failed:
+                raise StreamingStateError(
+                    f"the source of input stream {self.id} failed at {time_ms} ms and was asked for {self._asked_ms} ms"
+                    " since: it cannot go back"
+                ) from self._failed[time_ms]
+            return self._sc.emptyRDD()
+        self._asked_ms = time_ms
+        try:
+            batch = self._source.compute(time_ms)
+        except BaseException as error:
+            self._failed[time_ms] = error
+            raise
         info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
         self._graph.report_input(time_ms, info, batch.count)
         return batch.rdd
@@ -96,6 +115,7 @@ class PulledInputDStream(InputDStream):
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget old batches, and have the source forget them."""
         super().clear_metadata(time_ms, unpersist=unpersist)
+        self._failed = {time: error for time, error in self._failed.items() if time > time_ms - self.remember_ms}
         self._source.clean_up(time_ms - self.remember_ms)
 
 
@@ -122,13 +142,23 @@ class QueueInputDStream(InputDStream):
             (rdds.__len__, rdds.popleft) if isinstance(rdds, deque) else (rdds.qsize, rdds.get_nowait)
         )
         self._one_at_a_time, self._default = one_at_a_time, default
+        # What was taken for a time and could not be made into an RDD: a further try has no other.
+        self._taken: dict[int, list[Any]] = {}
 
     def compute(self, time_ms: int) -> RDD[Any]:
         """The next RDD, or the union of all that are there now."""
-        taken: list[RDD[Any]] = []
-        for _ in range(min(self._size(), 1) if self._one_at_a_time else self._size()):
-            records = self._take()
-            taken.append(records if isinstance(records, RDD) else self._sc.parallelize(records))
-        if not taken:
-            return self._default if self._default is not None else self._sc.emptyRDD()
-        return taken[0] if len(taken) == 1 else self._sc.union(taken)
+        if time_ms not in self._taken:
+            count = min(self._size(), 1) if self._one_at_a_time else self._size()
+            self._taken[time_ms] = [self._take() for _ in range(count)]
+        taken = self._taken[time_ms]
+        rdds = [records if isinstance(records, RDD) else self._sc.parallelize(records) for records in taken]
+        if not rdds:
+            rdds = [self._default if self._default is not None else self._sc.emptyRDD()]
+        rdd = rdds[0] if len(rdds) == 1 else self._sc.union(rdds)
+        del self._taken[time_ms]
+        return rdd
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget old batches, and what was in vain for them."""
+        super().clear_metadata(time_ms, unpersist=unpersist)
+        self._taken = {time: taken for time, taken in self._taken.items() if time > time_ms - self.remember_ms}

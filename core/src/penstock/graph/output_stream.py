@@ -93,7 +93,7 @@ class ForEachDStream(DStream[Any]):
                 return None if rdd is None else self._run(time_ms, rdd)
         inner = failure.python_traceback(error)
         raise BatchFailedError(
-            f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD could "
-            f"not be made, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
+            f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD "
+            f"could not be made, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
             + (f"\n{inner}" if inner else "")
         ) from error

@@ -1,0 +1,112 @@
+"""An input that fails is asked again for the same time, and for none that is over; without Spark."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from penstock import StreamingContext
+from penstock.errors import BatchFailedError, StreamingStateError
+from penstock.graph.input_stream import PulledInputDStream, QueueInputDStream
+from penstock.specs import SourceBatch
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import FakeContext
+
+
+class Source:
+    """Gives a batch's time; fails when it is told to."""
+
+    def __init__(self, context: FakeContext) -> None:
+        self._sc = context.sparkContext
+        self.asked: list[int] = []
+        self.failures = 0
+
+    def open(self, sc: Any, batch_interval_ms: int) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def clean_up(self, before_ms: int) -> None: ...
+
+    def compute(self, batch_time_ms: int) -> SourceBatch:
+        self.asked.append(batch_time_ms)
+        if self.failures > 0:
+            self.failures -= 1
+            raise ConnectionError(f"no answer at {batch_time_ms}")
+        return SourceBatch(self._sc.parallelize([batch_time_ms]), 1)
+
+
+@pytest.fixture
+def source(context: FakeContext) -> Source:
+    return Source(context)
+
+
+@pytest.fixture
+def pulled(context: FakeContext, source: Source) -> PulledInputDStream:
+    stream = PulledInputDStream(cast(StreamingContext, context), source)
+    stream.initialize(0)
+    return stream
+
+
+def records(stream: Any, time_ms: int) -> list[Any]:
+    found: list[Any] = stream.get_or_compute(time_ms).collect()
+    return found
+
+
+def test_a_source_that_failed_is_asked_again(pulled: PulledInputDStream, source: Source) -> None:
+    source.failures = 2
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            pulled.get_or_compute(100)
+    assert records(pulled, 100) == [100]
+    assert records(pulled, 100) == [100]
+    assert source.asked == [100, 100, 100]
+
+
+def test_a_source_is_not_asked_for_a_time_that_is_over(pulled: PulledInputDStream, source: Source) -> None:
+    source.failures = 1
+    with pytest.raises(ConnectionError):
+        pulled.get_or_compute(100)
+    assert records(pulled, 200) == [200]
+    with pytest.raises(StreamingStateError, match="failed at 100 ms and was asked for 200 ms since") as raised:
+        pulled.get_or_compute(100)
+    assert str(raised.value.__cause__) == "no answer at 100"
+    assert source.asked == [100, 200]
+
+
+def test_a_time_that_was_skipped_has_no_records(pulled: PulledInputDStream, source: Source) -> None:
+    assert records(pulled, 500) == [500]
+    # A window's.
+    assert [records(pulled, time_ms) for time_ms in (300, 400, 500)] == [[], [], [500]]
+    assert source.asked == [500]
+
+
+def test_failures_are_forgotten_with_their_batch(pulled: PulledInputDStream, source: Source) -> None:
+    source.failures = 50
+    for time_ms in range(100, 5100, 100):
+        with pytest.raises(ConnectionError):
+            pulled.get_or_compute(time_ms)
+        pulled.clear_metadata(time_ms, unpersist=True)
+    assert len(pulled._failed) == 1
+
+
+def test_what_was_taken_from_a_queue_for_a_batch_is_tried_again_and_nothing_else(context: FakeContext) -> None:
+    seen: list[Any] = []
+    items: deque[Any] = deque([None, [1], [2]])
+    stream = QueueInputDStream(cast(StreamingContext, context), items, one_at_a_time=True, default=None)
+    stream.foreachRDD(lambda rdd: seen.append(rdd.collect()))
+    context.graph.generation_retries = 2
+    context.graph.start(0)
+    (first,) = context.graph.generate_jobs(100)
+    (second,) = context.graph.generate_jobs(200)
+    with pytest.raises(BatchFailedError, match=r"3 tries: .*NoneType"):
+        first.run()
+    second.run()
+    assert seen == [[1]]
+    context.graph.clear_metadata(200, unpersist=True)
+    assert stream._taken == {}
+    assert list(items) == [[2]]
