@@ -1,0 +1,128 @@
+"""A source of files, without Spark: what it says at the start and of each batch, and what it does with errors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import ConfigurationError
+from penstock_file import FileSource, TextFileOptions
+from penstock_file.errors import FileReadError
+from penstock_file.place import Place
+from penstock_file.readers import LineReader
+
+
+class Rdd:
+    """Keeps what it was made of."""
+
+    def __init__(self, partitions: list[Any]) -> None:
+        self.partitions = partitions
+
+    def mapPartitionsWithIndex(self, _function: Any) -> Rdd:
+        return self
+
+
+class Context:
+    """As much of a SparkContext as a source needs."""
+
+    defaultParallelism = 2
+    fails = False
+
+    def accumulator(self, value: Any, _param: Any) -> Any:
+        return value
+
+    def emptyRDD(self) -> Rdd:
+        return Rdd([])
+
+    def parallelize(self, partitions: list[Any], _count: int) -> Rdd:
+        if self.fails:
+            raise RuntimeError("Spark is not there")
+        return Rdd(partitions)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., tuple[FileSource, Context]]]:
+    made: list[FileSource] = []
+
+    def make(accept: Callable[[str], bool] | None = None, **options: Any) -> tuple[FileSource, Context]:
+        source, context = (
+            FileSource(TextFileOptions(directory=str(tmp_path), **options), LineReader(), accept),
+            Context(),
+        )
+        source.open(context, 60_000)  # type: ignore[arg-type]
+        source.start()
+        made.append(source)
+        return source, context
+
+    yield make
+    for source in made:
+        source.stop()
+
+
+Make = Callable[..., tuple[FileSource, Context]]
+
+
+def names(batch: Any) -> list[str]:
+    return [Path(name).name for name in batch.metadata.get("files", [])]
+
+
+def test_batches(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "old").write_text("x")
+    source, _ = make()
+    assert source.compute(1000).metadata == {}
+    (tmp_path / "new").write_text("x\ny\n")
+    batch = source.compute(2000)
+    assert names(batch) == ["new"]
+    assert batch.num_records == 0
+    assert batch.count is not None
+    source._ledger.merge({2000: {0: 2}})
+    assert batch.count() == 2
+    source.clean_up(2001)
+    assert source._ledger.open_batches == 0
+
+
+def test_without_spark_nothing_is_lost(make: Make, tmp_path: Path) -> None:
+    source, context = make(max_files_per_batch=1)
+    for name in "ab":
+        (tmp_path / name).write_text("x")
+    context.fails = True
+    with pytest.raises(RuntimeError, match="not there"):
+        source.compute(1000)
+    context.fails = False
+    assert [names(source.compute(time_ms)) for time_ms in (1000, 2000, 3000)] == [["a"], ["b"], []]
+
+
+def test_a_filter_that_fails_fails_the_batch_and_loses_nothing(make: Make, tmp_path: Path) -> None:
+    fails = [True]
+    source, _ = make(lambda path: 1 // 0 > 0 if fails.pop() else True)
+    (tmp_path / "a").write_text("x")
+    with pytest.raises(FileReadError, match=rf"the filter failed on {tmp_path}/a: ZeroDivisionError"):
+        source.compute(1000)
+    fails += [False, False]
+    assert names(source.compute(2000)) == ["a"]
+
+
+def test_a_directory_that_cannot_be_listed_at_the_start_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_place: Place) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Place, "listing", refuse)
+    with pytest.raises(ConfigurationError, match=r"cannot be listed: .*Permission denied.*new_files_only=False"):
+        make()
+    make(new_files_only=False)
+
+
+def test_stopping_is_prompt_while_a_listing_hangs(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    source, _ = make(new_files_only=False)
+    monkeypatch.setattr(Place, "listing", lambda _place: go_on.wait(60) and [])
+    batch = threading.Thread(target=source.compute, args=(1000,))
+    batch.start()
+    threading.Timer(0.2, source.stop).start()
+    batch.join(10)
+    assert not batch.is_alive()
+    go_on.set()
