@@ -1,0 +1,104 @@
+"""Operators under the manual clock: lists in, an operation, lists out; on the one SparkContext of the test run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import DStream, StreamingContext
+from penstock.spark.failure import reason
+from penstock.testing import StreamHarness
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+Operation = Callable[..., Any]
+Batches = list[list[Any]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_partitions() -> Iterator[None]:
+    """RDDs of two partitions, unless a test says otherwise: a task costs more than these tests' records."""
+    from pyspark import SparkContext
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkContext, "defaultParallelism", property(lambda _sc: 2))
+        yield
+
+
+@pytest.fixture(scope="session")
+def harness(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> StreamHarness:
+    """Batches of one second, with a checkpoint directory."""
+    return StreamHarness(sc, checkpointDirectory=str(tmp_path_factory.mktemp("checkpoints")))
+
+
+@pytest.fixture
+def unstarted(sc: SparkContext) -> StreamingContext:
+    """A context with batches of half a second, to build with."""
+    return StreamingContext(sc, 0.5)
+
+
+class RunAll:
+    """Runs many operations on the same inputs at once: a run costs more than an output."""
+
+    def __init__(self, harness: StreamHarness) -> None:
+        self._harness = harness
+
+    def __call__(
+        self, operations: Mapping[str, Operation], *inputs: Batches, num_batches: int | None = None
+    ) -> dict[str, Batches]:
+        """Each operation's batches. Records are sorted: behind a shuffle they have no order."""
+        found: dict[str, Batches] = {name: [] for name in operations}
+
+        def build(*streams: DStream[Any]) -> DStream[Any]:
+            for name, operation in operations.items():
+                self._collect(operation(*streams), found[name])
+            return streams[0]
+
+        self._harness.run(build, *inputs, num_batches=num_batches)
+        return found
+
+    @staticmethod
+    def _collect(stream: DStream[Any], batches: Batches) -> None:
+        stream.foreachRDD(lambda rdd: batches.append(sorted(rdd.collect(), key=repr)))
+
+
+@pytest.fixture
+def run_all(harness: StreamHarness) -> RunAll:
+    return RunAll(harness)
+
+
+class Reasons:
+    """Runs operations that are to fail in their tasks, all at once, and says what each failed on, in one line."""
+
+    def __init__(self, harness: StreamHarness) -> None:
+        self._harness = harness
+
+    def __call__(self, operations: Mapping[str, Operation], *inputs: Batches) -> dict[str, str]:
+        """The first error of each; an operation that fails in no batch is not in it."""
+        reasons: dict[str, str] = {}
+
+        def build(*streams: DStream[Any]) -> DStream[Any]:
+            for name, operation in operations.items():
+                self._note(operation(*streams), name, reasons)
+            return streams[0]
+
+        self._harness.run(build, *inputs)
+        return reasons
+
+    @staticmethod
+    def _note(stream: DStream[Any], name: str, reasons: dict[str, str]) -> None:
+        def collect(rdd: RDD[Any]) -> None:
+            try:
+                rdd.collect()
+            except Exception as error:
+                reasons.setdefault(name, reason(error))
+
+        stream.foreachRDD(collect)
+
+
+@pytest.fixture
+def reasons(harness: StreamHarness) -> Reasons:
+    return Reasons(harness)

@@ -1,0 +1,19 @@
+"""``filter``: those for which a function is true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock import DStream
+from penstock.testing import StreamHarness
+
+pytestmark = pytest.mark.spark
+
+
+def test_what_is_true_stays(harness: StreamHarness) -> None:
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        return stream.filter(lambda n: n % 2)
+
+    assert harness.run(operation, [[1, 2, 3, 4], [5, 6], [8], []]) == [[1, 3], [5], [], []]

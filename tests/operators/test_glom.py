@@ -1,0 +1,19 @@
+"""``glom``: a list for each partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock import DStream
+from penstock.testing import StreamHarness
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_partition_becomes_a_list(harness: StreamHarness) -> None:
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        return stream.transform(lambda rdd: rdd.coalesce(1)).glom()
+
+    assert harness.run(operation, [[1, 2, 3, 4], [5], []]) == [[[1, 2, 3, 4]], [[5]], [[]]]
