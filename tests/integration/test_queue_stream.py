@@ -195,13 +195,3 @@ def test_one_rdd_can_be_several_batches(program: Program) -> None:
     rdd = program.ssc.sparkContext.parallelize([1])
     program.start(program.ssc.queueStream([rdd] * 3))
     assert [program.batch() for _ in range(3)] == [[1], [1], [1]]
-
-
-def test_an_item_that_is_none_fails_its_batch_alone(program: Program) -> None:
-    rdds: deque[Any] = deque([None, [1]])
-    program.start(program.ssc.queueStream(rdds))
-    program.clock.await_waiters()
-    program.clock.advance(1000)
-    with pytest.raises(Exception, match="NoneType"):
-        program.ssc.awaitTermination(30)
-    assert program.batch() == [1]
