@@ -25,6 +25,11 @@ WRONG = {
     conf.CONCURRENT_JOBS: ["0", "-2", "two"],
     conf.GRACEFUL_STOP_TIMEOUT: ["never"],
     conf.STOP_GRACEFULLY_ON_SHUTDOWN: ["on"],
+    conf.GENERATION_RETRIES: ["-1", "often", ""],
+    conf.MAX_FAILED_BATCHES: ["-1", "all"],
+    conf.MAX_PENDING_BATCHES: ["-1", "1.5"],
+    conf.ON_MAX_PENDING_BATCHES: ["drop", "Pause", ""],
+    conf.LATE_TICKS: ["skipped", "true"],
     conf.UNPERSIST: ["off"],
     conf.PLUGINS_STRICT: ["no"],
     conf.LISTENER_QUEUE_SIZE: ["0", "many"],
@@ -141,6 +146,11 @@ def test_lists_of_names(text: str, names: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("text", ["debug", "INFO", " Warning "])
 def test_levels(text: str) -> None:
     assert conf.level(text) == text.strip().upper()
+
+
+@pytest.mark.parametrize("text", ["pause", "drop-oldest", " drop-oldest "])
+def test_choices(text: str) -> None:
+    assert Settings({conf.ON_MAX_PENDING_BATCHES.name: text})[conf.ON_MAX_PENDING_BATCHES] == text.strip()
 
 
 def test_options_of_a_plugin_are_what_was_set_below_its_prefix() -> None:

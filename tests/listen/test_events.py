@@ -4,6 +4,7 @@ import attrs
 import pytest
 
 from penstock import (
+    BatchCompleted,
     BatchInfo,
     OutputOperationInfo,
     ReceiverInfo,
@@ -12,6 +13,7 @@ from penstock import (
     StreamInputInfo,
 )
 from penstock.listen.events import HOOK_OF
+from penstock.listen.streaming_listener import EventView
 
 
 def batch(start: int | None, end: int | None) -> BatchInfo:
@@ -37,6 +39,29 @@ def test_a_completed_batch_has_all_three() -> None:
 def test_a_delay_of_nothing_is_zero_and_not_unknown() -> None:
     info = batch(1010, 1010)
     assert (info.schedulingDelay, info.processingDelay, info.totalDelay) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("end", "operations", "succeeded"),
+    [
+        (None, [], None),
+        (1300, [], True),
+        (None, [(1300, None), (None, None)], None),
+        (None, [(1300, "boom"), (None, None)], None),
+        (1300, [(1300, None), (1250, None)], True),
+        (1300, [(1300, None), (1250, "boom")], False),
+        (1300, [(1300, "boom"), (1250, "")], False),
+    ],
+)
+def test_a_batch_has_succeeded_failed_or_is_not_over(
+    end: int | None, operations: list[tuple[int | None, str | None]], succeeded: bool | None
+) -> None:
+    infos = {
+        n: OutputOperationInfo(1000, n, "n", "d", 1050, ended, failure) for n, (ended, failure) in enumerate(operations)
+    }
+    info = BatchInfo(1000, {}, 1010, 1050, end, infos)
+    assert info.succeeded is succeeded
+    assert EventView(BatchCompleted(info)).batchInfo().succeeded() is succeeded
 
 
 def test_the_records_of_a_batch_are_those_of_its_streams() -> None:

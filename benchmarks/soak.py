@@ -1,0 +1,67 @@
+"""Run N batches (10,000) of real Spark jobs and print the resident memory of the Python driver on the way.
+
+usage: soak.py [N] [INTERVAL_MS] [conf=value ...]
+
+Each batch reads what a receiver stored, through a shuffle. Memory may grow until what is kept for so long is full, in
+the first thousand or two; after that it must stay. Where the machine is too slow for the interval, batches wait and
+the receiver pauses (`spark.penstock.maxPendingBatches`): the run only takes longer.
+"""
+
+import os
+import sys
+import time
+from operator import add
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+
+from penstock import StreamingContext
+from penstock.spark.java import ensure_java
+
+n = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
+interval_ms = int(sys.argv[2]) if len(sys.argv) > 2 else 100
+EVERY = 1_000
+
+
+def resident_mb():
+    """Resident memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+ensure_java()
+conf = SparkConf().setMaster("local[3]").setAppName("soak").set("spark.ui.enabled", "false")
+conf.set("spark.python.unix.domain.socket.enabled", "true")
+# The JVM's own books of old jobs are short: it is not what is watched here.
+conf.set("spark.ui.retainedJobs", "100").set("spark.ui.retainedStages", "100").set("spark.ui.retainedTasks", "1000")
+conf.set("spark.penstock.maxPendingBatches", "20")
+for pair in sys.argv[3:]:
+    conf.set(*pair.split("=", 1))
+sc = SparkContext(conf=conf)
+sc.setLogLevel("ERROR")
+ssc = StreamingContext(sc, interval_ms / 1000)
+records = 0
+batches = []
+
+
+def tally(rdd):
+    """Do the work on one batch."""
+    global records
+    records += sum(count for _, count in rdd.collect())
+    batches.append(time.monotonic())
+
+
+lines = ssc.receiverStream("synthetic", rate=1000.0)
+lines.map(lambda line: (len(line) % 10, 1)).reduceByKey(add, 2).foreachRDD(tally)
+ssc.start()
+started = time.monotonic()
+print(f"{'batches':>8} {'RSS MB':>8} {'s':>7} {'pending':>8}", flush=True)
+told = -1
+while len(batches) < n:
+    time.sleep(0.05)
+    if len(batches) // EVERY > told:
+        told = len(batches) // EVERY
+        pending = len(ssc._scheduler.pending_batches)
+        print(f"{len(batches):>8} {resident_mb():>8.1f} {time.monotonic() - started:>7.0f} {pending:>8}", flush=True)
+print(f"{len(batches):>8} {resident_mb():>8.1f} {time.monotonic() - started:>7.0f}; {records} records", flush=True)
+print(ssc.generator_report(), flush=True)
+ssc.stop()
