@@ -1,0 +1,331 @@
+"""Windows against brute force: which batches each is made of, in what order, at what cost; without Spark."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark import RDD, StorageLevel
+
+from penstock.graph import reduced_window, table
+from penstock.graph.dstream import DStream
+from penstock.graph.reduced_window import cover
+from penstock.graph.windowed import WindowedDStream
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+
+V = TypeVar("V")
+Pairs = list[tuple[str, Any]]
+# One batch: the pairs of each partition, or None for no RDD.
+Batch = list[Pairs] | None
+
+SLIDE_MS = 100
+FIXTURES = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(autouse=True)
+def merged(monkeypatch: pytest.MonkeyPatch, context: FakeContext) -> list[int]:
+    """How many RDDs were merged at a time: stands in for Spark's union of co-partitioned RDDs, and for checkpoints."""
+    merged: list[int] = []
+
+    def union(_sc: Any, rdds: list[FakeRDD], num_partitions: int) -> FakeRDD:
+        assert {rdd.getNumPartitions() for rdd in rdds} == {num_partitions}
+        merged.append(len(rdds))
+        united = zip(*(rdd.partitions for rdd in rdds), strict=True)
+        # Records are pickled on their way: what a function does to its arguments stays in the task.
+        return type(rdds[0])(copy.deepcopy([list(itertools.chain(*partitions)) for partitions in united]))
+
+    for module in (reduced_window, table):
+        monkeypatch.setattr(module, "co_partitioned_union", union)
+    monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
+    monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)
+    return merged
+
+
+class Program:
+    """A stream of batches, and what an operation makes of it."""
+
+    def __init__(
+        self, make_input: Callable[..., FakeInput], batches: list[Batch], operation: Callable[[DStream[Any]], Any]
+    ) -> None:
+        self._batches = batches
+        self.input = make_input(lambda time_ms: batches[time_ms // SLIDE_MS - 1])
+        self.stream: DStream[Any] = operation(self.input)
+        self.stream.initialize(0)
+        self.stream.remember(0)
+
+    def run(self, clear_lag: int = 0) -> dict[int, list[Any] | None]:
+        """The records by number of batch, each forgotten so many batches later."""
+        made = {}
+        for number in range(1, len(self._batches) + 1):
+            if self.stream.is_time_valid(number * SLIDE_MS):
+                rdd = self.stream.get_or_compute(number * SLIDE_MS)
+                made[number] = None if rdd is None else rdd.collect()
+            self.stream.clear_metadata((number - clear_lag) * SLIDE_MS, unpersist=True)
+        return made
+
+
+@pytest.fixture
+def program(make_input: Callable[..., FakeInput]) -> Callable[..., Program]:
+    return lambda batches, operation: Program(make_input, batches, operation)
+
+
+def seconds(batches: int) -> float:
+    return batches * SLIDE_MS / 1000
+
+
+def in_window(batches: list[V | None], end: int, window: int) -> list[V]:
+    """The batches of the window that ends with the end-th."""
+    return [batch for batch in batches[max(end - window, 0) : end] if batch is not None]
+
+
+def reduced(panes: Iterable[list[Pairs]], function: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, value in itertools.chain.from_iterable(itertools.chain.from_iterable(panes)):
+        made[key] = function(made[key], value) if key in made else value
+    return made
+
+
+def batches_of(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Batch]]:
+    partition = st.lists(st.tuples(st.sampled_from("abc"), values), max_size=3)
+    return st.lists(st.none() | st.lists(partition, max_size=2), min_size=1, max_size=24)
+
+
+LETTERS = batches_of(st.text("xyz", min_size=1, max_size=2))
+NUMBERS = batches_of(st.integers(1, 9))
+WINDOW, SLIDE, LAG = st.integers(1, 13), st.integers(1, 4), st.integers(0, 3)
+
+
+# -- cover --
+
+
+@given(st.integers(0, 300), st.integers(0, 300))
+@settings(derandomize=True)
+def test_a_cover_is_exact_and_has_at_most_two_nodes_a_level(begin: int, length: int) -> None:
+    nodes = cover(begin, begin + length)
+    panes = [pane for level, number in nodes for pane in range(number << level, (number + 1) << level)]
+    assert panes == list(range(begin, begin + length))
+    levels = [level for level, _ in nodes]
+    assert all(levels.count(level) <= 2 for level in levels)
+
+
+def test_a_cover_is_the_smallest_there_is() -> None:
+    for begin in range(20):
+        fewest = {begin: 0}
+        for end in range(begin + 1, 40):
+            # The last node of a cover ends here, and has a size that divides its end.
+            sizes = [1 << level for level in range(6) if end % (1 << level) == 0 and end - (1 << level) >= begin]
+            fewest[end] = 1 + min(fewest[end - size] for size in sizes)
+            assert len(cover(begin, end)) == fewest[end], (begin, end)
+
+
+# -- against brute force --
+
+
+@given(LETTERS, WINDOW, SLIDE, LAG)
+@FIXTURES
+def test_a_window_has_the_records_of_its_batches(
+    program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
+) -> None:
+    made = program(batches, lambda stream: stream.window(seconds(window), seconds(slide)))
+    assert made.run(lag) == {
+        end: list(itertools.chain(*itertools.chain(*in_window(batches, end, window))))
+        for end in range(slide, len(batches) + 1, slide)
+    }
+
+
+@given(LETTERS, WINDOW, SLIDE, LAG)
+@FIXTURES
+def test_a_reduced_window_keeps_the_order_of_time(
+    program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
+) -> None:
+    made = program(
+        batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(window), seconds(slide), 2)
+    )
+    for end, records in made.run(lag).items():
+        expected = reduced(in_window(batches, end, window), operator.add)
+        assert dict(records or ()) == expected
+        assert len(records or ()) == len(expected)
+    # Nothing was forgotten too early: no batch that has an RDD was asked for twice.
+    asked = [time_ms for time_ms in made.input.computed if batches[time_ms // SLIDE_MS - 1] is not None]
+    assert len(asked) == len(set(asked))
+
+
+@given(LETTERS, WINDOW, SLIDE, LAG)
+@FIXTURES
+def test_a_grouped_window_has_the_values_in_the_order_of_time(
+    program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
+) -> None:
+    made = program(batches, lambda stream: stream.groupByKeyAndWindow(seconds(window), seconds(slide)))
+    listed = [batch and [[(key, [value]) for key, value in part] for part in batch] for batch in batches]
+    for end, records in made.run(lag).items():
+        assert {key: list(values) for key, values in records or ()} == reduced(
+            in_window(listed, end, window), operator.add
+        )
+
+
+@given(NUMBERS, WINDOW, SLIDE, LAG)
+@FIXTURES
+def test_an_inverse_window_that_filters_zeros_is_the_window_reduced_anew(
+    program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
+) -> None:
+    made = program(
+        batches,
+        lambda stream: stream.reduceByKeyAndWindow(
+            operator.add, operator.sub, seconds(window), seconds(slide), 2, lambda pair: pair[1] != 0
+        ),
+    )
+    for end, records in made.run(lag).items():
+        expected = reduced(in_window(batches, end, window), operator.add)
+        assert dict(records or ()) == expected
+        assert len(records or ()) == len(expected)
+
+
+@given(NUMBERS, WINDOW, SLIDE, LAG)
+@FIXTURES
+def test_in_an_inverse_window_of_five_slides_keys_stay(
+    program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
+) -> None:
+    made = program(
+        batches,
+        lambda stream: stream.reduceByKeyAndWindow(operator.add, operator.sub, seconds(window), seconds(slide)),
+    )
+    before: dict[str, int] = {}
+    for end, records in made.run(lag).items():
+        panes = in_window(batches, end, window)
+        expected = reduced(panes, operator.add)
+        if window >= 5 * slide:
+            expected = {**dict.fromkeys(before, 0), **expected}
+        assert dict(records or ()) == expected
+        before = expected
+
+
+def test_a_batch_of_the_inverse_window_is_added_once_and_taken_out_once(program: Callable[..., Program]) -> None:
+    calls: list[tuple[str, int]] = []
+
+    def add(one: int, other: int) -> int:
+        calls.append(("add", other))
+        return one + other
+
+    def subtract(one: int, other: int) -> int:
+        calls.append(("subtract", other))
+        return one - other
+
+    batches: list[Batch] = [[[("a", 2**number)]] for number in range(9)]
+    made = program(batches, lambda stream: stream.reduceByKeyAndWindow(add, subtract, seconds(5)))
+    made.run()
+    assert calls.count(("subtract", 1)) == 1
+    assert [number for name, number in calls if name == "subtract"] == [1, 2, 4, 8]
+    assert [number for name, number in calls if name == "add"] == [2**number for number in range(1, 9)]
+
+
+# -- cost --
+
+
+@pytest.mark.parametrize("window", [16, 64, 256])
+def test_a_slide_merges_a_logarithm_of_the_windows_panes(
+    program: Callable[..., Program], merged: list[int], window: int
+) -> None:
+    batches: list[Batch] = [[[("a", "x")]] for _ in range(3 * window)]
+    made = program(batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(window)))
+    most = mean = 0.0
+    for number in range(1, len(batches) + 1):
+        merged.clear()
+        rdd = made.stream.get_or_compute(number * SLIDE_MS)
+        assert rdd is not None
+        assert rdd.collect() == [("a", "x" * min(number, window))]
+        most, mean = max(most, sum(merged)), mean + sum(merged) / len(batches)
+        made.stream.clear_metadata(number * SLIDE_MS, unpersist=True)
+    levels = math.log2(window)
+    assert mean <= levels + 2
+    # Once, when the first batch leaves: the nodes that begin after it are made then.
+    assert most <= levels * (levels + 5) / 2
+
+
+def test_nodes_that_no_window_reaches_are_let_go(program: Callable[..., Program]) -> None:
+    batches: list[Batch] = [[[("a", "x")]] for _ in range(100)]
+    made = program(batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(8)))
+    made.run()
+    nodes = made.stream._nodes  # type: ignore[attr-defined]
+    assert 0 < len(nodes) <= 20
+    assert all((number + 1) << level > 90 for level, number in nodes)
+
+
+# -- what is kept --
+
+
+def test_to_keep_a_window_is_to_keep_its_parent(make_input: Callable[..., FakeInput]) -> None:
+    parent = make_input()
+    window = parent.window(seconds(2))
+    assert isinstance(window, WindowedDStream)
+    assert (window._storage_level, parent._storage_level) == (None, StorageLevel.MEMORY_ONLY)
+    assert window.persist(StorageLevel.DISK_ONLY) is window
+    assert (window._storage_level, parent._storage_level) == (None, StorageLevel.DISK_ONLY)
+
+
+def test_a_parent_that_is_kept_stays_at_its_level(make_input: Callable[..., FakeInput]) -> None:
+    parent = make_input().persist(StorageLevel.DISK_ONLY)
+    parent.window(seconds(2))
+    assert parent._storage_level == StorageLevel.DISK_ONLY
+
+
+def test_windows_of_windows_have_their_parents_remember(make_input: Callable[..., FakeInput]) -> None:
+    # Spark's numbers, in batches: remember 3, window 4 every 2 of window 2 every 1.
+    mapped = make_input().map(str)
+    inner = mapped.window(seconds(2), seconds(1))
+    outer = inner.window(seconds(4), seconds(2))
+    outer.initialize(0)
+    outer.remember(3 * SLIDE_MS)
+    assert [stream.remember_ms // SLIDE_MS for stream in (outer, inner, mapped)] == [3, 3 + 4, 3 + 4 + 2]
+    for number in range(1, 11):
+        outer.get_or_compute(number * SLIDE_MS)
+        outer.clear_metadata(number * SLIDE_MS, unpersist=True)
+    outer_times, inner_times, mapped_times = (
+        {time_ms // SLIDE_MS for time_ms in stream._generated} for stream in (outer, inner, mapped)
+    )
+    assert {10, 8} <= outer_times
+    assert 6 not in outer_times
+    assert {10, 4} <= inner_times
+    assert 3 not in inner_times
+    assert {10, 2} <= mapped_times
+    assert 1 not in mapped_times
+
+
+def test_checkpoints_make_a_stream_remember_two_of_them(make_input: Callable[..., FakeInput]) -> None:
+    pairs = make_input(lambda time_ms: [[("a", time_ms)]])
+    states = pairs.updateStateByKey(lambda values, state: values[-1])
+    states.checkpoint(seconds(3))
+    (table,) = states._parents
+    states.initialize(0)
+    states.remember(0)
+    assert table.remember_ms == 6 * SLIDE_MS
+    for number in range(1, 11):
+        states.get_or_compute(number * SLIDE_MS)
+        states.clear_metadata(number * SLIDE_MS, unpersist=True)
+    assert sorted(time_ms // SLIDE_MS for time_ms in table._generated) == [5, 6, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize(
+    ("batch_ms", "every_ms"), [(100, 1_000), (1_000, 10_000), (10_000, 100_000)], ids=["0.1 s", "1 s", "10 s"]
+)
+def test_keyed_states_are_checkpointed_every_ten_slides(
+    context: FakeContext, make_input: Callable[..., FakeInput], batch_ms: int, every_ms: int
+) -> None:
+    from penstock import StateSpec
+
+    context.graph.batch_interval_ms = batch_ms
+    for explicit in (None, 2 * batch_ms):
+        stream = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
+        if explicit is not None:
+            stream.checkpoint(explicit / 1000)
+        stream.initialize(0)
+        assert stream._checkpoint_ms is None
+        assert stream._table._checkpoint_ms == (explicit or every_ms)
