@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -106,8 +107,6 @@ def test_jobs_of_a_later_try_carry_them_too(
 def test_a_batch_without_data_costs_few_calls_of_the_jvm(
     ssc: StreamingContext, sc: SparkContext, wait_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import threading
-
     calls: list[str] = []
     gateway: Any = sc._gateway
     send_command = gateway._gateway_client.send_command
@@ -126,6 +125,5 @@ def test_a_batch_without_data_costs_few_calls_of_the_jvm(
     wait_for(lambda: len(done) >= 4, "four batches")
     ssc.stop(stopSparkContext=False)
     per_batch = sum(name == "JobGenerator" or name.startswith("streaming-job-executor") for name in calls) / len(done)
-    print("calls a batch", per_batch, len(done))
     # Five for what transform might start, five for the job.
     assert per_batch <= 12

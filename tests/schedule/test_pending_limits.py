@@ -92,24 +92,33 @@ def test_while_ticks_wait_batches_are_cleaned_up(make_engine: MakeEngine, clock:
     assert engine.of("generate") == [(100,), (200,), (300,)]
 
 
-def test_each_pause_is_told_once_each_way(
+def test_a_pause_is_told_once_each_way_and_not_again_for_a_minute(
     make_engine: MakeEngine, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine, gates = make_engine(pause_at=1), [threading.Event() for _ in range(3)]
-    engine.graph.make = lambda time_ms: [lambda: gates[time_ms // 300].wait(10)] if time_ms % 300 == 0 else [nothing]
+    engine = make_engine(pause_at=1)
+    gates = {batch: threading.Event() for batch in (100, 400, 70_000)}
+    engine.graph.make = lambda time_ms: [lambda: gates[time_ms].wait(10)] if time_ms in gates else [nothing]
     engine.start()
-    for turn in (1, 2):
-        for _ in range(5):
+
+    def run_until(last: int) -> None:
+        while clock.now_ms() < last:
             clock.await_waiters()
             clock.advance(100)
+            clock.await_waiters()
+            if all(gate.is_set() for batch, gate in gates.items() if batch <= clock.now_ms()):
+                engine.log.await_count(BatchCompleted, clock.now_ms() // 100)
+            # Completed, and counted as no longer pending.
             engine.settle()
-        gates[turn].set()
-        engine.log.await_count(BatchCompleted, 5 * turn)
+
+    for pauses, batch in enumerate(gates, 1):
+        run_until(batch + 200)
+        assert engine.of("pause") == [(True,), (False,)] * (pauses - 1) + [(True,)]
+        gates[batch].set()
+        engine.log.await_count(BatchCompleted, clock.now_ms() // 100)
         engine.settle()
-    messages = [record.getMessage() for record in caplog.records]
-    assert sum("receivers pause" in message for message in messages) == len(engine.of("pause")) / 2
-    assert sum("receivers go on" in message for message in messages) == len(engine.of("pause")) / 2
-    assert engine.of("pause")[::2] == [(True,)] * (len(engine.of("pause")) // 2)
+        assert engine.of("pause") == [(True,), (False,)] * pauses
+    told = [record.getMessage() for record in caplog.records if "receivers" in record.getMessage()]
+    assert ["go on" in message for message in told] == [False, True] * 2
 
 
 def test_a_graceful_stop_makes_and_runs_the_ticks_that_wait(

@@ -1,7 +1,7 @@
 """``InputInfoTracker``: what each input stream gave to each batch.
 
-Owns the reports until their batch is cleaned up. Written under the graph's lock, by the generator's loop and by jobs that
-try a generation again; read by the generator's and the scheduler's loop.
+Owns the reports until their batch is cleaned up. Written under the graph's lock, by the generator's loop and by jobs
+that try a generation again; read by the generator's and the scheduler's loop.
 """
 
 from __future__ import annotations

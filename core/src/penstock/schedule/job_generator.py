@@ -7,6 +7,7 @@ cleaned up. Never runs a job, never waits on the loop: what must wait is a tick 
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -34,8 +35,8 @@ from penstock.threads import EngineThread
 
 log = get_logger("job_generator")
 
-# Slow generation is told of once in so long.
-_SLOW_AGAIN_MS = 60_000
+# What may happen at every batch is told of once in so long.
+_TELL_AGAIN_MS = 60_000
 # The waits between tries of an allocation: from this part of a batch interval, doubling, up to this.
 _FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
 
@@ -69,6 +70,20 @@ class _BatchCompleted:
 @frozen
 class _TryAgain:
     """To allocate the blocks of the oldest tick that waits."""
+
+
+class _Seldom:
+    """Says whether something may be told: not again within a while."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._last_ms = clock, -math.inf
+
+    def is_due(self) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        due = now_ms - self._last_ms >= _TELL_AGAIN_MS
+        if due:
+            self._last_ms = now_ms
+        return due
 
 
 class JobGenerator:
@@ -109,15 +124,16 @@ class JobGenerator:
             "JobGenerator",
             on_error,
             skip_missed=skip_late,
-            on_missed=lambda count: log.warning("ticks missed", count=count, skipped=skip_late),
+            on_missed=self._on_missed,
         )
+        self._skip_late = skip_late
         # Ticks whose batches are not made yet, oldest first.
         self._waiting: deque[int] = deque()
         self._backoff = Backoff(graph.batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS)
-        self._backing_off = self._paused = False
+        self._backing_off = self._paused = self._pause_was_told = False
+        self._missed_told, self._slow_told, self._pause_told = _Seldom(clock), _Seldom(clock), _Seldom(clock)
         self._completed_ms = -1
         self._report = GeneratorReport()
-        self._slow_told_ms: float | None = None
         self._generated_ms = -1
         self._generated = threading.Condition()
         scheduler.on_batch_completion = lambda time_ms: self._loop.post(_BatchCompleted(time_ms))
@@ -162,6 +178,11 @@ class JobGenerator:
             failed_batches=self._scheduler.failed_batches,
         )
 
+    def _on_missed(self, count: int) -> None:
+        """On the timer's thread."""
+        if self._missed_told.is_due():
+            log.warning("ticks missed", count=count, skipped=self._skip_late)
+
     # -- on the loop --
 
     def _handle(self, event: _Tick | _BatchCompleted | _TryAgain) -> None:
@@ -191,7 +212,10 @@ class JobGenerator:
             return
         self._paused = paused
         pending = len(self._scheduler.pending_batches)
-        log.warning("receivers pause: too many batches are pending" if paused else "receivers go on", pending=pending)
+        if paused:
+            self._pause_was_told = self._pause_told.is_due()
+        tell = log.warning if self._pause_was_told else log.info
+        tell("receivers pause: too many batches are pending" if paused else "receivers go on", pending=pending)
         self._intake.pause(paused)
 
     def _allocate(self, time_ms: int) -> BatchFailedError | None:
@@ -247,11 +271,7 @@ class JobGenerator:
         return JobSet(time_ms, jobs, info, self._clock.now_ms(), final_info)
 
     def _tell_if_slow(self, time_ms: int, took_ms: float) -> None:
-        if took_ms <= self._graph.batch_interval_ms:
-            return
-        now_ms = self._clock.monotonic_ms()
-        if self._slow_told_ms is None or now_ms - self._slow_told_ms >= _SLOW_AGAIN_MS:
-            self._slow_told_ms = now_ms
+        if took_ms > self._graph.batch_interval_ms and self._slow_told.is_due():
             slowest_ms, call_site = self._graph.slowest
             log.warning(
                 "generating a batch took longer than the batch interval",
