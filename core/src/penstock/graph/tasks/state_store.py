@@ -206,7 +206,7 @@ class StateStore:
             system, home = self.remote
             fs.copy_files(f"{home}/{name}", str(unfinished), source_filesystem=system)
             unfinished.replace(path)
-        return f"{path.absolute().as_uri()}?immutable=1"
+        return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
 
     def _unfinished(self, name: str) -> Path:
         return self.directory / f".{name}.{uuid.uuid4().hex}"
