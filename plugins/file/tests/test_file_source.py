@@ -116,6 +116,21 @@ def test_a_directory_that_cannot_be_listed_at_the_start_is_refused(make: Make, m
     make(new_files_only=False)
 
 
+def test_looking_at_a_recent_file_again_is_not_a_slow_listing(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, again = threading.Event(), Place.again
+    monkeypatch.setattr(Place, "again", lambda place, paths: (go_on.wait(60), again(place, paths))[1])
+    source, _ = make()
+    source._patience_s = 0.5
+    (tmp_path / "a").write_text("x")
+    assert names(source.compute(1000)) == []
+    go_on.set()
+    source._patience_s = 30.0
+    assert names(source.compute(2000)) == ["a"]
+    assert not caplog.records
+
+
 def test_stopping_is_prompt_while_a_listing_hangs(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
     source, _ = make(new_files_only=False)

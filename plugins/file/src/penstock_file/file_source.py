@@ -108,6 +108,8 @@ class FileSource:
         # What went wrong with the last listing, so that it is told once; and whether one came too late.
         self._trouble: str | None = None
         self._told_slow = False
+        # The file system has not answered yet.
+        self._listing = False
 
     def open(self, sc: SparkContext, batch_interval_ms: int) -> None:
         """Find out what is there already.
@@ -141,7 +143,7 @@ class FileSource:
             FileReadError: the program's filter failed.
         """
         assert self._sc is not None
-        if not self._lister.ask(self._patience_s) and not self._told_slow:
+        if not self._lister.ask(self._patience_s) and self._listing and not self._told_slow:
             self._told_slow = True
             log.warning(
                 "listing takes longer than a batch can wait: what it finds goes to later batches",
@@ -181,7 +183,7 @@ class FileSource:
 
     def _look(self) -> None:
         try:
-            self._selection.look(self._place.listing(), self._again)
+            self._selection.look(self._listed(), self._again)
         except DirectoryMissingError as error:
             # What is known stays known: a directory that is away for a moment comes back with the same files.
             self._warn(f"{text_of(error)}: waiting for it to appear")
@@ -189,6 +191,13 @@ class FileSource:
             self._warn(f"{self._place} cannot be listed: {text_of(error)}; trying again at the next batch")
         else:
             self._trouble = None
+
+    def _listed(self) -> Listing:
+        self._listing = True
+        try:
+            return self._place.listing()
+        finally:
+            self._listing = False
 
     def _again(self, paths: Sequence[str]) -> Listing:
         self._lister.stopped.wait(_LOOK_AGAIN_S)
