@@ -167,11 +167,11 @@ class Watch:
                 with os.scandir(path) as entries:
                     paths = (entry.path for entry in entries if not entry.name.startswith("."))
                     return sorted(path for path in paths if path not in self._ignored)
+            if glob.has_magic(path) and not Path(path).exists():
+                return sorted(glob.glob(path))  # noqa: PTH207  # a pattern with a root of its own
         except OSError as error:
             self._refuse(path, error)
             return []
-        if glob.has_magic(path) and not Path(path).exists():
-            return sorted(glob.glob(path))  # noqa: PTH207  # a pattern with a root of its own
         return [path]
 
     def _begin(self, path: str, identity: _Identity) -> FollowedFile:
