@@ -193,8 +193,8 @@ class _Work:
         except Exception as error:
             self.failures.add(entry.key, error)
             entry.read()
-            # One that should have timed out is to be asked again, later: it is stored as if it were new.
-            entry.has_failed, entry.is_changed = True, timing_out or entry.is_changed
+            # One that should time out is to be asked again, later: where states do, it is stored as if it were new.
+            entry.has_failed, entry.is_changed = True, self.spec.timeout_ms is not None or entry.is_changed
             return
         if timing_out or state.is_removed:
             entry.state, entry.is_set, entry.is_changed = None, False, True
