@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -73,3 +73,20 @@ def test_a_value_of_another_type_is_refused_and_not_bent(name: str, value: objec
 
 def test_a_private_field_is_an_option_like_any_other() -> None:
     assert read(Plain, names="alpha, beta") == Plain(names=["alpha", "beta"])
+
+
+@attrs.frozen
+class Functions:
+    keep: Callable[[str], bool] | None = None
+    read: Callable[..., object] = print
+
+
+def test_a_function_is_an_option_like_any_other() -> None:
+    assert read(Functions, keep=str.isalpha, read=list) == Functions(str.isalpha, list)
+    assert read(Functions) == Functions()
+
+
+@pytest.mark.parametrize("name", ["keep", "read"])
+def test_text_is_no_function(name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"cannot be called; a function can be given in the program.*{name}"):
+        read(Functions, **{name: "len"})

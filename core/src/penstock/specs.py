@@ -238,9 +238,20 @@ def _to_bool(value: Any, _kind: Any) -> bool:
     raise ValueError(f"{value!r} is neither true nor false")
 
 
+def _is_callable(kind: Any) -> bool:
+    return kind is Callable or get_origin(kind) is Callable
+
+
+def _called(value: Any) -> Any:
+    if not callable(value):
+        raise ValueError(f"{value!r} cannot be called; a function can be given in the program only")
+    return value
+
+
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
 _converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
 _converter.register_structure_hook(bool, _to_bool)
 _converter.register_structure_hook(str, lambda value, _kind: _only(value, str))
 _converter.register_structure_hook(int, lambda value, _kind: int(_only(value, int, str)))
+_converter.register_structure_hook_func(_is_callable, lambda value, _kind: _called(value))
 _converter.register_structure_hook(float, lambda value, _kind: float(_only(value, int, float, str)))

@@ -52,6 +52,9 @@ class ReceiverInputDStream(InputDStream):
         super().__init__(context)
         self.receiver = receiver
 
+    def keep(self) -> None:
+        """Nothing: the blocks are kept, and are read faster than what Spark would hold."""
+
     def compute(self, time_ms: int) -> RDD[Any]:
         """The batch's records. Before the start there are none: windows reach that far back."""
         received, zero_time_ms = self._graph.received_blocks, self._graph.zero_time_ms

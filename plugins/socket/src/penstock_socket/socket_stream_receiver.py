@@ -7,11 +7,11 @@ when its records are stored is Chunks's.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, TypeVar
 
 from attrs import field, frozen
-from attrs.validators import and_, ge, gt, is_callable, le, min_len
+from attrs.validators import and_, ge, gt, le, min_len
 
 from penstock.errors import ReceiverStoppedError, text_of
 from penstock.log import get_logger
@@ -33,9 +33,7 @@ class SocketStreamOptions:
 
     host: str = field(validator=min_len(1), metadata={"help": "name or address of the server"})
     port: int = field(validator=and_(ge(1), le(65535)), metadata={"help": "TCP port of the server"})
-    # A function from a BinaryIO to an iterable. Any, because options are structured, and functions cannot be.
-    converter: Any = field(
-        validator=is_callable(),
+    converter: Callable[[BinaryIO], Iterable[Any]] = field(
         metadata={"help": "function: given the connection as a binary file to read from, yields records"},
     )
     connect_timeout: float = field(
