@@ -8,9 +8,9 @@ at most; looking at the directory is done on the lister's thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from attrs import field, frozen
 from attrs.validators import ge, gt, is_callable, min_len, optional
@@ -74,12 +74,12 @@ class BinaryRecordsOptions(TextFileOptions):
 class FileStreamOptions(TextFileOptions):
     """Options of the stream ``file``."""
 
-    filter: Any = field(
+    filter: Callable[[str], bool] | None = field(
         default=None,
         validator=optional(is_callable()),
         metadata={"help": "given a file's path, says whether to read it; runs on the driver, once for each version"},
     )
-    read: Any = field(
+    read: Callable[[BinaryIO], Iterable[Any]] | None = field(
         default=None,
         validator=optional(is_callable()),
         metadata={"help": "given an open binary file, returns its records; runs in tasks; by default lines of text"},
