@@ -232,7 +232,7 @@ class DStream(Stream[T]):
             StreamingStateError: the context was started.
         """
         self._context.check_can_build("checkpoint")
-        self.persist(StorageLevel.MEMORY_ONLY)
+        self.keep()
         self._checkpoint_ms = milliseconds(interval)
         return self
 
