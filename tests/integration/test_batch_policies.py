@@ -42,6 +42,12 @@ class Completed:
         self.infos.append(batchCompleted.batchInfo)
 
 
+def paused_with_blocks(ssc: StreamingContext) -> bool:
+    """The receivers have stored something, and pause."""
+    assert ssc._tracker is not None
+    return ssc._tracker._paused and ssc._tracker.blocks.has_blocks
+
+
 def fail(_rdd: Any) -> None:
     raise KeyError("always")
 
@@ -106,18 +112,28 @@ def test_receivers_pause_while_batches_pile_up_and_go_on_and_nothing_is_lost(
     gate, seen = threading.Event(), list[int]()
 
     def hold(rdd: Any) -> None:
-        gate.wait(30)
-        seen.extend(rdd.collect())
+        numbers = rdd.collect()
+        # Not before the receiver is up.
+        if numbers:
+            gate.wait(30)
+        seen.extend(numbers)
 
     ssc.receiverStream(Numbers()).foreachRDD(hold)
     ssc.start()
     assert ssc._tracker is not None
     blocks = ssc._tracker.blocks
-    wait_for(lambda: ssc._tracker is not None and ssc._tracker._paused, "the pause")
-    threading.Event().wait(0.5)
-    before = len(blocks._known)
-    threading.Event().wait(0.6)
-    assert len(blocks._known) == before > 0
+    wait_for(lambda: paused_with_blocks(ssc), "the pause")
+
+    def stored() -> int:
+        """Blocks, when no further one has come for a while: one may be under way."""
+        before = -1
+        while before != len(blocks._known):
+            before = len(blocks._known)
+            threading.Event().wait(1.0)
+        return before
+
+    before = stored()
+    assert before > 0
     assert ssc._scheduler is not None
     assert len(ssc._scheduler.pending_batches) == 2
     gate.set()
@@ -131,12 +147,15 @@ def test_a_graceful_stop_of_paused_receivers_processes_what_was_stored(make_ssc:
     gate, seen = threading.Event(), list[int]()
 
     def hold(rdd: Any) -> None:
-        gate.wait(30)
-        seen.extend(rdd.collect())
+        numbers = rdd.collect()
+        # Not before the receiver is up.
+        if numbers:
+            gate.wait(30)
+        seen.extend(numbers)
 
     ssc.receiverStream(Numbers()).foreachRDD(hold)
     ssc.start()
-    wait_for(lambda: ssc._tracker is not None and ssc._tracker._paused, "the pause")
+    wait_for(lambda: paused_with_blocks(ssc), "the pause")
     threading.Timer(0.5, gate.set).start()
     assert ssc._tracker is not None
     ssc.stop(stopSparkContext=False, stopGraceFully=True)
@@ -150,8 +169,11 @@ def test_the_oldest_batch_is_given_up_where_that_is_asked_for(make_ssc: MakeSsc,
     gate, completed, seen = threading.Event(), Completed(), list[int]()
 
     def hold(rdd: Any) -> None:
-        gate.wait(30)
-        seen.extend(rdd.collect())
+        numbers = rdd.collect()
+        # Not before the receiver is up.
+        if numbers:
+            gate.wait(30)
+        seen.extend(numbers)
 
     ssc.addStreamingListener(completed)
     ssc.receiverStream(Numbers()).foreachRDD(hold)
