@@ -1,0 +1,140 @@
+"""Arguments that an operator refuses, by type and message."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from penstock import DStream, StateSpec, StreamingContext
+from penstock.errors import ConfigurationError
+from penstock.testing import StreamHarness
+
+pytestmark = pytest.mark.spark
+
+
+WINDOWS = {
+    "window": lambda stream, *durations: stream.window(*durations),
+    "reduceByWindow": lambda stream, *durations: stream.reduceByWindow(max, None, *durations),
+    "countByWindow": lambda stream, *durations: stream.countByWindow(*durations),
+    "countByValueAndWindow": lambda stream, *durations: stream.countByValueAndWindow(*durations),
+    "groupByKeyAndWindow": lambda stream, *durations: stream.groupByKeyAndWindow(*durations),
+    "reduceByKeyAndWindow": lambda stream, *durations: stream.reduceByKeyAndWindow(max, None, *durations),
+    "reduceByKeyAndWindow, inverse": lambda stream, *durations: stream.reduceByKeyAndWindow(max, min, *durations),
+}
+
+
+@pytest.fixture
+def stream(unstarted: StreamingContext) -> DStream[Any]:
+    return unstarted.queueStream([[1]])
+
+
+@pytest.mark.parametrize("make", WINDOWS.values(), ids=WINDOWS)
+def test_durations_are_multiples_of_the_slide(stream: DStream[Any], make: Any) -> None:
+    for durations, name in (((0.1, 0.5), "window"), ((1, 0.1), "slide"), ((0, 0.5), "window"), ((1, 0), "slide")):
+        message = rf"{name}Duration must be multiple of the parent dstream's slide \(batch\) duration \(500 ms\)"
+        with pytest.raises(ValueError, match=message):
+            make(stream, *durations)
+    with pytest.raises(ValueError, match=r"\(1500 ms\)"):
+        make(stream.window(3, 1.5), 3, 2)
+
+
+def test_functions_take_the_arguments_that_they_are_given(stream: DStream[Any]) -> None:
+    def three(_a: Any, _b: Any, _c: Any) -> None: ...
+
+    def one(_a: Any) -> None: ...
+
+    for operation in (stream.transform, stream.foreachRDD):
+        with pytest.raises(AssertionError, match="func should take one or two arguments"):
+            operation(three)
+        with pytest.raises(TypeError, match="int, which cannot be called"):
+            operation(5)  # type: ignore[arg-type]
+    with pytest.raises(AssertionError, match="func should take two or three arguments"):
+        stream.transformWith(one, stream)
+    with pytest.raises(AssertionError, match="a state function should take three or four arguments"):
+        StateSpec.function(one)
+    with pytest.raises(TypeError, match="cannot be called"):
+        StateSpec.function(None)  # type: ignore[arg-type]
+
+
+def test_streams_that_are_put_together_slide_alike(unstarted: StreamingContext, stream: DStream[Any]) -> None:
+    other = stream.window(1, 1)
+    with pytest.raises(ValueError, match="the two DStream should have same slide duration"):
+        stream.union(other)
+    with pytest.raises(ValueError, match="All DStreams should have same slide duration"):
+        unstarted.union(stream, other)
+    for operation in (stream.cogroup, stream.join, stream.leftOuterJoin, stream.rightOuterJoin, stream.fullOuterJoin):
+        with pytest.raises(ValueError, match="should have same slide duration"):
+            operation(other)
+    with pytest.raises(ValueError, match="should have same slide duration"):
+        stream.transformWith(lambda a, b: a, other)
+    with pytest.raises(ValueError, match="should have same slide duration"):
+        unstarted.transform([stream, other], lambda rdds: rdds[0])
+
+
+def test_streams_belong_to_one_context(unstarted: StreamingContext, stream: DStream[Any], sc: Any) -> None:
+    other = StreamingContext(sc, 0.5).queueStream([[1]])
+    for operation in (lambda: unstarted.union(stream, other), lambda: stream.join(other)):
+        with pytest.raises(ValueError, match="should belong to"):
+            operation()
+
+
+def test_there_is_something_to_unite_and_to_take_from(unstarted: StreamingContext, stream: DStream[Any]) -> None:
+    with pytest.raises(ValueError, match="should have at least one DStream to union"):
+        unstarted.union()
+    with pytest.raises(TypeError, match="union takes DStreams, not list"):
+        unstarted.union(stream, [1])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="should have at least one DStream to transform"):
+        unstarted.transform([], lambda rdds: rdds[0])
+    with pytest.raises(IndexError, match="empty list and no default"):
+        unstarted.queueStream([])
+
+
+def test_a_spec_is_one_and_makes_sense(stream: DStream[Any]) -> None:
+    def update(key: Any, value: Any, state: Any) -> None: ...
+
+    with pytest.raises(TypeError, match=r"takes a StateSpec, made with StateSpec.function\(f\); not function"):
+        stream.mapWithState(update)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="numPartitions must be at least 1, not 0"):
+        StateSpec.function(update).numPartitions(0)
+    with pytest.raises(ValueError, match="timeout must be at least"):
+        StateSpec.function(update).timeout(0)
+
+
+def test_remember_is_positive_and_said_once(unstarted: StreamingContext) -> None:
+    with pytest.raises(ConfigurationError, match="must be at least"):
+        unstarted.remember(0)
+    unstarted.remember(1)
+    with pytest.raises(ConfigurationError, match="remember was set already"):
+        unstarted.remember(1)
+
+
+CARRIED_ON = {
+    "updateStateByKey": lambda stream: stream.updateStateByKey(lambda values, state: 1),
+    "mapWithState": lambda stream: stream.mapWithState(StateSpec.function(lambda key, value, state: 1)),
+    "stateSnapshots": lambda stream: stream.mapWithState(
+        StateSpec.function(lambda key, value, state: 1)
+    ).stateSnapshots(),
+    "reduceByKeyAndWindow": lambda stream: stream.reduceByKeyAndWindow(max, min, 5),
+    "reduceByWindow": lambda stream: stream.reduceByWindow(max, min, 5, 1),
+    "countByWindow": lambda stream: stream.countByWindow(5, 1),
+    "countByValueAndWindow": lambda stream: stream.countByValueAndWindow(5, 1),
+    "checkpoint": lambda stream: stream.checkpoint(5),
+}
+
+
+@pytest.mark.parametrize("operation", CARRIED_ON.values(), ids=CARRIED_ON)
+def test_what_is_carried_on_needs_a_checkpoint_directory(sc: Any, operation: Any) -> None:
+    message = "The checkpoint directory has not been set. Please set it by StreamingContext.checkpoint()"
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        StreamHarness(sc).run(operation, [[1]])
+
+
+def test_what_starts_anew_needs_none(sc: Any) -> None:
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        pairs = stream.map(lambda n: (n, 1))
+        grouped = pairs.groupByKeyAndWindow(6, 1).mapValues(list)
+        return grouped.union(pairs.reduceByKeyAndWindow(max, None, 6, 1)).union(pairs.window(2))
+
+    assert StreamHarness(sc).run(operation, [[1]]) == [[(1, [1]), (1, 1), (1, 1)]]

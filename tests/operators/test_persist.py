@@ -1,0 +1,121 @@
+"""``persist``, ``cache`` and ``checkpoint``: RDDs that are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from pyspark import RDD, StorageLevel
+
+from penstock import DStream
+from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.testing import StreamHarness
+
+pytestmark = pytest.mark.spark
+
+
+class Kept:
+    """The RDDs of a stream, batch by batch, with the storage level that each had when its job ran."""
+
+    def __init__(self, stream: DStream[Any]) -> None:
+        self.rdds: list[RDD[Any]] = []
+        self.levels: list[StorageLevel] = []
+        stream.foreachRDD(self._note)
+
+    def _note(self, rdd: RDD[Any]) -> None:
+        rdd.count()
+        self.rdds.append(rdd)
+        self.levels.append(rdd.getStorageLevel())
+
+
+def test_levels_are_the_programs_and_old_rdds_are_let_go(harness: StreamHarness, wait_for: Any) -> None:
+    kept: dict[str, Kept] = {}
+
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        streams = {
+            "none": stream.map(str),
+            "cached": stream.map(str).cache(),
+            "on disk": stream.map(str).persist(StorageLevel.DISK_ONLY),
+        }
+        kept.update({name: Kept(each) for name, each in streams.items()})
+        return stream
+
+    harness.run(operation, [[1], [2], [3], [4]])
+    levels = {name: {repr(level) for level in each.levels} for name, each in kept.items()}
+    assert levels == {
+        "none": {repr(StorageLevel.NONE)},
+        "cached": {repr(StorageLevel.MEMORY_ONLY)},
+        "on disk": {repr(StorageLevel.DISK_ONLY)},
+    }
+    oldest = kept["cached"].rdds[0]
+    wait_for(lambda: not oldest.getStorageLevel().useMemory, "the oldest RDD is not kept any more")
+
+
+def test_a_cached_stream_is_computed_once_for_two_outputs(harness: StreamHarness, sc: Any) -> None:
+    calls = sc.accumulator(0)
+
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        def count(n: int) -> int:
+            calls.add(1)
+            return n
+
+        cached = stream.map(count).cache()
+        cached.map(str).foreachRDD(lambda rdd: rdd.count())
+        return cached.filter(bool)
+
+    harness.run(operation, [[1, 2], [3]])
+    assert calls.value == 3
+
+
+def test_checkpoints_are_made_at_their_interval_and_deleted_when_a_younger_one_is_there(
+    harness: StreamHarness, wait_for: Any
+) -> None:
+    made: list[Kept] = []
+
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        checkpointed = stream.map(str).checkpoint(2)
+        made.append(Kept(checkpointed))
+        return checkpointed
+
+    assert harness.run(operation, [[n] for n in range(8)]) == [[str(n)] for n in range(8)]
+    rdds = made[0].rdds
+    assert [rdd.isCheckpointed() for rdd in rdds] == [False, True] * 4
+    first, last = (Path(urlsplit(str(rdds[number].getCheckpointFile())).path) for number in (1, 7))
+    # Remembered for twice the interval.
+    wait_for(lambda: not first.exists(), "the oldest checkpoint is deleted")
+    assert last.exists()
+
+
+def test_a_running_program_cannot_be_changed(harness: StreamHarness) -> None:
+    refused: list[str] = []
+
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        def attempt(_rdd: Any) -> None:
+            for change in (
+                stream.cache,
+                lambda: stream.persist(StorageLevel.DISK_ONLY),
+                lambda: stream.checkpoint(1),
+                lambda: stream.map(str),
+                lambda: stream.pprint(),
+                lambda: stream.context().queueStream([[1]]),
+                lambda: stream.context().remember(1),
+            ):
+                try:
+                    change()
+                except StreamingStateError as error:
+                    refused.append(str(error))
+
+        stream.foreachRDD(attempt)
+        return stream
+
+    harness.run(operation, [[1]])
+    assert len(refused) == 7
+    assert all("after starting a context is not supported" in message for message in refused)
+
+
+@pytest.mark.parametrize("interval", [0.5, 1.5])
+def test_a_checkpoint_interval_is_a_multiple_of_the_slide(harness: StreamHarness, interval: float) -> None:
+    with pytest.raises(ConfigurationError, match=r"must be a multiple of the slide duration, 1000 ms"):
+        harness.run(lambda stream: stream.checkpoint(interval), [[1]])

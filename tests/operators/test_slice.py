@@ -1,0 +1,49 @@
+"""``slice``: the RDDs of past batches."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from penstock import DStream, StreamingContext
+from penstock.errors import StreamingStateError
+from penstock.testing import StreamHarness
+
+pytestmark = pytest.mark.spark
+
+
+def test_both_ends_are_included_and_lie_on_batches(harness: StreamHarness) -> None:
+    ends: list[tuple[Any, Any]] = [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+        (2, 4),
+        (3, 2),
+        (3, 9),
+        (0.5, 2.9),
+        (datetime.fromtimestamp(2), datetime.fromtimestamp(3)),
+    ]
+    sliced: list[list[Any]] = []
+
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        def look(time: datetime, _rdd: Any) -> None:
+            if time.timestamp() == 4:
+                for begin, end in ends:
+                    rdds = source.slice(begin, end)
+                    sliced.append([record for rdd in rdds for record in rdd.collect()])
+
+        source = stream.map(lambda n: n * 10)
+        stream.context().remember(4)
+        source.foreachRDD(look)
+        return source
+
+    harness.run(operation, [[1], [2], [3], [4]])
+    assert sliced == [[10], [10, 20], [10, 20], [20, 30, 40], [], [30, 40], [10, 20], [20, 30]]
+
+
+def test_before_the_start_there_are_none(unstarted: StreamingContext) -> None:
+    stream = unstarted.queueStream([[1]])
+    with pytest.raises(StreamingStateError, match="has not been initialized"):
+        stream.slice(0, 1)
