@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from attrs import field, frozen
-from attrs.validators import ge, gt, is_callable, min_len, optional
+from attrs.validators import ge, gt, min_len
 
 from penstock.errors import ConfigurationError, text_of
 from penstock.log import get_logger
@@ -76,12 +76,10 @@ class FileStreamOptions(TextFileOptions):
 
     filter: Callable[[str], bool] | None = field(
         default=None,
-        validator=optional(is_callable()),
         metadata={"help": "given a file's path, says whether to read it; runs on the driver, once for each version"},
     )
     read: Callable[[BinaryIO], Iterable[Any]] | None = field(
         default=None,
-        validator=optional(is_callable()),
         metadata={"help": "given an open binary file, returns its records; runs in tasks; by default lines of text"},
     )
 
