@@ -19,7 +19,7 @@ def test_the_program_is_the_example() -> None:
     assert program == code
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/writing-a-receiver.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/windows-and-state.md", "docs/writing-a-receiver.md"])
 def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text())
