@@ -1,0 +1,61 @@
+"""Ten thousand batches of windows and state: what streams remember does not grow; without Spark."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import RDD
+
+from penstock.graph import reduced_window, table
+from penstock.graph.stream import Stream
+
+if TYPE_CHECKING:
+    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+
+BATCHES, SLIDE_S = 10_000, 0.1
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    def union(_sc: Any, rdds: list[FakeRDD], _num_partitions: int) -> FakeRDD:
+        united = zip(*(rdd.partitions for rdd in rdds), strict=True)
+        return type(rdds[0])([list(itertools.chain(*partitions)) for partitions in united])
+
+    for module in (reduced_window, table):
+        monkeypatch.setattr(module, "co_partitioned_union", union)
+    monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
+    monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)
+
+
+def remembered(streams: set[Stream[Any]]) -> int:
+    nodes = sum(len(stream._nodes) for stream in streams if isinstance(stream, reduced_window.ReducedWindowDStream))
+    return nodes + sum(len(stream._generated) for stream in streams)
+
+
+def all_of(stream: Stream[Any]) -> set[Stream[Any]]:
+    return {stream}.union(*(all_of(parent) for parent in stream._parents))
+
+
+def test_what_is_remembered_does_not_grow(context: FakeContext, make_input: Callable[..., FakeInput]) -> None:
+    pairs = make_input(lambda time_ms: [[("a", 1)], [(f"b{time_ms % 700}", 1)]])
+    window = pairs.reduceByKeyAndWindow(operator.add, None, 40 * SLIDE_S)
+    pairs.reduceByKeyAndWindow(operator.add, operator.sub, 10 * SLIDE_S, 2 * SLIDE_S).foreachRDD(lambda rdd: None)
+    pairs.updateStateByKey(lambda values, state: sum(values) + (state or 0)).foreachRDD(lambda rdd: None)
+    pairs.groupByKeyAndWindow(5 * SLIDE_S, SLIDE_S).foreachRDD(lambda rdd: None)
+    window.window(4 * SLIDE_S, 2 * SLIDE_S).foreachRDD(lambda rdd: None)
+    window.foreachRDD(lambda rdd: None)
+    context.graph.start(0)
+    streams = set().union(*(all_of(output) for output in context.graph.outputs))
+    counts: list[int] = []
+    for number in range(1, BATCHES + 1):
+        assert len(context.graph.generate_jobs(number * 100)) == (5 if number % 2 == 0 else 3)
+        context.graph.clear_metadata(number * 100, unpersist=True)
+        if number % 500 == 0:
+            counts.append(remembered(streams))
+    # What is carried on is remembered for two checkpoints, which are two hundred batches, and so are its parents' RDDs.
+    # The tree has a node more or less as its window goes on.
+    assert max(counts[1:]) - min(counts[1:]) < 10
