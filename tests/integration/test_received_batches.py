@@ -154,7 +154,7 @@ def test_contexts_of_one_application_do_not_share_blocks(
         wait_for(lambda seen=seen: seen, "the record")
         tracker = ssc._tracker
         assert tracker is not None
-        (directory,) = tracker._directories
+        (directory,) = tracker._places._directories
         paths.append(directory)
         ssc.stop(stopSparkContext=False)
         assert not directory.exists()

@@ -17,7 +17,7 @@ from penstock.listen.events import Event
 from penstock.receive.receiver_task import ReceiverTask
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
-from penstock.track import receiver_tracker
+from penstock.track import launches
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
@@ -235,7 +235,7 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
     ) -> Tracked:
         tracked = Tracked(clock, [Silent()] if receivers is None else receivers, conf or {}, master)
         made.append(tracked)
-        monkeypatch.setattr(receiver_tracker, "ReceiverLaunch", tracked.make_launch)
+        monkeypatch.setattr(launches, "ReceiverLaunch", tracked.make_launch)
         monkeypatch.setattr(cluster, "running_task", lambda _sc, _group: tracked.place)
         return tracked
 

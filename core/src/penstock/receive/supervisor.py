@@ -1,8 +1,8 @@
 """``ReceiverSupervisor``: all that stands between a receiver and the driver.
 
-Owns the receiver's state, its rate limiter, its block generator, and the way of a block: store it, then have the driver
-accept it. Never decides whether or where the receiver is launched again: that is the tracker's. ``store…`` run on the
-receiver's threads; restarts and stops that come from elsewhere on a thread of their own.
+Owns the receiver's state, its rate limiter, its block generator and its pusher. Never decides whether or where the
+receiver is launched again: that is the tracker's. ``store…`` run on the receiver's threads; restarts and stops that come
+from elsewhere on a thread of their own.
 
 Stop order: the receiver's ``onStop``, what is buffered is stored and accepted, then the driver is told.
 """
@@ -15,7 +15,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from penstock import conf
 from penstock.backoff import Backoff
@@ -25,9 +25,10 @@ from penstock.clock import Clock, SystemClock
 from penstock.errors import PenstockError, ReceiverRefusedError, ReceiverStoppedError, StoreError, text_of
 from penstock.log import get_logger
 from penstock.receive.block_generator import BlockGenerator, Bounds
+from penstock.receive.block_pusher import BlockPusher, Driver
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.threads import EngineThread
-from penstock.wire.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, Reply, ReportError
+from penstock.wire.messages import DeregisterReceiver, Registered, RegisterReceiver, Reply, ReportError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,18 +38,8 @@ if TYPE_CHECKING:
 
 log = get_logger("receiver_supervisor")
 
-R = TypeVar("R")
-
 # Records taken from an iterable at a time: bounds what one block holds.
 _CHUNK = 100_000
-
-
-class Driver(Protocol):
-    """The driver, as a receiver sees it."""
-
-    def ask(self, message: object, reply_kind: type[R]) -> R:
-        """Send a message and return the reply; raises WireError."""
-        ...
 
 
 class State(Enum):
@@ -89,11 +80,10 @@ class ReceiverSupervisor:
         clock: Clock | None = None,
     ) -> None:
         self._receiver, self.stream_id, self._epoch = receiver, stream_id, epoch
-        self._driver, self._store, self._discard = driver, store, discard
+        self._driver = driver
         self._host, self._port = host, port
         self._clock = clock or SystemClock()
         self.block_interval_ms = settings[conf.BLOCK_INTERVAL]
-        self._retries = settings[conf.STORE_RETRIES]
         self._limiter = RateLimiter(
             self._clock, settings[conf.MAX_RATE], settings[conf.INITIAL_RATE], burst_ms=self.block_interval_ms
         )
@@ -107,7 +97,6 @@ class ReceiverSupervisor:
             on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
         )
         self._restart_backoff = Backoff(settings[conf.RECEIVER_RESTART_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
-        self._block_numbers = itertools.count()
         self._state = State.INITIALIZED
         # Guards changes of state. Held while onStart and onStop run, never while records are stored.
         self._lifecycle = threading.RLock()
@@ -124,6 +113,9 @@ class ReceiverSupervisor:
         self._in_flight = 0
         self._idle = threading.Condition()
         self._terminated = threading.Event()
+        self._pusher = BlockPusher(
+            stream_id, epoch, settings[conf.STORE_RETRIES], driver, store, discard, self._clock, self._terminated
+        )
         self._error: BaseException | None = None
         self.stored_records = 0
         receiver.attach(self)
@@ -337,38 +329,9 @@ class ReceiverSupervisor:
                 self._idle.notify_all()
 
     def _push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
-        """Give a block a home and have the driver accept it."""
-        block_id = f"input-{self.stream_id}-{self._epoch}-{next(self._block_numbers)}"
-        self._place(Block(block_id, self.stream_id, count, table, metadata))
+        self._pusher.push(table, count, metadata)
         self.stored_records += count
         self._restart_backoff.reset()
-
-    def _place(self, block: Block) -> None:
-        stored = self._retried(lambda: self._stored(block), f"block {block.block_id} ({block.num_records} records)")
-        message = AddBlocks(self.stream_id, self._epoch, [stored])
-        reply = self._retried(lambda: self._driver.ask(message, Reply), f"the report of block {block.block_id}")
-        if not reply.accepted:
-            self._discard([stored.block_id])
-            raise StoreError(f"the driver did not accept block {block.block_id}: {reply.reason}")
-
-    def _stored(self, block: Block) -> StoredBlock:
-        stored = self._store(block)
-        if not isinstance(stored, StoredBlock):
-            raise StoreError(f"the store hook gave {stored!r} for block {block.block_id}, not a StoredBlock")
-        return stored
-
-    def _retried(self, action: Callable[[], R], what: str) -> R:
-        backoff = Backoff(first_ms=50, longest_ms=5000)
-        while True:
-            try:
-                return action()
-            except (Exception, SystemExit) as error:
-                if backoff.failures >= self._retries:
-                    raise StoreError(
-                        f"{what} could not be stored, {self._retries + 1} tries: {text_of(error)}"
-                    ) from error
-                log.warning("store failed, trying again", stream_id=self.stream_id, what=what, error=text_of(error))
-                self._clock.wait_for(backoff.next_ms(), self._terminated)
 
     def _tell(self, message: object) -> None:
         """Send what the driver should know; when it cannot be reached the task's end will tell it."""

@@ -9,13 +9,11 @@ Of the program's code it runs only the pickling and ``preferredLocation`` of rec
 from __future__ import annotations
 
 import secrets
-import shutil
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -31,18 +29,17 @@ from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_task import ReceiverTask
 from penstock.spark import cluster, failure
 from penstock.threads import EngineThread
+from penstock.track.block_places import BlockPlaces
 from penstock.track.launch_checks import check_cores, check_picklable
+from penstock.track.launches import Launches
 from penstock.track.received_block_tracker import ReceivedBlockTracker
-from penstock.track.receiver_launcher import ReceiverLaunch
 from penstock.track.tracked_receiver import Place, ReceiverState, TrackedReceiver
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import (
     AddBlocks,
-    CleanUpBlocks,
     DeregisterReceiver,
     PauseReceiver,
     Registered,
@@ -56,10 +53,6 @@ from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_tracker")
 
-# A launch that lived this long was healthy: the next relaunch waits the shortest delay again.
-_HEALTHY_MS = 10_000
-# How often, and for how long, a registering receiver's place is asked of Spark, whose books lag behind.
-_PLACE_TRIES, _PLACE_PAUSE_S = 20, 0.1
 # A receiver that was not reached is told again after so long to pause, or to go on: it must not stay as it is.
 _TELL_AGAIN_MS = 1000
 
@@ -87,8 +80,7 @@ class ReceiverTracker:
         self._on_this_machine = cluster.is_on_this_machine(sc)
         self._token = Token.generate(Tls.of(settings))
         # Several contexts of one application, one after the other, must not meet in a directory or a job group.
-        self._run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
-        self._directories: set[Path] = set()
+        run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
         self._tracked = {
             stream_id: TrackedReceiver(
                 stream_id, receiver, Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
@@ -96,13 +88,15 @@ class ReceiverTracker:
             for stream_id, receiver in receivers.items()
         }
         self.blocks = ReceivedBlockTracker(self._tracked)
-        # Where every block is that is needed still.
-        self._places: dict[str, Place] = {}
         self._loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error
         )
         self._endpoint: Endpoint | None = None
         self._stopping = threading.Event()
+        self._places = BlockPlaces(self._tracked, run_id, self._loop.post)
+        self._launches = Launches(
+            sc, settings, clock, run_id, self._token, self._stopping, self._loop.post, self._on_job_end
+        )
         # On the loop alone.
         self._paused = False
 
@@ -127,10 +121,11 @@ class ReceiverTracker:
                 DeregisterReceiver: lambda message: self._on_loop(lambda: self._on_deregister(message)),
             },
         )
+        self._launches.use(self._endpoint.port)
         self._loop.start()
-        for stream_id, tracked in self._tracked.items():
+        for tracked in self._tracked.values():
             tracked.start()
-            self._loop.post(lambda stream_id=stream_id: self._launch(stream_id))  # type: ignore[misc]
+            self._loop.post(partial(self._launches.launch, tracked))
 
     def stop(self, deadline: float) -> None:
         """Tell every receiver to stop, wait until the deadline (monotonic seconds) for them to flush, then end them.
@@ -168,10 +163,7 @@ class ReceiverTracker:
         On this machine; on other hosts Spark removes them with the executor's local files.
         """
         if self._on_this_machine:
-            for directory in self._directories:
-                # Its own alone: a plugin may have stored elsewhere.
-                if directory.parent.name == self._run_id:
-                    shutil.rmtree(directory.parent, ignore_errors=True)
+            self._places.delete_directories()
 
     def send_rate_update(self, stream_id: int, rate: float) -> None:
         """Set a receiver's rate, records/s. Kept: a receiver that is relaunched starts at it."""
@@ -197,15 +189,7 @@ class ReceiverTracker:
 
     def references(self, blocks: Iterable[StoredBlock]) -> list[tuple[str, int, BlockReference]]:
         """For each block: its host, its size in bytes, and where a task finds it now."""
-        found = []
-        for block in blocks:
-            tracked = self._tracked[block.stream_id]
-            place = self._places.get(block.block_id, Place())
-            # An endpoint has the blocks of its own host, those of earlier launches there included.
-            source = tracked.client.location if tracked.client is not None and tracked.place == place else ""
-            reference = BlockReference(block.block_id, block.path, block.num_records, source)
-            found.append((place.host, block.num_bytes, reference))
-        return found
+        return self._places.references(blocks)
 
     @property
     def token(self) -> Token:
@@ -215,49 +199,13 @@ class ReceiverTracker:
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget batches older than a time and, if asked to, delete their blocks; returns at once."""
         blocks = self.blocks.clean_up_batches(before_ms)
-        for block in blocks:
-            self._places.pop(block.block_id, None)
+        self._places.forget(blocks)
         if delete and blocks and not self._stopping.is_set():
-            self._loop.post(lambda: self._delete(blocks))
+            self._loop.post(lambda: self._places.delete(blocks))
 
     # -- on the tracker's loop --
 
-    def _launch(self, stream_id: int) -> None:
-        tracked = self._tracked[stream_id]
-        if self._stopping.is_set():
-            return
-        epoch = tracked.begin_launch(self._clock.monotonic_ms())
-        try:
-            self._start_launch(stream_id, epoch)
-        # The receiver's own code, or a Spark that is gone.
-        except Exception as error:
-            self._on_job_end(stream_id, epoch, error)
-
-    def _start_launch(self, stream_id: int, epoch: int) -> None:
-        tracked = self._tracked[stream_id]
-        assert self._endpoint is not None
-        driver_host = "127.0.0.1" if self._on_this_machine else cluster.driver_host(self._sc)
-        task = ReceiverTask(
-            tracked.receiver,
-            stream_id,
-            epoch,
-            self._run_id,
-            self._token.location(driver_host, self._endpoint.port),
-            self._token,
-            self._settings,
-        )
-        preferred = tracked.receiver.preferredLocation()
-        tracked.launch = ReceiverLaunch(
-            self._sc,
-            task,
-            (preferred,) if preferred else (),
-            on_end=lambda error: self._loop.post(lambda: self._on_job_end(stream_id, epoch, error)),
-        )
-        log.info("receiver launched", stream_id=stream_id, epoch=epoch)
-        tracked.launch.start()
-
-    def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
-        tracked = self._tracked[stream_id]
+    def _on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         if epoch != tracked.epoch:
             return
         was_active = tracked.is_active
@@ -273,23 +221,14 @@ class ReceiverTracker:
             self._tell_error(tracked, f"the receiver's task failed: {reason}", "" if error is None else text_of(error))
         if was_active:
             self._gone(tracked)
-        if self._clock.monotonic_ms() - tracked.launched_ms > _HEALTHY_MS:
-            tracked.backoff.reset()
-        delay_ms = tracked.backoff.next_ms()
+        delay_ms = self._launches.launch_again(tracked)
         log.warning(
             "receiver ended, it is launched again",
-            stream_id=stream_id,
+            stream_id=tracked.stream_id,
             epoch=epoch,
             delay_ms=round(delay_ms),
             reason=tracked.info.lastErrorMessage,
         )
-
-        # Waits on a thread of its own: the loop has other receivers to serve.
-        def launch_later() -> None:
-            self._clock.wait_for(delay_ms, self._stopping)
-            self._loop.post(lambda: self._launch(stream_id))
-
-        EngineThread(f"receiver {stream_id} relaunch", launch_later).start()
 
     def _on_register(self, message: RegisterReceiver) -> Registered:
         tracked = self._tracked.get(message.stream_id)
@@ -297,8 +236,7 @@ class ReceiverTracker:
             return Registered(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
         if self._stopping.is_set():
             return Registered(accepted=False, reason="the application is stopping")
-        assert tracked.launch is not None
-        task = self._task_of(tracked.launch.group)
+        task = self._launches.place_of(tracked)
         tracked.place = Place(task.host if task else "", message.host)
         location = self._token.location(message.host, message.port)
         # One that cannot be reached has most likely died: no use to try again.
@@ -315,8 +253,7 @@ class ReceiverTracker:
         )
         log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=tracked.place.host)
         self._post(ReceiverStarted(tracked.info))
-        if tracked.leftovers:
-            self._delete_of(tracked, [])
+        self._places.delete_leftovers(tracked)
         return Registered(accepted=True, rate=tracked.rate, paused=self._paused)
 
     def _on_deregister(self, message: DeregisterReceiver) -> Reply:
@@ -384,35 +321,6 @@ class ReceiverTracker:
                 except Exception as error:
                     log.warning("receiver's job not cancelled", reason=failure.reason(error))
 
-    def _delete(self, blocks: Iterable[StoredBlock]) -> None:
-        by_stream: dict[int, list[str]] = defaultdict(list)
-        for block in blocks:
-            by_stream[block.stream_id].append(block.block_id)
-        for stream_id, block_ids in by_stream.items():
-            self._delete_of(self._tracked[stream_id], block_ids)
-
-    def _delete_of(self, tracked: TrackedReceiver, block_ids: list[str]) -> None:
-        block_ids, tracked.leftovers = tracked.leftovers + block_ids, []
-        epoch = tracked.epoch
-
-        def keep() -> None:
-            tracked.leftovers.extend(block_ids)
-            if tracked.is_active and tracked.epoch != epoch:
-                # It has come back in the meantime.
-                self._delete_of(tracked, [])
-
-        if tracked.is_active:
-            tracked.tell(CleanUpBlocks(block_ids), undelivered=lambda: self._loop.post(keep))
-        else:
-            keep()
-
-    def _task_of(self, group: str) -> cluster.TaskLocation | None:
-        for _ in range(_PLACE_TRIES):
-            task = cluster.running_task(self._sc, group)
-            if task is not None or self._stopping.wait(_PLACE_PAUSE_S):
-                return task
-        return None
-
     # -- on the endpoint's threads --
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
@@ -421,10 +329,8 @@ class ReceiverTracker:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks are of another stream")
-        self._places.update((block.block_id, tracked.place) for block in message.blocks)
-        self._directories.update(Path(block.path).parent for block in message.blocks)
-        for block in self.blocks.add_blocks(message.blocks):
-            self._places.pop(block.block_id, None)
+        self._places.add(tracked.place, message.blocks)
+        self._places.forget(self.blocks.add_blocks(message.blocks))
         return Reply()
 
     def _on_loop(self, handler: Callable[[], Any], timeout_s: float | None = None) -> Any:

@@ -1,0 +1,99 @@
+"""``BlockPusher``: the way of one block: give it a home, then have the driver accept it.
+
+Owns the numbering of a launch's blocks and the tries that each gets. Never buffers, never decides what a failure means
+for the receiver. Runs on whatever thread stores.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from penstock.backoff import Backoff
+from penstock.blocks.block import Block, StoredBlock
+from penstock.clock import Clock
+from penstock.errors import StoreError, text_of
+from penstock.log import get_logger
+from penstock.wire.messages import AddBlocks, Reply
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = get_logger("receiver_supervisor")
+
+R = TypeVar("R")
+
+
+class Driver(Protocol):
+    """The driver, as a receiver sees it."""
+
+    def ask(self, message: object, reply_kind: type[R]) -> R:
+        """Send a message and return the reply; raises WireError."""
+        ...
+
+
+class BlockPusher:
+    """Push the blocks of one launch of a receiver.
+
+    Args:
+        stream_id: of its input stream.
+        epoch: the number of the launch.
+        retries: further tries that storing and reporting get.
+        driver: accepts blocks.
+        store: gives a block a home.
+        discard: deletes blocks that were stored but not accepted.
+        clock: of the pauses between tries.
+        terminated: cuts them short.
+    """
+
+    def __init__(
+        self,
+        stream_id: int,
+        epoch: int,
+        retries: int,
+        driver: Driver,
+        store: Callable[[Block], StoredBlock | None],
+        discard: Callable[[Iterable[str]], object],
+        clock: Clock,
+        terminated: threading.Event,
+    ) -> None:
+        self._stream_id, self._epoch, self._retries = stream_id, epoch, retries
+        self._driver, self._store, self._discard = driver, store, discard
+        self._clock, self._terminated = clock, terminated
+        self._block_numbers = itertools.count()
+
+    def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
+        """Return once a block is stored and accepted.
+
+        Raises:
+            StoreError: it could not be, with all tries, or the driver refused it.
+        """
+        block_id = f"input-{self._stream_id}-{self._epoch}-{next(self._block_numbers)}"
+        block = Block(block_id, self._stream_id, count, table, metadata)
+        stored = self._retried(lambda: self._stored(block), f"block {block_id} ({count} records)")
+        message = AddBlocks(self._stream_id, self._epoch, [stored])
+        reply = self._retried(lambda: self._driver.ask(message, Reply), f"the report of block {block_id}")
+        if not reply.accepted:
+            self._discard([stored.block_id])
+            raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")
+
+    def _stored(self, block: Block) -> StoredBlock:
+        stored = self._store(block)
+        if not isinstance(stored, StoredBlock):
+            raise StoreError(f"the store hook gave {stored!r} for block {block.block_id}, not a StoredBlock")
+        return stored
+
+    def _retried(self, action: Callable[[], R], what: str) -> R:
+        backoff = Backoff(first_ms=50, longest_ms=5000)
+        while True:
+            try:
+                return action()
+            except (Exception, SystemExit) as error:
+                if backoff.failures >= self._retries:
+                    raise StoreError(
+                        f"{what} could not be stored, {self._retries + 1} tries: {text_of(error)}"
+                    ) from error
+                log.warning("store failed, trying again", stream_id=self._stream_id, what=what, error=text_of(error))
+                self._clock.wait_for(backoff.next_ms(), self._terminated)

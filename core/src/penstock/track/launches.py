@@ -1,0 +1,120 @@
+"""``Launches``: every launch of every receiver, the first and the later ones.
+
+Owns the task that travels to the executor, where it should run, and the delay before it is launched again. Never
+decides whether a receiver is launched again, nor what its end means: that is the tracker's. Called on the tracker's
+loop; delays pass on threads of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from pyspark import SparkContext
+
+from penstock.clock import Clock
+from penstock.conf import Settings
+from penstock.log import get_logger
+from penstock.receive.receiver_task import ReceiverTask
+from penstock.spark import cluster
+from penstock.threads import EngineThread
+from penstock.track.receiver_launcher import ReceiverLaunch
+from penstock.track.tracked_receiver import TrackedReceiver
+from penstock.wire.token import Token
+
+log = get_logger("receiver_tracker")
+
+# A launch that lived this long was healthy: the next relaunch waits the shortest delay again.
+_HEALTHY_MS = 10_000
+# How often, and for how long, a registering receiver's place is asked of Spark, whose books lag behind.
+_PLACE_TRIES, _PLACE_PAUSE_S = 20, 0.1
+
+
+class Launches:
+    """Launch receivers.
+
+    Args:
+        sc: runs their jobs.
+        settings: in force.
+        clock: of the engine.
+        run_id: names the directory of the blocks.
+        token: shown by both sides.
+        stopping: ends every wait.
+        post: has something done on the tracker's loop.
+        on_end: is told there how a launch ended: receiver, number of the launch, error or ``None``.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        settings: Settings,
+        clock: Clock,
+        run_id: str,
+        token: Token,
+        stopping: threading.Event,
+        post: Callable[[Callable[[], None]], None],
+        on_end: Callable[[TrackedReceiver, int, BaseException | None], None],
+    ) -> None:
+        self._sc, self._settings, self._clock = sc, settings, clock
+        self._run_id, self._token = run_id, token
+        self._stopping, self._post, self._on_end = stopping, post, on_end
+        self._driver_location = ""
+
+    def use(self, port: int) -> None:
+        """Have receivers register at this port of the driver."""
+        local = cluster.is_on_this_machine(self._sc)
+        self._driver_location = self._token.location("127.0.0.1" if local else cluster.driver_host(self._sc), port)
+
+    def launch(self, tracked: TrackedReceiver) -> None:
+        """Launch a receiver, unless all stops."""
+        if self._stopping.is_set():
+            return
+        epoch = tracked.begin_launch(self._clock.monotonic_ms())
+        try:
+            self._launch(tracked, epoch)
+        # The receiver's own code, or a Spark that is gone.
+        except Exception as error:
+            self._on_end(tracked, epoch, error)
+
+    def launch_again(self, tracked: TrackedReceiver) -> float:
+        """Launch a receiver after a delay; returns at once, and says how long that is, ms."""
+        if self._clock.monotonic_ms() - tracked.launched_ms > _HEALTHY_MS:
+            tracked.backoff.reset()
+        delay_ms = tracked.backoff.next_ms()
+
+        # Waits on a thread of its own: the loop has other receivers to serve.
+        def launch_later() -> None:
+            self._clock.wait_for(delay_ms, self._stopping)
+            self._post(lambda: self.launch(tracked))
+
+        EngineThread(f"receiver {tracked.stream_id} relaunch", launch_later).start()
+        return delay_ms
+
+    def place_of(self, tracked: TrackedReceiver) -> cluster.TaskLocation | None:
+        """Where the launch at hand runs; ``None`` when Spark does not say."""
+        assert tracked.launch is not None
+        for _ in range(_PLACE_TRIES):
+            task = cluster.running_task(self._sc, tracked.launch.group)
+            if task is not None or self._stopping.wait(_PLACE_PAUSE_S):
+                return task
+        return None
+
+    def _launch(self, tracked: TrackedReceiver, epoch: int) -> None:
+        task = ReceiverTask(
+            tracked.receiver,
+            tracked.stream_id,
+            epoch,
+            self._run_id,
+            self._driver_location,
+            self._token,
+            self._settings,
+        )
+        preferred = tracked.receiver.preferredLocation()
+        tracked.launch = ReceiverLaunch(
+            self._sc,
+            task,
+            (preferred,) if preferred else (),
+            on_end=lambda error: self._post(lambda: self._on_end(tracked, epoch, error)),
+        )
+        log.info("receiver launched", stream_id=tracked.stream_id, epoch=epoch)
+        tracked.launch.start()
