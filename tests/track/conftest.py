@@ -174,10 +174,19 @@ class Tracked:
         self, clock: ManualClock, receivers: Sequence[Receiver[Any]], conf: Mapping[str, str], master: str
     ) -> None:
         self.clock, self.events, self.place = clock, Log(), TaskLocation("host-a", "1")
+        self.application_errors: list[BaseException] = []
         self._launches, self.processes = Log(), list[FakeProcess]()
         self.tracker = ReceiverTracker(
-            cast(SparkContext, FakeSparkContext(master)), dict(enumerate(receivers)), Settings(conf), clock, self._post
+            cast(SparkContext, FakeSparkContext(master)),
+            dict(enumerate(receivers)),
+            Settings(conf),
+            clock,
+            self._post,
+            self._fail,
         )
+
+    def _fail(self, error: BaseException) -> None:
+        self.application_errors.append(error)
 
     def _post(self, event: Event) -> None:
         self.events.add(event)
@@ -208,8 +217,12 @@ class Tracked:
 
     def relaunch(self, delay_ms: int = 60_000) -> None:
         """Let the delay of a relaunch pass."""
-        self.clock.await_waiters()
+        self.await_waiters()
         self.clock.advance(delay_ms)
+
+    def await_waiters(self, count: int = 1) -> None:
+        """Return when so many threads wait on the clock, besides the tracker's timer."""
+        self.clock.await_waiters(count + 1)
 
     def settle(self) -> None:
         """Return when the tracker's loop has handled all that it was given until now."""

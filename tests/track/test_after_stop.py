@@ -34,7 +34,7 @@ def test_a_receiver_has_stopped_however_it_ended(tracked: Tracked, how: str) -> 
 
 def test_nobody_waits_to_launch_a_receiver_again(tracked: Tracked) -> None:
     tracked.registered().launch.end(RuntimeError("lost"))
-    tracked.clock.await_waiters()
+    tracked.await_waiters()
     tracked.tracker.stop(time.monotonic() + 5)
     # Nobody moves the clock any more.
     deadline = time.monotonic() + 2

@@ -67,10 +67,10 @@ def test_a_receiver_that_was_not_reached_is_told_again(
 
     monkeypatch.setattr(receiver.client, "ask", sometimes)
     tracked.tracker.pause(True)
-    clock.await_waiters()
+    tracked.await_waiters()
     # What counts is what is wanted when it is told.
     tracked.tracker.pause(False)
-    clock.await_waiters(2)
+    tracked.await_waiters(2)
     clock.advance(1000)
     assert process.told.await_one(PauseReceiver, 2) == PauseReceiver(False)
     assert PauseReceiver(True) not in process.told.entries

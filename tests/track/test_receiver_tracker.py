@@ -283,7 +283,7 @@ def test_relaunches_are_further_apart_each_time(make_tracker: MakeTracker) -> No
     tracked.tracker.start()
     for number, nominal in enumerate((1000, 2000, 4000, 5000, 5000), start=1):
         tracked.launch(number).end(RuntimeError("again"))
-        tracked.clock.await_waiters()
+        tracked.await_waiters()
         tracked.clock.advance(nominal // 2 - 1)
         tracked.settle()
         assert len(tracked.launches) == number
@@ -494,7 +494,7 @@ def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None
 def test_while_it_stops_nothing_is_launched_again(tracked: Tracked) -> None:
     process = tracked.registered()
     process.launch.end(RuntimeError("lost"))
-    tracked.clock.await_waiters()
+    tracked.await_waiters()
     tracked.tracker.stop(time.monotonic() + 5)
     tracked.clock.advance(60_000)
     assert len(tracked.launches) == 1

@@ -282,6 +282,24 @@ RELAUNCH_DELAY = _key(
 MAX_RELAUNCH_DELAY = _key(
     "spark.penstock.receiver.maxRelaunchDelay", positive(duration_ms), "30s", "The longest such delay."
 )
+MAX_RESTARTS = _key(
+    "spark.penstock.receiver.maxRestarts",
+    not_negative(int),
+    "10",
+    "Failures of a receiver within `spark.penstock.receiver.restartWindow` that are made good by starting it again. A "
+    "failure is an error that stops or restarts it, a death of its process, or a start or launch that takes too long.",
+)
+RESTART_WINDOW = _key(
+    "spark.penstock.receiver.restartWindow", positive(duration_ms), "10min", "How long a failure counts."
+)
+ON_RECEIVER_FAILURE = _key(
+    "spark.penstock.receiver.onFailure",
+    one_of("restart", "stop-stream", "fail-application"),
+    "restart",
+    "What the next failure brings. `restart`: the receiver is called unhealthy (event, log, `receiver_infos()`) and "
+    "started again all the same; `stop-stream`: it is given up, what it stored is processed, the others go on; "
+    "`fail-application`: the context stops, and `awaitTermination` raises that error.",
+)
 PARTITION_BYTES = _key(
     "spark.penstock.partitionBytes",
     positive(size_bytes),

@@ -263,6 +263,8 @@ class StreamingContext(StreamBuilder):
         Raises:
             BatchFailedError: a batch failed; the first failure's cause and traceback. The context goes on. With
                 ``spark.penstock.maxFailedBatches`` only when it has stopped, for that many failures in a row.
+            ReceiverFailedError: a receiver failed too often, and ``spark.penstock.receiver.onFailure`` is
+                ``fail-application``.
         """
         with self._ended:
             self._ended.wait_for(lambda: self._state is State.STOPPED or self._error is not None, timeout)
@@ -328,7 +330,7 @@ class StreamingContext(StreamBuilder):
         if self.settings[conf.BACKPRESSURE_ENABLED]:
             self.plugins.spec("rate_estimators", self.settings[conf.RATE_ESTIMATOR])
         self._tracker = ReceiverTracker(
-            self._sc, dict(self.graph.receivers()), self.settings, self._clock, self._bus.post
+            self._sc, dict(self.graph.receivers()), self.settings, self._clock, self._bus.post, self._on_give_up
         )
         intake = TrackedIntake(self._tracker, self.settings[conf.PARTITION_BYTES])
         input_info = InputInfoTracker()

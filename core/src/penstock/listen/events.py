@@ -113,6 +113,21 @@ class BatchInfo:
 
 
 @frozen
+class PastError:
+    """An error of a receiver.
+
+    Attributes:
+        time: when it was told.
+        message: what went wrong.
+        error: the traceback, empty when there is none.
+    """
+
+    time: int
+    message: str
+    error: str = ""
+
+
+@frozen
 class ReceiverInfo:
     """One receiver.
 
@@ -124,7 +139,10 @@ class ReceiverInfo:
         executorId: its executor, empty when unknown.
         lastErrorMessage: what went wrong last, empty for nothing.
         lastError: the traceback of it.
-        lastErrorTime: when, -1 for never.
+        lastErrorTime: when there was an error last, -1 for never.
+        recent_errors: the last ones, oldest first.
+        unhealthy: it fails more often than `spark.penstock.receiver.maxRestarts` allows.
+        given_up: it is not started again.
     """
 
     streamId: int
@@ -135,6 +153,9 @@ class ReceiverInfo:
     lastErrorMessage: str = ""
     lastError: str = ""
     lastErrorTime: int = -1
+    recent_errors: tuple[PastError, ...] = ()
+    unhealthy: bool = False
+    given_up: bool = False
 
 
 @frozen

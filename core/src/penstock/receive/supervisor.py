@@ -1,8 +1,8 @@
 """``ReceiverSupervisor``: all that stands between a receiver and the driver.
 
 Owns the receiver's state, its rate limiter, its block generator and its pusher. Never decides whether or where the
-receiver is launched again: that is the tracker's. ``store…`` run on the receiver's threads; restarts and stops that come
-from elsewhere on a thread of their own.
+receiver is launched again: that is the tracker's. ``store…`` run on the receiver's threads; restarts and stops that
+come from elsewhere on a thread of their own.
 
 Stop order: the receiver's ``onStop``, what is buffered is stored and accepted, then the driver is told.
 """

@@ -26,15 +26,18 @@ from penstock.clock import Clock
 from penstock.conf import Settings
 from penstock.errors import text_of
 from penstock.event_loop import EventLoop
-from penstock.listen.events import Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
+from penstock.listen.events import Event, ReceiverInfo, ReceiverStarted, ReceiverStopped
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
+from penstock.recurring_timer import RecurringTimer
 from penstock.spark import cluster, failure
 from penstock.threads import EngineThread
 from penstock.track.block_places import BlockPlaces
 from penstock.track.launch_checks import check_cores, check_picklable
 from penstock.track.launches import Launches
 from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock.track.receiver_failures import ReceiverFailures
+from penstock.track.restart_budget import RestartBudget
 from penstock.track.tracked_receiver import Place, ReceiverState, TrackedReceiver
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
@@ -55,6 +58,8 @@ log = get_logger("receiver_tracker")
 
 # A receiver that was not reached is told again after so long to pause, or to go on: it must not stay as it is.
 _TELL_AGAIN_MS = 1000
+# How often the tracker looks after what no message tells it of.
+_LOOK_AFTER_MS = 1000
 
 
 class ReceiverTracker:
@@ -66,6 +71,7 @@ class ReceiverTracker:
         settings: in force.
         clock: of the engine.
         post: gives an event to the listeners.
+        fail_application: is given the error of a receiver that all is to end with.
     """
 
     def __init__(
@@ -75,6 +81,7 @@ class ReceiverTracker:
         settings: Settings,
         clock: Clock,
         post: Callable[[Event], None],
+        fail_application: Callable[[BaseException], None],
     ) -> None:
         self._sc, self._settings, self._clock, self._post = sc, settings, clock, post
         self._on_this_machine = cluster.is_on_this_machine(sc)
@@ -83,7 +90,10 @@ class ReceiverTracker:
         run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
         self._tracked = {
             stream_id: TrackedReceiver(
-                stream_id, receiver, Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
+                stream_id,
+                receiver,
+                Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY]),
+                RestartBudget(settings[conf.MAX_RESTARTS], settings[conf.RESTART_WINDOW]),
             )
             for stream_id, receiver in receivers.items()
         }
@@ -96,6 +106,15 @@ class ReceiverTracker:
         self._places = BlockPlaces(self._tracked, run_id, self._loop.post)
         self._launches = Launches(
             sc, settings, clock, run_id, self._token, self._stopping, self._loop.post, self._on_job_end
+        )
+        self._failures = ReceiverFailures(settings, clock, post, fail_application)
+        self._housekeeping = RecurringTimer(
+            clock,
+            _LOOK_AFTER_MS,
+            lambda _tick: self._loop.post(self._look_after),
+            "ReceiverTracker",
+            self._on_loop_error,
+            skip_missed=True,
         )
         # On the loop alone.
         self._paused = False
@@ -123,6 +142,7 @@ class ReceiverTracker:
         )
         self._launches.use(self._endpoint.port)
         self._loop.start()
+        self._housekeeping.start(self._housekeeping.start_time_ms())
         for tracked in self._tracked.values():
             tracked.start()
             self._loop.post(partial(self._launches.launch, tracked))
@@ -149,6 +169,7 @@ class ReceiverTracker:
                 log.warning("receiver did not stop in time, its job is cancelled", stream_id=stream_id)
                 launch.cancel()
                 launch.finish(5.0)
+        self._housekeeping.stop(interrupt=True)
         # First the endpoint: what was asked of it is answered by the loop.
         self._endpoint.stop()
         self._loop.stop(5.0)
@@ -216,11 +237,16 @@ class ReceiverTracker:
             return
         # Spark may try a failed task again; that try exits at once, and the job ends well for all Spark knows.
         died = error is not None or not tracked.deregistered
-        if died and not tracked.error_reported:
+        if died:
             reason = "its process died" if error is None else failure.reason(error)
-            self._tell_error(tracked, f"the receiver's task failed: {reason}", "" if error is None else text_of(error))
+            message = f"the receiver's task failed: {reason}"
+            if not tracked.error_reported:
+                self._tell_error(tracked, message, "" if error is None else text_of(error))
+            self._failures.count(tracked, message)
         if was_active:
             self._gone(tracked)
+        if tracked.given_up:
+            return
         delay_ms = self._launches.launch_again(tracked)
         log.warning(
             "receiver ended, it is launched again",
@@ -236,6 +262,8 @@ class ReceiverTracker:
             return Registered(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
         if self._stopping.is_set():
             return Registered(accepted=False, reason="the application is stopping")
+        if tracked.given_up:
+            return Registered(accepted=False, reason="it is given up: it failed too often")
         task = self._launches.place_of(tracked)
         tracked.place = Place(task.host if task else "", message.host)
         location = self._token.location(message.host, message.port)
@@ -243,7 +271,7 @@ class ReceiverTracker:
         tracked.connect(Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False))
         tracked.state = ReceiverState.ACTIVE
         tracked.registered, tracked.deregistered = True, False
-        tracked.error_reported = False
+        tracked.error_reported = tracked.failure_counted = False
         tracked.info = evolve(
             tracked.info,
             name=f"{message.receiver_type}-{message.stream_id}",
@@ -265,7 +293,12 @@ class ReceiverTracker:
         if message.error and not tracked.error_reported:
             self._tell_error(tracked, message.message, message.error)
         elif not message.error and not self._stopping.is_set():
-            tracked.note_error(message.message, "", self._clock.now_ms())
+            tracked.note_end(message.message)
+        if message.error and not self._stopping.is_set():
+            self._failures.count(tracked, message.message)
+            if tracked.given_up:
+                # It may be about to start itself again.
+                tracked.tell(StopReceiver("given up"), at_once=True)
         self._gone(tracked)
         return Reply()
 
@@ -283,9 +316,12 @@ class ReceiverTracker:
         self._post(ReceiverStopped(tracked.info))
 
     def _tell_error(self, tracked: TrackedReceiver, message: str, error: str) -> None:
-        tracked.note_error(message, error, self._clock.now_ms())
         tracked.error_reported = True
-        self._post(ReceiverError(tracked.info))
+        self._failures.tell(tracked, message, error)
+
+    def _look_after(self) -> None:
+        for tracked in self._tracked.values():
+            self._failures.look_after(tracked)
 
     def _set_rate(self, stream_id: int, rate: float) -> None:
         tracked = self._tracked[stream_id]
@@ -312,6 +348,8 @@ class ReceiverTracker:
 
     def _tell_all_to_stop(self) -> None:
         for tracked in self._tracked.values():
+            if tracked.given_up:
+                continue
             if tracked.registered:
                 tracked.tell(StopReceiver("Stopped by driver"), at_once=True)
             elif tracked.launch is not None:

@@ -15,15 +15,18 @@ from attrs import Factory, define, evolve, field, frozen
 from penstock.backoff import Backoff
 from penstock.errors import WireError
 from penstock.event_loop import EventLoop
-from penstock.listen.events import ReceiverInfo
+from penstock.listen.events import PastError, ReceiverInfo
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
 from penstock.threads import EngineThread
 from penstock.track.receiver_launcher import ReceiverLaunch
+from penstock.track.restart_budget import RestartBudget
 from penstock.wire.client import Client
 from penstock.wire.messages import Reply
 
 log = get_logger("receiver_tracker")
+
+_ERRORS_KEPT = 20
 
 
 class ReceiverState(Enum):
@@ -55,6 +58,7 @@ class TrackedReceiver:
         stream_id: of its input stream.
         receiver: as the program made it.
         backoff: of its relaunches.
+        budget: of them.
         info: as listeners see it.
         state: where it is.
         epoch: the number of its last launch.
@@ -64,6 +68,7 @@ class TrackedReceiver:
         place: where that runs.
         rate: wanted, records/s; outlives launches.
         error_reported: the launch at hand has told of its error already.
+        failure_counted: it has failed since it was started or launched last.
         registered: the launch at hand has registered: from then on it may hold records.
         deregistered: it has said since that it stops: an end without a word is a death.
         leftovers: blocks to delete whose host has no endpoint now.
@@ -72,6 +77,7 @@ class TrackedReceiver:
     stream_id: int
     receiver: Receiver[Any]
     backoff: Backoff
+    budget: RestartBudget
     info: ReceiverInfo = field(init=False)
     state: ReceiverState = ReceiverState.INACTIVE
     epoch: int = 0
@@ -81,6 +87,7 @@ class TrackedReceiver:
     place: Place = Place()
     rate: float | None = None
     error_reported: bool = False
+    failure_counted: bool = False
     registered: bool = False
     deregistered: bool = False
     leftovers: list[str] = Factory(list)
@@ -95,6 +102,11 @@ class TrackedReceiver:
     def is_active(self) -> bool:
         """Whether it is registered now."""
         return self.state is ReceiverState.ACTIVE
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it is not started again."""
+        return self.info.given_up
 
     def start(self) -> None:
         """Start the outbox."""
@@ -111,7 +123,7 @@ class TrackedReceiver:
         self.epoch += 1
         self.state = ReceiverState.SCHEDULED
         self.launched_ms = now_ms
-        self.error_reported = self.registered = self.deregistered = False
+        self.error_reported = self.failure_counted = self.registered = self.deregistered = False
         return self.epoch
 
     def connect(self, client: Client) -> None:
@@ -122,7 +134,14 @@ class TrackedReceiver:
 
     def note_error(self, message: str, error: str, now_ms: int) -> None:
         """Keep what went wrong, for listeners."""
-        self.info = evolve(self.info, lastErrorMessage=message, lastError=error, lastErrorTime=now_ms)
+        recent = (*self.info.recent_errors, PastError(now_ms, message, error))[-_ERRORS_KEPT:]
+        self.info = evolve(
+            self.info, lastErrorMessage=message, lastError=error, lastErrorTime=now_ms, recent_errors=recent
+        )
+
+    def note_end(self, message: str) -> None:
+        """Keep why it stopped, when that was no error."""
+        self.info = evolve(self.info, lastErrorMessage=message, lastError="")
 
     def tell(self, message: object, undelivered: Callable[[], None] = lambda: None, *, at_once: bool = False) -> None:
         """Send a message; returns at once.

@@ -1,0 +1,200 @@
+"""What becomes of a receiver that fails too often: restarted all the same, given up, or the end of the application."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Receiver
+from penstock.errors import ReceiverFailedError
+from penstock.listen.events import ReceiverError
+from penstock.wire.messages import StopReceiver
+
+if TYPE_CHECKING:
+    from tests.track.conftest import FakeProcess, Tracked
+
+MakeTracker = Callable[..., "Tracked"]
+SilentClass = type[Receiver[Any]]
+
+
+def conf(policy: str, restarts: int = 2) -> dict[str, str]:
+    return {
+        "spark.penstock.receiver.maxRestarts": str(restarts),
+        "spark.penstock.receiver.restartWindow": "1h",
+        "spark.penstock.receiver.onFailure": policy,
+    }
+
+
+def fail(tracked: Tracked, times: int, first: int = 1) -> None:
+    """Have launches end badly, each but the last followed by the next."""
+    for number in range(first, first + times):
+        if number > first:
+            tracked.relaunch()
+        tracked.launch(number).end(RuntimeError(f"failure {number}"))
+    tracked.settle()
+
+
+def messages(tracked: Tracked) -> list[str]:
+    return [each.receiverInfo.lastErrorMessage for each in tracked.events.entries if isinstance(each, ReceiverError)]
+
+
+def restart(process: FakeProcess, reason: str = "lost") -> None:
+    """As a supervisor that restarts its receiver after an error."""
+    process.report(reason)
+    process.deregister(f"Restarting receiver with delay 0 ms: {reason}", f"Traceback: {reason}")
+
+
+def test_a_receiver_that_fails_too_often_is_unhealthy_and_goes_on(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf=conf("restart"))
+    tracked.tracker.start()
+    fail(tracked, 2)
+    assert not tracked.tracker.receiver_infos()[0].unhealthy
+    tracked.relaunch()
+    fail(tracked, 1, first=3)
+    info = tracked.tracker.receiver_infos()[0]
+    assert (info.unhealthy, info.given_up) == (True, False)
+    assert [said for said in messages(tracked) if "unhealthy" in said] == [
+        "receiver Silent-0 is unhealthy, it is restarted further: more than 2 failures within 3600 s; the last one: "
+        "the receiver's task failed: RuntimeError: failure 3"
+    ]
+    tracked.relaunch()
+    # Told once, however long it stays so.
+    fail(tracked, 3, first=4)
+    assert sum("unhealthy" in said for said in messages(tracked)) == 1
+    tracked.relaunch()
+    assert tracked.registered(7).add(0).accepted
+    assert tracked.application_errors == []
+
+
+def test_it_is_healthy_again_when_the_window_has_passed(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf=conf("restart", 1) | {"spark.penstock.receiver.restartWindow": "5min"})
+    tracked.tracker.start()
+    fail(tracked, 2)
+    tracked.relaunch()
+    tracked.registered(3)
+    assert tracked.tracker.receiver_infos()[0].unhealthy
+    tracked.await_waiters(0)
+    tracked.clock.advance(300_000)
+    tracked.await_waiters(0)
+    tracked.settle()
+    assert not tracked.tracker.receiver_infos()[0].unhealthy
+    # And told anew when it is not.
+    tracked.launch(3).end(RuntimeError("failure 3"))
+    tracked.relaunch()
+    tracked.launch(4).end(RuntimeError("failure 4"))
+    tracked.settle()
+    assert sum("unhealthy" in said for said in messages(tracked)) == 2
+
+
+def test_with_stop_stream_it_is_given_up_and_the_others_go_on(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked = make_tracker([silent(), silent()], conf=conf("stop-stream", 0))
+    tracked.tracker.start()
+    tracked.launch(2)
+    bad, good = sorted((tracked.registered(1), tracked.registered(2)), key=lambda process: process.task.stream_id)
+    assert bad.add(0).accepted
+    bad.launch.end(RuntimeError("died"))
+    tracked.settle()
+    infos = tracked.tracker.receiver_infos()
+    assert [(info.given_up, info.unhealthy, info.active) for info in infos.values()] == [
+        (True, True, False),
+        (False, False, True),
+    ]
+    assert messages(tracked)[-1].startswith("receiver Silent-0 is given up: more than 0 failures")
+    assert tracked.events.names[-1] == "ReceiverStopped"
+    tracked.clock.advance(100_000)
+    tracked.settle()
+    assert len(tracked.launches) == 2
+    assert good.add(0).accepted
+    # What it had stored is processed.
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    assert [block.block_id for block in tracked.tracker.blocks.blocks_of_batch(100, 0)] == ["input-0-1-0"]
+    assert tracked.application_errors == []
+
+
+def test_one_that_restarts_itself_too_often_is_told_to_stop(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf=conf("stop-stream", 1))
+    tracked.tracker.start()
+    process = tracked.registered()
+    restart(process)
+    assert process.register().accepted
+    restart(process, "lost again")
+    assert process.told.await_one(StopReceiver) == StopReceiver("given up")
+    refused = process.register()
+    assert (refused.accepted, refused.reason) == (False, "it is given up: it failed too often")
+    # What it flushes is taken still.
+    assert process.add(0).accepted
+    process.launch.end(RuntimeError("the driver refused to start receiver 0"))
+    tracked.settle()
+    assert len(tracked.launches) == 1
+    assert [name for name in tracked.events.names if name == "ReceiverStopped"] == ["ReceiverStopped"] * 2
+    assert "lost again" in tracked.tracker.receiver_infos()[0].lastErrorMessage
+
+
+def test_with_fail_application_the_application_is_given_the_error(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf=conf("fail-application", 1))
+    tracked.tracker.start()
+    fail(tracked, 2)
+    (error,) = tracked.application_errors
+    assert isinstance(error, ReceiverFailedError)
+    assert str(error) == (
+        "receiver Silent-0 is given up: more than 1 failures within 3600 s; the last one: the receiver's task failed: "
+        "RuntimeError: failure 2"
+    )
+    tracked.clock.advance(100_000)
+    tracked.settle()
+    assert len(tracked.launches) == 2
+
+
+def test_an_error_counts_once_though_told_in_several_ways(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf=conf("stop-stream", 1))
+    tracked.tracker.start()
+    process = tracked.registered()
+    process.report("connection lost")
+    process.deregister("connection lost", "Traceback: lost")
+    process.launch.end(ConnectionError("connection lost"))
+    tracked.relaunch()
+    assert tracked.registered(2)
+    assert not tracked.tracker.receiver_infos()[0].given_up
+
+
+@pytest.mark.parametrize("policy", ["stop-stream", "fail-application"])
+def test_what_is_no_failure_does_not_count(make_tracker: MakeTracker, policy: str) -> None:
+    tracked = make_tracker(conf=conf(policy, 0))
+    tracked.tracker.start()
+    process = tracked.registered()
+    process.report("a line could not be read")
+    process.deregister("Restarting receiver with delay 0 ms: the source has moved")
+    assert process.register().accepted
+    process.deregister("enough")
+    process.launch.end()
+    tracked.relaunch()
+    tracked.registered(2)
+    tracked.tracker.stop(time.monotonic())
+    info = tracked.tracker.receiver_infos()[0]
+    assert (info.unhealthy, info.given_up, tracked.application_errors) == (False, False, [])
+
+
+def test_the_last_errors_are_kept_with_their_times(tracked: Tracked) -> None:
+    process = tracked.registered()
+    for number in range(25):
+        process.report(f"error {number}", f"Traceback {number}")
+        tracked.await_waiters(0)
+        tracked.clock.advance(10)
+    info = tracked.tracker.receiver_infos()[0]
+    assert [(past.time, past.message, past.error) for past in info.recent_errors] == [
+        (1_000_000 + 10 * number, f"error {number}", f"Traceback {number}") for number in range(5, 25)
+    ]
+    assert (info.lastErrorTime, info.lastErrorMessage) == (1_000_240, "error 24")
+
+
+def test_a_good_end_moves_no_error_time(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.report("something", "Traceback")
+    tracked.clock.advance(500)
+    process.deregister("enough")
+    info = tracked.tracker.receiver_infos()[0]
+    assert (info.lastErrorMessage, info.lastError, info.lastErrorTime) == ("enough", "", 1_000_000)
+    assert [past.message for past in info.recent_errors] == ["something"]
