@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import pytest
 from pyspark import SparkContext
@@ -151,13 +151,15 @@ class FakeProcess:
 
 class FakeSparkContext:
     applicationId = "app-1"
+    #: Of Spark; a test may add to it.
+    conf: ClassVar[dict[str, str]] = {}
     _jvm = None
 
     def __init__(self, master: str) -> None:
         self.master = master
 
     def getConf(self) -> dict[str, str]:
-        return {"spark.driver.host": "127.0.0.1"}
+        return {"spark.driver.host": "127.0.0.1", **self.conf}
 
 
 class Silent(Receiver[Any]):

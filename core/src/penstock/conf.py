@@ -300,6 +300,20 @@ ON_RECEIVER_FAILURE = _key(
     "started again all the same; `stop-stream`: it is given up, what it stored is processed, the others go on; "
     "`fail-application`: the context stops, and `awaitTermination` raises that error.",
 )
+LAUNCH_TIMEOUT = _key(
+    "spark.penstock.receiver.launchTimeout",
+    not_negative(duration_ms),
+    "2min",
+    "A receiver that has not registered so long after its launch, for want of a free slot, say, has failed: its job is "
+    "cancelled and launched again; 0: it is waited for without end.",
+)
+START_TIMEOUT = _key(
+    "spark.penstock.receiver.startTimeout",
+    not_negative(duration_ms),
+    "1min",
+    "A receiver whose `onStart` has not returned and not stored anything in that time has failed: its process ends and "
+    "it is launched again; one that stores in `onStart` is told of only; 0: it is waited for without end.",
+)
 PARTITION_BYTES = _key(
     "spark.penstock.partitionBytes",
     positive(size_bytes),

@@ -68,6 +68,10 @@ class ReceiverRefusedError(PenstockError):
     """The driver does not take this receiver (any more): it is stopping, or a newer one has its place."""
 
 
+class ReceiverStuckError(PenstockError):
+    """A receiver's ``onStart`` did not return within ``spark.penstock.receiver.startTimeout``, and stored nothing."""
+
+
 class ReceiverFailedError(PenstockError):
     """A receiver failed more often than its restart budget allows, and the application is to end with it."""
 

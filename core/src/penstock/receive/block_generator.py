@@ -52,6 +52,7 @@ class BlockGenerator:
         bounds: what may wait.
         push: makes a block of records and returns when it is accepted; its error is final.
         on_failure: is told the first error of ``push``; what is buffered from then on is dropped.
+        on_tick: is called at each tick, before the cut; must return at once.
     """
 
     def __init__(
@@ -61,8 +62,10 @@ class BlockGenerator:
         bounds: Bounds,
         push: Callable[[list[Any]], None],
         on_failure: Callable[[BaseException], None],
+        on_tick: Callable[[], None] = lambda: None,
     ) -> None:
         self._bounds, self._push, self._on_failure = bounds, push, on_failure
+        self._before_cut = on_tick
         self._buffer = _Run([])
         self._pending_records = self._pending_bytes = 0
         self._room = threading.Condition()
@@ -70,7 +73,7 @@ class BlockGenerator:
         self._cutting = threading.Lock()
         # None ends the pusher.
         self._cut_runs: queue.Queue[_Run | None] = queue.Queue(bounds.blocks)
-        self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._cut(), "BlockGenerator", on_failure)
+        self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._on_tick(), "BlockGenerator", on_failure)
         self._pusher = EngineThread("BlockGenerator pusher", self._push_all)
         self._active = False
         self._failed = False
@@ -114,6 +117,10 @@ class BlockGenerator:
 
     def _is_full(self, num_bytes: int) -> bool:
         return self._pending_records >= self._bounds.records or self._pending_bytes + num_bytes > self._bounds.num_bytes
+
+    def _on_tick(self) -> None:
+        self._before_cut()
+        self._cut()
 
     def _cut(self) -> None:
         with self._cutting:

@@ -111,7 +111,7 @@ class ReceiverTask:
         # Ctrl-C reaches the whole process group of a local program: the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
-            supervisor.start()
+            supervisor.start_soon()
             supervisor.await_termination()
         finally:
             signal.signal(signal.SIGINT, on_interrupt)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,14 @@ from penstock.backoff import Backoff
 from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.clock import Clock, SystemClock
-from penstock.errors import PenstockError, ReceiverRefusedError, ReceiverStoppedError, StoreError, text_of
+from penstock.errors import (
+    PenstockError,
+    ReceiverRefusedError,
+    ReceiverStoppedError,
+    ReceiverStuckError,
+    StoreError,
+    text_of,
+)
 from penstock.log import get_logger
 from penstock.receive.block_generator import BlockGenerator, Bounds
 from penstock.receive.block_pusher import BlockPusher, Driver
@@ -95,7 +103,11 @@ class ReceiverSupervisor:
             ),
             push=self._push_buffered,
             on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
+            on_tick=self._watch_start,
         )
+        self._start_timeout_ms = settings[conf.START_TIMEOUT] or math.inf
+        # Since when onStart runs, and what was stored before; None when it does not run, or is watched no more.
+        self._starting: tuple[float, int] | None = None
         self._restart_backoff = Backoff(settings[conf.RECEIVER_RESTART_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
         self._state = State.INITIALIZED
         # Guards changes of state. Held while onStart and onStop run, never while records are stored.
@@ -141,6 +153,18 @@ class ReceiverSupervisor:
         """Start the generator, register, start the receiver; ``await_termination`` raises what fails."""
         self._generator.start()
         self._start_receiver()
+
+    def start_soon(self) -> None:
+        """Start on another thread: the caller's must not be held by the receiver's code."""
+
+        def start() -> None:
+            try:
+                self.start()
+            # Whatever it is, somebody awaits the end.
+            except BaseException as error:
+                self.stop(f"Error starting receiver {self.stream_id}: {text_of(error)}", error)
+
+        EngineThread("receiver start", start).start()
 
     def await_termination(self) -> None:
         """Return when the receiver has stopped for good.
@@ -206,6 +230,10 @@ class ReceiverSupervisor:
             self._clock.wake()
             self._error = _as_error(error)
             self._stop_receiver()
+        self._finish(message, error)
+
+    def _finish(self, message: str, error: BaseException | None) -> None:
+        """Flush what is taken, tell the driver, let go who awaits the end."""
         self._generator.stop()
         with self._idle:
             self._accepting = False
@@ -244,11 +272,39 @@ class ReceiverSupervisor:
                     if times_told == self._times_told:
                         self._set_paused(registered.paused)
                 self._state = State.STARTED
-                self._receiver.onStart()
+                self._starting = self._clock.monotonic_ms(), self.stored_records
+                try:
+                    self._receiver.onStart()
+                finally:
+                    self._starting = None
                 self._tell_rate(before)
             # The receiver is the author's code: sys.exit in it ends this receiver, not the worker's bookkeeping.
             except (Exception, SystemExit) as error:
                 self.stop(f"Error starting receiver {self.stream_id}: {text_of(error)}", error)
+
+    def _watch_start(self) -> None:
+        """Notice an ``onStart`` that does not return. On the timer's thread."""
+        starting = self._starting
+        if starting is None or self._clock.monotonic_ms() - starting[0] < self._start_timeout_ms:
+            return
+        self._starting = None
+        message = f"onStart has not returned for {self._start_timeout_ms / 1000:g} s; it must only start what receives"
+        if self.stored_records > starting[1]:
+            EngineThread(
+                "receiver watchdog", lambda: self.report_error(f"{message}: the receiver cannot be stopped in order")
+            ).start()
+        else:
+            EngineThread("receiver watchdog", lambda: self._end_stuck(message)).start()
+
+    def _end_stuck(self, message: str) -> None:
+        """End without ``onStop``: the thread that is in ``onStart`` holds the lock of the life cycle."""
+        error = ReceiverStuckError(message)
+        self._ending.set()
+        self._clock.wake()
+        self._error = error
+        self._state = State.STOPPED
+        self._limiter.stop()
+        self._finish(message, error)
 
     def _stop_receiver(self) -> None:
         if self._state is not State.STARTED:

@@ -29,6 +29,22 @@ def check_cores(sc: SparkContext, receivers: int) -> None:
         )
 
 
+def check_speculation(sc: SparkContext) -> None:
+    """Refuse a Spark that would start second copies of receivers: they look like tasks that take too long.
+
+    Of a stage with a single task Spark speculates only when a duration is set from which any task is slow.
+
+    Raises:
+        ConfigurationError: it would.
+    """
+    settings, threshold = sc.getConf(), "spark.speculation.task.duration.threshold"
+    if settings.get("spark.speculation", "false") == "true" and settings.get(threshold):
+        raise ConfigurationError(
+            f"with {threshold}={settings.get(threshold)} Spark would run a second copy of each receiver after that "
+            "time, and stop the first: unset it, or set spark.speculation=false"
+        )
+
+
 def check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
     """Refuse a receiver that cannot travel to an executor.
 

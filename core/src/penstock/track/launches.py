@@ -12,14 +12,15 @@ from collections.abc import Callable
 
 from pyspark import SparkContext
 
+from penstock import conf
 from penstock.clock import Clock
 from penstock.conf import Settings
 from penstock.log import get_logger
 from penstock.receive.receiver_task import ReceiverTask
-from penstock.spark import cluster
+from penstock.spark import cluster, failure
 from penstock.threads import EngineThread
 from penstock.track.receiver_launcher import ReceiverLaunch
-from penstock.track.tracked_receiver import TrackedReceiver
+from penstock.track.tracked_receiver import ReceiverState, TrackedReceiver
 from penstock.wire.token import Token
 
 log = get_logger("receiver_tracker")
@@ -89,6 +90,20 @@ class Launches:
 
         EngineThread(f"receiver {tracked.stream_id} relaunch", launch_later).start()
         return delay_ms
+
+    def is_overdue(self, tracked: TrackedReceiver) -> bool:
+        """Say whether the launch at hand has waited too long for a place to run, and this was not told yet."""
+        timeout_ms = self._settings[conf.LAUNCH_TIMEOUT]
+        waits = tracked.state is ReceiverState.SCHEDULED and not tracked.overdue and not self._stopping.is_set()
+        return waits and 0 < timeout_ms <= self._clock.monotonic_ms() - tracked.launched_ms
+
+    def cancel(self, tracked: TrackedReceiver) -> None:
+        """End the launch at hand by force."""
+        try:
+            if tracked.launch is not None:
+                tracked.launch.cancel()
+        except Exception as error:
+            log.warning("receiver's job not cancelled", stream_id=tracked.stream_id, reason=failure.reason(error))
 
     def place_of(self, tracked: TrackedReceiver) -> cluster.TaskLocation | None:
         """Where the launch at hand runs; ``None`` when Spark does not say."""

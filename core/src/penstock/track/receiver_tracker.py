@@ -33,7 +33,7 @@ from penstock.recurring_timer import RecurringTimer
 from penstock.spark import cluster, failure
 from penstock.threads import EngineThread
 from penstock.track.block_places import BlockPlaces
-from penstock.track.launch_checks import check_cores, check_picklable
+from penstock.track.launch_checks import check_cores, check_picklable, check_speculation
 from penstock.track.launches import Launches
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_failures import ReceiverFailures
@@ -123,11 +123,13 @@ class ReceiverTracker:
         """Launch every receiver.
 
         Raises:
-            ConfigurationError: a receiver cannot be pickled, or there are not enough cores for all and a batch.
+            ConfigurationError: a receiver cannot be pickled, there are not enough cores for all and a batch, or Spark
+                would start second copies of them.
         """
         if not self._tracked:
             return
         check_cores(self._sc, len(self._tracked))
+        check_speculation(self._sc)
         for stream_id, tracked in self._tracked.items():
             check_picklable(stream_id, tracked.receiver)
         self._endpoint = Endpoint(
@@ -322,6 +324,19 @@ class ReceiverTracker:
     def _look_after(self) -> None:
         for tracked in self._tracked.values():
             self._failures.look_after(tracked)
+            if self._launches.is_overdue(tracked):
+                self._on_overdue(tracked)
+
+    def _on_overdue(self, tracked: TrackedReceiver) -> None:
+        tracked.overdue = True
+        message = (
+            f"receiver {tracked.info.name} has not registered within {self._settings[conf.LAUNCH_TIMEOUT] / 1000:g} s "
+            "of its launch: is there a free slot for it?"
+        )
+        log.error("receiver not registered in time, its job is cancelled", stream_id=tracked.stream_id, reason=message)
+        self._tell_error(tracked, message, "")
+        self._failures.count(tracked, message)
+        self._launches.cancel(tracked)
 
     def _set_rate(self, stream_id: int, rate: float) -> None:
         tracked = self._tracked[stream_id]
@@ -354,10 +369,7 @@ class ReceiverTracker:
                 tracked.tell(StopReceiver("Stopped by driver"), at_once=True)
             elif tracked.launch is not None:
                 # It has stored nothing, and may be waiting for a slot that never comes.
-                try:
-                    tracked.launch.cancel()
-                except Exception as error:
-                    log.warning("receiver's job not cancelled", reason=failure.reason(error))
+                self._launches.cancel(tracked)
 
     # -- on the endpoint's threads --
 

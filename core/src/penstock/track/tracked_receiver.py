@@ -71,6 +71,7 @@ class TrackedReceiver:
         failure_counted: it has failed since it was started or launched last.
         registered: the launch at hand has registered: from then on it may hold records.
         deregistered: it has said since that it stops: an end without a word is a death.
+        overdue: it has not registered in time, and was told of.
         leftovers: blocks to delete whose host has no endpoint now.
     """
 
@@ -90,6 +91,7 @@ class TrackedReceiver:
     failure_counted: bool = False
     registered: bool = False
     deregistered: bool = False
+    overdue: bool = False
     leftovers: list[str] = Factory(list)
     _outbox: EventLoop[Callable[[], None]] = field(init=False)
 
@@ -123,7 +125,7 @@ class TrackedReceiver:
         self.epoch += 1
         self.state = ReceiverState.SCHEDULED
         self.launched_ms = now_ms
-        self.error_reported = self.failure_counted = self.registered = self.deregistered = False
+        self.error_reported = self.failure_counted = self.registered = self.deregistered = self.overdue = False
         return self.epoch
 
     def connect(self, client: Client) -> None:

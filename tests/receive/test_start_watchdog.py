@@ -1,0 +1,116 @@
+"""An ``onStart`` that does not return: told, and the end of the process unless it stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.errors import ReceiverStoppedError, ReceiverStuckError
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import DeregisterReceiver, ReportError
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import Gate, Log, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+CONF = {"spark.penstock.receiver.startTimeout": "5s", "spark.streaming.blockInterval": "1s"}
+
+
+def pass_time(clock: ManualClock, seconds: int) -> None:
+    """Tick by tick."""
+    for _ in range(seconds):
+        clock.await_waiters()
+        clock.advance(1000)
+    clock.await_waiters()
+
+
+def test_one_that_hangs_is_ended_with_that_error(
+    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, clock: ManualClock
+) -> None:
+    supervisor = supervise(receiver, CONF)
+    receiver.on_start = gate
+    supervisor.start_soon()
+    assert gate.reached.wait(10)
+    pass_time(clock, 4)
+    assert log.names == ["RegisterReceiver", "onStart"]
+    clock.advance(1000)
+    with pytest.raises(ReceiverStuckError, match="onStart has not returned for 5 s"):
+        supervisor.await_termination()
+    (told,) = log.of(DeregisterReceiver)
+    assert told.message == "onStart has not returned for 5 s; it must only start what receives"
+    assert "ReceiverStuckError" in told.error
+    with pytest.raises(ReceiverStoppedError):
+        receiver.store(1)
+    gate.open()
+    supervisor.stop("too late")
+    assert "onStop" not in log.entries
+
+
+def test_one_that_is_told_to_stop_meanwhile_ends_too(
+    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, clock: ManualClock
+) -> None:
+    supervisor = supervise(receiver, CONF)
+    receiver.on_start = gate
+    supervisor.start_soon()
+    assert gate.reached.wait(10)
+    supervisor.stop_soon("Stopped by driver")
+    pass_time(clock, 4)
+    clock.advance(1000)
+    with pytest.raises(ReceiverStuckError):
+        supervisor.await_termination()
+    gate.open()
+
+
+def test_one_that_stores_meanwhile_is_told_of_once_and_goes_on(
+    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, clock: ManualClock
+) -> None:
+    def receive() -> None:
+        receiver.store_all([1, 2, 3])
+        gate()
+
+    supervisor = supervise(receiver, CONF)
+    receiver.on_start = receive
+    supervisor.start_soon()
+    assert gate.reached.wait(10)
+    pass_time(clock, 20)
+    log.await_count(ReportError)
+    assert [told.message for told in log.of(ReportError)] == [
+        "onStart has not returned for 5 s; it must only start what receives: the receiver cannot be stopped in order"
+    ]
+    assert receiver.isStarted()
+    gate.open()
+    supervisor.stop("enough")
+    assert log.names[-2:] == ["onStop", "DeregisterReceiver"]
+
+
+@pytest.mark.parametrize("conf", [{}, {"spark.penstock.receiver.startTimeout": "0"}], ids=["in time", "no limit"])
+def test_one_that_returns_in_time_is_left_alone(
+    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, clock: ManualClock, conf: dict[str, str]
+) -> None:
+    supervisor = supervise(receiver, {"spark.streaming.blockInterval": "1s"} | conf)
+    receiver.on_start = gate
+    supervisor.start_soon()
+    assert gate.reached.wait(10)
+    pass_time(clock, 50)
+    gate.open()
+    supervisor.stop("enough")
+    assert log.names == ["RegisterReceiver", "onStart", "onStop", "DeregisterReceiver"]
+
+
+def test_what_ends_a_thread_ends_the_receiver(supervise: Supervise, receiver: Noting) -> None:
+    class Unusual(BaseException):
+        """Neither an Exception nor SystemExit."""
+
+    def fail() -> None:
+        raise Unusual("odd")
+
+    supervisor = supervise(receiver)
+    receiver.on_start = fail
+    supervisor.start_soon()
+    with pytest.raises(Unusual):
+        supervisor.await_termination()
