@@ -176,6 +176,9 @@ class Tracked:
         self, clock: ManualClock, receivers: Sequence[Receiver[Any]], conf: Mapping[str, str], master: str
     ) -> None:
         self.clock, self.events, self.place = clock, Log(), TaskLocation("host-a", "1")
+        #: Where a launch runs, by its job group, when that is another place; and all executors.
+        self.places: dict[str, TaskLocation] = {}
+        self.executors = [self.place]
         self.application_errors: list[BaseException] = []
         self._launches, self.processes = Log(), list[FakeProcess]()
         self.tracker = ReceiverTracker(
@@ -251,7 +254,8 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         tracked = Tracked(clock, [Silent()] if receivers is None else receivers, conf or {}, master)
         made.append(tracked)
         monkeypatch.setattr(launches, "ReceiverLaunch", tracked.make_launch)
-        monkeypatch.setattr(cluster, "running_task", lambda _sc, _group: tracked.place)
+        monkeypatch.setattr(cluster, "running_task", lambda _sc, group: tracked.places.get(group, tracked.place))
+        monkeypatch.setattr(cluster, "executors", lambda _sc: list(tracked.executors))
         return tracked
 
     yield make

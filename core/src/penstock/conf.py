@@ -314,6 +314,19 @@ START_TIMEOUT = _key(
     "A receiver whose `onStart` has not returned and not stored anything in that time has failed: its process ends and "
     "it is launched again; one that stores in `onStart` is told of only; 0: it is waited for without end.",
 )
+EXECUTORS_WAIT = _key(
+    "spark.penstock.receiver.executorsWait",
+    not_negative(duration_ms),
+    "30s",
+    "How long the first launches wait, on a cluster, for the executors that Spark was asked for.",
+)
+REBALANCE = _key(
+    "spark.penstock.receiver.rebalance",
+    boolean,
+    "true",
+    "Have receivers move, one at a time and with nothing lost, when executors join and another executor has two "
+    "receivers less, or the preferred host one that is idle.",
+)
 PARTITION_BYTES = _key(
     "spark.penstock.partitionBytes",
     positive(size_bytes),

@@ -16,12 +16,20 @@ from pyspark import SparkContext
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 
+_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
+
+
 @frozen
 class TaskLocation:
     """Where a task runs: host and executor, as Spark names them."""
 
     host: str
     executor_id: str
+
+    @property
+    def preference(self) -> str:
+        """As a task's preferred location: this executor, or any on the host when there is no executor id."""
+        return f"executor_{self.host}_{self.executor_id}" if self.executor_id else self.host
 
 
 def is_on_this_machine(sc: SparkContext) -> bool:
@@ -42,6 +50,31 @@ def local_cores(sc: SparkContext) -> int | None:
         return 1
     jvm: Any = sc._jvm
     return int(jvm.java.lang.Runtime.getRuntime().availableProcessors()) if match[1] == "*" else int(match[1])
+
+
+def executors(sc: SparkContext) -> list[TaskLocation]:
+    """The executors that are there now, without the driver, in the order of their ids."""
+    store: Any = sc._jsc.sc().statusStore()
+    found = store.executorList(True)
+    summaries = [found.apply(index) for index in range(found.size())]
+    locations = [
+        TaskLocation(summary.hostPort().rpartition(":")[0], summary.id())
+        for summary in summaries
+        if summary.id() != "driver"
+    ]
+    return sorted(locations, key=lambda location: (len(location.executor_id), location.executor_id))
+
+
+def expected_executors(sc: SparkContext) -> int:
+    """How many executors Spark was asked for; 1 where that cannot be known."""
+    match, settings = _CLUSTER.fullmatch(_master(sc)), sc.getConf()
+    if match is not None:
+        return int(match[1])
+    instances = settings.get("spark.executor.instances")
+    if instances:
+        return int(instances)
+    cores, each = settings.get("spark.cores.max"), settings.get("spark.executor.cores")
+    return max(int(cores) // int(each), 1) if cores and each else 1
 
 
 def use_this_python(sc: SparkContext) -> None:

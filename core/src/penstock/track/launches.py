@@ -1,14 +1,14 @@
 """``Launches``: every launch of every receiver, the first and the later ones.
 
-Owns the task that travels to the executor, where it should run, and the delay before it is launched again. Never
-decides whether a receiver is launched again, nor what its end means: that is the tracker's. Called on the tracker's
-loop; delays pass on threads of their own.
+Owns the task that travels to the executor and the delay before it is launched again. Never decides whether a receiver
+is launched again, nor what its end means: that is the tracker's. Called on the tracker's loop; delays pass on threads
+of their own.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from pyspark import SparkContext
 
@@ -18,7 +18,9 @@ from penstock.conf import Settings
 from penstock.log import get_logger
 from penstock.receive.receiver_task import ReceiverTask
 from penstock.spark import cluster, failure
+from penstock.spark.cluster import TaskLocation
 from penstock.threads import EngineThread
+from penstock.track.placement import Placement
 from penstock.track.receiver_launcher import ReceiverLaunch
 from penstock.track.tracked_receiver import ReceiverState, TrackedReceiver
 from penstock.wire.token import Token
@@ -40,6 +42,7 @@ class Launches:
         clock: of the engine.
         run_id: names the directory of the blocks.
         token: shown by both sides.
+        placement: says where.
         stopping: ends every wait.
         post: has something done on the tracker's loop.
         on_end: is told there how a launch ended: receiver, number of the launch, error or ``None``.
@@ -52,12 +55,13 @@ class Launches:
         clock: Clock,
         run_id: str,
         token: Token,
+        placement: Placement,
         stopping: threading.Event,
         post: Callable[[Callable[[], None]], None],
         on_end: Callable[[TrackedReceiver, int, BaseException | None], None],
     ) -> None:
         self._sc, self._settings, self._clock = sc, settings, clock
-        self._run_id, self._token = run_id, token
+        self._run_id, self._token, self._placement = run_id, token, placement
         self._stopping, self._post, self._on_end = stopping, post, on_end
         self._driver_location = ""
 
@@ -66,16 +70,29 @@ class Launches:
         local = cluster.is_on_this_machine(self._sc)
         self._driver_location = self._token.location("127.0.0.1" if local else cluster.driver_host(self._sc), port)
 
+    def launch_all(self, receivers: Iterable[TrackedReceiver]) -> None:
+        """Launch all receivers for the first time, spread over the executors."""
+        began = [tracked for tracked in receivers if self._begin(tracked)]
+        scheduled = self._placement.schedule({tracked.stream_id: tracked.preferred for tracked in began})
+        for tracked in began:
+            self._launch(tracked, scheduled[tracked.stream_id])
+
     def launch(self, tracked: TrackedReceiver) -> None:
         """Launch a receiver, unless all stops."""
+        if self._begin(tracked):
+            self._launch(tracked, self._placement.reschedule(tracked, tracked.preferred))
+
+    def _begin(self, tracked: TrackedReceiver) -> bool:
         if self._stopping.is_set():
-            return
+            return False
         epoch = tracked.begin_launch(self._clock.monotonic_ms())
         try:
-            self._launch(tracked, epoch)
-        # The receiver's own code, or a Spark that is gone.
+            tracked.preferred = tracked.receiver.preferredLocation()
+        # The receiver's own code.
         except Exception as error:
             self._on_end(tracked, epoch, error)
+            return False
+        return True
 
     def launch_again(self, tracked: TrackedReceiver) -> float:
         """Launch a receiver after a delay; returns at once, and says how long that is, ms."""
@@ -114,7 +131,8 @@ class Launches:
                 return task
         return None
 
-    def _launch(self, tracked: TrackedReceiver, epoch: int) -> None:
+    def _launch(self, tracked: TrackedReceiver, candidates: Sequence[TaskLocation]) -> None:
+        epoch, tracked.candidates = tracked.epoch, tuple(candidates)
         task = ReceiverTask(
             tracked.receiver,
             tracked.stream_id,
@@ -124,11 +142,10 @@ class Launches:
             self._token,
             self._settings,
         )
-        preferred = tracked.receiver.preferredLocation()
         tracked.launch = ReceiverLaunch(
             self._sc,
             task,
-            (preferred,) if preferred else (),
+            tuple(candidate.preference for candidate in candidates),
             on_end=lambda error: self._post(lambda: self._on_end(tracked, epoch, error)),
         )
         log.info("receiver launched", stream_id=tracked.stream_id, epoch=epoch)

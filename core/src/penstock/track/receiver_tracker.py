@@ -35,6 +35,7 @@ from penstock.threads import EngineThread
 from penstock.track.block_places import BlockPlaces
 from penstock.track.launch_checks import check_cores, check_picklable, check_speculation
 from penstock.track.launches import Launches
+from penstock.track.placement import Placement
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_failures import ReceiverFailures
 from penstock.track.restart_budget import RestartBudget
@@ -60,6 +61,8 @@ log = get_logger("receiver_tracker")
 _TELL_AGAIN_MS = 1000
 # How often the tracker looks after what no message tells it of.
 _LOOK_AFTER_MS = 1000
+# How often it asks for executors that have joined.
+_REBALANCE_MS = 5000
 
 
 class ReceiverTracker:
@@ -104,8 +107,17 @@ class ReceiverTracker:
         self._endpoint: Endpoint | None = None
         self._stopping = threading.Event()
         self._places = BlockPlaces(self._tracked, run_id, self._loop.post)
+        self._placement = Placement(sc, settings, self._tracked)
         self._launches = Launches(
-            sc, settings, clock, run_id, self._token, self._stopping, self._loop.post, self._on_job_end
+            sc,
+            settings,
+            clock,
+            run_id,
+            self._token,
+            self._placement,
+            self._stopping,
+            self._loop.post,
+            self._on_job_end,
         )
         self._failures = ReceiverFailures(settings, clock, post, fail_application)
         self._housekeeping = RecurringTimer(
@@ -116,8 +128,10 @@ class ReceiverTracker:
             self._on_loop_error,
             skip_missed=True,
         )
-        # On the loop alone.
+        # On the loop alone: since when the executors are waited for, and whether they are no more.
+        self._started_ms, self._launched = 0.0, False
         self._paused = False
+        self._rebalanced_ms = 0.0
 
     def start(self) -> None:
         """Launch every receiver.
@@ -147,7 +161,8 @@ class ReceiverTracker:
         self._housekeeping.start(self._housekeeping.start_time_ms())
         for tracked in self._tracked.values():
             tracked.start()
-            self._loop.post(partial(self._launches.launch, tracked))
+        self._started_ms = self._clock.monotonic_ms()
+        self._loop.post(self._launch_all)
 
     def stop(self, deadline: float) -> None:
         """Tell every receiver to stop, wait until the deadline (monotonic seconds) for them to flush, then end them.
@@ -228,6 +243,12 @@ class ReceiverTracker:
 
     # -- on the tracker's loop --
 
+    def _launch_all(self) -> None:
+        waited_ms = self._clock.monotonic_ms() - self._started_ms
+        if not self._launched and self._placement.has_enough_executors(waited_ms):
+            self._launched = True
+            self._launches.launch_all(self._tracked.values())
+
     def _on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         if epoch != tracked.epoch:
             return
@@ -238,7 +259,7 @@ class ReceiverTracker:
                 self._gone(tracked)
             return
         # Spark may try a failed task again; that try exits at once, and the job ends well for all Spark knows.
-        died = error is not None or not tracked.deregistered
+        died = (error is not None or not tracked.deregistered) and not tracked.sent_away
         if died:
             reason = "its process died" if error is None else failure.reason(error)
             message = f"the receiver's task failed: {reason}"
@@ -267,6 +288,13 @@ class ReceiverTracker:
         if tracked.given_up:
             return Registered(accepted=False, reason="it is given up: it failed too often")
         task = self._launches.place_of(tracked)
+        if not self._placement.accepts(tracked, task):
+            tracked.sent_away = True
+            log.warning(
+                "receiver refused: it is on another executor than it was scheduled to", stream_id=tracked.stream_id
+            )
+            return Registered(accepted=False, reason="it was scheduled to another executor")
+        tracked.location = task
         tracked.place = Place(task.host if task else "", message.host)
         location = self._token.location(message.host, message.port)
         # One that cannot be reached has most likely died: no use to try again.
@@ -322,10 +350,24 @@ class ReceiverTracker:
         self._failures.tell(tracked, message, error)
 
     def _look_after(self) -> None:
+        if not self._stopping.is_set():
+            self._launch_all()
+            if self._clock.monotonic_ms() - self._rebalanced_ms >= _REBALANCE_MS:
+                self._rebalance()
         for tracked in self._tracked.values():
             self._failures.look_after(tracked)
             if self._launches.is_overdue(tracked):
                 self._on_overdue(tracked)
+
+    def _rebalance(self) -> None:
+        self._rebalanced_ms = self._clock.monotonic_ms()
+        tracked = self._placement.to_move()
+        if tracked is not None:
+            log.warning("receiver moves to another executor", stream_id=tracked.stream_id, now_on=tracked.place.host)
+            tracked.moving = True
+            tracked.tell(
+                StopReceiver("moves to another executor"), undelivered=partial(setattr, tracked, "moving", False)
+            )
 
     def _on_overdue(self, tracked: TrackedReceiver) -> None:
         tracked.overdue = True

@@ -18,6 +18,7 @@ from penstock.event_loop import EventLoop
 from penstock.listen.events import PastError, ReceiverInfo
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
+from penstock.spark.cluster import TaskLocation
 from penstock.threads import EngineThread
 from penstock.track.receiver_launcher import ReceiverLaunch
 from penstock.track.restart_budget import RestartBudget
@@ -66,6 +67,12 @@ class TrackedReceiver:
         launch: that launch.
         client: to the endpoint that registered last.
         place: where that runs.
+        location: the same, with the executor, as Spark says it.
+        preferred: the host it would like to run on, when it was launched last.
+        candidates: where it was scheduled to run.
+        refused_places: how often in a row it came up somewhere else, and was sent away.
+        sent_away: the launch at hand was.
+        moving: it was told to stop so that it comes up elsewhere.
         rate: wanted, records/s; outlives launches.
         error_reported: the launch at hand has told of its error already.
         failure_counted: it has failed since it was started or launched last.
@@ -86,6 +93,12 @@ class TrackedReceiver:
     launch: ReceiverLaunch | None = None
     client: Client | None = None
     place: Place = Place()
+    location: TaskLocation | None = None
+    preferred: str | None = None
+    candidates: tuple[TaskLocation, ...] = ()
+    refused_places: int = 0
+    sent_away: bool = False
+    moving: bool = False
     rate: float | None = None
     error_reported: bool = False
     failure_counted: bool = False
@@ -126,6 +139,7 @@ class TrackedReceiver:
         self.state = ReceiverState.SCHEDULED
         self.launched_ms = now_ms
         self.error_reported = self.failure_counted = self.registered = self.deregistered = self.overdue = False
+        self.sent_away = self.moving = False
         return self.epoch
 
     def connect(self, client: Client) -> None:

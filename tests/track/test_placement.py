@@ -1,0 +1,208 @@
+"""Receivers on a cluster: spread, sent away from where they should not be, moved when executors join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Receiver
+from penstock.spark.cluster import TaskLocation
+from penstock.wire.messages import StopReceiver
+
+if TYPE_CHECKING:
+    from tests.track.conftest import FakeProcess, Tracked
+
+MakeTracker = Callable[..., "Tracked"]
+SilentClass = type[Receiver[Any]]
+ONE, TWO, THREE = (TaskLocation(f"host-{name}", str(number)) for number, name in enumerate("abc", start=1))
+MASTER = "spark://somewhere:7077"
+
+
+class Prefers(Receiver[Any]):
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    def onStart(self) -> None:
+        """Nothing to start."""
+
+    def preferredLocation(self) -> str:
+        return self.host
+
+
+def on(tracked: Tracked, number: int, place: TaskLocation) -> FakeProcess:
+    """The process of a launch that Spark has started in this place, registered."""
+    tracked.places[tracked.launch(number).group] = place
+    return tracked.registered(number)
+
+
+def tick(tracked: Tracked, duration_ms: int = 1000) -> None:
+    tracked.await_waiters(0)
+    tracked.clock.advance(duration_ms)
+    tracked.await_waiters(0)
+    tracked.settle()
+
+
+def test_receivers_are_spread_over_the_executors(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked = make_tracker([silent(), silent(), Prefers("host-b")], master=MASTER)
+    tracked.executors = [ONE, TWO, THREE]
+    tracked.tracker.start()
+    tracked.launch(3)
+    assert [launch.hosts for launch in tracked.launches] == [
+        ("executor_host-a_1",),
+        ("executor_host-c_3",),
+        ("executor_host-b_2",),
+    ]
+
+
+def test_one_that_is_launched_again_goes_where_least_is_to_do(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked = make_tracker([silent(), silent()], master=MASTER)
+    tracked.executors = [ONE, TWO]
+    tracked.tracker.start()
+    tracked.launch(2)
+    first = on(tracked, 1, ONE)
+    on(tracked, 2, TWO)
+    tracked.executors = [ONE, TWO, THREE]
+    first.launch.end(RuntimeError("lost"))
+    tracked.settle()
+    tracked.relaunch(300)
+    assert tracked.launch(3).hosts == ("executor_host-a_1", "executor_host-c_3")
+
+
+def test_one_on_a_wrong_executor_is_sent_away_and_that_is_no_failure(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(
+        conf={"spark.penstock.receiver.maxRestarts": "0", "spark.penstock.receiver.onFailure": "stop-stream"},
+        master=MASTER,
+        receivers=[Prefers("host-a")],
+    )
+    tracked.executors = [ONE]
+    tracked.tracker.start()
+    for number in (1, 2):
+        tracked.places[tracked.launch(number).group] = TWO
+        refused = tracked.process(number).register()
+        assert (refused.accepted, refused.reason) == (False, "it was scheduled to another executor")
+        tracked.launch(number).end(RuntimeError("refused to start receiver 0"))
+        tracked.relaunch()
+    assert tracked.events.entries == []
+    # Spark insists: better there than nowhere.
+    assert on(tracked, 3, TWO).add(0).accepted
+    assert tracked.tracker.receiver_infos()[0].executorId == "2"
+
+
+def test_a_place_that_spark_does_not_tell_is_taken(make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch) -> None:
+    from penstock.track import launches
+
+    monkeypatch.setattr(launches, "_PLACE_PAUSE_S", 0.0)
+    tracked = make_tracker(master=MASTER)
+    tracked.place = None  # type: ignore[assignment]  # as Spark's books before they are written
+    tracked.tracker.start()
+    assert tracked.registered().add(0).accepted
+
+
+def test_the_executors_that_were_asked_for_are_waited_for(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked = make_tracker([silent(), silent()], master="local-cluster[2,1,1024]")
+    tracked.executors = []
+    tracked.tracker.start()
+    tick(tracked)
+    tracked.executors = [ONE]
+    tick(tracked)
+    assert tracked.launches == []
+    tracked.executors = [ONE, TWO]
+    tick(tracked)
+    tracked.launch(2)
+    assert sorted(launch.hosts for launch in tracked.launches) == [("executor_host-a_1",), ("executor_host-b_2",)]
+
+
+def test_they_are_not_waited_for_without_end(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked = make_tracker(
+        [silent(), silent()], conf={"spark.penstock.receiver.executorsWait": "5s"}, master="local-cluster[4,1,1024]"
+    )
+    tracked.tracker.start()
+    tick(tracked, 4000)
+    assert tracked.launches == []
+    tick(tracked, 1000)
+    tracked.launch(2)
+    assert {launch.hosts for launch in tracked.launches} == {("executor_host-a_1",)}
+
+
+def test_a_stop_while_executors_are_waited_for_launches_nothing(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(master="local-cluster[2,1,1024]")
+    tracked.executors = []
+    tracked.tracker.start()
+    tracked.tracker.stop(0)
+    tracked.clock.advance(100_000)
+    assert tracked.launches == []
+
+
+def two_on_one(
+    make_tracker: MakeTracker, silent: SilentClass, **options: Any
+) -> tuple[Tracked, dict[int, FakeProcess]]:
+    """Two receivers, by stream id, on the one executor there is."""
+    tracked = make_tracker([silent(), silent()], master=MASTER, **options)
+    tracked.executors = [ONE]
+    tracked.tracker.start()
+    processes = [on(tracked, number, ONE) for number in (1, 2)]
+    return tracked, {process.task.stream_id: process for process in processes}
+
+
+def test_when_an_executor_joins_a_receiver_moves_there(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked, processes = two_on_one(make_tracker, silent)
+    tick(tracked, 5000)
+    assert processes[1].told.entries == []
+    tracked.executors = [ONE, TWO]
+    tick(tracked, 5000)
+    assert processes[1].told.await_one(StopReceiver) == StopReceiver("moves to another executor")
+    # While it is on its way no other is told.
+    tick(tracked, 5000)
+    assert processes[1].add(0).accepted
+    processes[1].deregister("moves to another executor")
+    tick(tracked, 5000)
+    processes[1].launch.end()
+    tracked.relaunch()
+    assert tracked.launch(3).hosts == ("executor_host-b_2",)
+    moved = on(tracked, 3, TWO)
+    tick(tracked, 5000)
+    tick(tracked, 5000)
+    assert processes[0].told.entries == moved.told.entries == []
+    assert "ReceiverError" not in tracked.events.names
+    assert tracked.tracker.receiver_infos()[1].location == "host-b"
+
+
+def test_none_moves_when_that_makes_nothing_better(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked = make_tracker(master=MASTER, receivers=[silent()])
+    tracked.executors = [ONE]
+    tracked.tracker.start()
+    process = on(tracked, 1, ONE)
+    tracked.executors = [ONE, TWO]
+    for _ in range(3):
+        tick(tracked, 5000)
+    assert process.told.entries == []
+
+
+def test_none_moves_when_that_is_switched_off(make_tracker: MakeTracker, silent: SilentClass) -> None:
+    tracked, processes = two_on_one(make_tracker, silent, conf={"spark.penstock.receiver.rebalance": "false"})
+    tracked.executors = [ONE, TWO]
+    tick(tracked, 5000)
+    assert processes[0].told.entries == processes[1].told.entries == []
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "count"),
+    [
+        ("local-cluster[3,1,1024]", {}, 3),
+        ("local-cluster[ 2 , 1 , 1024 ]", {"spark.executor.instances": "7"}, 2),
+        ("yarn", {"spark.executor.instances": "7"}, 7),
+        (MASTER, {"spark.cores.max": "9", "spark.executor.cores": "4"}, 2),
+        (MASTER, {"spark.cores.max": "2", "spark.executor.cores": "4"}, 1),
+        (MASTER, {}, 1),
+    ],
+)
+def test_how_many_executors_are_expected(
+    make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], count: int
+) -> None:
+    from penstock.spark import cluster
+
+    tracked = make_tracker(master=master)
+    monkeypatch.setattr(tracked.tracker._sc, "conf", conf, raising=False)
+    assert cluster.expected_executors(tracked.tracker._sc) == count
