@@ -103,7 +103,7 @@ def test_what_the_author_does_reaches_the_supervisor(supervise: Supervise, recei
     receiver.stop("message", error)
     receiver._supervisor = supervisor
     assert calls == [
-        ("store", record),
+        ("store", record, None),
         ("store_all", many, metadata),
         ("report_error", "message", error),
         ("restart", "message", error, 5),

@@ -122,7 +122,7 @@ def test_it_runs_from_registration_to_deregistration(
     assert Path(first.path).parent == blocks
     assert (read(first.path), read(last.path)) == ([1, 2, 3], [4])
     assert log.of(RegisterReceiver)[0].receiver_type == "Counting"
-    assert log.of(DeregisterReceiver) == [DeregisterReceiver(2, 5, "Stopped by driver", "")]
+    assert log.of(DeregisterReceiver) == [DeregisterReceiver(2, 5, "Stopped by driver", "", flushed=1)]
 
 
 def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(

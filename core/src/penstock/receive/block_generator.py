@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attrs import define, frozen
@@ -37,10 +37,16 @@ class Bounds:
     blocks: int
 
 
+#: Told when a record is safe, with ``None``, or that it is lost, with the error.
+OnStored = Callable[[BaseException | None], object]
+
+
 @define
 class _Run:
     records: list[Any]
     num_bytes: int = 0
+    # Who waits for one of the records, by its position; made when the first does.
+    waiting: list[tuple[int, OnStored]] | None = None
 
 
 class BlockGenerator:
@@ -50,9 +56,11 @@ class BlockGenerator:
         clock: whose ticks cut.
         interval_ms: between two cuts.
         bounds: what may wait.
-        push: makes a block of records and returns when it is accepted; its error is final.
+        push: makes a block of records and returns when it is accepted; its error is final. Returns the error of each
+            record that is no part of the block, by position.
         on_failure: is told the first error of ``push``; what is buffered from then on is dropped.
         on_tick: is called at each tick, before the cut; must return at once.
+        on_callback_error: is told what an ``on_stored`` raised.
     """
 
     def __init__(
@@ -60,12 +68,13 @@ class BlockGenerator:
         clock: Clock,
         interval_ms: int,
         bounds: Bounds,
-        push: Callable[[list[Any]], None],
+        push: Callable[[list[Any]], Mapping[int, BaseException] | None],
         on_failure: Callable[[BaseException], None],
         on_tick: Callable[[], None] = lambda: None,
+        on_callback_error: Callable[[BaseException], None] = lambda _error: None,
     ) -> None:
         self._bounds, self._push, self._on_failure = bounds, push, on_failure
-        self._before_cut = on_tick
+        self._before_cut, self._on_callback_error = on_tick, on_callback_error
         self._buffer = _Run([])
         self._pending_records = self._pending_bytes = 0
         self._room = threading.Condition()
@@ -76,8 +85,9 @@ class BlockGenerator:
         self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._on_tick(), "BlockGenerator", on_failure)
         self._pusher = EngineThread("BlockGenerator pusher", self._push_all)
         self._active = False
-        self._failed = False
-        self.dropped_records = 0
+        self._failure: BaseException | None = None
+        #: Records that were lost, and records that were pushed after the stop began.
+        self.dropped_records = self.flushed_records = 0
 
     def start(self) -> None:
         """Begin to take records."""
@@ -85,8 +95,12 @@ class BlockGenerator:
         self._timer.start(self._timer.start_time_ms())
         self._pusher.start()
 
-    def add(self, record: Any) -> None:
+    def add(self, record: Any, on_stored: OnStored | None = None) -> None:
         """Take one record; wait while the bounds are reached.
+
+        Args:
+            record: to push.
+            on_stored: called on the pushing thread, once, when the record is safe or lost.
 
         Raises:
             ReceiverStoppedError: the generator is not running; the record was not taken.
@@ -98,6 +112,9 @@ class BlockGenerator:
                 self._room.wait()
             if not self._active:
                 raise ReceiverStoppedError("the receiver is not running: the record was not stored")
+            if on_stored is not None:
+                self._buffer.waiting = self._buffer.waiting or []
+                self._buffer.waiting.append((len(self._buffer.records), on_stored))
             self._buffer.records.append(record)
             self._buffer.num_bytes += num_bytes
             self._pending_records += 1
@@ -146,16 +163,28 @@ class BlockGenerator:
     def _push_all(self) -> None:
         while (run := self._cut_runs.get()) is not None:
             try:
-                if self._failed:
-                    self.dropped_records += len(run.records)
-                else:
-                    self._push(run.records)
-            except (Exception, SystemExit) as error:
-                self._failed = True
-                self.dropped_records += len(run.records)
-                self._on_failure(error)
+                self._push_run(run)
             finally:
                 with self._room:
                     self._pending_records -= len(run.records)
                     self._pending_bytes -= run.num_bytes
                     self._room.notify_all()
+
+    def _push_run(self, run: _Run) -> None:
+        left_out: Mapping[int, BaseException] = {}
+        if self._failure is None:
+            try:
+                left_out = self._push(run.records) or {}
+            except (Exception, SystemExit) as error:
+                self._failure = error
+                self._on_failure(error)
+        if self._failure is not None:
+            self.dropped_records += len(run.records)
+        elif not self._active:
+            self.flushed_records += len(run.records) - len(left_out)
+        for position, on_stored in run.waiting or ():
+            try:
+                on_stored(self._failure or left_out.get(position))
+            # The receiver's own code.
+            except (Exception, SystemExit) as error:
+                self._on_callback_error(error)

@@ -7,7 +7,7 @@ make threads, sockets and locks in ``onStart``, not in ``__init__``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.errors import StreamingStateError
@@ -48,13 +48,19 @@ class Receiver(Generic[T]):
     def on_rate_change(self, rate: float | None) -> None:
         """Called when the rate limit changes; override to pull less instead of waiting in ``store``."""
 
-    def store(self, record: T) -> None:
+    def store(self, record: T, on_stored: Callable[[BaseException | None], object] | None = None) -> None:
         """Store one record: buffered, rate-limited, cut into blocks by time. What is buffered dies with the process.
+
+        Args:
+            record: anything that pickles.
+            on_stored: called once, with ``None`` when the record is stored and accepted by the driver, else with the
+                error for which it is lost: what to acknowledge upstream. In the order of the records, on a thread that
+                stores blocks: must be quick, and must not store.
 
         Raises:
             ReceiverStoppedError: the receiver is not running; the record was not stored.
         """
-        self._attached().store(record)
+        self._attached().store(record, on_stored)
 
     def store_all(self, records: Iterable[T], metadata: dict[str, Any] | None = None) -> None:
         """Store records reliably: return once they are stored and accepted by the driver. Rate-limited.

@@ -1,6 +1,6 @@
 """``ReceiverSupervisor``: all that stands between a receiver and the driver.
 
-Owns the receiver's state, its rate limiter, its block generator and its pusher. Never decides whether or where the
+Owns the receiver's state, its rate limiter and its intake. Never decides whether or where the
 receiver is launched again: that is the tracker's. ``store…`` run on the receiver's threads; restarts and stops that
 come from elsewhere on a thread of their own.
 
@@ -9,18 +9,15 @@ Stop order: the receiver's ``onStop``, what is buffered is stored and accepted, 
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from penstock import conf
 from penstock.backoff import Backoff
-from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, StoredBlock
 from penstock.clock import Clock, SystemClock
 from penstock.errors import (
@@ -28,26 +25,20 @@ from penstock.errors import (
     ReceiverRefusedError,
     ReceiverStoppedError,
     ReceiverStuckError,
-    StoreError,
     text_of,
 )
 from penstock.log import get_logger
-from penstock.receive.block_generator import BlockGenerator, Bounds
 from penstock.receive.block_pusher import BlockPusher, Driver
 from penstock.receive.rate_limiter import RateLimiter
+from penstock.receive.record_intake import RecordIntake
 from penstock.threads import EngineThread
 from penstock.wire.messages import DeregisterReceiver, Registered, RegisterReceiver, Reply, ReportError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.conf import Settings
     from penstock.receive.receiver import Receiver
 
 log = get_logger("receiver_supervisor")
-
-# Records taken from an iterable at a time: bounds what one block holds.
-_CHUNK = 100_000
 
 
 class State(Enum):
@@ -95,16 +86,6 @@ class ReceiverSupervisor:
         self._limiter = RateLimiter(
             self._clock, settings[conf.MAX_RATE], settings[conf.INITIAL_RATE], burst_ms=self.block_interval_ms
         )
-        self._generator = BlockGenerator(
-            self._clock,
-            self.block_interval_ms,
-            Bounds(
-                settings[conf.MAX_BUFFERED_RECORDS], settings[conf.MAX_BUFFERED_BYTES], settings[conf.BLOCK_QUEUE_SIZE]
-            ),
-            push=self._push_buffered,
-            on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
-            on_tick=self._watch_start,
-        )
         self._start_timeout_ms = settings[conf.START_TIMEOUT] or math.inf
         # Since when onStart runs, and what was stored before; None when it does not run, or is watched no more.
         self._starting: tuple[float, int] | None = None
@@ -121,15 +102,23 @@ class ReceiverSupervisor:
         self._paused, self._times_told = False, 0
         self._pause_lock = threading.Lock()
         self._registered = False
-        self._accepting = True
-        self._in_flight = 0
-        self._idle = threading.Condition()
         self._terminated = threading.Event()
-        self._pusher = BlockPusher(
-            stream_id, epoch, settings[conf.STORE_RETRIES], driver, store, discard, self._clock, self._terminated
+        self._intake = RecordIntake(
+            self._clock,
+            settings,
+            self._limiter,
+            BlockPusher(
+                stream_id, epoch, settings[conf.STORE_RETRIES], driver, store, discard, self._clock, self._terminated
+            ),
+            report_error=self.report_error,
+            on_success=self._restart_backoff.reset,
+            on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
+            on_tick=self._watch_start,
         )
+        # The way of a record is short: no call in between.
+        self.store, self.store_all = self._intake.store, self._intake.store_all
+        self.store_arrow = self._intake.store_arrow
         self._error: BaseException | None = None
-        self.stored_records = 0
         receiver.attach(self)
 
     # -- the receiver's state --
@@ -151,7 +140,7 @@ class ReceiverSupervisor:
 
     def start(self) -> None:
         """Start the generator, register, start the receiver; ``await_termination`` raises what fails."""
-        self._generator.start()
+        self._intake.start()
         self._start_receiver()
 
     def start_soon(self) -> None:
@@ -234,20 +223,21 @@ class ReceiverSupervisor:
 
     def _finish(self, message: str, error: BaseException | None) -> None:
         """Flush what is taken, tell the driver, let go who awaits the end."""
-        self._generator.stop()
-        with self._idle:
-            self._accepting = False
-            # Stores on other threads have passed the limiter: they end with their answer from the driver.
-            self._idle.wait_for(lambda: self._in_flight == 0)
-        dropped = self._generator.dropped_records
+        self._intake.stop()
+        flushed, dropped = self._intake.flushed_records, self._intake.dropped_records
         log.info(
-            "receiver stopped", stream_id=self.stream_id, reason=message, stored=self.stored_records, dropped=dropped
+            "receiver stopped",
+            stream_id=self.stream_id,
+            reason=message,
+            stored=self.stored_records,
+            flushed=flushed,
+            dropped=dropped,
         )
         if dropped:
             message = f"{message} ({dropped} buffered records could not be stored and are lost)"
         # A driver that never answered is not waited for once more.
         if self._registered:
-            self._tell(DeregisterReceiver(self.stream_id, self._epoch, message, _trace(error)))
+            self._tell(DeregisterReceiver(self.stream_id, self._epoch, message, _trace(error), flushed, dropped))
         self._terminated.set()
 
     def _start_receiver(self) -> None:
@@ -328,66 +318,12 @@ class ReceiverSupervisor:
             self._restarting = False
             self._start_receiver()
 
-    # -- the way of a record --
+    @property
+    def stored_records(self) -> int:
+        """How many were stored and accepted."""
+        return self._intake.stored_records
 
-    def store(self, record: Any) -> None:
-        """Buffer one record, within the rate limit."""
-        self._limiter.acquire(1)
-        self._generator.add(record)
-
-    def store_all(self, records: Iterable[Any], metadata: dict[str, Any] | None) -> None:
-        """Store records and have them accepted, within the rate limit."""
-        _check_json(metadata)
-        source = iter(records)
-        while chunk := list(itertools.islice(source, _CHUNK)):
-            for start, stop in self._permits(len(chunk)):
-                part = chunk if stop - start == len(chunk) else chunk[start:stop]
-                self._push_now(arrow_form.encode(part), stop - start, metadata)
-
-    def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
-        """Store a columnar batch and have it accepted, within the rate limit."""
-        _check_json(metadata)
-        table = arrow_form.from_columns(batch)
-        for start, stop in self._permits(table.num_rows):
-            self._push_now(table.slice(start, stop - start), stop - start, metadata)
-
-    def _permits(self, count: int) -> Iterator[tuple[int, int]]:
-        start = 0
-        while start < count:
-            stop = start + self._limiter.acquire(count - start)
-            yield start, stop
-            start = stop
-
-    def _push_buffered(self, records: list[Any]) -> None:
-        """Push what was stored singly. A record that cannot be encoded is told of and left out, alone."""
-        try:
-            table = arrow_form.encode(records)
-        except Exception as error:
-            count = len(records)
-            records = [record for record in records if arrow_form.is_storable(record)]
-            self.report_error(f"{count - len(records)} records cannot be pickled: they are left out", error)
-            if not records:
-                return
-            table = arrow_form.encode(records)
-        self._push(table, len(records), None)
-
-    def _push_now(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
-        """Push on the receiver's own thread, as long as the door is open."""
-        with self._idle:
-            if not self._accepting:
-                raise ReceiverStoppedError("the receiver is not running: the records were not stored")
-            self._in_flight += 1
-        try:
-            self._push(table, count, metadata)
-        finally:
-            with self._idle:
-                self._in_flight -= 1
-                self._idle.notify_all()
-
-    def _push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
-        self._pusher.push(table, count, metadata)
-        self.stored_records += count
-        self._restart_backoff.reset()
+    # -- the driver --
 
     def _tell(self, message: object) -> None:
         """Send what the driver should know; when it cannot be reached the task's end will tell it."""
@@ -397,13 +333,6 @@ class ReceiverSupervisor:
             log.warning(
                 "driver not told", stream_id=self.stream_id, message=type(message).__name__, error=text_of(error)
             )
-
-
-def _check_json(metadata: dict[str, Any] | None) -> None:
-    try:
-        json.dumps(metadata)
-    except (TypeError, ValueError) as error:
-        raise StoreError(f"the metadata is not JSON: {error}; nothing was stored") from None
 
 
 def _as_error(error: object) -> BaseException | None:

@@ -320,6 +320,14 @@ class ReceiverTracker:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} is not active")
         tracked.state = ReceiverState.INACTIVE
         tracked.deregistered = True
+        log.info(
+            "receiver deregistered",
+            stream_id=message.stream_id,
+            epoch=message.epoch,
+            reason=message.message,
+            flushed=message.flushed,
+            dropped=message.dropped,
+        )
         if message.error and not tracked.error_reported:
             self._tell_error(tracked, message.message, message.error)
         elif not message.error and not self._stopping.is_set():

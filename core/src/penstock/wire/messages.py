@@ -77,12 +77,23 @@ class ReportError:
 
 @frozen
 class DeregisterReceiver:
-    """Receiver to driver: the receiver has stopped; ``error`` holds the traceback when that was the reason."""
+    """Receiver to driver: the receiver has stopped.
+
+    Attributes:
+        stream_id: of its input stream.
+        epoch: the number of its launch.
+        message: why.
+        error: the traceback when an error was the reason.
+        flushed: records that were buffered when it stopped, and are stored.
+        dropped: records that were buffered, and are lost.
+    """
 
     stream_id: int
     epoch: int
     message: str
     error: str
+    flushed: int = 0
+    dropped: int = 0
 
 
 @frozen

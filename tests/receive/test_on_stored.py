@@ -1,0 +1,180 @@
+"""``store(record, on_stored=...)``: told when a record is safe, or that it is lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.errors import ReceiverStoppedError, StoreError
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import AddBlocks, DeregisterReceiver, ReportError
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeDriver, FakeStore, Log, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+
+
+class Told:
+    """What callbacks were told, in order."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[object, BaseException | None]] = []
+        self._changed = threading.Condition()
+
+    def of(self, name: object) -> Callable[[BaseException | None], None]:
+        def note(error: BaseException | None) -> None:
+            with self._changed:
+                self.entries.append((name, error))
+                self._changed.notify_all()
+
+        return note
+
+    def await_count(self, count: int) -> list[tuple[object, BaseException | None]]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.entries) >= count, 10), self.entries
+            return list(self.entries)
+
+
+def tick(clock: ManualClock) -> None:
+    clock.await_waiters()
+    clock.advance(200)
+
+
+def test_a_record_is_safe_when_the_driver_has_accepted_its_block(
+    supervise: Supervise, receiver: Noting, driver: FakeDriver, clock: ManualClock
+) -> None:
+    told = Told()
+    supervise(receiver).start()
+    driver.on_message = lambda message: isinstance(message, AddBlocks) and told.of("asked")(None)
+    receiver.store("a", on_stored=told.of("a"))
+    receiver.store("b")
+    receiver.store("c", on_stored=told.of("c"))
+    assert told.entries == []
+    tick(clock)
+    assert told.await_count(3) == [("asked", None), ("a", None), ("c", None)]
+    receiver.store("d")
+    receiver.store("e", told.of("e"))
+    tick(clock)
+    assert told.await_count(5)[3:] == [("asked", None), ("e", None)]
+
+
+def test_what_is_buffered_at_the_end_is_told_and_counted(
+    supervise: Supervise, receiver: Noting, clock: ManualClock, log: Log
+) -> None:
+    told = Told()
+    supervisor = supervise(receiver)
+    supervisor.start()
+    receiver.store(0)
+    tick(clock)
+    log.await_count(AddBlocks)
+    for number in range(1, 4):
+        receiver.store(number, told.of(number))
+    supervisor.stop("enough")
+    assert told.entries == [(1, None), (2, None), (3, None)]
+    (ended,) = log.of(DeregisterReceiver)
+    assert (ended.message, ended.flushed, ended.dropped) == ("enough", 3, 0)
+    assert supervisor.stored_records == 4
+    with pytest.raises(ReceiverStoppedError):
+        receiver.store(4, told.of(4))
+    assert len(told.entries) == 3
+
+
+def test_a_record_that_is_lost_is_told_with_the_error(
+    supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock, log: Log
+) -> None:
+    told = Told()
+    supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
+    supervisor.start()
+    store.failures = 1
+    receiver.store("a", told.of("a"))
+    receiver.store("b", told.of("b"))
+    tick(clock)
+    with pytest.raises(StoreError):
+        supervisor.await_termination()
+    assert [(name, type(error)) for name, error in told.entries] == [("a", StoreError), ("b", StoreError)]
+    (ended,) = log.of(DeregisterReceiver)
+    assert (ended.flushed, ended.dropped) == (0, 2)
+
+
+def test_a_try_that_succeeds_in_the_end_is_a_success(
+    supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock
+) -> None:
+    told = Told()
+    supervise(receiver).start()
+    store.failures = 2
+    receiver.store("a", told.of("a"))
+    for _ in range(3):
+        clock.await_waiters()
+        clock.advance(200)
+    for _ in range(100):
+        if told.entries:
+            break
+        clock.advance(200)
+        threading.Event().wait(0.01)
+    assert told.await_count(1) == [("a", None)]
+    assert store.tries == 3
+
+
+def test_one_that_cannot_be_pickled_is_lost_alone(
+    supervise: Supervise, receiver: Noting, clock: ManualClock, log: Log
+) -> None:
+    told = Told()
+    supervise(receiver).start()
+    for name, record in (("a", 1), ("lock", threading.Lock()), ("b", "x")):
+        receiver.store(record, told.of(name))
+    tick(clock)
+    entries = told.await_count(3)
+    assert [name for name, error in entries if error is None] == ["a", "b"]
+    assert isinstance(entries[1][1], TypeError)
+
+
+def test_a_callback_that_raises_is_reported_and_disturbs_nobody(
+    supervise: Supervise, receiver: Noting, clock: ManualClock, log: Log
+) -> None:
+    def fail(_error: object) -> None:
+        raise KeyError("not mine")
+
+    told = Told()
+    supervise(receiver).start()
+    receiver.store(1, fail)
+    receiver.store(2, told.of(2))
+    tick(clock)
+    assert told.await_count(1) == [(2, None)]
+    log.await_count(ReportError)
+    assert [each.message for each in log.of(ReportError)] == ["on_stored failed"]
+    receiver.store(3, told.of(3))
+    tick(clock)
+    assert told.await_count(2) == [(2, None), (3, None)]
+
+
+def test_every_record_is_told_of_once_whoever_stores(
+    supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background
+) -> None:
+    told = Told()
+    supervisor = supervise(receiver, {"spark.penstock.receiver.maxBufferedRecords": "100"})
+    supervisor.start()
+
+    def store(thread: int) -> None:
+        for number in range(200):
+            receiver.store(number, told.of((thread, number)))
+
+    storing = [background(lambda thread=thread: store(thread)) for thread in range(5)]  # type: ignore[misc]
+    for each in storing:
+        for _ in range(5000):
+            if each.done():
+                break
+            clock.advance(200)
+            threading.Event().wait(0.001)
+        each.result(timeout=10)
+    supervisor.stop("enough")
+    assert sorted(name for name, _error in told.entries) == [(t, n) for t in range(5) for n in range(200)]  # type: ignore[type-var]
+    assert all(error is None for _name, error in told.entries)
+    for thread in range(5):
+        assert [name for name, _error in told.entries if name[0] == thread] == [(thread, n) for n in range(200)]  # type: ignore[index]
