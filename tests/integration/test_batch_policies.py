@@ -45,7 +45,7 @@ class Completed:
 def paused_with_blocks(ssc: StreamingContext) -> bool:
     """The receivers have stored something, and pause."""
     assert ssc._tracker is not None
-    return ssc._tracker._paused and ssc._tracker.blocks.has_blocks
+    return ssc._tracker._pauses.paused and ssc._tracker.blocks.has_blocks
 
 
 def fail(_rdd: Any) -> None:

@@ -140,6 +140,9 @@ class StubIntake:
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         self._log.add(("clean up", before_ms, delete))
 
+    def processed(self, until_ms: int) -> None:
+        """Nothing to note."""
+
     def pause(self, paused: bool) -> None:
         self._log.add(("pause", paused))
 

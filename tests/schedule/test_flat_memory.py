@@ -88,6 +88,9 @@ class Intake:
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         self._blocks.clean_up_batches(before_ms)
 
+    def processed(self, until_ms: int) -> None:
+        self._blocks.processed(until_ms)
+
     def pause(self, paused: bool) -> None:
         """Nobody to pause."""
 

@@ -85,6 +85,31 @@ def one_of(*choices: str) -> Callable[[str], str]:
     return parse_choice
 
 
+@frozen
+class SizeLimit:
+    """A limit in bytes, or as a share of a disk; neither: there is none."""
+
+    num_bytes: int | None = None
+    share: float | None = None
+
+    def of(self, disk_bytes: int) -> int | None:
+        """The limit in bytes for a disk of a size; ``None`` for no limit, or for a size that is not known."""
+        if self.share is not None:
+            return int(disk_bytes * self.share) if disk_bytes else None
+        return self.num_bytes
+
+
+def size_or_share(text: str) -> SizeLimit:
+    """Read a Spark size string, or a percentage of a disk; 0 of either is no limit."""
+    if text.strip().endswith("%"):
+        percent = float(text.strip()[:-1])
+        if not 0 <= percent <= 100:
+            raise ValueError("is not between 0% and 100%")
+        return SizeLimit(share=percent / 100) if percent else SizeLimit()
+    num_bytes = not_negative(size_bytes)(text)
+    return SizeLimit(num_bytes) if num_bytes else SizeLimit()
+
+
 def positive(parse: Callable[[str], T]) -> Callable[[str], T]:
     """Make of a parser one that refuses zero and below."""
 
@@ -326,6 +351,13 @@ REBALANCE = _key(
     "true",
     "Have receivers move, one at a time and with nothing lost, when executors join and another executor has two "
     "receivers less, or the preferred host one that is idle.",
+)
+MAX_UNREAD = _key(
+    "spark.penstock.blocks.maxUnread",
+    size_or_share,
+    "50%",
+    "Stored data that no batch has processed yet, on one host: a size, or a share of the disk that blocks are on. "
+    "Above it all receivers pause, until it is 80% of that; 0: no limit.",
 )
 PARTITION_BYTES = _key(
     "spark.penstock.partitionBytes",

@@ -315,6 +315,10 @@ class StreamingContext(StreamBuilder):
         """What is known of every receiver, by stream id."""
         return {} if self._tracker is None else self._tracker.receiver_infos()
 
+    def unread_bytes(self) -> int:
+        """How much data receivers have stored that no batch has processed yet."""
+        return 0 if self._tracker is None else self._tracker.unread_bytes()
+
     def listener_report(self) -> dict[str, dict[str, int | bool]]:
         """By listener: events dropped, events it failed on, whether it was switched off."""
         return self._bus.report()

@@ -8,6 +8,7 @@ the worker's main thread until the receiver has stopped.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -107,6 +108,7 @@ class ReceiverTask:
             discard=blocks.delete,
             host=host,
             port=endpoint.port,
+            disk_bytes=_disk_bytes(local_directory(self.run_id)),
         )
         # Ctrl-C reaches the whole process group of a local program: the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -134,6 +136,15 @@ def local_directory(run_id: str) -> Path:
     """Where this executor keeps a run's blocks; Spark removes it with the executor's other local files."""
     root = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
     return Path(root) / "penstock" / run_id
+
+
+def _disk_bytes(directory: Path) -> int:
+    while not directory.exists() and directory != directory.parent:
+        directory = directory.parent
+    try:
+        return shutil.disk_usage(directory).total
+    except OSError:
+        return 0
 
 
 class _LocalFiles:

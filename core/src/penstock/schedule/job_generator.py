@@ -52,6 +52,10 @@ class Intake(Protocol):
         """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
         ...
 
+    def processed(self, until_ms: int) -> None:
+        """Note that the batches up to a time are complete."""
+        ...
+
     def pause(self, paused: bool) -> None:
         """Have the receivers take nothing more, or go on."""
         ...
@@ -290,6 +294,7 @@ class JobGenerator:
             if needed_ms is not None:
                 oldest_ms, done_ms = min(oldest_ms, needed_ms), min(done_ms, needed_ms - self._graph.batch_interval_ms)
             before_ms = oldest_ms - self._graph.max_input_remember_ms
+            self._intake.processed(done_ms)
             self._graph.clear_metadata(done_ms, unpersist=self._unpersist)
             self._intake.clean_up(before_ms, delete=self._unpersist)
             self._input_info.clean_up(before_ms)

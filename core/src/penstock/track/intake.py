@@ -36,6 +36,10 @@ class TrackedIntake:
         """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
         self._tracker.clean_up(before_ms, delete=delete)
 
+    def processed(self, until_ms: int) -> None:
+        """Note that the batches up to a time are complete."""
+        self._tracker.processed(until_ms)
+
     def pause(self, paused: bool) -> None:
         """Have the receivers take nothing more, or go on."""
         self._tracker.pause(paused)

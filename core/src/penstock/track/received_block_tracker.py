@@ -29,7 +29,7 @@ class ReceivedBlockTracker:
         self._known: set[str] = set()
         # The last ones cleaned up: a report may be repeated, for want of an answer, when its block has come and gone.
         self._gone: OrderedDict[str, None] = OrderedDict()
-        self._last_allocated_ms = -1
+        self._last_allocated_ms = self._processed_ms = -1
         self._lock = threading.Lock()
 
     def add_blocks(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
@@ -73,6 +73,13 @@ class ReceivedBlockTracker:
         """Whether some block is needed still, or waits for its batch."""
         with self._lock:
             return bool(self._known)
+
+    def processed(self, until_ms: int) -> list[StoredBlock]:
+        """Say which blocks are in batches up to a time, but not in those up to the time that was said before."""
+        with self._lock:
+            times = [time_ms for time_ms in self._allocated if self._processed_ms < time_ms <= until_ms]
+            self._processed_ms = max(self._processed_ms, until_ms)
+            return [block for time_ms in times for queue in self._allocated[time_ms].values() for block in queue]
 
     def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
         """Forget batches strictly older than a time and return their blocks, which nothing needs any more."""

@@ -41,6 +41,7 @@ class ReceiverFailures:
         self._clock, self._post, self._fail_application = clock, post, fail_application
         self._max_restarts = settings[conf.MAX_RESTARTS]
         self._window_ms = settings[conf.RESTART_WINDOW]
+        self._launch_timeout_ms = settings[conf.LAUNCH_TIMEOUT]
         self._on_failure = settings[conf.ON_RECEIVER_FAILURE]
 
     def tell(self, tracked: TrackedReceiver, message: str, error: str = "") -> None:
@@ -68,6 +69,16 @@ class ReceiverFailures:
         self.tell(tracked, message)
         if self._on_failure == "fail-application":
             self._fail_application(ReceiverFailedError(message))
+
+    def overdue(self, tracked: TrackedReceiver) -> None:
+        """Count a launch for which there was no place in time."""
+        message = (
+            f"receiver {tracked.info.name} has not registered within {self._launch_timeout_ms / 1000:g} s of its "
+            "launch: is there a free slot for it?"
+        )
+        log.error("receiver not registered in time, its job is cancelled", stream_id=tracked.stream_id, reason=message)
+        self.tell(tracked, message)
+        self.count(tracked, message)
 
     def look_after(self, tracked: TrackedReceiver) -> None:
         """Notice that a receiver is healthy again."""

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 from attrs import evolve
@@ -29,10 +28,10 @@ from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverInfo, ReceiverStarted, ReceiverStopped
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
-from penstock.recurring_timer import RecurringTimer
 from penstock.spark import cluster, failure
-from penstock.threads import EngineThread
 from penstock.track.block_places import BlockPlaces
+from penstock.track.housekeeping import Housekeeping
+from penstock.track.intake_pauses import BATCHES, UNREAD, IntakePauses
 from penstock.track.launch_checks import check_cores, check_picklable, check_speculation
 from penstock.track.launches import Launches
 from penstock.track.placement import Placement
@@ -40,12 +39,12 @@ from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_failures import ReceiverFailures
 from penstock.track.restart_budget import RestartBudget
 from penstock.track.tracked_receiver import Place, ReceiverState, TrackedReceiver
+from penstock.track.unread_blocks import UnreadBlocks
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import (
     AddBlocks,
     DeregisterReceiver,
-    PauseReceiver,
     Registered,
     RegisterReceiver,
     Reply,
@@ -56,13 +55,6 @@ from penstock.wire.messages import (
 from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_tracker")
-
-# A receiver that was not reached is told again after so long to pause, or to go on: it must not stay as it is.
-_TELL_AGAIN_MS = 1000
-# How often the tracker looks after what no message tells it of.
-_LOOK_AFTER_MS = 1000
-# How often it asks for executors that have joined.
-_REBALANCE_MS = 5000
 
 
 class ReceiverTracker:
@@ -107,6 +99,10 @@ class ReceiverTracker:
         self._endpoint: Endpoint | None = None
         self._stopping = threading.Event()
         self._places = BlockPlaces(self._tracked, run_id, self._loop.post)
+        self._pauses = IntakePauses(self._tracked.values(), clock, self._stopping, self._loop.post)
+        self._unread = UnreadBlocks(
+            settings[conf.MAX_UNREAD], lambda *change: self._loop.post(lambda: self._on_unread(*change))
+        )
         self._placement = Placement(sc, settings, self._tracked)
         self._launches = Launches(
             sc,
@@ -120,18 +116,15 @@ class ReceiverTracker:
             self._on_job_end,
         )
         self._failures = ReceiverFailures(settings, clock, post, fail_application)
-        self._housekeeping = RecurringTimer(
+        self._housekeeping = Housekeeping(
+            self._tracked.values(),
+            self._launches,
+            self._placement,
+            self._failures,
             clock,
-            _LOOK_AFTER_MS,
-            lambda _tick: self._loop.post(self._look_after),
-            "ReceiverTracker",
-            self._on_loop_error,
-            skip_missed=True,
+            self._stopping,
+            self._loop.post,
         )
-        # On the loop alone: since when the executors are waited for, and whether they are no more.
-        self._started_ms, self._launched = 0.0, False
-        self._paused = False
-        self._rebalanced_ms = 0.0
 
     def start(self) -> None:
         """Launch every receiver.
@@ -158,11 +151,9 @@ class ReceiverTracker:
         )
         self._launches.use(self._endpoint.port)
         self._loop.start()
-        self._housekeeping.start(self._housekeeping.start_time_ms())
         for tracked in self._tracked.values():
             tracked.start()
-        self._started_ms = self._clock.monotonic_ms()
-        self._loop.post(self._launch_all)
+        self._housekeeping.start()
 
     def stop(self, deadline: float) -> None:
         """Tell every receiver to stop, wait until the deadline (monotonic seconds) for them to flush, then end them.
@@ -186,7 +177,7 @@ class ReceiverTracker:
                 log.warning("receiver did not stop in time, its job is cancelled", stream_id=stream_id)
                 launch.cancel()
                 launch.finish(5.0)
-        self._housekeeping.stop(interrupt=True)
+        self._housekeeping.stop()
         # First the endpoint: what was asked of it is answered by the loop.
         self._endpoint.stop()
         self._loop.stop(5.0)
@@ -211,7 +202,7 @@ class ReceiverTracker:
     def pause(self, paused: bool) -> None:
         """Have all receivers take nothing more, or go on; returns at once. One that is launched meanwhile obeys too."""
         if not self._stopping.is_set():
-            self._loop.post(lambda: self._set_paused(paused))
+            self._loop.post(lambda: self._pauses.set(BATCHES, paused))
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate a stream's receiver keeps to, records/s; ``None`` for no limit."""
@@ -229,6 +220,14 @@ class ReceiverTracker:
         """For each block: its host, its size in bytes, and where a task finds it now."""
         return self._places.references(blocks)
 
+    def processed(self, until_ms: int) -> None:
+        """Note that the batches up to a time are complete."""
+        self._unread.processed(self.blocks.processed(until_ms))
+
+    def unread_bytes(self) -> int:
+        """How much stored data no batch has processed yet."""
+        return self._unread.num_bytes
+
     @property
     def token(self) -> Token:
         """What tasks show when they fetch blocks."""
@@ -238,16 +237,11 @@ class ReceiverTracker:
         """Forget batches older than a time and, if asked to, delete their blocks; returns at once."""
         blocks = self.blocks.clean_up_batches(before_ms)
         self._places.forget(blocks)
+        self._unread.processed(blocks)
         if delete and blocks and not self._stopping.is_set():
             self._loop.post(lambda: self._places.delete(blocks))
 
     # -- on the tracker's loop --
-
-    def _launch_all(self) -> None:
-        waited_ms = self._clock.monotonic_ms() - self._started_ms
-        if not self._launched and self._placement.has_enough_executors(waited_ms):
-            self._launched = True
-            self._launches.launch_all(self._tracked.values())
 
     def _on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         if epoch != tracked.epoch:
@@ -295,6 +289,7 @@ class ReceiverTracker:
             )
             return Registered(accepted=False, reason="it was scheduled to another executor")
         tracked.location = task
+        self._unread.set_disk(message.host, message.disk_bytes)
         tracked.place = Place(task.host if task else "", message.host)
         location = self._token.location(message.host, message.port)
         # One that cannot be reached has most likely died: no use to try again.
@@ -312,7 +307,7 @@ class ReceiverTracker:
         log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=tracked.place.host)
         self._post(ReceiverStarted(tracked.info))
         self._places.delete_leftovers(tracked)
-        return Registered(accepted=True, rate=tracked.rate, paused=self._paused)
+        return Registered(accepted=True, rate=tracked.rate, paused=self._pauses.paused)
 
     def _on_deregister(self, message: DeregisterReceiver) -> Reply:
         tracked = self._tracked.get(message.stream_id)
@@ -357,59 +352,24 @@ class ReceiverTracker:
         tracked.error_reported = True
         self._failures.tell(tracked, message, error)
 
-    def _look_after(self) -> None:
-        if not self._stopping.is_set():
-            self._launch_all()
-            if self._clock.monotonic_ms() - self._rebalanced_ms >= _REBALANCE_MS:
-                self._rebalance()
+    def _on_unread(self, host: str, num_bytes: int, limit: int, too_much: bool) -> None:
+        self._pauses.set(UNREAD, self._unread.is_full)
+        if not too_much:
+            log.warning("receivers go on: unread data is below its limit again", host=host, unread=num_bytes)
+            return
+        log.warning("receivers pause: too much data is unread", host=host, unread=num_bytes, limit=limit)
         for tracked in self._tracked.values():
-            self._failures.look_after(tracked)
-            if self._launches.is_overdue(tracked):
-                self._on_overdue(tracked)
-
-    def _rebalance(self) -> None:
-        self._rebalanced_ms = self._clock.monotonic_ms()
-        tracked = self._placement.to_move()
-        if tracked is not None:
-            log.warning("receiver moves to another executor", stream_id=tracked.stream_id, now_on=tracked.place.host)
-            tracked.moving = True
-            tracked.tell(
-                StopReceiver("moves to another executor"), undelivered=partial(setattr, tracked, "moving", False)
-            )
-
-    def _on_overdue(self, tracked: TrackedReceiver) -> None:
-        tracked.overdue = True
-        message = (
-            f"receiver {tracked.info.name} has not registered within {self._settings[conf.LAUNCH_TIMEOUT] / 1000:g} s "
-            "of its launch: is there a free slot for it?"
-        )
-        log.error("receiver not registered in time, its job is cancelled", stream_id=tracked.stream_id, reason=message)
-        self._tell_error(tracked, message, "")
-        self._failures.count(tracked, message)
-        self._launches.cancel(tracked)
+            if tracked.is_active and tracked.place.address == host:
+                message = (
+                    f"intake pauses: {num_bytes} bytes on {host} are unread, more than {conf.MAX_UNREAD.name} allows"
+                )
+                self._failures.tell(tracked, message)
 
     def _set_rate(self, stream_id: int, rate: float) -> None:
         tracked = self._tracked[stream_id]
         tracked.rate = rate
         if tracked.is_active:
             tracked.tell(UpdateRateLimit(rate))
-
-    def _set_paused(self, paused: bool) -> None:
-        self._paused = paused
-        for tracked in self._tracked.values():
-            self._tell_paused(tracked, tracked.epoch)
-
-    def _tell_paused(self, tracked: TrackedReceiver, epoch: int) -> None:
-        def tell_again() -> None:
-            self._clock.wait_for(_TELL_AGAIN_MS, self._stopping)
-            self._loop.post(lambda: self._tell_paused(tracked, epoch))
-
-        # Later launches learn it when they register.
-        if tracked.is_active and tracked.epoch == epoch and not self._stopping.is_set():
-            tracked.tell(
-                PauseReceiver(self._paused),
-                undelivered=EngineThread(f"receiver {tracked.stream_id} pause", tell_again).start,
-            )
 
     def _tell_all_to_stop(self) -> None:
         for tracked in self._tracked.values():
@@ -430,7 +390,10 @@ class ReceiverTracker:
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks are of another stream")
         self._places.add(tracked.place, message.blocks)
-        self._places.forget(self.blocks.add_blocks(message.blocks))
+        self._unread.add(tracked.place.address, message.blocks)
+        gone = self.blocks.add_blocks(message.blocks)
+        self._places.forget(gone)
+        self._unread.processed(gone)
         return Reply()
 
     def _on_loop(self, handler: Callable[[], Any], timeout_s: float | None = None) -> Any:

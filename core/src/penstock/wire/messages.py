@@ -30,13 +30,23 @@ class Reply:
 
 @frozen
 class RegisterReceiver:
-    """Receiver to driver: this receiver is up (again), reached at this address. Answered by ``Registered``."""
+    """Receiver to driver: this receiver is up (again). Answered by ``Registered``.
+
+    Attributes:
+        stream_id: of its input stream.
+        epoch: the number of its launch.
+        receiver_type: its class.
+        port: of its endpoint.
+        host: the address of that.
+        disk_bytes: the size of the disk that its blocks are on, 0 when that is not known.
+    """
 
     stream_id: int
     epoch: int
     receiver_type: str
     port: int
     host: str = "127.0.0.1"
+    disk_bytes: int = 0
 
 
 @frozen

@@ -1,0 +1,166 @@
+"""Stored data that no batch has processed is bounded: receivers pause, and go on."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Receiver, StoredBlock
+from penstock.conf import SizeLimit, size_or_share
+from penstock.listen.events import ReceiverError
+from penstock.track.unread_blocks import UnreadBlocks
+from penstock.wire.messages import PauseReceiver
+
+if TYPE_CHECKING:
+    from tests.track.conftest import Tracked
+
+MakeTracker = Callable[..., "Tracked"]
+
+
+def block(number: int, num_bytes: int = 100) -> StoredBlock:
+    return StoredBlock(f"input-0-1-{number}", 0, 1, num_bytes, "/x")
+
+
+class Changes:
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, int, int, bool]] = []
+
+    def __call__(self, host: str, num_bytes: int, limit: int, too_much: bool) -> None:
+        self.entries.append((host, num_bytes, limit, too_much))
+
+
+def test_too_much_is_told_once_and_enough_room_again_once() -> None:
+    changes = Changes()
+    unread = UnreadBlocks(SizeLimit(1000), changes)
+    unread.add("a", [block(n) for n in range(10)])
+    assert (changes.entries, unread.num_bytes) == ([], 1000)
+    unread.add("a", [block(10)])
+    unread.add("a", [block(11)])
+    assert changes.entries == [("a", 1100, 1000, True)]
+    unread.processed([block(n) for n in range(3)])
+    assert len(changes.entries) == 1
+    unread.processed([block(3)])
+    unread.processed([block(4)])
+    assert changes.entries[1:] == [("a", 800, 1000, False)]
+    assert (unread.num_bytes, unread.is_full) == (700, False)
+
+
+def test_a_block_counts_once() -> None:
+    unread = UnreadBlocks(SizeLimit(1000), Changes())
+    for _ in range(3):
+        unread.add("a", [block(0)])
+    assert unread.num_bytes == 100
+    for _ in range(3):
+        unread.processed([block(0), block(7)])
+    assert unread.num_bytes == 0
+
+
+def test_each_host_has_its_own_bound() -> None:
+    changes = Changes()
+    unread = UnreadBlocks(SizeLimit(share=0.5), changes)
+    unread.set_disk("a", 400)
+    unread.set_disk("b", 10_000)
+    unread.add("a", [block(0), block(1)])
+    unread.add("b", [block(n) for n in range(2, 12)])
+    unread.add("unknown", [block(12, 10**12)])
+    assert changes.entries == []
+    unread.add("a", [block(13)])
+    assert changes.entries == [("a", 300, 200, True)]
+
+
+def test_without_a_limit_nothing_is_told() -> None:
+    changes = Changes()
+    UnreadBlocks(SizeLimit(), changes).add("a", [block(0, 10**15)])
+    assert changes.entries == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_sum_is_that_of_what_is_there(seed: int) -> None:
+    rng = random.Random(seed)
+    changes = Changes()
+    unread, there = UnreadBlocks(SizeLimit(2000), changes), dict[int, StoredBlock]()
+    for number in range(500):
+        if rng.random() < 0.5 or not there:
+            there[number] = block(number, rng.randint(1, 300))
+            unread.add("a", [there[number]])
+        else:
+            chosen = rng.sample(sorted(there), rng.randint(1, len(there)))
+            unread.processed([there.pop(each) for each in chosen])
+        assert unread.num_bytes == sum(each.num_bytes for each in there.values())
+    # Each way in turn.
+    assert [change[3] for change in changes.entries] == [n % 2 == 0 for n in range(len(changes.entries))]
+
+
+@pytest.mark.parametrize(
+    ("text", "disk", "limit"),
+    [("1g", 0, 1 << 30), ("50%", 1000, 500), ("12.5 %", 1000, 125), ("50%", 0, None), ("0", 9, None), ("0%", 9, None)],
+)
+def test_limits_as_they_are_written(text: str, disk: int, limit: int | None) -> None:
+    assert size_or_share(text).of(disk) == limit
+
+
+@pytest.mark.parametrize("text", ["101%", "-1%", "x%", "-5", "much", "nan%"])
+def test_what_is_no_limit_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        size_or_share(text)
+
+
+def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
+    # A block of the test has 1,000 bytes.
+    tracked = make_tracker([silent(), silent()], conf={"spark.penstock.blocks.maxUnread": "2500"})
+    tracked.tracker.start()
+    tracked.launch(2)
+    processes = [tracked.registered(1), tracked.registered(2)]
+    assert processes[0].add(0, 1).accepted
+    tracked.settle()
+    assert processes[0].told.entries == []
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    assert processes[0].add(2).accepted
+    for process in processes:
+        assert process.told.await_one(PauseReceiver) == PauseReceiver(True)
+    said = tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
+    assert said == (
+        "intake pauses: 3000 bytes on 127.0.0.1 are unread, more than spark.penstock.blocks.maxUnread allows"
+    )
+    assert tracked.tracker.unread_bytes() == 3000
+    # What was on its way is taken; who comes anew is paused.
+    assert processes[0].add(3).accepted
+    tracked.tracker.processed(99)
+    tracked.settle()
+    assert len(processes[0].told.entries) == 1
+    tracked.tracker.processed(100)
+    for process in processes:
+        assert process.told.await_one(PauseReceiver, 2) == PauseReceiver(False)
+    assert tracked.tracker.unread_bytes() == 2000
+    tracked.tracker.processed(100)
+    tracked.tracker.clean_up(200, delete=False)
+    assert tracked.tracker.unread_bytes() == 2000
+
+
+def test_two_reasons_to_pause_are_two(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnread": "500"})
+    tracked.tracker.start()
+    process = tracked.registered()
+    process.add(0)
+    process.told.await_one(PauseReceiver)
+    tracked.tracker.pause(True)
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    tracked.tracker.processed(100)
+    tracked.settle()
+    assert process.told.await_one(PauseReceiver, 3) == PauseReceiver(True)
+    tracked.tracker.pause(False)
+    assert process.told.await_one(PauseReceiver, 4) == PauseReceiver(False)
+
+
+def test_one_that_registers_meanwhile_learns_it(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnread": "500"})
+    tracked.tracker.start()
+    process = tracked.registered()
+    process.add(0)
+    process.told.await_one(PauseReceiver)
+    process.launch.end(RuntimeError("lost"))
+    tracked.relaunch()
+    assert tracked.process(2).register().paused
