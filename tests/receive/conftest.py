@@ -134,8 +134,9 @@ class FakeStore:
         self.kept: dict[str, Block] = {}
         self.discarded: list[str] = []
         self.tries = 0
-        #: How many further blocks are not stored.
+        #: How many further blocks are not stored, and why.
         self.failures = 0
+        self.error = OSError(5, "Input/output error")
         self.gives_nothing = False
         self.on_store: Callable[[Block], object] = lambda _block: None
 
@@ -144,7 +145,7 @@ class FakeStore:
         self.on_store(block)
         if self.failures > 0:
             self.failures -= 1
-            raise OSError(28, "No space left on device")
+            raise self.error
         if self.gives_nothing:
             return None
         self.kept[block.block_id] = block

@@ -6,6 +6,7 @@ for the receiver. Runs on whatever thread stores.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import threading
 from collections.abc import Callable, Iterable
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 log = get_logger("receiver_supervisor")
 
 R = TypeVar("R")
+
+# What making room would mend.
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 class Driver(Protocol):
@@ -45,7 +49,9 @@ class BlockPusher:
         store: gives a block a home.
         discard: deletes blocks that were stored but not accepted.
         clock: of the pauses between tries.
-        terminated: cuts them short.
+        ending: set once the receiver is to end: from then on a full disk is an error like any other.
+        terminated: cuts the pauses short.
+        on_disk_full: is told that the disk is full, with the error, and with ``None`` that it is so no more.
     """
 
     def __init__(
@@ -57,15 +63,18 @@ class BlockPusher:
         store: Callable[[Block], StoredBlock | None],
         discard: Callable[[Iterable[str]], object],
         clock: Clock,
+        ending: threading.Event,
         terminated: threading.Event,
+        on_disk_full: Callable[[BaseException | None], None] = lambda _error: None,
     ) -> None:
         self._stream_id, self._epoch, self._retries = stream_id, epoch, retries
         self._driver, self._store, self._discard = driver, store, discard
-        self._clock, self._terminated = clock, terminated
+        self._clock, self._ending, self._terminated, self._on_disk_full = clock, ending, terminated, on_disk_full
+        self._disk_is_full, self._disk_lock = False, threading.Lock()
         self._block_numbers = itertools.count()
 
     def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
-        """Return once a block is stored and accepted.
+        """Return once a block is stored and accepted. A full disk is waited for.
 
         Raises:
             StoreError: it could not be, with all tries, or the driver refused it.
@@ -83,14 +92,33 @@ class BlockPusher:
         stored = self._store(block)
         if not isinstance(stored, StoredBlock):
             raise StoreError(f"the store hook gave {stored!r} for block {block.block_id}, not a StoredBlock")
+        self._tell_disk_full(None)
         return stored
+
+    def _tell_disk_full(self, error: BaseException | None) -> None:
+        """Tell of a change, once."""
+        is_full = error is not None
+        if is_full == self._disk_is_full:
+            return
+        with self._disk_lock:
+            if is_full != self._disk_is_full:
+                self._disk_is_full = is_full
+                self._on_disk_full(error)
 
     def _retried(self, action: Callable[[], R], what: str) -> R:
         backoff = Backoff(first_ms=50, longest_ms=5000)
         while True:
+            ends = self._ending.is_set()
             try:
                 return action()
             except (Exception, SystemExit) as error:
+                if isinstance(error, OSError) and error.errno in _FULL and not ends:
+                    self._tell_disk_full(error)
+                    # Once it is to end it gets all its tries.
+                    self._clock.wait_for(backoff.next_ms(), self._ending)
+                    if self._ending.is_set():
+                        backoff.reset()
+                    continue
                 if backoff.failures >= self._retries:
                     raise StoreError(
                         f"{what} could not be stored, {self._retries + 1} tries: {text_of(error)}"

@@ -100,8 +100,9 @@ class ReceiverSupervisor:
         self._restarting = False
         # Set once the receiver is to end; wakes the delay of a restart.
         self._ending = threading.Event()
-        # Whether the driver has the intake paused, and how often it has said so.
-        self._paused, self._times_told = False, 0
+        # Why the intake is paused, and how often the driver has said something of it.
+        self._pauses: set[str] = set()
+        self._times_told = 0
         self._pause_lock = threading.Lock()
         self._registered = False
         self._terminated = threading.Event()
@@ -110,7 +111,16 @@ class ReceiverSupervisor:
             settings,
             self._limiter,
             BlockPusher(
-                stream_id, epoch, settings[conf.STORE_RETRIES], driver, store, discard, self._clock, self._terminated
+                stream_id,
+                epoch,
+                settings[conf.STORE_RETRIES],
+                driver,
+                store,
+                discard,
+                self._clock,
+                self._ending,
+                self._terminated,
+                self._on_disk_full,
             ),
             report_error=self.report_error,
             on_success=self._restart_backoff.reset,
@@ -177,12 +187,26 @@ class ReceiverSupervisor:
         """Take nothing, in whatever form, or go on: stores wait."""
         with self._pause_lock:
             self._times_told += 1
-            self._set_paused(paused)
+            self._set_paused("the driver", paused)
 
-    def _set_paused(self, paused: bool) -> None:
-        if paused != self._paused:
-            self._paused = paused
-            log.info("intake paused" if paused else "intake goes on", stream_id=self.stream_id)
+    def _on_disk_full(self, error: BaseException | None) -> None:
+        with self._pause_lock:
+            self._set_paused("a full disk", error is not None)
+        if error is None:
+            log.warning("there is room on the disk again", stream_id=self.stream_id)
+        else:
+            message = "the disk is full: the receiver pauses until there is room"
+            EngineThread("receiver disk", lambda: self.report_error(message, error)).start()
+
+    def _set_paused(self, reason: str, paused: bool) -> None:
+        """Add or remove a reason for taking nothing. The caller holds the lock."""
+        before = bool(self._pauses)
+        if paused:
+            self._pauses.add(reason)
+        else:
+            self._pauses.discard(reason)
+        if bool(self._pauses) != before:
+            log.info("intake paused" if paused else "intake goes on", stream_id=self.stream_id, reason=reason)
             self._limiter.pause(paused)
 
     def _tell_rate(self, before: float | None) -> None:
@@ -262,7 +286,7 @@ class ReceiverSupervisor:
                 # What was told meanwhile is newer than the answer.
                 with self._pause_lock:
                     if times_told == self._times_told:
-                        self._set_paused(registered.paused)
+                        self._set_paused("the driver", registered.paused)
                 self._state = State.STARTED
                 self._starting = self._clock.monotonic_ms(), self.stored_records
                 try:

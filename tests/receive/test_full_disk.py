@@ -1,0 +1,109 @@
+"""A full disk: the receiver pauses and tries again, and loses nothing that a store returned for."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.clock import ManualClock
+from penstock.errors import StoreError
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import DeregisterReceiver, ReportError
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeStore, Log, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+Drive = Callable[["Future[Any]"], Any]
+FULL = [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EDQUOT, "Quota exceeded")]
+
+
+@pytest.mark.parametrize("error", FULL, ids=["space", "quota"])
+def test_it_is_waited_for_longer_than_any_other_error(
+    supervise: Supervise,
+    receiver: Noting,
+    store: FakeStore,
+    log: Log,
+    records: Callable[[], list[Any]],
+    background: Background,
+    drive: Drive,
+    error: OSError,
+) -> None:
+    supervise(receiver, {"spark.penstock.receiver.storeRetries": "1"}).start()
+    store.failures, store.error = 25, error
+    drive(background(lambda: receiver.store_all(["a", "b"])))
+    assert store.tries == 26
+    assert records() == ["a", "b"]
+    (told,) = log.of(ReportError)
+    assert told.message == "the disk is full: the receiver pauses until there is room"
+    assert str(error.strerror) in told.error
+    assert receiver.isStarted()
+    drive(background(lambda: receiver.store_all(["c"])))
+    assert records() == ["a", "b", "c"]
+
+
+def test_meanwhile_nothing_is_taken(
+    supervise: Supervise,
+    receiver: Noting,
+    store: FakeStore,
+    log: Log,
+    clock: ManualClock,
+    records: Callable[[], list[Any]],
+    background: Background,
+    drive: Drive,
+) -> None:
+    supervise(receiver).start()
+    store.failures, store.error = 10**9, FULL[0]
+    first = background(lambda: receiver.store_all([1]))
+    log.await_count(ReportError)
+    others = [background(lambda: receiver.store_all([2])), background(lambda: receiver.store(3))]
+    for _ in range(10):
+        clock.advance(1000)
+        threading.Event().wait(0.002)
+    assert not any(each.done() for each in (first, *others))
+    store.failures = 0
+    for each in (first, *others):
+        drive(each)
+    assert [name for name in log.names if name == "ReportError"] == ["ReportError"]
+    receiver.store(4)
+    receiver.stop("enough")
+    log.await_count(DeregisterReceiver)
+    assert sorted(records()) == [1, 2, 3, 4]
+
+
+def test_one_that_is_told_to_stop_tries_a_few_times_more(
+    supervise: Supervise, receiver: Noting, store: FakeStore, log: Log, background: Background, drive: Drive
+) -> None:
+    supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "2"})
+    supervisor.start()
+    store.failures, store.error = 10**9, FULL[0]
+    storing = background(lambda: receiver.store_all([1]))
+    log.await_count(ReportError)
+    stopping = background(lambda: supervisor.stop("enough"))
+    with pytest.raises(StoreError, match=r"3 tries: .*No space left on device"):
+        drive(storing)
+    drive(stopping)
+    assert log.names[-1] == "DeregisterReceiver"
+
+
+def test_the_driver_and_the_disk_pause_it_each_on_its_own(
+    supervise: Supervise, receiver: Noting, store: FakeStore, log: Log, background: Background, drive: Drive
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    store.failures, store.error = 1, FULL[0]
+    storing = background(lambda: receiver.store_all([1]))
+    log.await_count(ReportError)
+    supervisor.pause(True)
+    drive(storing)
+    waiting = background(lambda: receiver.store_all([2]))
+    with pytest.raises(TimeoutError):
+        waiting.result(timeout=0.02)
+    supervisor.pause(False)
+    drive(waiting)
