@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from penstock import Receiver, StreamingContext
+from penstock.blocks.block_reader import ReadBlocks
 from penstock.errors import BatchFailedError
 from penstock.graph.input_stream import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
@@ -23,7 +24,7 @@ class Silent(Receiver[Any]):
 
 
 class Unavailable:
-    token = Token("t")
+    reader = ReadBlocks(Token("t"))
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         return 5

@@ -25,7 +25,7 @@ TOKEN = Token("t")
 class Received:
     """Blocks of three records a batch, in two partitions."""
 
-    token = TOKEN
+    reader = ReadBlocks(TOKEN)
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         return batch_time_ms // 10 + stream_id

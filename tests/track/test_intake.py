@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.blocks.block import BlockReference
+from penstock.blocks.block_reader import ReadBlocks
 from penstock.spark.located_rdd import LocatedPartition
 from penstock.track.intake import TrackedIntake, pack
 
@@ -79,7 +80,7 @@ def test_a_batch_is_packed_from_what_the_tracker_has(make_tracker: Callable[...,
         LocatedPartition(tuple(references[:2]), ("host-a",)),
         LocatedPartition(tuple(references[2:]), ("host-a",)),
     ]
-    assert intake.token == tracked.tracker.token
+    assert intake.reader == ReadBlocks(tracked.tracker.token, process.task.driver_location)
     assert (intake.count(200, 0), intake.partitions(200, 0)) == (0, [])
     intake.clean_up(101, delete=True)
     assert intake.count(100, 0) == 0

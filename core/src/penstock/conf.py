@@ -352,6 +352,13 @@ REBALANCE = _key(
     "Have receivers move, one at a time and with nothing lost, when executors join and another executor has two "
     "receivers less, or the preferred host one that is idle.",
 )
+ON_LOST_BLOCKS = _key(
+    "spark.penstock.blocks.onLost",
+    one_of("fail", "skip"),
+    "fail",
+    "What happens when a block that a batch needs is gone, with its host, say. `fail`: the batch fails; `skip`: it "
+    "goes on without. Either way there is an event with counts.",
+)
 MAX_UNREAD = _key(
     "spark.penstock.blocks.maxUnread",
     size_or_share,

@@ -68,9 +68,11 @@ class BlockReference:
         path: the file, read directly where it exists.
         num_records: how many records it holds; for messages.
         source: ``grpc://host:port`` of an endpoint on the block's host, empty when there is none now.
+        stream_id: of the receiver's input stream.
     """
 
     block_id: str
     path: str
     num_records: int
     source: str
+    stream_id: int = 0

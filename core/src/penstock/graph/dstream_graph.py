@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.errors import ConfigurationError, StreamingStateError
 
 if TYPE_CHECKING:
+    from penstock.blocks.block_reader import ReadBlocks
     from penstock.graph.input_stream import InputDStream
     from penstock.graph.output_job import OutputJob
     from penstock.graph.output_stream import ForEachDStream
     from penstock.listen.events import StreamInputInfo
     from penstock.spark.located_rdd import LocatedPartition
-    from penstock.wire.token import Token
 
 
 class ReportInput(Protocol):
@@ -42,8 +42,8 @@ class ReceivedBlocks(Protocol):
         ...
 
     @property
-    def token(self) -> Token:
-        """Shown when a block is fetched from another host."""
+    def reader(self) -> ReadBlocks:
+        """What tasks read the references with."""
         ...
 
 

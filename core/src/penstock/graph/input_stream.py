@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.blocks.block_reader import ReadBlocks
 from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
 from penstock.listen.events import StreamInputInfo
@@ -65,7 +64,7 @@ class ReceiverInputDStream(InputDStream):
         references = located_rdd(self._sc, received.partitions(time_ms, self.id))
         # Last: what fails above is made again for the next output, and must not be reported twice.
         self._graph.report_input(time_ms, StreamInputInfo(self.id, received.count(time_ms, self.id)))
-        return references.mapPartitionsWithIndex(ReadBlocks(received.token))
+        return references.mapPartitionsWithIndex(received.reader)
 
 
 class PulledInputDStream(InputDStream):

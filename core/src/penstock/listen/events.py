@@ -143,6 +143,8 @@ class ReceiverInfo:
         recent_errors: the last ones, oldest first.
         unhealthy: it fails more often than `spark.penstock.receiver.maxRestarts` allows.
         given_up: it is not started again.
+        lost_blocks: stored blocks that batches needed and that were gone.
+        lost_records: in them.
     """
 
     streamId: int
@@ -156,6 +158,8 @@ class ReceiverInfo:
     recent_errors: tuple[PastError, ...] = ()
     unhealthy: bool = False
     given_up: bool = False
+    lost_blocks: int = 0
+    lost_records: int = 0
 
 
 @frozen

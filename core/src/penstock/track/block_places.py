@@ -52,7 +52,7 @@ class BlockPlaces:
             place = self._places.get(block.block_id, Place())
             # An endpoint has the blocks of its own host, those of earlier launches there included.
             source = tracked.client.location if tracked.client is not None and tracked.place == place else ""
-            reference = BlockReference(block.block_id, block.path, block.num_records, source)
+            reference = BlockReference(block.block_id, block.path, block.num_records, source, block.stream_id)
             found.append((place.host, block.num_bytes, reference))
         return found
 

@@ -7,9 +7,9 @@ loop.
 from __future__ import annotations
 
 from penstock.blocks.block import BlockReference
+from penstock.blocks.block_reader import ReadBlocks
 from penstock.spark.located_rdd import LocatedPartition
 from penstock.track.receiver_tracker import ReceiverTracker
-from penstock.wire.token import Token
 
 
 class TrackedIntake:
@@ -24,9 +24,9 @@ class TrackedIntake:
         self._tracker, self._partition_bytes = tracker, partition_bytes
 
     @property
-    def token(self) -> Token:
-        """Shown when a block is fetched from another host."""
-        return self._tracker.token
+    def reader(self) -> ReadBlocks:
+        """What tasks read the references with."""
+        return self._tracker.reader()
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         """Give all blocks that belong to no batch yet to this one."""

@@ -63,12 +63,13 @@ class Launches:
         self._sc, self._settings, self._clock = sc, settings, clock
         self._run_id, self._token, self._placement = run_id, token, placement
         self._stopping, self._post, self._on_end = stopping, post, on_end
-        self._driver_location = ""
+        #: Where receivers, and tasks, find the driver.
+        self.driver_location = ""
 
     def use(self, port: int) -> None:
         """Have receivers register at this port of the driver."""
         local = cluster.is_on_this_machine(self._sc)
-        self._driver_location = self._token.location("127.0.0.1" if local else cluster.driver_host(self._sc), port)
+        self.driver_location = self._token.location("127.0.0.1" if local else cluster.driver_host(self._sc), port)
 
     def launch_all(self, receivers: Iterable[TrackedReceiver]) -> None:
         """Launch all receivers for the first time, spread over the executors."""
@@ -138,7 +139,7 @@ class Launches:
             tracked.stream_id,
             epoch,
             self._run_id,
-            self._driver_location,
+            self.driver_location,
             self._token,
             self._settings,
         )

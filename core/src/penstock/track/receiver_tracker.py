@@ -21,6 +21,7 @@ from pyspark import SparkContext
 from penstock import conf
 from penstock.backoff import Backoff
 from penstock.blocks.block import BlockReference, StoredBlock
+from penstock.blocks.block_reader import ReadBlocks
 from penstock.clock import Clock
 from penstock.conf import Settings
 from penstock.errors import text_of
@@ -34,6 +35,7 @@ from penstock.track.housekeeping import Housekeeping
 from penstock.track.intake_pauses import BATCHES, UNREAD, IntakePauses
 from penstock.track.launch_checks import check_cores, check_picklable, check_speculation
 from penstock.track.launches import Launches
+from penstock.track.lost_blocks import LostBlocks
 from penstock.track.placement import Placement
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_failures import ReceiverFailures
@@ -44,6 +46,7 @@ from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import (
     AddBlocks,
+    BlocksLost,
     DeregisterReceiver,
     Registered,
     RegisterReceiver,
@@ -116,6 +119,7 @@ class ReceiverTracker:
             self._on_job_end,
         )
         self._failures = ReceiverFailures(settings, clock, post, fail_application)
+        self._lost = LostBlocks(self._tracked, self._failures, skips=settings[conf.ON_LOST_BLOCKS] == "skip")
         self._housekeeping = Housekeeping(
             self._tracked.values(),
             self._launches,
@@ -144,6 +148,7 @@ class ReceiverTracker:
             self._token,
             {
                 AddBlocks: self._on_add_blocks,
+                BlocksLost: self._on_blocks_lost,
                 RegisterReceiver: lambda message: self._on_loop(lambda: self._on_register(message)),
                 ReportError: lambda message: self._on_loop(lambda: self._on_report_error(message)),
                 DeregisterReceiver: lambda message: self._on_loop(lambda: self._on_deregister(message)),
@@ -230,8 +235,12 @@ class ReceiverTracker:
 
     @property
     def token(self) -> Token:
-        """What tasks show when they fetch blocks."""
+        """What receivers and tasks show."""
         return self._token
+
+    def reader(self) -> ReadBlocks:
+        """What tasks read the references with."""
+        return ReadBlocks(self._token, self._launches.driver_location, self._settings[conf.ON_LOST_BLOCKS] == "skip")
 
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget batches older than a time and, if asked to, delete their blocks; returns at once."""
@@ -394,6 +403,10 @@ class ReceiverTracker:
         gone = self.blocks.add_blocks(message.blocks)
         self._places.forget(gone)
         self._unread.processed(gone)
+        return Reply()
+
+    def _on_blocks_lost(self, message: BlocksLost) -> Reply:
+        self._loop.post(lambda: self._lost.note(message.blocks))
         return Reply()
 
     def _on_loop(self, handler: Callable[[], Any], timeout_s: float | None = None) -> Any:

@@ -76,6 +76,23 @@ class AddBlocks:
 
 
 @frozen
+class LostBlock:
+    """A block that could not be read, and why."""
+
+    block_id: str
+    stream_id: int
+    num_records: int
+    reason: str
+
+
+@frozen
+class BlocksLost:
+    """A batch's task to driver: these blocks are gone."""
+
+    blocks: list[LostBlock]
+
+
+@frozen
 class ReportError:
     """Receiver to driver: something went wrong, the receiver goes on."""
 
