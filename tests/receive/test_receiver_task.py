@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from pyspark import TaskContext
 from penstock import Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
+from penstock.blocks.leftovers import Process, claim
 from penstock.conf import Settings
 from penstock.receive.receiver_task import ReceiverTask, local_directory
 from penstock.wire.client import Client, fetch_block
@@ -97,6 +99,7 @@ def tracker(log: Log) -> Iterator[FakeTracker]:
 def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the task keeps its blocks."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path / "penstock" / "app-1" / "stream-2"
 
 
@@ -223,6 +226,16 @@ def test_the_secret_and_the_settings_are_not_printed(tracker: FakeTracker) -> No
     task = tracker.task(Counting(), {"spark.penstock.receiver.mqtt.password": "hunter2"})
     assert tracker.token.secret not in repr(task)
     assert "hunter2" not in repr(task)
+
+
+def test_what_dead_runs_left_is_swept(tracker: FakeTracker, tmp_path: Path) -> None:
+    # A process of an earlier boot is surely gone.
+    left, alive = tmp_path / "penstock" / "app-0", tmp_path / "penstock" / "app-00"
+    claim(left, Process(os.getpid(), "1", "an earlier boot"))
+    claim(alive, Process.of(os.getpid()))
+    with pytest.raises(ValueError, match="the receiver's own"):
+        list(tracker.task(Failing())(0, []))
+    assert sorted(path.name for path in (tmp_path / "penstock").iterdir()) == ["app-00", "app-1"]
 
 
 def test_without_spark_blocks_go_to_the_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:

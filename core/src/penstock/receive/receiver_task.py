@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 
 from penstock import conf
+from penstock.blocks import leftovers
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_store import BlockStore
 from penstock.conf import Settings
@@ -46,6 +47,7 @@ class ReceiverTask:
         driver_location: ``grpc://host:port`` of the tracker.
         token: shown by both sides.
         settings: in force.
+        driver_process: the driver's, when it is on this machine.
     """
 
     receiver: Receiver[Any]
@@ -55,6 +57,7 @@ class ReceiverTask:
     driver_location: str
     token: Token
     settings: Settings = field(repr=False)
+    driver_process: leftovers.Process | None = None
 
     def __call__(self, _index: int, _elements: Iterable[Any]) -> Iterator[Any]:
         """Run the receiver until it has stopped.
@@ -68,7 +71,10 @@ class ReceiverTask:
         if context is not None and context.attemptNumber() > 0:
             return iter(())
         set_level(self.settings[conf.LOG_LEVEL])
-        blocks = BlockStore(local_directory(self.run_id) / f"stream-{self.stream_id}")
+        home = local_directory(self.run_id)
+        leftovers.sweep()
+        leftovers.claim(home, self.driver_process)
+        blocks = BlockStore(home / f"stream-{self.stream_id}")
         plugins = Plugins(self.settings[conf.PLUGINS_DISABLE])
         plugins.manager.register(_LocalFiles(blocks), name="penstock-local-files")
         driver = Client(self.driver_location, self.token, self.settings[conf.WIRE_TIMEOUT])
@@ -108,7 +114,7 @@ class ReceiverTask:
             discard=blocks.delete,
             host=host,
             port=endpoint.port,
-            disk_bytes=_disk_bytes(local_directory(self.run_id)),
+            disk_bytes=_disk_bytes(home),
         )
         # Ctrl-C reaches the whole process group of a local program: the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -135,7 +141,7 @@ def address_towards(location: str) -> str:
 def local_directory(run_id: str) -> Path:
     """Where this executor keeps a run's blocks; Spark removes it with the executor's other local files."""
     root = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-    return Path(root) / "penstock" / run_id
+    return Path(root) / leftovers.PARENT / run_id
 
 
 def _disk_bytes(directory: Path) -> int:

@@ -7,12 +7,14 @@ of their own.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from pyspark import SparkContext
 
 from penstock import conf
+from penstock.blocks.leftovers import Process
 from penstock.clock import Clock
 from penstock.conf import Settings
 from penstock.log import get_logger
@@ -142,6 +144,7 @@ class Launches:
             self.driver_location,
             self._token,
             self._settings,
+            Process.of(os.getpid()) if cluster.is_on_this_machine(self._sc) else None,
         )
         tracked.launch = ReceiverLaunch(
             self._sc,
