@@ -1,17 +1,21 @@
 """What is checked before a receiver is launched for the first time.
 
-Owns the refusals that a program can be told of at its start. Called on the thread that starts the context.
+Owns the refusals, and the warnings, that a program can be told of at its start. Called on the thread that starts the context.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark import SparkContext, cloudpickle
 
 from penstock.errors import ConfigurationError
+from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
 from penstock.spark import cluster
+
+log = get_logger("receiver_tracker")
 
 
 def check_cores(sc: SparkContext, receivers: int) -> None:
@@ -68,3 +72,18 @@ def check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
     raise ConfigurationError(
         f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: {first}"
     ) from None
+
+
+def tell_storage_levels(sc: SparkContext, receivers: Mapping[int, Receiver[Any]]) -> None:
+    """Say, once for all receivers, that blocks have no second copy though a storage level asks for one.
+
+    On one machine a second copy would be lost with the first: there it is no more than a remark.
+    """
+    replicated = [
+        stream_id
+        for stream_id, receiver in receivers.items()
+        if receiver.storageLevel is not None and receiver.storageLevel.replication > 1
+    ]
+    if replicated:
+        tell = log.info if cluster.is_on_this_machine(sc) else log.warning
+        tell("blocks are not replicated, though a storage level asks for it: each is one file", stream_ids=replicated)

@@ -33,7 +33,7 @@ from penstock.spark import cluster, failure
 from penstock.track.block_places import BlockPlaces
 from penstock.track.housekeeping import Housekeeping
 from penstock.track.intake_pauses import BATCHES, UNREAD, IntakePauses
-from penstock.track.launch_checks import check_cores, check_picklable, check_speculation
+from penstock.track.launch_checks import check_cores, check_picklable, check_speculation, tell_storage_levels
 from penstock.track.launches import Launches
 from penstock.track.lost_blocks import LostBlocks
 from penstock.track.placement import Placement
@@ -143,6 +143,7 @@ class ReceiverTracker:
         check_speculation(self._sc)
         for stream_id, tracked in self._tracked.items():
             check_picklable(stream_id, tracked.receiver)
+        tell_storage_levels(self._sc, {stream_id: tracked.receiver for stream_id, tracked in self._tracked.items()})
         self._endpoint = Endpoint(
             "127.0.0.1" if self._on_this_machine else cluster.driver_bind_address(self._sc),
             self._token,

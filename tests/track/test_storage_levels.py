@@ -1,0 +1,42 @@
+"""A storage level that asks for a second copy is answered plainly, once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import StorageLevel
+
+from penstock import Receiver
+
+if TYPE_CHECKING:
+    from tests.track.conftest import Tracked
+
+
+@pytest.mark.parametrize(
+    ("master", "levels", "told"),
+    [
+        ("spark://somewhere:7077", [StorageLevel.MEMORY_AND_DISK_2, None, StorageLevel.DISK_ONLY_3], [logging.WARNING]),
+        ("local[8]", [StorageLevel.MEMORY_AND_DISK_2, None, StorageLevel.DISK_ONLY_3], [logging.INFO]),
+        ("spark://somewhere:7077", [StorageLevel.MEMORY_ONLY, None], []),
+    ],
+    ids=["cluster", "one machine", "no copies"],
+)
+def test_that_there_is_one_copy_is_said_once(
+    make_tracker: Callable[..., Tracked],
+    silent: type[Receiver[Any]],
+    caplog: pytest.LogCaptureFixture,
+    master: str,
+    levels: list[StorageLevel | None],
+    told: list[int],
+) -> None:
+    receivers = [silent() for _ in levels]
+    for receiver, level in zip(receivers, levels, strict=True):
+        receiver.storageLevel = level
+    with caplog.at_level(logging.INFO, logger="penstock"):
+        make_tracker(receivers, master=master).tracker.start()
+    said = [record for record in caplog.records if "not replicated" in record.getMessage()]
+    assert [record.levelno for record in said] == told
+    assert all("stream_ids=[0, 2]" in record.getMessage() for record in said)
