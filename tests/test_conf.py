@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import conf
+from penstock import conf, conf_values
 from penstock.conf import KEYS, Key, Settings
 from penstock.errors import ConfigurationError
 
@@ -115,7 +115,7 @@ def test_the_initial_rate_falls_back_to_the_maximum() -> None:
     ],
 )
 def test_durations(text: str, ms: int) -> None:
-    assert conf.duration_ms(text) == ms
+    assert conf_values.duration_ms(text) == ms
 
 
 @pytest.mark.parametrize(
@@ -123,29 +123,29 @@ def test_durations(text: str, ms: int) -> None:
     [("64", 64), ("64b", 64), ("1k", 1024), ("1KB", 1024), ("64m", 64 << 20), ("1mb", 1 << 20), ("2g", 2 << 30)],
 )
 def test_sizes(text: str, num_bytes: int) -> None:
-    assert conf.size_bytes(text) == num_bytes
+    assert conf_values.size_bytes(text) == num_bytes
 
 
 @given(st.integers(0, 10**12), st.sampled_from(["ms", "s", "m", "min", "h", "d"]))
 @settings(max_examples=50, derandomize=True, deadline=None)
 def test_a_duration_is_its_number_times_its_unit(number: int, unit: str) -> None:
     per_unit = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-    assert conf.duration_ms(f"{number}{unit}") == number * per_unit[unit]
+    assert conf_values.duration_ms(f"{number}{unit}") == number * per_unit[unit]
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), (" FALSE ", False)])
 def test_booleans(text: str, value: bool) -> None:
-    assert conf.boolean(text) is value
+    assert conf_values.boolean(text) is value
 
 
 @pytest.mark.parametrize(("text", "names"), [("", ()), (" ", ()), ("a", ("a",)), (" a , b,,c ", ("a", "b", "c"))])
 def test_lists_of_names(text: str, names: tuple[str, ...]) -> None:
-    assert conf.names(text) == names
+    assert conf_values.names(text) == names
 
 
 @pytest.mark.parametrize("text", ["debug", "INFO", " Warning "])
 def test_levels(text: str) -> None:
-    assert conf.level(text) == text.strip().upper()
+    assert conf_values.level(text) == text.strip().upper()
 
 
 @pytest.mark.parametrize("text", ["pause", "drop-oldest", " drop-oldest "])

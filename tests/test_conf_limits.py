@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from penstock import conf
+from penstock import conf, conf_values
 from penstock.conf import Key, Settings
 from penstock.errors import ConfigurationError
 
@@ -26,4 +26,4 @@ def test_what_makes_no_sense_is_refused(key: Key[int], text: str) -> None:
 
 @pytest.mark.parametrize(("text", "power"), [("1t", 40), ("2TB", 41), ("1p", 50), ("1pb", 50)])
 def test_sizes_have_sparks_units(text: str, power: int) -> None:
-    assert conf.size_bytes(text) == 1 << power
+    assert conf_values.size_bytes(text) == 1 << power

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver, StoredBlock
-from penstock.conf import SizeLimit, size_or_share
+from penstock.conf_values import SizeLimit, size_or_share
 from penstock.listen.events import ReceiverError
 from penstock.track.unread_blocks import UnreadBlocks
 from penstock.wire.messages import PauseReceiver

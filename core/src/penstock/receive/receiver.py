@@ -28,8 +28,8 @@ class Receiver(Generic[T]):
     from any thread.
 
     Attributes:
-        storageLevel: kept for programs that set it; a block is one file on the executor's disk, whatever it says. What a
-            level cannot mean here is said once, at the start.
+        storageLevel: kept for programs that set it; a block is one file on the executor's disk, whatever it says. That
+            there is no second copy is said once, at the start.
     """
 
     storageLevel: StorageLevel | None = None

@@ -1,6 +1,7 @@
 """What is checked before a receiver is launched for the first time.
 
-Owns the refusals, and the warnings, that a program can be told of at its start. Called on the thread that starts the context.
+Owns the refusals and the warnings that a program can be told of at its start. Called on the thread that starts the
+context.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from penstock.blocks.block import StoredBlock
-from penstock.conf import SizeLimit
+from penstock.conf_values import SizeLimit
 
 # Intake goes on below this part of the limit: it must not flutter around it.
 _LOW = 0.8
