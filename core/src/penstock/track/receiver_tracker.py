@@ -1,6 +1,6 @@
 """``ReceiverTracker``: where receivers run, what they are told, what they stored.
 
-Owns the endpoint that receivers call, the state of every receiver, its launches, its wanted rate. Messages that change
+Owns the endpoint that receivers call, the parts that do the work, and the wanted rates. Messages that change
 a receiver's state are handled one at a time on the tracker's own loop; additions of blocks go straight to the
 ReceivedBlockTracker on the endpoint's threads; what the driver says to a receiver goes through that receiver's outbox.
 Of the program's code it runs only the pickling and ``preferredLocation`` of receivers.
@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-from attrs import evolve
 from pyspark import SparkContext
 
 from penstock import conf
@@ -24,12 +23,11 @@ from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.block_reader import ReadBlocks
 from penstock.clock import Clock
 from penstock.conf import Settings
-from penstock.errors import text_of
 from penstock.event_loop import EventLoop
-from penstock.listen.events import Event, ReceiverInfo, ReceiverStarted, ReceiverStopped
+from penstock.listen.events import Event, ReceiverInfo
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
-from penstock.spark import cluster, failure
+from penstock.spark import cluster
 from penstock.track.block_places import BlockPlaces
 from penstock.track.housekeeping import Housekeeping
 from penstock.track.intake_pauses import BATCHES, UNREAD, IntakePauses
@@ -39,16 +37,15 @@ from penstock.track.lost_blocks import LostBlocks
 from penstock.track.placement import Placement
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_failures import ReceiverFailures
+from penstock.track.receiver_states import ReceiverStates
 from penstock.track.restart_budget import RestartBudget
-from penstock.track.tracked_receiver import Place, ReceiverState, TrackedReceiver
+from penstock.track.tracked_receiver import TrackedReceiver
 from penstock.track.unread_blocks import UnreadBlocks
-from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import (
     AddBlocks,
     BlocksLost,
     DeregisterReceiver,
-    Registered,
     RegisterReceiver,
     Reply,
     ReportError,
@@ -81,7 +78,7 @@ class ReceiverTracker:
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
     ) -> None:
-        self._sc, self._settings, self._clock, self._post = sc, settings, clock, post
+        self._sc, self._settings, self._clock = sc, settings, clock
         self._on_this_machine = cluster.is_on_this_machine(sc)
         self._token = Token.generate(Tls.of(settings))
         # Several contexts of one application, one after the other, must not meet in a directory or a job group.
@@ -116,9 +113,22 @@ class ReceiverTracker:
             self._placement,
             self._stopping,
             self._loop.post,
-            self._on_job_end,
+            on_end=lambda tracked, epoch, error: self._states.on_job_end(tracked, epoch, error),
         )
         self._failures = ReceiverFailures(settings, clock, post, fail_application)
+        self._states = ReceiverStates(
+            self._tracked,
+            settings,
+            self._token,
+            self._stopping,
+            post,
+            self._launches,
+            self._placement,
+            self._failures,
+            self._places,
+            self._unread,
+            self._pauses,
+        )
         self._lost = LostBlocks(self._tracked, self._failures, skips=settings[conf.ON_LOST_BLOCKS] == "skip")
         self._housekeeping = Housekeeping(
             self._tracked.values(),
@@ -150,9 +160,9 @@ class ReceiverTracker:
             {
                 AddBlocks: self._on_add_blocks,
                 BlocksLost: self._on_blocks_lost,
-                RegisterReceiver: lambda message: self._on_loop(lambda: self._on_register(message)),
-                ReportError: lambda message: self._on_loop(lambda: self._on_report_error(message)),
-                DeregisterReceiver: lambda message: self._on_loop(lambda: self._on_deregister(message)),
+                RegisterReceiver: lambda message: self._on_loop(lambda: self._states.on_register(message)),
+                ReportError: lambda message: self._on_loop(lambda: self._states.on_report_error(message)),
+                DeregisterReceiver: lambda message: self._on_loop(lambda: self._states.on_deregister(message)),
             },
         )
         self._launches.use(self._endpoint.port)
@@ -189,7 +199,7 @@ class ReceiverTracker:
         self._loop.stop(5.0)
         for tracked in self._tracked.values():
             if tracked.info.active:
-                self._gone(tracked)
+                self._states.gone(tracked)
             tracked.stop()
 
     def delete_files(self) -> None:
@@ -252,115 +262,6 @@ class ReceiverTracker:
             self._loop.post(lambda: self._places.delete(blocks))
 
     # -- on the tracker's loop --
-
-    def _on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
-        if epoch != tracked.epoch:
-            return
-        was_active = tracked.is_active
-        tracked.state = ReceiverState.INACTIVE
-        if self._stopping.is_set():
-            if was_active:
-                self._gone(tracked)
-            return
-        # Spark may try a failed task again; that try exits at once, and the job ends well for all Spark knows.
-        died = (error is not None or not tracked.deregistered) and not tracked.sent_away
-        if died:
-            reason = "its process died" if error is None else failure.reason(error)
-            message = f"the receiver's task failed: {reason}"
-            if not tracked.error_reported:
-                self._tell_error(tracked, message, "" if error is None else text_of(error))
-            self._failures.count(tracked, message)
-        if was_active:
-            self._gone(tracked)
-        if tracked.given_up:
-            return
-        delay_ms = self._launches.launch_again(tracked)
-        log.warning(
-            "receiver ended, it is launched again",
-            stream_id=tracked.stream_id,
-            epoch=epoch,
-            delay_ms=round(delay_ms),
-            reason=tracked.info.lastErrorMessage,
-        )
-
-    def _on_register(self, message: RegisterReceiver) -> Registered:
-        tracked = self._tracked.get(message.stream_id)
-        if tracked is None or message.epoch != tracked.epoch:
-            return Registered(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
-        if self._stopping.is_set():
-            return Registered(accepted=False, reason="the application is stopping")
-        if tracked.given_up:
-            return Registered(accepted=False, reason="it is given up: it failed too often")
-        task = self._launches.place_of(tracked)
-        if not self._placement.accepts(tracked, task):
-            tracked.sent_away = True
-            log.warning(
-                "receiver refused: it is on another executor than it was scheduled to", stream_id=tracked.stream_id
-            )
-            return Registered(accepted=False, reason="it was scheduled to another executor")
-        tracked.location = task
-        self._unread.set_disk(message.host, message.disk_bytes)
-        tracked.place = Place(task.host if task else "", message.host)
-        location = self._token.location(message.host, message.port)
-        # One that cannot be reached has most likely died: no use to try again.
-        tracked.connect(Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False))
-        tracked.state = ReceiverState.ACTIVE
-        tracked.registered, tracked.deregistered = True, False
-        tracked.error_reported = tracked.failure_counted = False
-        tracked.info = evolve(
-            tracked.info,
-            name=f"{message.receiver_type}-{message.stream_id}",
-            active=True,
-            location=tracked.place.host,
-            executorId=task.executor_id if task else "",
-        )
-        log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=tracked.place.host)
-        self._post(ReceiverStarted(tracked.info))
-        self._places.delete_leftovers(tracked)
-        return Registered(accepted=True, rate=tracked.rate, paused=self._pauses.paused)
-
-    def _on_deregister(self, message: DeregisterReceiver) -> Reply:
-        tracked = self._tracked.get(message.stream_id)
-        if tracked is None or message.epoch != tracked.epoch or not tracked.is_active:
-            return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} is not active")
-        tracked.state = ReceiverState.INACTIVE
-        tracked.deregistered = True
-        log.info(
-            "receiver deregistered",
-            stream_id=message.stream_id,
-            epoch=message.epoch,
-            reason=message.message,
-            flushed=message.flushed,
-            dropped=message.dropped,
-        )
-        if message.error and not tracked.error_reported:
-            self._tell_error(tracked, message.message, message.error)
-        elif not message.error and not self._stopping.is_set():
-            tracked.note_end(message.message)
-        if message.error and not self._stopping.is_set():
-            self._failures.count(tracked, message.message)
-            if tracked.given_up:
-                # It may be about to start itself again.
-                tracked.tell(StopReceiver("given up"), at_once=True)
-        self._gone(tracked)
-        return Reply()
-
-    def _on_report_error(self, message: ReportError) -> Reply:
-        tracked = self._tracked.get(message.stream_id)
-        if tracked is None or message.epoch != tracked.epoch:
-            return Reply(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
-        (*_, reason) = message.error.strip().splitlines() or [""]
-        log.warning("receiver error", stream_id=message.stream_id, message=message.message, reason=reason)
-        self._tell_error(tracked, message.message, message.error)
-        return Reply()
-
-    def _gone(self, tracked: TrackedReceiver) -> None:
-        tracked.info = evolve(tracked.info, active=False)
-        self._post(ReceiverStopped(tracked.info))
-
-    def _tell_error(self, tracked: TrackedReceiver, message: str, error: str) -> None:
-        tracked.error_reported = True
-        self._failures.tell(tracked, message, error)
 
     def _on_unread(self, host: str, num_bytes: int, limit: int, too_much: bool) -> None:
         self._pauses.set(UNREAD, self._unread.is_full)
