@@ -34,8 +34,8 @@ HEAD = """\
 # Operators, PySpark's and ours
 
 `tests/operators/compare.py` makes this table: it runs each program in `pyspark.streaming` and in Penstock. `stream` and
-`other` are streams of the batches in the second column, `s` is the batch interval in seconds. Records of a batch are
-sorted.
+`other` are streams of the batches in the third column, `s` is the batch interval in seconds, `second_batch` the time of
+one. Records of a batch are sorted.
 
 | operator | program | input | PySpark's result | Penstock's result | same |
 |---|---|---|---|---|---|
