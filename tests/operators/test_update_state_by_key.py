@@ -27,8 +27,8 @@ def test_sums_with_and_without_initial_states(run_all: Any, sc: Any) -> None:
     initial = [("a", 1), ("c", 2)]
     found = run_all(
         {
-            "none": counts(),
-            "an RDD": counts(initialRDD=sc.parallelize(initial), numPartitions=1),
+            "none": counts(numPartitions=2),
+            "an RDD": counts(initialRDD=sc.parallelize(initial)),
         },
         LETTERS,
     )
