@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 
 from attrs import frozen
 
@@ -25,7 +25,7 @@ _GOOD_BATCHES = 0.9
 _FIRST = 3
 # `in_time`: a batch ends within so many intervals of its time.
 _IN_TIME = 2.0
-# A run is unstable when in its last tenth batches wait longer than so many intervals.
+# A run is unstable when in its last tenth a batch waits longer, in the median, than so many intervals.
 _STABLE_QUEUE = 5.0
 
 
@@ -66,7 +66,7 @@ def report(run: PlantRun) -> PlantReport:
         used=_processed(run, math.inf) / attainable,
         in_time=_processed(run, _IN_TIME) / attainable,
         oscillation=_oscillation(batches[-len(batches) // 4 :]),
-        stable=max(queues[-max(len(queues) // 10, 1) :]) <= _STABLE_QUEUE,
+        stable=median(queues[-max(len(queues) // 10, 1) :]) <= _STABLE_QUEUE,
         refused=run.refused,
     )
 
