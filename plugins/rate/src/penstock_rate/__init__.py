@@ -5,13 +5,22 @@ from typing import TYPE_CHECKING
 
 from penstock import RateEstimatorSpec, hookimpl
 from penstock_rate.fixed import FixedOptions, FixedRateEstimator
+from penstock_rate.model import ModelOptions, ModelRateEstimator
 from penstock_rate.pid import PIDOptions, PIDRateEstimator
 from penstock_rate.rate_controller import RateController, controllers
 
 if TYPE_CHECKING:
     from penstock import StreamingContext
 
-__all__ = ["FixedOptions", "FixedRateEstimator", "PIDOptions", "PIDRateEstimator", "RateController"]
+__all__ = [
+    "FixedOptions",
+    "FixedRateEstimator",
+    "ModelOptions",
+    "ModelRateEstimator",
+    "PIDOptions",
+    "PIDRateEstimator",
+    "RateController",
+]
 
 
 @hookimpl
@@ -20,6 +29,7 @@ def rate_estimators() -> Iterable[RateEstimatorSpec]:
     return [
         RateEstimatorSpec("pid", PIDRateEstimator, PIDOptions, "Spark's: the rate of the last batch, less what waits"),
         RateEstimatorSpec("fixed", FixedRateEstimator, FixedOptions, "the same rate, whatever the batches take"),
+        RateEstimatorSpec("model", ModelRateEstimator, ModelOptions, "what a batch costs, learned; aims at a share"),
     ]
 
 
