@@ -169,9 +169,11 @@ class Stream(Generic[T]):
         old = [time for time in self._generated if time <= time_ms - self.remember_ms]
         for time in old:
             rdd = self._generated.pop(time)
+            if any(other is rdd for other in self._generated.values()):
+                continue  # a function of the program may give one RDD to several batches
             if unpersist and self._storage_level is not None:
                 rdd.unpersist()
-            if self._is_checkpoint(time) and (path := checkpoint_file(rdd)) is not None:
+            if self._checkpoint_ms is not None and (path := checkpoint_file(rdd)) is not None:
                 self._old_checkpoints.append(path)
         if self._old_checkpoints and any(
             checkpoint_file(rdd) is not None for time, rdd in self._generated.items() if self._is_checkpoint(time)
