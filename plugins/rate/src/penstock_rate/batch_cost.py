@@ -13,9 +13,9 @@ from attrs import define
 _MEMORY = 0.9
 # The same when the cost has changed.
 _MEMORY_OF_A_CHANGE = 0.02
-# The last fixed time counts as a batch without records of this weight: time and records that hardly vary tell no fixed
-# time from one a record.
-_TRUST_IN_FIXED = 1.0
+# The last fixed time counts as a batch without records, of this weight relative to all batches, and at most of the other:
+# time and records that hardly vary tell no fixed time from one a record.
+_TRUST_IN_FIXED, _MOST_TRUST = 0.1, 1.0
 # Deviations from the line, relative to it: what is expected at first, and at least; and what makes a batch stand out.
 _FIRST_DEVIATION, _LEAST_DEVIATION = 0.2, 0.02
 _OUTSTANDING = 4.0
@@ -80,15 +80,18 @@ class BatchCost:
 
     def _leverage(self, records: float) -> float:
         """How uncertain the line is there, as a variance relative to that of a batch."""
-        weight = self.weight + _TRUST_IN_FIXED
+        weight = self.weight + self._trust()
         return max((self.nn - 2 * records * self.n + records * records * weight) / self._determinant(), 0.0)
+
+    def _trust(self) -> float:
+        return min(_TRUST_IN_FIXED * self.weight, _MOST_TRUST)
 
     def _determinant(self) -> float:
         # Not below zero but for rounding, and then by far less than this.
-        return max((self.weight + _TRUST_IN_FIXED) * self.nn - self.n * self.n, 1e-9 * self.nn)
+        return max((self.weight + self._trust()) * self.nn - self.n * self.n, 1e-9 * self.nn)
 
     def _fit(self) -> None:
-        weight, t = self.weight + _TRUST_IN_FIXED, self.t + _TRUST_IN_FIXED * self.fixed_ms
+        weight, t = self.weight + self._trust(), self.t + self._trust() * self.fixed_ms
         fixed = (self.nn * t - self.n * self.nt) / self._determinant()
         # Neither part of the cost is negative, and a record costs something.
         self.fixed_ms = min(max(fixed, 0.0), t / weight * 0.99)
