@@ -62,11 +62,15 @@ def _panel(
     for value in (0.0, top / 2, top):
         y = bottom - _PANEL * value / top
         yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - 12}" y2="{y:.1f}" stroke="#ddd"/>'
-        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{value:,.3g}</text>'
+        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{_number(value)}</text>'
     if dashed:
         yield _curve(dashed, top, bottom, '#888" stroke-dasharray="5 4')
     for values, colour in zip(curves, _COLOURS * len(curves), strict=False):
         yield _curve(values, top, bottom, colour)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _curve(values: Sequence[float], top: float, bottom: float, colour: str) -> str:
