@@ -104,7 +104,8 @@ decides, and how to write one: [penstock-rate](../plugins/rate/README.md).
 Here they are on simulated plants: places where a batch takes a fixed time and a time a record, with noise, and
 sources offer more, or now and then more, than can be processed. Medians of {seeds} seeds, {batches} batches each. This
 page is made by `python plugins/rate/tests/write_rate_control.py`; for a run in the terminal there is
-`penstock rate simulate --estimator model --plant step-down`, for a table `--all`. Nothing here was measured with Spark."""
+`penstock rate simulate --estimator model --plant step-down`, for a table `--all`. Nothing here was measured with
+Spark."""
 
 _FIRST = """\
 `pid` begins without a limit, as in Spark; much of what it suffers is from its first batches. With

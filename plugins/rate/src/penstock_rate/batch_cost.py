@@ -13,8 +13,8 @@ from attrs import define
 _MEMORY = 0.9
 # The same when the cost has changed.
 _MEMORY_OF_A_CHANGE = 0.02
-# The last fixed time counts as a batch without records, of this weight relative to all batches, and at most of the other
-# one: time and records that hardly vary tell no fixed time from one a record.
+# The last fixed time counts as a batch without records, of this weight relative to all batches, at most of the second:
+# time and records that hardly vary tell no fixed time from one a record.
 _TRUST_IN_FIXED, _MOST_TRUST = 0.1, 1.0
 # Deviations from the line, relative to it: what is expected at first, and at least; and what makes a batch stand out.
 _FIRST_DEVIATION, _LEAST_DEVIATION = 0.2, 0.02
