@@ -7,8 +7,10 @@ import math
 import pickle
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from penstock.testing.plant import PLANTS
+from penstock.testing.plant import PLANTS, Plant
 from penstock.testing.plant_report import PlantReport, report
 from penstock.testing.plant_run import MakeEstimator, simulate
 from penstock_rate import ModelOptions, ModelRateEstimator, PIDOptions, PIDRateEstimator
@@ -76,6 +78,35 @@ def test_streams_share_fairly(plant: str, seed: int) -> None:
     else:
         assert other == pytest.approx(1000, rel=0.02)
         assert one >= 6500
+
+
+@st.composite
+def plants(draw: st.DrawFn) -> Plant:
+    """Any plant with room for at least three records an interval, and sources that change."""
+    interval = draw(st.sampled_from([100, 1000, 5000, 60_000]))
+    fixed = draw(st.floats(0, 0.8)) * interval
+    least = 3000 / (interval - fixed)
+    capacity = least * draw(st.floats(1, 1e6))
+    later = max(capacity * draw(st.floats(0.2, 5)), least)
+    offers = st.floats(0.05, 4).map(lambda part: part * capacity)
+    sources = draw(st.lists(st.tuples(offers, offers), min_size=1, max_size=3))
+    return Plant(
+        "any",
+        "",
+        ((0, capacity), (80, later)),
+        tuple(((0, first), (50, second)) for first, second in sources),
+        fixed,
+        draw(st.sampled_from([0, 0.02, 0.1, 0.25])),
+        interval_ms=interval,
+    )
+
+
+@settings(deadline=None)
+@given(plants(), st.integers(1, 1000))
+def test_model_is_stable_on_any_plant(plant: Plant, seed: int) -> None:
+    said = report(simulate(plant, MAKE["model"], seed))
+    assert said.stable
+    assert said.refused == 0
 
 
 @pytest.mark.parametrize("plant", ["noisy", "step-down", "two-streams"])

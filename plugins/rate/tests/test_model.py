@@ -84,6 +84,11 @@ def test_it_begins_low() -> None:
     assert model(initial_rate=70, min_rate=80).initial_rate == 80
 
 
+def test_restored_it_begins_where_it_was() -> None:
+    loop = Loop(model()).settle()
+    assert pickle.loads(pickle.dumps(loop.estimator)).initial_rate == loop.rate
+
+
 def test_it_at_least_doubles_while_batches_are_short_and_then_settles_at_the_share() -> None:
     loop = Loop(model())
     rates = [loop.rate] + [loop.batch() for _ in range(30)]

@@ -87,6 +87,15 @@ def test_a_batch_without_use_changes_nothing(batch: tuple[int, int, int, int]) -
     assert estimator.compute(30, 7, 11, 3) == other.compute(30, 7, 11, 3)
 
 
+def test_it_begins_without_a_limit_and_restored_where_it_was() -> None:
+    estimator = pid(floor=100)
+    assert estimator.initial_rate is None
+    estimator.compute(0, 10, 10, 0)
+    assert estimator.initial_rate == 1000
+    estimator.compute(10, 5, 10, 0)
+    assert pickle.loads(pickle.dumps(estimator)).initial_rate == 500
+
+
 def test_there_is_no_estimate_below_the_floor() -> None:
     estimator = pid(integral=1, floor=5)
     assert [estimator.compute(20 * x, 1, 20, 100) for x in range(50)] == [None, *[5] * 49]

@@ -27,13 +27,13 @@ FIRST_RATE = 1000.0
 def _beginning(make: MakeEstimator) -> MakeEstimator:
     """With `spark.streaming.backpressure.initialRate`, which the limiter has and the estimator does not know of."""
 
-    def made(interval_ms: int) -> PIDRateEstimator | ModelRateEstimator:
-        estimator = make(interval_ms)
-        assert isinstance(estimator, (PIDRateEstimator, ModelRateEstimator))
-        setattr(estimator, "initial_rate", FIRST_RATE)  # noqa: B010  # pid has none of its own
-        return estimator
+    class Beginning:
+        initial_rate = FIRST_RATE
 
-    return made
+        def __init__(self, interval_ms: int) -> None:
+            self.compute = make(interval_ms).compute
+
+    return Beginning
 
 
 def _pid(interval_ms: int) -> PIDRateEstimator:

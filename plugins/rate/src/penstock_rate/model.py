@@ -86,7 +86,6 @@ class ModelRateEstimator:
         batch_interval_ms: between two batches.
 
     Attributes:
-        initial_rate: in force before the first batch.
         state: all that it remembers.
         reason: of the last call's answer, for people.
     """
@@ -94,8 +93,13 @@ class ModelRateEstimator:
     def __init__(self, options: ModelOptions, batch_interval_ms: int) -> None:
         self._options, self._interval_ms = options, checked_interval_ms(batch_interval_ms)
         first = options.initial_rate or _FIRST_RECORDS * 1000 / batch_interval_ms
-        self.initial_rate = max(first, options.min_rate)
-        self.state, self.reason = ModelState(self.initial_rate), "no batch yet"
+        self._first_rate = max(first, options.min_rate)
+        self.state, self.reason = ModelState(self._first_rate), "no batch yet"
+
+    @property
+    def initial_rate(self) -> float:
+        """The rate to begin with: low; restored from a checkpoint, it goes on where it was."""
+        return self.state.rate
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
         """The rate, records/s; ``None`` for a batch without records or duration, and when time does not go on."""
@@ -151,7 +155,7 @@ class ModelRateEstimator:
                 until = max(began, since)
             if until <= since:
                 return let_in
-        first = self.initial_rate if len(self.state.rates) < _RATES else self.state.rates[0][1]
+        first = self._first_rate if len(self.state.rates) < _RATES else self.state.rates[0][1]
         return let_in + first * (until - since) / 1000
 
     def _room(self) -> float:

@@ -60,6 +60,11 @@ class PIDRateEstimator:
         self._options, self._interval_ms = options, checked_interval_ms(batch_interval_ms)
         self.state, self.reason = PIDState(), "no batch yet"
 
+    @property
+    def initial_rate(self) -> float | None:
+        """The rate to begin with: none, as in Spark; restored from a checkpoint, it goes on where it was."""
+        return None if self.state.time < 0 else max(self.state.rate, self._options.minRate)
+
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
         """The rate, records/s; ``None`` for the first batch, and for one without records, duration or progress."""
         state, options = self.state, self._options
