@@ -8,6 +8,7 @@ Built on the program's thread, used on the generator's loop.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -73,6 +74,8 @@ class DStreamGraph:
         self.monotonic_ms: Callable[[], float] = lambda: 0.0
         #: Of the last batch: the longest that an output took to make its job, in milliseconds, and where it is.
         self.slowest = (0.0, "")
+        #: Batches some of whose outputs could not be made, and are still to be tried again: how many outputs, by time.
+        self.unmade: Counter[int] = Counter()
         #: Set by ``stop``: no output is waited for any more.
         self.stopping = threading.Event()
         #: Held while RDDs are made or forgotten: by the generator's loop, and by who asks for old ones (``slice``).
@@ -152,6 +155,9 @@ class DStreamGraph:
         with self.lock:
             for output in self.outputs:
                 output.clear_metadata(time_ms, unpersist=unpersist)
+            # Jobs that were given up before they ran have tried nothing again.
+            for time in [time for time in self.unmade if time <= time_ms]:
+                del self.unmade[time]
 
     @property
     def max_input_remember_ms(self) -> int:

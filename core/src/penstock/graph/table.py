@@ -65,6 +65,10 @@ class TableDStream(DStream[Any]):
         """The table as it is after a batch; ``None`` for a past that was forgotten, and cannot be made again."""
         if any(time > time_ms for time in self._generated):
             return None
+        # A batch before this one that is still to be tried again comes first, lest what it brings be left out.
+        for unmade_ms in sorted(self._graph.unmade):
+            if max(self._generated, default=0) < unmade_ms < time_ms:
+                self.get_or_compute(unmade_ms)
         return self.carry_on(time_ms)
 
     @abstractmethod
