@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_rate.batch_cost import BatchCost
@@ -61,6 +61,7 @@ def test_one_too_long_and_one_too_short_are_no_change() -> None:
     assert [cost.learn(5000, took_ms) for took_ms in (1400, 350, 1400, 350)] == [False] * 4
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**9)), min_size=1, max_size=40))
 def test_whatever_it_learns_it_says_positive_finite_times(batches: list[tuple[int, int]]) -> None:
     cost = taught(*batches)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock_rate
@@ -216,6 +216,7 @@ Batch = st.tuples(
 Growing = st.tuples(st.integers(1, 10**6), st.integers(1, 10**12), st.integers(1, 86_400_000), st.integers(0, 10**9))
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(Batch, max_size=40), st.integers(1, 86_400_000))
 def test_whatever_it_is_told_it_answers_nothing_or_a_rate(batches: list[Any], interval: int) -> None:
     estimator = model(interval)
@@ -224,6 +225,7 @@ def test_whatever_it_is_told_it_answers_nothing_or_a_rate(batches: list[Any], in
         assert rate is None or 0.01 <= rate <= 1e15
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(Growing, max_size=60), st.sampled_from([1, 1000, 86_400_000]), st.sampled_from([0.01, 100.0]))
 def test_usable_batches_are_all_answered(batches: list[Any], interval: int, floor: float) -> None:
     estimator, now = model(interval, min_rate=floor), 0
@@ -235,6 +237,7 @@ def test_usable_batches_are_all_answered(batches: list[Any], interval: int, floo
         assert estimator.reason
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(Growing, max_size=30), st.lists(Growing, max_size=30))
 def test_a_copy_out_of_a_pickle_goes_on_the_same_and_shares_nothing(before: list[Any], after: list[Any]) -> None:
     estimator, now = model(), 0

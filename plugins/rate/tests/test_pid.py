@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock_rate
@@ -134,6 +134,7 @@ Batch = st.tuples(
 )
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(Batch, max_size=30), st.integers(1, 86_400_000))
 def test_whatever_it_is_told_it_answers_nothing_or_no_less_than_the_floor(batches: list[Any], interval: int) -> None:
     estimator = PIDRateEstimator(PIDOptions(), interval)
@@ -142,6 +143,7 @@ def test_whatever_it_is_told_it_answers_nothing_or_no_less_than_the_floor(batche
         assert rate is None or 100 <= rate < float("inf")
 
 
+@settings(derandomize=True, deadline=None)
 @given(st.lists(Batch, max_size=20), st.lists(Batch, max_size=20))
 def test_a_copy_out_of_a_pickle_goes_on_the_same(before: list[Any], after: list[Any]) -> None:
     estimator = PIDRateEstimator(PIDOptions(), 1000)
