@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from attrs import field, frozen
 
@@ -83,6 +84,16 @@ def one_of(*choices: str) -> Callable[[str], str]:
         return text.strip()
 
     return parse_choice
+
+
+def time_zone(text: str) -> ZoneInfo | None:
+    """Read the name of a time zone; nothing is none."""
+    if not text:
+        return None
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("is not the name of a time zone") from None
 
 
 def positive(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -223,7 +234,15 @@ LATE_TICKS = _key(
     one_of("fire", "skip"),
     "fire",
     "What becomes of batch times missed while the driver stood still. `fire`: a batch each, back to back; `skip`: one "
-    "batch, at the last of them, with all the data; a window that slides by several batches may miss a turn.",
+    "batch, at the last of them, with all the data; windows that slide by several batches want `fire`, for they miss "
+    "the turn that is skipped.",
+)
+TIME_ZONE = _key(
+    "spark.penstock.timeZone",
+    time_zone,
+    "",
+    "Zone of the batch times that functions get, such as `UTC` or `Europe/Zurich`; empty: local times without a zone, "
+    "as PySpark gives them.",
 )
 CHECKPOINT_DIRECTORY = _key(
     "spark.streaming.checkpoint.directory", str, "", "As if the program called `checkpoint` with it."

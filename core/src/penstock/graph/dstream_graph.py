@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.errors import ConfigurationError, StreamingStateError
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from penstock.graph.failure_ledger import FailureLedger
     from penstock.graph.input_stream import InputDStream
     from penstock.graph.output_job import OutputJob
     from penstock.graph.output_stream import ForEachDStream
@@ -65,6 +68,11 @@ class DStreamGraph:
         self._num_states = 0
         self.remember_ms: int | None = None
         self.checkpoint_directory: str | None = None
+        #: Where in it this run keeps what is its own.
+        self.checkpoint_home = ""
+        self._ledgers: list[FailureLedger] = []
+        #: Of the times that the program's functions get; ``None``: local and naive, as PySpark's.
+        self.time_zone: tzinfo | None = None
         # Set by the context before start.
         self.received_blocks: ReceivedBlocks | None = None
         self.report_input: ReportInput = lambda _time_ms, _info, _count=None: None
@@ -98,6 +106,21 @@ class DStreamGraph:
         with self.lock:
             self._num_states += 1
             return self._num_states - 1
+
+    def add_ledger(self, ledger: FailureLedger) -> FailureLedger:
+        """Look into a ledger at the end of every job."""
+        with self.lock:
+            self._ledgers.append(ledger)
+        return ledger
+
+    def raise_failures(self) -> None:
+        """Raise what state functions failed on in a job that ended.
+
+        Raises:
+            StateUpdateError: there is something.
+        """
+        for ledger in self._ledgers:
+            ledger.raise_failures()
 
     def validate(self) -> None:
         """Check what can be checked before the start.

@@ -77,6 +77,7 @@ class ForEachDStream(DStream[Any]):
 
     def _run(self, time_ms: int, rdd: RDD[Any]) -> None:
         self._function(self.datetime_of(time_ms), rdd)
+        self._graph.raise_failures()
 
     def _generate_again(self, time_ms: int, error: BaseException) -> None:
         """On the job's thread, so that no other batch waits for it: the tries that are left, then the function."""

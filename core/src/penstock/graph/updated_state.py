@@ -47,4 +47,4 @@ class UpdatedStateDStream(TableDStream):
         if before is None and self._initial is not None:
             before = self._chunked(self._initial, time_ms)
         tables = [*([] if before is None else [before]), self._partitioned(new)]
-        return self._merged(tables, UpdateState(time_ms, self._update, self._limit_mb))
+        return self._merged(tables, UpdateState(time_ms, self._update, self._limit_mb, self._failures.note))
