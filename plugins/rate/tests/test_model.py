@@ -54,7 +54,7 @@ def test_the_name_makes_it() -> None:
     assert {option.name: option.default for option in options_of(SPEC)} == {
         "share": "0.85",
         "initial_rate": "None",
-        "min_rate": "0.01",
+        "min_rate": "0.001",
     }
     given = {"share": "0.5", "initial_rate": "7", "min_rate": "2"}
     assert read_options("rate estimator", SPEC, given) == ModelOptions(0.5, 7.0, 2.0)
@@ -78,8 +78,8 @@ def test_an_interval_without_length_is_refused(interval: int) -> None:
 
 
 def test_it_begins_low() -> None:
-    assert model().initial_rate == 5
-    assert model(100).initial_rate == 50
+    assert model().initial_rate == 2
+    assert model(100).initial_rate == 20
     assert model(initial_rate=70).initial_rate == 70
     assert model(initial_rate=70, min_rate=80).initial_rate == 80
 
@@ -124,7 +124,7 @@ def test_a_fixed_cost_beyond_the_interval_is_got_over_when_it_ends() -> None:
 def test_it_is_fine_with_less_than_a_record_a_second() -> None:
     loop = Loop(model(), record_ms=4000)
     loop.settle(60)
-    assert 0.01 <= loop.rate < 0.3
+    assert 0.001 <= loop.rate < 0.3
 
 
 @pytest.mark.parametrize("batch", [(0, 0, 10, 0), (0, 10, 0, 0), (0, -1, 10, 0), (0, 10, -1, 0), (-1, 10, 10, 0)])
@@ -204,7 +204,7 @@ def test_the_reason_says_what_was_learned_and_what_was_done() -> None:
     loop = Loop(model())
     assert loop.estimator.reason == "no batch yet"
     loop.batch()
-    assert loop.estimator.reason == "0 ms and 10 ms a record: aims at 850 ms, by no more than is sure"
+    assert loop.estimator.reason == "0 ms and 25 ms a record: aims at 850 ms, by no more than is sure"
     loop.settle()
     loop.batch(at_most=10)
     assert loop.estimator.reason.endswith("a record: aims at 850 ms; the input was the limit")
@@ -222,11 +222,11 @@ def test_whatever_it_is_told_it_answers_nothing_or_a_rate(batches: list[Any], in
     estimator = model(interval)
     for batch in batches:
         rate = estimator.compute(*batch)
-        assert rate is None or 0.01 <= rate <= 1e15
+        assert rate is None or 0.001 <= rate <= 1e15
 
 
 @settings(derandomize=True, deadline=None)
-@given(st.lists(Growing, max_size=60), st.sampled_from([1, 1000, 86_400_000]), st.sampled_from([0.01, 100.0]))
+@given(st.lists(Growing, max_size=60), st.sampled_from([1, 1000, 86_400_000]), st.sampled_from([0.001, 100.0]))
 def test_usable_batches_are_all_answered(batches: list[Any], interval: int, floor: float) -> None:
     estimator, now = model(interval, min_rate=floor), 0
     for later, *batch in batches:

@@ -248,7 +248,7 @@ def test_options_come_from_configuration() -> None:
 def test_what_an_estimator_begins_with_is_published_unless_the_program_says() -> None:
     context = Context(enabled="true", rateEstimator="model")
     context.controllers()
-    assert context.rates == [(0, 5), (1, 5)]
+    assert context.rates == [(0, 2), (1, 2)]
     context = Context(enabled="true", rateEstimator="model", initialRate="7000")
     context.controllers()
     assert context.rates == []

@@ -28,7 +28,7 @@ _DRAIN_INTERVALS, _LEAST_AIM = 4.0, 0.2
 # How many batches that wait are looked at.
 _WAITING = 20
 # Without an option, the first batches have so many records.
-_FIRST_RECORDS = 5
+_FIRST_RECORDS = 2
 # A batch's rate is a fact, the line through the last ones an opinion: the rate is no less than this of what the batch
 # would have taken in proportion.
 _LEAST_OF_PROPORTION = 0.25
@@ -52,10 +52,10 @@ class ModelOptions:
     initial_rate: float | None = field(
         default=None,
         validator=optional(positive),
-        metadata={"help": "records/s to begin with, 5 records an interval if not given; at least doubles while it can"},
+        metadata={"help": "records/s to begin with, 2 records an interval if not given; at least doubles while it can"},
     )
     min_rate: float = field(
-        default=0.01, validator=positive, metadata={"help": "records/s, the lowest estimate; may be below 1"}
+        default=0.001, validator=positive, metadata={"help": "records/s, the lowest estimate; may be below 1"}
     )
 
 
