@@ -164,3 +164,19 @@ def test_an_empty_file_that_is_written_to_and_renamed_between_two_looks() -> Non
     state.append(1)
     state.log.rename(state.folder / "app.log.1")
     state.teardown()
+
+
+def test_the_rest_comes_first_though_a_look_falls_between_the_renaming_and_the_new_file() -> None:
+    state = Rotating()
+    state.append(1)
+    state.look()
+    state.append(1)
+    state.log.rename(state.folder / "app.log.1")
+    state.watch.scan()
+    state.append(1)
+    state.watch.scan()
+    assert [file.path for file in state.watch.readable()] == [str(state.log)]  # the old one's, though renamed
+    (old,) = state.watch.readable()
+    assert old.left_s is not None
+    state.look_until_all_is_read()
+    state.teardown()
