@@ -24,15 +24,18 @@ OPERATORS = ("mapWithState", "updateStateByKey", "pyspark")
 
 
 def add_up(values: list[int], total: int | None) -> int:
+    """The function of updateStateByKey."""
     return sum(values) + (total or 0)
 
 
 def add_one(key: int, value: int | None, state: Any) -> tuple[int, int]:
+    """The function of mapWithState."""
     state.update((state.getOption() or 0) + (value or 0))
     return key, state.get()
 
 
 def run(operator: str, keys: int) -> None:
+    """Run one operator and print a line."""
     if operator == "pyspark":
         from pyspark.streaming import StreamingContext
     else:
@@ -58,6 +61,7 @@ def run(operator: str, keys: int) -> None:
         largest: list[int] = []
 
         def look(rdd: RDD[Any]) -> None:
+            """Time the job."""
             before = time.perf_counter()
             largest.append(rdd.map(lambda pair: pair[1]).fold(0, max))
             took_ms.append((time.perf_counter() - before) * 1000)
@@ -82,6 +86,7 @@ def run(operator: str, keys: int) -> None:
 
 
 def main() -> None:
+    """Run what the arguments say."""
     if len(sys.argv) > 2:
         run(sys.argv[1], int(sys.argv[2]))
         return

@@ -55,6 +55,16 @@ class FakeRDD(RDD[Any]):
         return [record for partition in self.partitions for record in partition]
 
 
+class FakeAccumulator:
+    """Adds up in this process."""
+
+    def __init__(self, value: Any, param: Any) -> None:
+        self.value, self._param = value, param
+
+    def add(self, term: Any) -> None:
+        self.value = self._param.addInPlace(self.value, term)
+
+
 class FakeSparkContext:
     defaultParallelism = 2
 
@@ -66,6 +76,9 @@ class FakeSparkContext:
 
     def union(self, rdds: Sequence[FakeRDD]) -> FakeRDD:
         return FakeRDD([partition for rdd in rdds for partition in rdd.partitions])
+
+    def accumulator(self, value: Any, accum_param: Any = None) -> FakeAccumulator:
+        return FakeAccumulator(value, accum_param)
 
     def getConf(self) -> dict[str, str]:
         return {"spark.python.worker.memory": "512m"}

@@ -11,7 +11,7 @@ from pyspark import RDD
 
 from penstock import StateSpec
 from penstock.errors import StateUpdateError
-from penstock.graph import keyed_state, reduced_window, table
+from penstock.graph import reduced_window, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, context: FakeContext, tmp_path
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(type(context.sparkContext.emptyRDD()), "partitionBy", partition_by)
-    monkeypatch.setattr(keyed_state, "checkpoint_directory", lambda _sc: str(tmp_path))
+    context.graph.checkpoint_home = str(tmp_path)
 
 
 BY_KEY: dict[str, Callable[..., Any]] = {

@@ -28,6 +28,19 @@ from penstock.graph.tasks.update_state import UpdateState
 Pairs = list[tuple[Any, Any]]
 
 KEYS = st.sampled_from(["a", "b", 1, 1.0, True, None, ("a", 1)])
+
+
+class Noted:
+    """What the driver is told of failures."""
+
+    def __init__(self) -> None:
+        self.failures: list[tuple[int, int, Failures]] = []
+
+    def note(self, time_ms: int, partition: int, failures: Failures) -> None:
+        self.failures.append((time_ms, partition, failures))
+
+
+NOTED = Noted()
 AMPLE = 1e9
 
 
@@ -90,7 +103,7 @@ def updates(batches: list[Pairs], memory_limit_mb: float) -> None:
     before: list[Any] = []
     expected: dict[Any, str] = {}
     for time_ms, pairs in enumerate(batches):
-        before = moved(UpdateState(time_ms, updated, memory_limit_mb)(0, [*before, *pairs]))
+        before = moved(UpdateState(time_ms, updated, memory_limit_mb, NOTED.note)(0, [*before, *pairs]))
         values = by_key(pairs)
         failing = {key for key in values if "fail" in values[key]}
         for key in expected.keys() | values.keys():
@@ -131,7 +144,7 @@ def test_past_the_memory_limit_states_are_spilled(monkeypatch: pytest.MonkeyPatc
     def gathered(values: list[int], state: list[int] | None) -> list[int]:
         return [*(state or []), *values]
 
-    made = [pairs_of(list(UpdateState(1, gathered, limit)(0, [*states, *pairs]))) for limit in (AMPLE, 50)]
+    made = [pairs_of(list(UpdateState(1, gathered, limit, NOTED.note)(0, [*states, *pairs]))) for limit in (AMPLE, 50)]
     assert made[0] == made[1]
     assert made[0][5] == [5, -5, -4005, -8005]
     assert spills
@@ -139,11 +152,14 @@ def test_past_the_memory_limit_states_are_spilled(monkeypatch: pytest.MonkeyPatc
 
 def test_failures_are_told_by_key() -> None:
     pairs = [(("key", number), "fail") for number in range(12)]
-    made = list(UpdateState(1, updated, AMPLE)(0, pairs))
+    noted = Noted()
+    made = list(UpdateState(1, updated, AMPLE, noted.note)(7, pairs))
+    ((time_ms, partition, failures),) = noted.failures
+    assert (time_ms, partition, failures.count) == (1, 7, 12)
     with pytest.raises(StateUpdateError) as told:
         list(ToPairs()(0, made))
     message = str(told.value)
-    assert message.startswith("the state function failed for 12 key(s), first for key ('key', 0): ValueError: mine;")
+    assert message.startswith("the state of 12 key(s) was not updated, first that of key ('key', 0): ValueError: mine;")
     assert "in updated" in message
     assert message.endswith("... and 2 more")
 
@@ -247,7 +263,7 @@ class Partition:
         self.made: list[list[Any]] = [[]]
 
     def function(self, time_ms: int) -> MapWithState:
-        return MapWithState(mapped, None, time_ms, self.timeout_ms, self.home, time_ms - REMEMBERED * 10)
+        return MapWithState(mapped, None, time_ms, self.timeout_ms, self.home, time_ms - REMEMBERED * 10, NOTED.note)
 
     def batch(self, time_ms: int, pairs: Pairs) -> list[Any]:
         made = moved(self.function(time_ms)(2, [*self.made[-1], *pairs]))
@@ -357,7 +373,9 @@ def test_a_call_that_fails_on_an_initial_state_leaves_that(new_home: Homes) -> N
     partition.made[0] = list(ToChunks(0)(2, [("a", "A")]))
     made = partition.batch(10, [("a", "x"), ("a", "fail"), ("a", "x"), ("b", "fail"), ("c", "x")])
     assert partition.states(made) == {"a": "A", "c": "x"}
-    with pytest.raises(StateUpdateError, match=r"failed for 2 key\(s\), first for key 'a': ValueError: mine"):
+    with pytest.raises(
+        StateUpdateError, match=r"the state of 2 key\(s\) was not updated, first that of key 'a': ValueError: mine"
+    ):
         partition.returned(made)
     with pytest.raises(StateUpdateError):
         list(Snapshot()(2, made))
@@ -387,7 +405,7 @@ def test_a_function_of_the_time_is_told_it_and_leaves_records_out(new_home: Home
         state.update(value)
         return (now, key) if value else None
 
-    made = list(MapWithState(of_the_time, time, 10, None, new_home(), 0)(0, [("a", 1), ("b", 0)]))
+    made = list(MapWithState(of_the_time, time, 10, None, new_home(), 0, NOTED.note)(0, [("a", 1), ("b", 0)]))
     assert list(Returned()(0, made)) == [(time, "a")]
 
 

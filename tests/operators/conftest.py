@@ -19,12 +19,13 @@ Batches = list[list[Any]]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def two_partitions() -> Iterator[None]:
-    """RDDs of two partitions, unless a test says otherwise: a task costs more than these tests' records."""
+def partitions(request: pytest.FixtureRequest) -> Iterator[None]:
+    """RDDs of one partition, unless the module says ``PARTITIONS = 2``: a task costs more than these tests' records."""
     from pyspark import SparkContext
 
+    number = getattr(request.module, "PARTITIONS", 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparkContext, "defaultParallelism", property(lambda _sc: 2))
+        patch.setattr(SparkContext, "defaultParallelism", property(lambda _sc: number))
         yield
 
 

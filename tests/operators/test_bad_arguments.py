@@ -75,7 +75,11 @@ def test_streams_that_are_put_together_slide_alike(unstarted: StreamingContext, 
 
 def test_streams_belong_to_one_context(unstarted: StreamingContext, stream: DStream[Any], sc: Any) -> None:
     other = StreamingContext(sc, 0.5).queueStream([[1]])
-    for operation in (lambda: unstarted.union(stream, other), lambda: stream.join(other)):
+    for operation in (
+        lambda: unstarted.union(stream, other),
+        lambda: stream.union(other),
+        lambda: stream.join(other),
+    ):
         with pytest.raises(ValueError, match="should belong to"):
             operation()
 

@@ -10,6 +10,7 @@ from penstock import DStream
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 
 def test_combiners_are_made_filled_and_merged(harness: StreamHarness) -> None:

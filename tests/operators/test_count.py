@@ -10,6 +10,7 @@ from penstock import DStream
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 
 def test_an_empty_batch_counts_0(harness: StreamHarness) -> None:

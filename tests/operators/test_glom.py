@@ -10,6 +10,7 @@ from penstock import DStream
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 
 def test_a_partition_becomes_a_list(harness: StreamHarness) -> None:

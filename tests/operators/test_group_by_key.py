@@ -10,6 +10,7 @@ from penstock import DStream
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 
 def test_values_are_gathered_in_their_order(harness: StreamHarness) -> None:

@@ -10,31 +10,27 @@ from penstock import DStream
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 LEFT = [[("a", 1), ("b", 2)], [("c", 3)], []]
 RIGHT = [[("a", "x"), ("a", "y")], [], [("d", "z")]]
 
 
-@pytest.fixture
-def harness(sc: Any) -> StreamHarness:
-    return StreamHarness(sc)
+def joined(name: str) -> Any:
+    return lambda left, right: getattr(left, name)(right)
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("join", [[("a", (1, "x")), ("a", (1, "y"))], [], []]),
-        ("leftOuterJoin", [[("a", (1, "x")), ("a", (1, "y")), ("b", (2, None))], [("c", (3, None))], []]),
-        ("rightOuterJoin", [[("a", (1, "x")), ("a", (1, "y"))], [], [("d", (None, "z"))]]),
-        (
-            "fullOuterJoin",
-            [[("a", (1, "x")), ("a", (1, "y")), ("b", (2, None))], [("c", (3, None))], [("d", (None, "z"))]],
-        ),
-    ],
-)
-def test_join(harness: StreamHarness, name: str, expected: list[list[Any]]) -> None:
-    batches = harness.run(lambda left, right: getattr(left, name)(right), LEFT, RIGHT)
-    assert [sorted(batch, key=repr) for batch in batches] == expected
+def test_join(run_all: Any) -> None:
+    names = ("join", "leftOuterJoin", "rightOuterJoin", "fullOuterJoin")
+    found = run_all({name: joined(name) for name in names}, LEFT, RIGHT)
+    both = [("a", (1, "x")), ("a", (1, "y"))]
+    left, right = ("b", (2, None)), ("d", (None, "z"))
+    assert found == {
+        "join": [both, [], []],
+        "leftOuterJoin": [[*both, left], [("c", (3, None))], []],
+        "rightOuterJoin": [both, [], [right]],
+        "fullOuterJoin": [[*both, left], [("c", (3, None))], [right]],
+    }
 
 
 def test_cogroup(harness: StreamHarness) -> None:

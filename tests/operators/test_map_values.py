@@ -24,3 +24,8 @@ def test_values_are_flattened(harness: StreamHarness) -> None:
         return stream.flatMapValues(range)
 
     assert harness.run(operation, [[("a", 2), ("b", 0)], [("c", 1)]]) == [[("a", 0), ("a", 1)], [("c", 0)]]
+
+
+def test_what_a_record_has_behind_its_value_is_dropped(run_all: Any) -> None:
+    operations = {"map": lambda s: s.mapValues(lambda n: n + 1), "flatMap": lambda s: s.flatMapValues(range)}
+    assert run_all(operations, [[("a", 1, "more")]]) == {"map": [[("a", 2)]], "flatMap": [[("a", 0)]]}

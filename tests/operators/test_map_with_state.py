@@ -52,7 +52,7 @@ def both(run_all: Any) -> Both:
 
 
 def test_a_function_of_key_value_and_state(both: Both) -> None:
-    mapped, states = both(StateSpec.function(running), LETTERS)
+    mapped, states = both(StateSpec.function(running).numPartitions(2), LETTERS)
     assert mapped == [[], [1], [1, 2], [1, 2, 3], [3, 4], [5], []]
     last = {"a": 5, "b": 3, "c": 1}
     assert states == [{}, {"a": 1}, {"a": 2, "b": 1}, {"a": 3, "b": 2, "c": 1}, {"a": 4, "b": 3, "c": 1}, last, last]

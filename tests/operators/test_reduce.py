@@ -11,6 +11,7 @@ from penstock import DStream
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 
 def test_a_batch_becomes_one_record(harness: StreamHarness) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 
 def test_values_of_a_key_are_reduced(run_all: Any) -> None:

@@ -17,7 +17,6 @@ def test_with_and_without_an_inverse(run_all: Any) -> None:
     found = run_all(
         {
             "without": lambda stream: stream.reduceByWindow(operator.add, None, 2, 1),
-            "short": lambda stream: stream.reduceByWindow(operator.add, operator.sub, 2, 1),
             "every 2": lambda stream: stream.reduceByWindow(operator.add, operator.sub, 4, 2),
             "inverse": lambda stream: stream.reduceByWindow(operator.add, operator.sub, 5, 1),
         },
@@ -25,7 +24,6 @@ def test_with_and_without_an_inverse(run_all: Any) -> None:
     )
     assert found == {
         "without": [[1], [3], [5], [7], [9], [5]],
-        "short": [[1], [3], [5], [7], [9], [5]],
         "every 2": [[3], [10], [12]],
         "inverse": [[1], [3], [6], [10], [15], [14]],
     }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 
 def test_the_number_of_partitions_changes_and_the_records_do_not(run_all: Any) -> None:

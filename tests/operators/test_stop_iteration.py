@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 
 def stop(*_arguments: Any) -> Any:

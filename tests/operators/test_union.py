@@ -11,6 +11,7 @@ from penstock.errors import BatchFailedError
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
+PARTITIONS = 2
 
 
 def test_two_streams_are_put_together(harness: StreamHarness) -> None:

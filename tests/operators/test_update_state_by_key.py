@@ -27,8 +27,8 @@ def test_sums_with_and_without_initial_states(run_all: Any, sc: Any) -> None:
     initial = [("a", 1), ("c", 2)]
     found = run_all(
         {
-            "none": counts(),
-            "an RDD": counts(initialRDD=sc.parallelize(initial), numPartitions=1),
+            "none": counts(numPartitions=2),
+            "an RDD": counts(initialRDD=sc.parallelize(initial)),
         },
         LETTERS,
     )
@@ -96,3 +96,12 @@ def test_a_key_whose_function_fails_keeps_its_state_and_the_others_go_on(harness
     with pytest.raises(BatchFailedError, match=r"key '[ac]': ValueError: unlucky"):
         harness.run(operation, batches)
     assert seen == [{"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 2, "b": 2, "c": 1}]
+
+
+def test_batches_without_an_rdd_have_no_new_values(run_all: Any) -> None:
+    def operation(stream: DStream[Any]) -> DStream[Any]:
+        some = stream.transform(lambda time, rdd: rdd if time.timestamp() in (1, 7) else None)
+        return some.updateStateByKey(total).checkpoint(1)
+
+    batches = [[("a", 1)], [], [], [], [], [], [("a", 1)]]
+    assert run_all({"": operation}, batches)[""] == [[("a", 1)]] * 6 + [[("a", 2)]]

@@ -38,13 +38,11 @@ def test_windows_overlap_tumble_and_leave_gaps(run_all: Any) -> None:
 def test_windows_of_windows_empty_themselves(run_all: Any) -> None:
     found = run_all(
         {
-            "window of 3": lambda stream: stream.window(3).count(),
             "window of 2 of a window of 2": lambda stream: stream.window(2).window(2),
         },
         [[1], [2], [3]],
         num_batches=5,
     )
-    assert found["window of 3"] == [[1], [2], [3], [2], [1]]
     assert found["window of 2 of a window of 2"] == [[1], [1, 1, 2], [1, 2, 2, 3], [2, 3, 3], [3]]
 
 

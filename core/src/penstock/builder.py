@@ -26,9 +26,6 @@ from penstock.specs import read_options
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
 
-if TYPE_CHECKING:
-    from penstock.context import StreamingContext
-
 T = TypeVar("T")
 
 #: Hook that offers a source → the word for it in configuration keys.
@@ -53,7 +50,7 @@ class StreamBuilder:
         """Receive lines of UTF-8 text from a TCP server.
 
         Raises:
-            UnknownNameError: the plugin ``penstock-socket`` is not installed.
+            ConfigurationError: the plugin ``penstock-socket`` is not installed.
         """
         return self._socket("socketTextStream", "socket", storageLevel, host=hostname, port=port)
 

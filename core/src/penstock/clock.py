@@ -6,14 +6,33 @@ was given is set and ``wake`` was called.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Protocol
+
+from penstock.errors import ConfigurationError
 
 
 def milliseconds(seconds: float) -> int:
     """A duration or a time as programs give it, as the engine counts it."""
     return round(seconds * 1000)
+
+
+def duration_ms(name: str, seconds: object) -> int:
+    """Read a duration that a program gives.
+
+    Args:
+        name: of the argument.
+        seconds: at least a millisecond.
+
+    Raises:
+        ConfigurationError: it is no number, or less.
+    """
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
+    if not is_number or milliseconds(float(seconds)) <= 0:  # type: ignore[arg-type]  # a number, as just seen
+        raise ConfigurationError(f"{name}={seconds!r}: must be a number of seconds, at least 0.001")
+    return milliseconds(float(seconds))  # type: ignore[arg-type]
 
 
 class Clock(Protocol):

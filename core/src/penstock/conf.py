@@ -22,6 +22,7 @@ from penstock.conf_values import (
     rate_per_s,
     size_bytes,
     size_or_share,
+    time_zone,
 )
 from penstock.errors import ConfigurationError
 
@@ -143,7 +144,15 @@ LATE_TICKS = _key(
     one_of("fire", "skip"),
     "fire",
     "What becomes of batch times missed while the driver stood still. `fire`: a batch each, back to back; `skip`: one "
-    "batch, at the last of them, with all the data; a window that slides by several batches may miss a turn.",
+    "batch, at the last of them, with all the data; windows that slide by several batches want `fire`, for they miss "
+    "the turn that is skipped.",
+)
+TIME_ZONE = _key(
+    "spark.penstock.timeZone",
+    time_zone,
+    "",
+    "Zone of the batch times that functions get, such as `UTC` or `Europe/Zurich`; empty: local times without a zone, "
+    "as PySpark gives them.",
 )
 CHECKPOINT_DIRECTORY = _key(
     "spark.streaming.checkpoint.directory", str, "", "As if the program called `checkpoint` with it."

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from attrs import frozen
 
@@ -104,6 +105,16 @@ def size_or_share(text: str) -> SizeLimit:
         return SizeLimit(share=percent / 100) if percent else SizeLimit()
     num_bytes = not_negative(size_bytes)(text)
     return SizeLimit(num_bytes) if num_bytes else SizeLimit()
+
+
+def time_zone(text: str) -> ZoneInfo | None:
+    """Read the name of a time zone; nothing is none."""
+    if not text:
+        return None
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ValueError("is not the name of a time zone") from None
 
 
 def positive(parse: Callable[[str], T]) -> Callable[[str], T]:

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.builder import StreamBuilder
-from penstock.clock import Clock, SystemClock
+from penstock.clock import Clock, SystemClock, duration_ms
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
@@ -86,9 +86,7 @@ class StreamingContext(StreamBuilder):
         assert batchDuration is not None, "batchDuration must be given: the seconds between two batches"
         if not isinstance(sparkContext, SparkContext):
             raise ConfigurationError(f"sparkContext must be a SparkContext, not {type(sparkContext).__name__}")
-        interval_ms = int(batchDuration * 1000)
-        if interval_ms <= 0:
-            raise ConfigurationError(f"batchDuration={batchDuration!r}: must be at least 0.001 s")
+        interval_ms = duration_ms("batchDuration", batchDuration)
         self._sc = sparkContext
         cluster.use_this_python(sparkContext)
         pairs = dict(sparkContext.getConf().getAll())
@@ -101,6 +99,7 @@ class StreamingContext(StreamBuilder):
             )
         self.plugins = Plugins(self.settings[conf.PLUGINS_DISABLE], strict=self.settings[conf.PLUGINS_STRICT])
         self.graph = DStreamGraph(interval_ms)
+        self.graph.time_zone = self.settings[conf.TIME_ZONE]
         self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
         self._clock: Clock = clock or SystemClock()
         self._state = State.INITIALIZED
@@ -132,11 +131,10 @@ class StreamingContext(StreamBuilder):
             ConfigurationError: it was set before, or is no positive number of seconds.
         """
         self.check_can_build("remember")
-        if not int(duration * 1000) > 0:
-            raise ConfigurationError(f"remember({duration!r}): must be at least 0.001 s")
+        remember_ms = duration_ms("duration", duration)
         if self.graph.remember_ms is not None:
             raise ConfigurationError("remember was set already")
-        self.graph.remember_ms = int(duration * 1000)
+        self.graph.remember_ms = remember_ms
 
     def checkpoint(self, directory: str | None) -> None:
         """Keep state and what windows carry on in a directory (a path or URI that Spark can write to).
@@ -149,7 +147,7 @@ class StreamingContext(StreamBuilder):
         """
         self.check_can_build("checkpoint")
         if directory is not None:
-            set_checkpoint_directory(self._sc, directory)
+            self.graph.checkpoint_home = set_checkpoint_directory(self._sc, directory)
         self.graph.checkpoint_directory = directory
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:

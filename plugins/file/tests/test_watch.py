@@ -145,3 +145,38 @@ class Rotating(RuleBasedStateMachine):
 
 Rotating.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=25)
 TestRotating = Rotating.TestCase
+
+
+def test_an_emptied_file_that_is_written_to_and_renamed_after_a_relaunch() -> None:
+    state = Rotating()
+    state.append_a_part()
+    state.rotate_while_nobody_looks()
+    state.truncate()
+    state.relaunch()
+    state.rotate()
+    state.teardown()
+
+
+def test_an_empty_file_that_is_written_to_and_renamed_between_two_looks() -> None:
+    state = Rotating()
+    state.write("")
+    state.look()
+    state.append(1)
+    state.log.rename(state.folder / "app.log.1")
+    state.teardown()
+
+
+def test_the_rest_comes_first_though_a_look_falls_between_the_renaming_and_the_new_file() -> None:
+    state = Rotating()
+    state.append(1)
+    state.look()
+    state.append(1)
+    state.log.rename(state.folder / "app.log.1")
+    state.watch.scan()
+    state.append(1)
+    state.watch.scan()
+    assert [file.path for file in state.watch.readable()] == [str(state.log)]  # the old one's, though renamed
+    (old,) = state.watch.readable()
+    assert old.left_s is not None
+    state.look_until_all_is_read()
+    state.teardown()

@@ -14,6 +14,7 @@ from penstock import __version__
 from penstock.cli.demo import demo
 from penstock.cli.doctor import doctor
 from penstock.cli.plugins import plugins
+from penstock.cli.rate import rate
 from penstock.cli.run import run
 from penstock.errors import PenstockError
 from penstock.log import set_level
@@ -53,7 +54,7 @@ def penstock(context: click.Context, verbose: bool) -> None:
         set_level("INFO")
 
 
-for _subcommand in (demo, run, plugins, doctor):
+for _subcommand in (demo, run, plugins, rate, doctor):
     penstock.add_command(_subcommand)
 
 

@@ -17,7 +17,7 @@ from pyspark.core.rdd import portable_hash
 from pyspark.resultiterable import ResultIterable
 from pyspark.util import _parse_memory
 
-from penstock.clock import milliseconds
+from penstock.clock import duration_ms, milliseconds
 from penstock.graph import functions
 from penstock.graph.arity import takes_time
 from penstock.graph.call_site import call_site
@@ -25,9 +25,6 @@ from penstock.graph.functions import PartitionFunction
 from penstock.graph.save_files import SaveFiles
 from penstock.graph.stream import Stream
 from penstock.graph.tasks.chunk import ToPairs
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     from penstock.graph.keyed_state import MapWithStateDStream
@@ -172,7 +169,8 @@ class DStream(Stream[T]):
         self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
     ) -> DStream[tuple[Any, Any]]:
         """Put the pairs of each batch into partitions by their keys."""
-        return self._pairs().transform(lambda rdd: rdd.partitionBy(numPartitions, partitionFunc))
+        pairs = self._pairs() if partitionFunc is portable_hash else self
+        return pairs.transform(lambda rdd: rdd.partitionBy(numPartitions, partitionFunc))
 
     def cogroup(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
         """Gather the values of each key in both streams, batch by batch."""
@@ -233,7 +231,7 @@ class DStream(Stream[T]):
         """
         self._context.check_can_build("checkpoint")
         self.keep()
-        self._checkpoint_ms = milliseconds(interval)
+        self._checkpoint_ms = duration_ms("interval", interval)
         return self
 
     def persist(self, storageLevel: StorageLevel) -> DStream[T]:

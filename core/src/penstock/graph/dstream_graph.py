@@ -8,13 +8,17 @@ Built on the program's thread, used on the generator's loop.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import ConfigurationError, StreamingStateError
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from penstock.blocks.block_reader import ReadBlocks
+    from penstock.graph.failure_ledger import FailureLedger
     from penstock.graph.input_stream import InputDStream
     from penstock.graph.output_job import OutputJob
     from penstock.graph.output_stream import ForEachDStream
@@ -64,6 +68,11 @@ class DStreamGraph:
         self._num_states = 0
         self.remember_ms: int | None = None
         self.checkpoint_directory: str | None = None
+        #: Where in it this run keeps what is its own.
+        self.checkpoint_home = ""
+        self._ledgers: list[FailureLedger] = []
+        #: Of the times that the program's functions get; ``None``: local and naive, as PySpark's.
+        self.time_zone: tzinfo | None = None
         # Set by the context before start.
         self.received_blocks: ReceivedBlocks | None = None
         self.report_input: ReportInput = lambda _time_ms, _info, _count=None: None
@@ -73,6 +82,8 @@ class DStreamGraph:
         self.monotonic_ms: Callable[[], float] = lambda: 0.0
         #: Of the last batch: the longest that an output took to make its job, in milliseconds, and where it is.
         self.slowest = (0.0, "")
+        #: Batches some of whose outputs could not be made, and are still to be tried again: how many outputs, by time.
+        self.unmade: Counter[int] = Counter()
         #: Set by ``stop``: no output is waited for any more.
         self.stopping = threading.Event()
         #: Held while RDDs are made or forgotten: by the generator's loop, and by who asks for old ones (``slice``).
@@ -95,6 +106,21 @@ class DStreamGraph:
         with self.lock:
             self._num_states += 1
             return self._num_states - 1
+
+    def add_ledger(self, ledger: FailureLedger) -> FailureLedger:
+        """Look into a ledger at the end of every job."""
+        with self.lock:
+            self._ledgers.append(ledger)
+        return ledger
+
+    def raise_failures(self) -> None:
+        """Raise what state functions failed on in a job that ended.
+
+        Raises:
+            StateUpdateError: there is something.
+        """
+        for ledger in self._ledgers:
+            ledger.raise_failures()
 
     def validate(self) -> None:
         """Check what can be checked before the start.
@@ -152,6 +178,9 @@ class DStreamGraph:
         with self.lock:
             for output in self.outputs:
                 output.clear_metadata(time_ms, unpersist=unpersist)
+            # Jobs that were given up before they ran have tried nothing again.
+            for time in [time for time in self.unmade if time <= time_ms]:
+                del self.unmade[time]
 
     @property
     def max_input_remember_ms(self) -> int:

@@ -77,7 +77,9 @@ class MapValues:
     def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         """The key stays."""
         f = self.f
-        return ((key, f(value)) for key, value in records)
+        for pair in records:
+            key, value = _key_and_value(pair)
+            yield key, f(value)
 
 
 @frozen
@@ -89,7 +91,10 @@ class FlatMapValues:
     def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         """The key stays, once for each value."""
         f = self.f
-        return ((key, item) for key, value in records for item in f(value))
+        for pair in records:
+            key, value = _key_and_value(pair)
+            for item in f(value):
+                yield key, item
 
 
 @frozen
@@ -191,6 +196,15 @@ class CheckPairs:
                 check_pair(pair)
                 raise
             yield pair
+
+
+def _key_and_value(pair: Any) -> tuple[Any, Any]:
+    # By position, as PySpark: what else a record has is dropped.
+    try:
+        return pair[0], pair[1]
+    except (TypeError, LookupError):
+        check_pair(pair)
+        raise
 
 
 def check_pair(record: Any) -> None:

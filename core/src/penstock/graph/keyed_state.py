@@ -15,7 +15,6 @@ from penstock.graph.functions import CheckPairs
 from penstock.graph.state_spec import StateSpec
 from penstock.graph.table import TableDStream, TableView
 from penstock.graph.tasks.map_with_state import MapWithState, Returned, Snapshot
-from penstock.spark.checkpoint import checkpoint_directory
 
 if TYPE_CHECKING:
     from penstock.graph.dstream import DStream
@@ -49,14 +48,17 @@ class KeyedStateDStream(TableDStream):
             before = self._chunked(self._spec.initial, time_ms)
         tables = [] if before is None else [before]
         tables.append(self._partitioned(self._sc.emptyRDD() if new is None else new))
-        home = f"{checkpoint_directory(self._sc)}/state-{self._number}"
+        home = f"{self._graph.checkpoint_home}/state-{self._number}"
+        # What is remembered may be read: by batches that are pending, or to make again what was lost.
+        horizon_ms = min([time_ms - self.remember_ms, *self._generated])
         function = MapWithState(
             self._spec.update,
             self.datetime_of(time_ms) if self._spec.takes_time else None,
             time_ms,
             self._spec.timeout_ms,
             home,
-            time_ms - self.remember_ms,
+            horizon_ms,
+            self._failures.note,
         )
         return self._merged(tables, function)
 

@@ -60,6 +60,7 @@ class ForEachDStream(DStream[Any]):
         except BaseException as error:
             # Not in the lambda alone: the name ends with this block.
             first = error
+            self._graph.unmade[time_ms] += 1
             return self._job(lambda: self._generate_again(time_ms, first))
         return None if rdd is None else self._job(lambda: self._run(time_ms, rdd))
 
@@ -76,6 +77,7 @@ class ForEachDStream(DStream[Any]):
 
     def _run(self, time_ms: int, rdd: RDD[Any]) -> None:
         self._function(self.datetime_of(time_ms), rdd)
+        self._graph.raise_failures()
 
     def _generate_again(self, time_ms: int, error: BaseException) -> None:
         """On the job's thread, so that no other batch waits for it: the tries that are left, then the function."""
@@ -90,10 +92,18 @@ class ForEachDStream(DStream[Any]):
             except BaseException as again:
                 error = again
             else:
+                self._end_of_tries(time_ms)
                 return None if rdd is None else self._run(time_ms, rdd)
+        self._end_of_tries(time_ms)
         inner = failure.python_traceback(error)
         raise BatchFailedError(
             f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD "
             f"could not be made, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
             + (f"\n{inner}" if inner else "")
         ) from error
+
+    def _end_of_tries(self, time_ms: int) -> None:
+        with self._graph.lock:
+            self._graph.unmade[time_ms] -= 1
+            if self._graph.unmade[time_ms] <= 0:
+                del self._graph.unmade[time_ms]

@@ -59,7 +59,7 @@ class ReducedWindowDStream(DStream[tuple[Any, Any]]):
         super().clear_metadata(time_ms, unpersist=unpersist)
         assert self._zero_time_ms is not None
         oldest = (time_ms - self.parent_remember_ms - self._zero_time_ms) // self._panes.slide_ms
-        for level, number in [key for key in self._nodes if (key[1] + 1) << key[0] <= oldest]:
+        for level, number in [key for key in self._nodes if key[1] << key[0] < oldest]:
             node = self._nodes.pop((level, number))
             if unpersist and node is not None:
                 node.unpersist()

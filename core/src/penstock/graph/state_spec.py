@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from pyspark import RDD
 from pyspark.core.rdd import Partitioner, portable_hash
 
-from penstock.clock import milliseconds
+from penstock.clock import duration_ms
 from penstock.graph.arity import takes_time
 
 S = TypeVar("S")
@@ -74,9 +74,7 @@ class StateSpec:
         Raises:
             ValueError: the duration is not positive.
         """
-        if milliseconds(duration) <= 0:
-            raise ValueError(f"timeout must be at least 0.001 s, not {duration!r}")
-        self.timeout_ms = milliseconds(duration)
+        self.timeout_ms = duration_ms("duration", duration)
         return self
 
 

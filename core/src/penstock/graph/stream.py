@@ -68,6 +68,10 @@ class Stream(Generic[T]):
         """How long parents must remember for this stream's sake."""
         return self.remember_ms
 
+    def is_forgettable(self, time_ms: int) -> bool:
+        """Whether the RDD of a time that is no longer remembered may go."""
+        return True
+
     @property
     def default_checkpoint_ms(self) -> int:
         """How often a stream that must be checkpointed is so when the program does not say."""
@@ -166,12 +170,15 @@ class Stream(Generic[T]):
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget RDDs as old as ``time_ms`` less the remember duration, here and in the parents."""
-        old = [time for time in self._generated if time <= time_ms - self.remember_ms]
+        limit_ms = time_ms - self.remember_ms
+        old = [time for time in self._generated if time <= limit_ms and self.is_forgettable(time)]
         for time in old:
             rdd = self._generated.pop(time)
+            if any(other is rdd for other in self._generated.values()):
+                continue  # a function of the program may give one RDD to several batches
             if unpersist and self._storage_level is not None:
                 rdd.unpersist()
-            if self._is_checkpoint(time) and (path := checkpoint_file(rdd)) is not None:
+            if self._checkpoint_ms is not None and (path := checkpoint_file(rdd)) is not None:
                 self._old_checkpoints.append(path)
         if self._old_checkpoints and any(
             checkpoint_file(rdd) is not None for time, rdd in self._generated.items() if self._is_checkpoint(time)
@@ -199,10 +206,9 @@ class Stream(Generic[T]):
             "use what the function is given instead"
         )
 
-    @staticmethod
-    def datetime_of(time_ms: int) -> datetime:
-        """A batch time as the program's functions get it: naive, local, as PySpark gives it."""
-        return datetime.fromtimestamp(time_ms / 1000)
+    def datetime_of(self, time_ms: int) -> datetime:
+        """A batch time as the program's functions get it: naive and local as PySpark gives it, or of a chosen zone."""
+        return datetime.fromtimestamp(time_ms / 1000, self._graph.time_zone)
 
     def context(self) -> StreamingContext:
         """The context that the stream belongs to."""

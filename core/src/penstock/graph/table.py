@@ -14,6 +14,7 @@ from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 
 from penstock.graph.dstream import DStream
+from penstock.graph.failure_ledger import FailureLedger
 from penstock.graph.functions import CheckPairs, PartitionFunction
 from penstock.graph.map_partitions import MapPartitionsDStream
 from penstock.graph.tasks.chunk import ToChunks
@@ -46,6 +47,7 @@ class TableDStream(DStream[Any]):
         self._parent = parent
         self._num_partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
         self._partition_function = partition_function
+        self._failures = self._graph.add_ledger(FailureLedger(self._sc))
         self.keep()
 
     def _partitioned(self, rdd: RDD[Any]) -> RDD[Any]:
@@ -65,7 +67,15 @@ class TableDStream(DStream[Any]):
         """The table as it is after a batch; ``None`` for a past that was forgotten, and cannot be made again."""
         if any(time > time_ms for time in self._generated):
             return None
+        # A batch before this one that is still to be tried again comes first, lest what it brings be left out.
+        for unmade_ms in sorted(self._graph.unmade):
+            if max(self._generated, default=0) < unmade_ms < time_ms:
+                self.get_or_compute(unmade_ms)
         return self.carry_on(time_ms)
+
+    def is_forgettable(self, time_ms: int) -> bool:
+        """All but the youngest: the next one is made of it, however many batches fail in between."""
+        return time_ms < max(self._generated)
 
     @abstractmethod
     def carry_on(self, time_ms: int) -> RDD[Any] | None:

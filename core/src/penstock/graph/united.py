@@ -17,6 +17,8 @@ class UnionDStream(DStream[Any]):
     def __init__(self, parents: Iterable[DStream[Any]]) -> None:
         parents = tuple(parents)
         super().__init__(parents[0].context(), parents)
+        if any(parent.context() is not self._context for parent in parents):
+            raise ValueError("the DStreams to union should belong to one StreamingContext")
 
     def compute(self, time_ms: int) -> RDD[Any]:
         """The union of the parents' RDDs."""

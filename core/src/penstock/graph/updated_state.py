@@ -40,11 +40,11 @@ class UpdatedStateDStream(TableDStream):
         self._update, self._initial, self._limit_mb = update, initial, memory_limit_mb
 
     def carry_on(self, time_ms: int) -> RDD[Any] | None:
-        """The states after the batch. A batch without an RDD leaves them as they are."""
+        """The states after the batch. One without an RDD has no new values."""
         before, new = self.last_before(time_ms), self._parent.get_or_compute(time_ms)
         if new is None:
-            return before
+            new = self._sc.emptyRDD()
         if before is None and self._initial is not None:
             before = self._chunked(self._initial, time_ms)
         tables = [*([] if before is None else [before]), self._partitioned(new)]
-        return self._merged(tables, UpdateState(time_ms, self._update, self._limit_mb))
+        return self._merged(tables, UpdateState(time_ms, self._update, self._limit_mb, self._failures.note))

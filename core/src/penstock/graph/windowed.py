@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.clock import milliseconds
+from penstock.clock import duration_ms
 from penstock.graph.dstream import DStream
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ def window_of(parent: DStream[Any], windowDuration: float, slideDuration: float 
     slide_ms = parent.slide_ms
     made = []
     for name, seconds in (("windowDuration", windowDuration), ("slideDuration", slideDuration)):
-        duration_ms = slide_ms if seconds is None else milliseconds(seconds)
-        if duration_ms <= 0 or duration_ms % slide_ms:
+        whole_ms = slide_ms if seconds is None else duration_ms(name, seconds)
+        if whole_ms % slide_ms:
             raise ValueError(
-                f"{name} must be multiple of the parent dstream's slide (batch) duration ({slide_ms} ms), "
-                f"and at least that; it is {duration_ms} ms"
+                f"{name} must be multiple of the parent dstream's slide (batch) duration ({slide_ms} ms); "
+                f"it is {whole_ms} ms"
             )
-        made.append(duration_ms)
+        made.append(whole_ms)
     return made[0], made[1]
 
 
@@ -61,6 +61,9 @@ class WindowedDStream(DStream[Any]):
     def parent_remember_ms(self) -> int:
         """As long as this stream remembers, and a window more."""
         return self.remember_ms + self._window_ms
+
+    def keep(self) -> None:
+        """Have the parent's RDDs kept, as they are already: the window's are nothing but those."""
 
     def persist(self, storageLevel: StorageLevel) -> DStream[Any]:
         """Keep the parent's RDDs at that level: the window's are nothing but those."""

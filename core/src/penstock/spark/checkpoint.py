@@ -20,24 +20,23 @@ log = get_logger("checkpoint")
 ALL_MARKED_ANCESTORS = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
-def set_checkpoint_directory(sc: SparkContext, directory: str) -> None:
+def set_checkpoint_directory(sc: SparkContext, directory: str) -> str:
     """Have RDDs checkpointed in a directory, which is made if it does not exist.
+
+    Returns:
+        Where in it this run's checkpoints go: a path of this host's where they do, else a URI.
 
     Raises:
         ConfigurationError: it cannot be made or written to.
     """
     try:
         sc.setCheckpointDir(directory)
+        uri: str = sc._jsc.sc().getCheckpointDir().get()
     except Exception as error:
         raise ConfigurationError(
             f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}; "
             "name one that this program may write to"
         ) from error
-
-
-def checkpoint_directory(sc: SparkContext) -> str:
-    """Where this SparkContext's checkpoints go: a path of this host's where they do, else a URI."""
-    uri: str = sc._jsc.sc().getCheckpointDir().get()
     if uri.startswith("file:"):
         return unquote(urlsplit(uri).path)
     return uri.replace("s3a://", "s3://", 1)

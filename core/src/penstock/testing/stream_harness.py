@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from pyspark import RDD, SparkContext
@@ -16,6 +17,7 @@ from penstock.clock import ManualClock
 from penstock.context import StreamingContext
 from penstock.graph.dstream import DStream
 from penstock.graph.input_stream import InputDStream
+from penstock.listen.events import BatchCompleted
 
 Batches = Sequence[Sequence[Any]]
 
@@ -57,12 +59,17 @@ class StreamHarness:
         ssc = StreamingContext(self._sc, self._batch_duration, clock=clock)
         if self._checkpoint_directory is not None:
             ssc.checkpoint(self._checkpoint_directory)
-        collected: list[list[Any]] = []
-        done = _Counter()
+        # By time: with concurrent jobs, batches may end in another order.
+        collected: dict[datetime, list[Any]] = {}
+        done = _Completed()
         streams = [_ListInputDStream(ssc, batches) for batches in inputs]
-        operation(*streams).foreachRDD(lambda rdd: collected.append(rdd.collect()))
-        # A second output, of every batch: by it the end of a batch is known.
-        _ListInputDStream(ssc, []).foreachRDD(lambda _rdd: done.add())
+        stream = operation(*streams)
+        if not isinstance(stream, DStream):
+            raise TypeError(f"the operation must return the stream to collect, not {type(stream).__name__}")
+        stream.foreachRDD(lambda time, rdd: collected.update({time: rdd.collect()}))
+        # A second output, of every batch: so that each has a job, and an end that is told.
+        _ListInputDStream(ssc, []).foreachRDD(lambda _rdd: None)
+        ssc.addStreamingListener(done)
         ssc.start()
         try:
             for number in range(1, (num_batches or max(map(len, inputs))) + 1):
@@ -74,7 +81,7 @@ class StreamHarness:
             ssc.awaitTermination()
         finally:
             ssc.stop(stopSparkContext=False)
-        return collected
+        return [batch for _time, batch in sorted(collected.items())]
 
 
 class _ListInputDStream(InputDStream):
@@ -91,12 +98,17 @@ class _ListInputDStream(InputDStream):
         return self._sc.parallelize(self._batches[number] if number < len(self._batches) else ())
 
 
-class _Counter:
+class _Completed:
+    """Counts batches that are complete."""
+
+    never_drop = True
+
     def __init__(self) -> None:
         self._count = 0
         self._changed = threading.Condition()
 
-    def add(self) -> None:
+    def onBatchCompleted(self, _batchCompleted: BatchCompleted) -> None:
+        """One more."""
         with self._changed:
             self._count += 1
             self._changed.notify_all()

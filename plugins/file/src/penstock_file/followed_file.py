@@ -48,8 +48,11 @@ class FollowedFile:
 
     @property
     def behind(self) -> bool:
-        """There is something that was not looked at."""
-        return self._done != self._seen and (self._seen[0] > 0 or self.offset > 0)
+        """There is something that was not looked at.
+
+        An empty file counts until it was opened: what is written to it is then read even if it is renamed at once.
+        """
+        return self._done != self._seen
 
     def see(self, status: os.stat_result) -> None:
         """Take note of its size and time."""

@@ -23,6 +23,8 @@ log = get_logger("file")
 HALF_WRITTEN = ("._COPYING_", ".tmp", ".temp", ".part", ".partial", ".crdownload", ".filepart", ".swp", "~")
 # Modified less than so long ago, a file may still be written to.
 _RECENT_NS = 1_000_000_000
+# A file that comes back within so long, as it was, is the one that was there.
+_VANISHED_NS = 600_000_000_000
 
 _MOVE = "write files elsewhere, or under a name that begins with a dot, and move them in when they are whole"
 _FOLLOW = "for files that grow, use the receiver 'file'"
@@ -44,6 +46,8 @@ class Selection:
         self._now_ns, self._accept, self._name = now_ns, accept, name
         # Of every path that needs no further look as long as its size and time stay: both of them.
         self._known: dict[str, tuple[int, int]] = {}
+        # What was known and is not shown any more, and since when: a listing may miss a file, or a whole directory.
+        self._vanished: dict[str, tuple[tuple[int, int], int]] = {}
         # Known and not read yet; the heap says in which order, and may hold versions that are no more.
         self._queued: dict[str, FileVersion] = {}
         self._heap: list[tuple[int, str, int]] = []
@@ -69,6 +73,8 @@ class Selection:
         known, shown, new = self._known, 0, []
         for info in listing:
             path, now = info.path, (info.size, info.mtime_ns or 0)
+            if self._is_back(path, now):
+                known[path] = now
             before = known.get(path)
             if before is not None:
                 shown += 1
@@ -188,10 +194,22 @@ class Selection:
         self._queued[version.path] = version
         heapq.heappush(self._heap, (version.mtime_ns, version.path, version.size))
 
+    def _is_back(self, path: str, now: tuple[int, int]) -> bool:
+        if path not in self._vanished:
+            return False
+        version, gone_ns = self._vanished.pop(path)
+        return version == now and self._now_ns() - gone_ns <= _VANISHED_NS
+
     def _forget(self, shown: set[str]) -> None:
+        now_ns = self._now_ns()
+        for path, (_version, gone_ns) in list(self._vanished.items()):
+            if now_ns - gone_ns > _VANISHED_NS:
+                del self._vanished[path]
         for path in self._known.keys() - shown:
-            del self._known[path]
-            if self._queued.pop(path, None) is not None:
+            version = self._known.pop(path)
+            if self._queued.pop(path, None) is None:
+                self._vanished[path] = (version, now_ns)
+            else:
                 log.warning("file is gone before a batch has read it", file=self._name(path))
         for reason in list(self._told):
             self._told[reason] &= shown

@@ -209,7 +209,10 @@ class Watch:
             before = self._by_path.get(path)
             if before is not None and before is not file and file.offset == 0:
                 file.predecessor = before
-        self._by_path = by_path
+        # A look may fall between the renaming of a file and the making of the one that takes its place.
+        kept = {id(file) for file in self._files.values()}
+        left = {path: file for path, file in self._by_path.items() if id(file) in kept}
+        self._by_path = left | by_path
 
     def _find_recorded(self) -> None:
         """Files that were renamed while nobody looked: what was not read of them comes first."""

@@ -54,14 +54,20 @@ class Failures:
             frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[1:]))
             self.told.append(f"key {key!r}: {type(error).__name__}: {text_of(error)}\n{frames}")
 
+    @staticmethod
+    def all_of(several: list[Failures]) -> Failures:
+        """Those of several partitions."""
+        told = [each for failures in several for each in failures.told]
+        return Failures(sum(failures.count for failures in several), told[:_FAILURES_TOLD])
+
     def as_error(self) -> StateUpdateError:
         """The error that the batch ends with."""
         first = self.told[0].splitlines()[0]
         more = f"... and {self.count - len(self.told)} more" if self.count > len(self.told) else ""
         told = "".join(self.told)
         return StateUpdateError(
-            f"the state function failed for {self.count} key(s), first for {first}; the state of these is as it was "
-            f"before, that of the others went on\n{told}{more}".rstrip()
+            f"the state of {self.count} key(s) was not updated, first that of {first}; these states are as they were "
+            f"before, those of the others went on\n{told}{more}".rstrip()
         )
 
 

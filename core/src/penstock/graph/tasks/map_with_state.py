@@ -78,6 +78,7 @@ class MapWithState:
         timeout_ms: a state older than that times out, ``None`` for never.
         home: directory of the states of all partitions.
         horizon_ms: no version older than that is needed any more.
+        note: tells the driver what failed.
     """
 
     update: Callable[..., Any]
@@ -86,6 +87,7 @@ class MapWithState:
     timeout_ms: int | None
     home: str
     horizon_ms: int
+    note: Callable[[int, int, Failures], None]
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[Any]:
         """What the function returned, where the states are now, what it failed on."""
@@ -96,6 +98,7 @@ class MapWithState:
         yield Run(list(work.time_out()))
         yield Kept(self.home, work.commit())
         if work.failures.count:
+            self.note(self.time_ms, index, work.failures)
             yield work.failures
 
 

@@ -25,6 +25,7 @@ class UpdateState:
     time_ms: int
     update: Callable[[Any, Any], Any]
     memory_limit_mb: float
+    note: Callable[[int, int, Failures], None]
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[Chunk | Failures]:
         """The states' chunks, then what failed."""
@@ -32,6 +33,7 @@ class UpdateState:
         gathered = gathering(_gather, self.memory_limit_mb)(index, _placed(elements))
         yield from chunks_of(self.time_ms, self._updated(gathered, failures))
         if failures.count:
+            self.note(self.time_ms, index, failures)
             yield failures
 
     def _updated(self, gathered: Iterable[tuple[Any, list[Any]]], failures: Failures) -> Iterator[tuple[Any, Any]]:

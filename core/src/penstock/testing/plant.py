@@ -1,0 +1,117 @@
+"""Simulated plants: what a stream's batches take and what its sources offer, batch by batch.
+
+Owns the descriptions and the named plants, on which estimators are compared. Never runs anything: ``plant_run`` does.
+No Spark, no clock; any thread.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, cycle, islice
+
+from attrs import field, frozen
+
+from penstock.errors import UnknownNameError
+
+Steps = tuple[tuple[int, float], ...]
+
+
+def at(steps: Steps, batch: int) -> float:
+    """The value that steps ``((from batch, value), …)`` have at a batch."""
+    return next(value for since, value in reversed(steps) if since <= batch)
+
+
+@frozen
+class Plant:
+    """A place where batches are processed, one after the other.
+
+    A batch takes ``fixed_ms + records / capacity``, times a random factor.
+
+    Attributes:
+        name: lowercase.
+        summary: one line for people.
+        capacity: records/s, in steps.
+        sources: records/s that each stream's source offers, in steps. What is not let in waits at the source.
+        fixed_ms: what a batch without records takes.
+        noise: relative deviation of the random factor.
+        pauses: probability of a pause in a batch, which then takes ``pause_factor`` times as long.
+        pause_factor: see there.
+        interval_ms: between two batches.
+        batches: how many to run.
+        changes: batches from which settling is timed.
+    """
+
+    name: str
+    summary: str
+    capacity: Steps
+    sources: tuple[Steps, ...]
+    fixed_ms: float = 50.0
+    noise: float = 0.02
+    pauses: float = 0.0
+    pause_factor: float = 1.0
+    interval_ms: int = 1000
+    batches: int = 200
+    changes: tuple[int, ...] = field(default=(0,))
+
+    def sustained(self, batch: int) -> float:
+        """Records that one interval suffices for, when the plant is never idle."""
+        return max(self.interval_ms - self.fixed_ms, 0.0) * at(self.capacity, batch) / 1000
+
+
+def _alternating(*phases: tuple[int, float], until: int) -> Steps:
+    """Phases of ``(batches, value)``, over and over."""
+    values = list(islice(cycle(value for _, value in phases), until))
+    starts = accumulate(islice(cycle(length for length, _ in phases), until - 1), initial=0)
+    return tuple((start, value) for start, value in zip(starts, values, strict=True) if start < until)
+
+
+_ALL = (
+    Plant("steady", "10,000/s, twice as much offered", ((0, 10_000),), (((0, 20_000),),)),
+    Plant("high-fixed-cost", "60 % of the interval goes without records", ((0, 10_000),), (((0, 20_000),),), 600),
+    Plant("small-capacity", "60/s, less than pid's floor", ((0, 60),), (((0, 200),),)),
+    Plant("below-one", "one record takes 2 s, batches every 5 s", ((0, 0.5),), (((0, 5),),), 100, interval_ms=5000),
+    Plant("large-capacity", "2,000,000/s, a long way from a slow start", ((0, 2e6),), (((0, 3e6),),), 100),
+    Plant(
+        "short-batches",
+        "every 100 ms, 40 ms of them go without records",
+        ((0, 50_000),),
+        (((0, 80_000),),),
+        40,
+        0.05,
+        interval_ms=100,
+    ),
+    Plant("noisy", "times vary by a quarter", ((0, 10_000),), (((0, 20_000),),), 100, 0.25),
+    Plant(
+        "pauses", "one batch in twenty takes five times as long", ((0, 10_000),), (((0, 20_000),),), 50, 0.05, 0.05, 5
+    ),
+    Plant("warm-up", "a quarter of the capacity in the first 5 batches", ((0, 2_500), (5, 10_000)), (((0, 20_000),),)),
+    Plant("step-down", "from 10,000/s to 4,000/s", ((0, 10_000), (100, 4_000)), (((0, 20_000),),), changes=(0, 100)),
+    Plant("step-up", "from 4,000/s to 10,000/s", ((0, 4_000), (100, 10_000)), (((0, 20_000),),), changes=(0, 100)),
+    Plant(
+        "bursty",
+        "2,000/s, and in two batches of ten 30,000/s",
+        ((0, 10_000),),
+        (_alternating((8, 2_000), (2, 30_000), until=200),),
+    ),
+    Plant(
+        "idle-then-burst",
+        "100/s for 100 batches, then 20,000/s",
+        ((0, 10_000),),
+        (((0, 100), (100, 20_000)),),
+        200,
+        changes=(100,),
+    ),
+    Plant("two-streams", "both offer twice the capacity", ((0, 10_000),), (((0, 20_000),), ((0, 20_000),))),
+    Plant("uneven-streams", "one offers 20,000/s, one 1,000/s", ((0, 10_000),), (((0, 20_000),), ((0, 1_000),))),
+)
+PLANTS = {plant.name: plant for plant in _ALL}
+
+
+def named_plant(name: str) -> Plant:
+    """Return a named plant.
+
+    Raises:
+        UnknownNameError: there is none; names the known.
+    """
+    if name not in PLANTS:
+        raise UnknownNameError("plant", name, PLANTS)
+    return PLANTS[name]

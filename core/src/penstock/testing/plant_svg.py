@@ -1,0 +1,83 @@
+"""A plant's run as a drawing: limit, processing time and queue, batch by batch.
+
+Owns the layout. Plain SVG, readable as text, with nothing to fetch. Never measures: ``plant_report`` does. Any thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from penstock.testing.plant_run import PlantRun
+
+_WIDTH, _PANEL, _GAP, _LEFT, _TOP = 760, 130, 44, 64, 48
+_COLOURS = ("#1f6feb", "#bf5700", "#2e7d32", "#7b3fa0")
+# A limit beyond so much of what is attainable does not fit the picture.
+_FITTING = 3.0
+
+
+def draw(run: PlantRun, title: str) -> str:
+    """Draw a run.
+
+    Args:
+        run: what happened.
+        title: what the drawing says it is.
+    """
+    interval, batches = run.plant.interval_ms, run.batches
+    attainable = [batch.attainable * 1000 / interval for batch in batches]
+    limits = [[batch.rates[stream] for batch in batches] for stream in range(len(run.plant.sources))]
+    fitting = [rate for rates in limits for rate in rates if rate <= _FITTING * max(attainable)]
+    panels = [
+        _panel(0, "limit of each stream, records/s (dashed: attainable, all streams)", limits, attainable, fitting),
+        _panel(
+            1, "processing, intervals", [[batch.processing_ms / interval for batch in batches]], [1.0] * len(batches)
+        ),
+        _panel(2, "waiting, intervals", [[batch.scheduling_ms / interval for batch in batches]], []),
+    ]
+    height = _TOP + 3 * (_PANEL + _GAP)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f"<title>{escape(title)}</title>",
+        f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="{_LEFT}" y="22" font-size="15" font-weight="bold">{escape(title)}</text>',
+        *(line for panel in panels for line in panel),
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _panel(
+    number: int,
+    label: str,
+    curves: Sequence[Sequence[float]],
+    dashed: Sequence[float],
+    fitting: Sequence[float] = (),
+) -> Iterator[str]:
+    bottom = _TOP + number * (_PANEL + _GAP) + _PANEL
+    shown = fitting or [value for values in curves for value in values]
+    top = max((value for value in (*shown, *dashed) if math.isfinite(value)), default=1.0) * 1.1 or 1.0
+    yield f'<text x="{_LEFT}" y="{bottom - _PANEL - 6}">{escape(label)}</text>'
+    for value in (0.0, top / 2, top):
+        y = bottom - _PANEL * value / top
+        yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - 12}" y2="{y:.1f}" stroke="#ddd"/>'
+        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{_number(value)}</text>'
+    if dashed:
+        yield _curve(dashed, top, bottom, '#888" stroke-dasharray="5 4')
+    for values, colour in zip(curves, _COLOURS * len(curves), strict=False):
+        yield _curve(values, top, bottom, colour)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _curve(values: Sequence[float], top: float, bottom: float, colour: str) -> str:
+    """A path; where there is no limit, or one that does not fit, it runs along the top."""
+    step = (_WIDTH - 12 - _LEFT) / max(len(values) - 1, 1)
+    points = " L".join(
+        f"{_LEFT + number * step:.1f},{bottom - _PANEL * min(value / top, 1.0):.1f}"
+        for number, value in enumerate(values)
+    )
+    return f'<path d="M{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>'

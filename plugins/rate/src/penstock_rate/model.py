@@ -1,0 +1,177 @@
+"""The estimator ``model``: learns what a batch costs, and aims at batches that take a share of the interval.
+
+Owns the rates it gave and what it learned. It begins low and goes up by no more than is sure; knows from the rates it
+gave whether the rate or the input was the limit, and in the latter case leaves the rate or raises it; aims lower while
+batches wait. Reads no clock and no chance; runs on the thread of whoever calls it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from attrs import Attribute, Factory, define, field, frozen
+from attrs.validators import optional
+
+from penstock_rate.batch_cost import BatchCost
+from penstock_rate.options import checked_interval_ms, positive
+
+# The rate was the limit when a batch has so much of what it let in.
+_BINDING = 0.9
+# How fast the rate goes up: while it is the limit, so far that even a cost growing with the square of the records would
+# fit, but within these; while the input is the limit.
+_GROWTH, _MOST_GROWTH, _EXPLORATION = 2.0, 4.0, 1.1
+# However high the fixed cost: so much of what it leaves of the interval, relative to the share, is for records; and so
+# much of the interval.
+_PART_OF_THE_REST, _LEAST_ROOM = 0.9, 0.05
+# What is late is made up for in so many intervals, by batches that use no less than a part of the room.
+_DRAIN_INTERVALS, _LEAST_AIM = 4.0, 0.2
+# How many batches that wait are looked at.
+_WAITING = 20
+# Without an option, the first batches have so many records.
+_FIRST_RECORDS = 2
+# A batch's rate is a fact, the line through the last ones an opinion: the rate is no less than this of what the batch
+# would have taken in proportion.
+_LEAST_OF_PROPORTION = 0.25
+# Rates that are remembered, for batches that wait.
+_RATES = 128
+_HIGHEST = 1e15
+
+
+def _is_share(_options: object, attribute: Attribute[float], value: float) -> None:
+    if not 0 < value <= 1:
+        raise ValueError(f"{attribute.name} must be above 0 and at most 1, not {value!r}")
+
+
+@frozen
+class ModelOptions:
+    """Options of ``model``, set by ``spark.streaming.backpressure.model.<option>``."""
+
+    share: float = field(
+        default=0.85, validator=_is_share, metadata={"help": "of the batch interval that a batch is to take"}
+    )
+    initial_rate: float | None = field(
+        default=None,
+        validator=optional(positive),
+        metadata={"help": "records/s to begin with, 2 records an interval if not given; at least doubles while it can"},
+    )
+    min_rate: float = field(
+        default=0.001, validator=positive, metadata={"help": "records/s, the lowest estimate; may be below 1"}
+    )
+
+
+@define
+class ModelState:
+    """What ``model`` remembers.
+
+    Attributes:
+        rate: the last estimate, records/s.
+        time: of the last batch that counted, ms; ``None`` before the first.
+        cost: of a batch.
+        shown: the most that a batch has shown to be possible, records an interval.
+        rates: the last estimates with their times, the oldest first.
+    """
+
+    rate: float
+    time: int | None = None
+    cost: BatchCost = Factory(BatchCost)
+    shown: float = 0.0
+    rates: list[tuple[int, float]] = Factory(list)
+
+
+class ModelRateEstimator:
+    """Says the rate at which a batch takes the wanted share of the interval.
+
+    Args:
+        options: what is wanted.
+        batch_interval_ms: between two batches.
+
+    Attributes:
+        state: all that it remembers.
+        reason: of the last call's answer, for people.
+    """
+
+    def __init__(self, options: ModelOptions, batch_interval_ms: int) -> None:
+        self._options, self._interval_ms = options, checked_interval_ms(batch_interval_ms)
+        first = options.initial_rate or _FIRST_RECORDS * 1000 / batch_interval_ms
+        self._first_rate = max(first, options.min_rate)
+        self.state, self.reason = ModelState(self._first_rate), "no batch yet"
+
+    @property
+    def initial_rate(self) -> float:
+        """The rate to begin with: low; restored from a checkpoint, it goes on where it was."""
+        return self.state.rate
+
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        """The rate, records/s; ``None`` for a batch without records or duration, and when time does not go on."""
+        state, interval = self.state, self._interval_ms
+        if numElements <= 0 or processingDelay <= 0 or (state.time is not None and time <= state.time):
+            self.reason = "batch without use: its time is not later, or it has no records or no duration"
+            return None
+        waited = max(schedulingDelay, 0)
+        let_in = self._let_in(time - processingDelay - waited)
+        changed = state.cost.learn(numElements, processingDelay)
+        possible = numElements * interval / max(processingDelay, interval)
+        state.shown = min(max(state.shown, possible), possible if changed else math.inf)
+
+        # A batch that stands out may be the first of many.
+        fear = processingDelay / state.cost.predict_ms(numElements) if state.cost.outstanding > 0 else 1.0
+        late_ms = self._late(time, processingDelay, waited, min(numElements / let_in, 1.0), fear)
+        room_ms = self._room()
+        used_ms = max(room_ms - late_ms / _DRAIN_INTERVALS, _LEAST_AIM * room_ms)
+        aim_ms = state.cost.fixed_ms + used_ms
+        why = f"aims at {aim_ms:.4g} ms" + (f", batches are {late_ms:.4g} ms late" if late_ms else "")
+        fits = max(used_ms / state.cost.record_ms, _LEAST_OF_PROPORTION * numElements * aim_ms / processingDelay)
+        spent_ms = max(processingDelay - state.cost.fixed_ms, _LEAST_ROOM * processingDelay)
+        growth = min(max(math.sqrt(used_ms / spent_ms), _GROWTH), _MOST_GROWTH)
+        wanted, most = fits * 1000 / interval, growth * state.shown * 1000 / interval
+        if numElements >= _BINDING * let_in or processingDelay > aim_ms:
+            if wanted > most:
+                why = f"{why}, by no more than is sure"
+            rate = min(wanted, most)
+        else:
+            rate = max(state.rate, min(wanted, most, _EXPLORATION * state.rate))
+            why = f"{why}; the input was the limit"
+        if changed:
+            why = f"{why}; the cost has changed"
+        return self._decide(time, rate, why)
+
+    def _decide(self, time: int, rate: float, why: str) -> float:
+        state = self.state
+        if rate < self._options.min_rate:
+            why = f"{why}; raised to min_rate"
+        state.time, state.rate = time, max(min(rate, _HIGHEST), self._options.min_rate)
+        state.rates.append((time, state.rate))
+        del state.rates[:-_RATES]
+        cost = state.cost
+        self.reason = f"{cost.fixed_ms:.4g} ms and {cost.record_ms:.4g} ms a record: {why}"
+        return state.rate
+
+    def _let_in(self, until: int) -> float:
+        """How many records the rates let into a batch of a time."""
+        since, let_in = until - self._interval_ms, 0.0
+        for began, rate in reversed(self.state.rates):
+            if began < until:
+                let_in += rate * (until - max(began, since)) / 1000
+                until = max(began, since)
+            if until <= since:
+                return let_in
+        first = self._first_rate if len(self.state.rates) < _RATES else self.state.rates[0][1]
+        return let_in + first * (until - since) / 1000
+
+    def _room(self) -> float:
+        """How much of a batch's time is for its records.
+
+        What the fixed cost leaves of the share; where that is little, a part of what it leaves of the interval.
+        """
+        interval, fixed_ms, share = self._interval_ms, self.state.cost.fixed_ms, self._options.share
+        rest_ms = interval - fixed_ms
+        return max(share * interval - fixed_ms, _PART_OF_THE_REST * share * rest_ms, _LEAST_ROOM * interval)
+
+    def _late(self, time: int, took_ms: int, waited_ms: int, filled: float, fear: float) -> float:
+        """By how much the first batch that a new rate counts for will be late, once those before it have run."""
+        interval, batch_time = self._interval_ms, time - took_ms - waited_ms
+        late_ms = max(float(waited_ms + took_ms - interval), 0.0)
+        for number in range(1, min((time - batch_time) // interval, _WAITING) + 1):
+            records = filled * self._let_in(batch_time + number * interval)
+            late_ms = max(late_ms + fear * self.state.cost.predict_ms(records) - interval, 0.0)
+        return late_ms

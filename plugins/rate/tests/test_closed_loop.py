@@ -1,0 +1,133 @@
+"""The estimators on every simulated plant: `model` beside `pid`, as the report measures them."""
+
+from __future__ import annotations
+
+import functools
+import math
+import pickle
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.testing.plant import PLANTS, Plant
+from penstock.testing.plant_report import PlantReport, report
+from penstock.testing.plant_run import MakeEstimator, simulate
+from penstock_rate import ModelOptions, ModelRateEstimator, PIDOptions, PIDRateEstimator
+
+SEEDS = (1, 2, 3)
+MAKE: dict[str, MakeEstimator] = {
+    "pid": lambda interval_ms: PIDRateEstimator(PIDOptions(), interval_ms),
+    "model": lambda interval_ms: ModelRateEstimator(ModelOptions(), interval_ms),
+}
+# One batch in twenty takes 4 s: nobody settles, and how long the rest waits is chance.
+CALM = sorted(set(PLANTS) - {"pauses"})
+
+
+@functools.cache
+def reported(plant: str, estimator: str, seed: int) -> PlantReport:
+    return report(simulate(PLANTS[plant], MAKE[estimator], seed))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("plant", PLANTS)
+def test_model_is_stable_everywhere_and_gives_rates_only(plant: str, seed: int) -> None:
+    said = reported(plant, "model", seed)
+    assert said.stable
+    assert said.refused == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("plant", CALM)
+def test_model_settles_soon_and_uses_the_capacity(plant: str, seed: int) -> None:
+    said = reported(plant, "model", seed)
+    assert said.settling is not None
+    assert said.settling <= 25
+    # Of what is attainable the share of 85 %, or three quarters where the fixed cost leaves less; less the beginning.
+    assert said.used >= 0.66
+    assert said.oscillation < 0.08
+
+
+@pytest.mark.parametrize("plant", ["steady", "high-fixed-cost", "short-batches", "large-capacity", "small-capacity"])
+def test_where_nothing_changes_no_batch_of_model_takes_longer_than_the_interval(plant: str) -> None:
+    for seed in SEEDS:
+        said = reported(plant, "model", seed)
+        assert said.overshoot <= 0.02
+        assert said.queue <= 0.1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_model_is_ahead_of_pid_on_most_of_the_plants(seed: int) -> None:
+    def ahead(better: str) -> int:
+        pairs = [(reported(plant, "model", seed), reported(plant, "pid", seed)) for plant in PLANTS]
+        return sum(_cost(model, better) < _cost(pid, better) for model, pid in pairs)
+
+    assert ahead("settling") >= 10
+    assert ahead("overshoot") >= 12
+    assert ahead("queue") >= 12
+    assert ahead("oscillation") >= 12
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("plant", ["two-streams", "uneven-streams"])
+def test_streams_share_fairly(plant: str, seed: int) -> None:
+    batches = simulate(PLANTS[plant], MAKE["model"], seed).batches[50:]
+    one, other = (sum(batch.records[stream] for batch in batches) / len(batches) for stream in (0, 1))
+    if plant == "two-streams":
+        assert one == pytest.approx(other, rel=0.05)
+    else:
+        assert other == pytest.approx(1000, rel=0.02)
+        assert one >= 6500
+
+
+@st.composite
+def plants(draw: st.DrawFn) -> Plant:
+    """Any plant with room for at least three records an interval, and sources that change."""
+    interval = draw(st.sampled_from([100, 1000, 5000, 60_000]))
+    fixed = draw(st.floats(0, 0.8)) * interval
+    least = 3000 / (interval - fixed)
+    capacity = least * draw(st.floats(1, 1e6))
+    later = max(capacity * draw(st.floats(0.2, 5)), least)
+    offers = st.floats(0.05, 4).map(lambda part: part * capacity)
+    sources = draw(st.lists(st.tuples(offers, offers), min_size=1, max_size=3))
+    return Plant(
+        "any",
+        "",
+        ((0, capacity), (80, later)),
+        tuple(((0, first), (50, second)) for first, second in sources),
+        fixed,
+        draw(st.sampled_from([0, 0.02, 0.1, 0.25])),
+        interval_ms=interval,
+    )
+
+
+@settings(derandomize=True, deadline=None)
+@given(plants(), st.integers(1, 1000))
+def test_model_is_stable_on_any_plant(plant: Plant, seed: int) -> None:
+    said = report(simulate(plant, MAKE["model"], seed))
+    assert said.stable
+    assert said.refused == 0
+
+
+@pytest.mark.parametrize("plant", ["noisy", "step-down", "two-streams"])
+def test_a_restart_in_between_changes_nothing(plant: str) -> None:
+    class Restarted:
+        """Comes out of a pickle for every batch."""
+
+        def __init__(self, interval_ms: int) -> None:
+            made = MAKE["model"](interval_ms)
+            self.initial_rate: float = made.initial_rate  # type: ignore[attr-defined]  # model has it
+            self._kept = pickle.dumps(made)
+
+        def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+            estimator = pickle.loads(self._kept)
+            rate: float | None = estimator.compute(time, numElements, processingDelay, schedulingDelay)
+            self._kept = pickle.dumps(estimator)
+            return rate
+
+    assert simulate(PLANTS[plant], Restarted).batches == simulate(PLANTS[plant], MAKE["model"]).batches
+
+
+def _cost(said: PlantReport, name: str) -> float:
+    value = getattr(said, name)
+    return math.inf if value is None else float(value)

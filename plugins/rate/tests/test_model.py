@@ -1,0 +1,262 @@
+"""`model`: what it answers whatever it is told, and each thing it promises, by a few batches."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock_rate
+from penstock.errors import ConfigurationError
+from penstock.specs import RateEstimator, options_of, read_options
+from penstock_rate import ModelOptions, ModelRateEstimator
+
+SPEC = next(spec for spec in penstock_rate.rate_estimators() if spec.name == "model")
+START = 1_000_000
+
+
+def model(interval: int = 1000, **options: Any) -> ModelRateEstimator:
+    return ModelRateEstimator(ModelOptions(**options), interval)
+
+
+class Loop:
+    """A plant without chance: batches of what the rate let in, or of the input when that is less. They may queue."""
+
+    def __init__(self, estimator: ModelRateEstimator, record_ms: float = 0.1, fixed_ms: float = 50) -> None:
+        self.estimator, self.record_ms, self.fixed_ms = estimator, record_ms, fixed_ms
+        self.rate, self.now, self.free = estimator.initial_rate, START, 0
+
+    def batch(self, at_most: float = math.inf, times: float = 1.0, waited: int = 0) -> float:
+        records = max(int(min(self.rate, at_most)), 1)
+        took = round((self.fixed_ms + self.record_ms * records) * times)
+        self.now += 1000
+        start = max(self.now + waited, self.free)
+        self.free = start + took
+        self.rate = self.estimator.compute(self.free, records, took, start - self.now) or self.rate
+        return self.rate
+
+    def settle(self, batches: int = 40) -> Loop:
+        for _ in range(batches):
+            self.batch()
+        return self
+
+
+def test_the_name_makes_it() -> None:
+    made = SPEC.factory(read_options("rate estimator", SPEC, {}), 1000)
+    assert isinstance(made, ModelRateEstimator)
+    assert isinstance(made, RateEstimator)
+    assert {option.name: option.default for option in options_of(SPEC)} == {
+        "share": "0.85",
+        "initial_rate": "None",
+        "min_rate": "0.001",
+    }
+    given = {"share": "0.5", "initial_rate": "7", "min_rate": "2"}
+    assert read_options("rate estimator", SPEC, given) == ModelOptions(0.5, 7.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("share", 0.0), ("share", 1.1), ("share", math.nan), ("initial_rate", 0.0), ("min_rate", 0.0), ("min_rate", -1.0)],
+)
+def test_options_that_are_refused(option: str, value: float) -> None:
+    with pytest.raises(ValueError, match=option):
+        ModelOptions(**{option: value})
+    with pytest.raises(ConfigurationError, match=option):
+        read_options("rate estimator", SPEC, {option: str(value)})
+
+
+@pytest.mark.parametrize("interval", [0, -1])
+def test_an_interval_without_length_is_refused(interval: int) -> None:
+    with pytest.raises(ValueError, match="interval"):
+        model(interval)
+
+
+def test_it_begins_low() -> None:
+    assert model().initial_rate == 2
+    assert model(100).initial_rate == 20
+    assert model(initial_rate=70).initial_rate == 70
+    assert model(initial_rate=70, min_rate=80).initial_rate == 80
+
+
+def test_restored_it_begins_where_it_was() -> None:
+    loop = Loop(model()).settle()
+    assert pickle.loads(pickle.dumps(loop.estimator)).initial_rate == loop.rate
+
+
+def test_it_at_least_doubles_while_batches_are_short_and_then_settles_at_the_share() -> None:
+    loop = Loop(model())
+    rates = [loop.rate] + [loop.batch() for _ in range(30)]
+    steps = [after / before for before, after in pairwise(rates) if after < 8000 * 0.9]
+    assert len(steps) >= 5
+    assert all(1.9 <= step <= 4.3 for step in steps)
+    assert rates[-1] == pytest.approx(8000, rel=0.02)
+    assert max(rates) < 8500
+
+
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_the_share_is_kept(share: float) -> None:
+    loop = Loop(model(share=share)).settle()
+    assert 50 + loop.rate * 0.1 == pytest.approx(share * 1000, rel=0.02)
+
+
+def test_of_what_a_high_fixed_cost_leaves_a_part_is_used() -> None:
+    loop = Loop(model(), fixed_ms=900).settle(80)
+    assert 900 + loop.rate * 0.1 == pytest.approx(976, rel=0.01)
+
+
+def test_a_fixed_cost_beyond_the_interval_is_got_over_when_it_ends() -> None:
+    loop = Loop(model()).settle()
+    settled = loop.rate
+    loop.fixed_ms = 1200
+    loop.settle(20)
+    assert 0 < loop.rate < settled * 0.2
+    loop.fixed_ms = 50
+    loop.settle(60)
+    assert loop.rate == pytest.approx(settled, rel=0.05)
+
+
+def test_it_is_fine_with_less_than_a_record_a_second() -> None:
+    loop = Loop(model(), record_ms=4000)
+    loop.settle(60)
+    assert 0.001 <= loop.rate < 0.3
+
+
+@pytest.mark.parametrize("batch", [(0, 0, 10, 0), (0, 10, 0, 0), (0, -1, 10, 0), (0, 10, -1, 0), (-1, 10, 10, 0)])
+def test_a_batch_without_use_changes_nothing(batch: tuple[int, int, int, int]) -> None:
+    loop, other = Loop(model()).settle(), Loop(model()).settle()
+    after, records, took, waited = batch
+    time = loop.now + 10_000 + after
+    assert (loop.estimator.state.time or 0) < time
+    if batch[1] > 0 and batch[2] > 0:
+        time = loop.estimator.state.time or 0
+    assert loop.estimator.compute(time, records, took, waited) is None
+    assert loop.estimator.state == other.estimator.state
+    assert loop.batch() == other.batch()
+
+
+def test_when_the_input_is_the_limit_it_does_not_follow_down() -> None:
+    loop = Loop(model()).settle()
+    settled = loop.rate
+    for _ in range(200):
+        assert loop.batch(at_most=100) >= settled * 0.99
+    assert loop.rate < 2.1 * settled
+    assert loop.batch() < 1.1 * settled
+
+
+def test_a_source_that_never_gave_much_winds_nothing_up() -> None:
+    loop = Loop(model())
+    for _ in range(500):
+        loop.batch(at_most=100)
+    assert 100 < loop.rate <= 8500
+    loop.settle()
+    assert loop.rate == pytest.approx(8000, rel=0.02)
+
+
+def test_what_waits_is_drained_by_aiming_lower_for_a_while() -> None:
+    loop = Loop(model()).settle()
+    settled = loop.rate
+    lower = loop.batch(waited=1500)
+    assert settled * 0.1 < lower < settled * 0.8
+    assert "late" in loop.estimator.reason
+    loop.settle(5)
+    assert loop.rate == pytest.approx(settled, rel=0.05)
+
+
+def test_one_batch_that_stands_out_is_got_over() -> None:
+    loop = Loop(model()).settle()
+    settled = loop.rate
+    loop.batch(times=8)
+    loop.settle(15)
+    assert loop.rate == pytest.approx(settled, rel=0.05)
+
+
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_a_step_of_the_capacity_is_followed(factor: float) -> None:
+    loop = Loop(model()).settle()
+    loop.record_ms /= factor
+    loop.settle(15)
+    assert 50 + loop.rate * loop.record_ms == pytest.approx(850, rel=0.05)
+
+
+def test_a_clock_that_jumps_is_got_over() -> None:
+    loop = Loop(model()).settle()
+    settled = loop.rate
+    loop.now += 86_400_000
+    loop.batch()
+    assert loop.rate == pytest.approx(settled, rel=0.05)
+    loop.batch(waited=86_400_000)
+    loop.now += 86_400_000
+    loop.settle(10)
+    assert loop.rate == pytest.approx(settled, rel=0.05)
+    loop.now, loop.free = START, 0
+    state = pickle.dumps(loop.estimator.state)
+    loop.settle(10)
+    assert pickle.dumps(loop.estimator.state) == state
+
+
+def test_the_reason_says_what_was_learned_and_what_was_done() -> None:
+    loop = Loop(model())
+    assert loop.estimator.reason == "no batch yet"
+    loop.batch()
+    assert loop.estimator.reason == "0 ms and 25 ms a record: aims at 850 ms, by no more than is sure"
+    loop.settle()
+    loop.batch(at_most=10)
+    assert loop.estimator.reason.endswith("a record: aims at 850 ms; the input was the limit")
+
+
+Batch = st.tuples(
+    st.integers(-(10**15), 10**15), st.integers(-1, 10**12), st.integers(-1, 10**9), st.integers(-(10**9), 10**9)
+)
+Growing = st.tuples(st.integers(1, 10**6), st.integers(1, 10**12), st.integers(1, 86_400_000), st.integers(0, 10**9))
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(Batch, max_size=40), st.integers(1, 86_400_000))
+def test_whatever_it_is_told_it_answers_nothing_or_a_rate(batches: list[Any], interval: int) -> None:
+    estimator = model(interval)
+    for batch in batches:
+        rate = estimator.compute(*batch)
+        assert rate is None or 0.001 <= rate <= 1e15
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(Growing, max_size=60), st.sampled_from([1, 1000, 86_400_000]), st.sampled_from([0.001, 100.0]))
+def test_usable_batches_are_all_answered(batches: list[Any], interval: int, floor: float) -> None:
+    estimator, now = model(interval, min_rate=floor), 0
+    for later, *batch in batches:
+        now += later
+        rate = estimator.compute(now, *batch)
+        assert rate is not None
+        assert floor <= rate <= 1e15
+        assert estimator.reason
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(Growing, max_size=30), st.lists(Growing, max_size=30))
+def test_a_copy_out_of_a_pickle_goes_on_the_same_and_shares_nothing(before: list[Any], after: list[Any]) -> None:
+    estimator, now = model(), 0
+    for later, *batch in before:
+        now += later
+        estimator.compute(now, *batch)
+    restored = pickle.loads(pickle.dumps(estimator))
+    for later, *batch in after:
+        now += later
+        assert restored.compute(now, *batch) == estimator.compute(now, *batch)
+    assert restored.state == estimator.state
+    assert restored.state.rates is not estimator.state.rates
+
+
+def test_it_remembers_no_more_and_takes_no_longer_with_time() -> None:
+    loop = Loop(model()).settle(1000)
+    size = len(pickle.dumps(loop.estimator))
+    began = time.process_time()
+    loop.settle(1000)
+    # 1,000 calls in far less than a batch interval, on any machine.
+    assert time.process_time() - began < 1
+    assert len(pickle.dumps(loop.estimator)) == pytest.approx(size, rel=0.05)

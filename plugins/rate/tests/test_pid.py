@@ -1,0 +1,155 @@
+"""`pid` is Spark's: the numbers of its PIDRateEstimatorSuite, the keys, what is refused."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock_rate
+from penstock.errors import ConfigurationError, UnknownNameError
+from penstock.specs import RateEstimator, options_of, read_options
+from penstock_rate import PIDOptions, PIDRateEstimator
+
+SPEC = next(spec for spec in penstock_rate.rate_estimators() if spec.name == "pid")
+
+
+def pid(
+    interval: int = 20, proportional: float = 1, integral: float = 0, derived: float = 0, floor: float = 10
+) -> PIDRateEstimator:
+    return PIDRateEstimator(PIDOptions(proportional, integral, derived, floor), interval)
+
+
+def test_the_name_makes_it_with_sparks_options_and_defaults() -> None:
+    made = SPEC.factory(read_options("rate estimator", SPEC, {}), 20)
+    assert isinstance(made, PIDRateEstimator)
+    assert isinstance(made, RateEstimator)
+    assert [(option.name, option.default) for option in options_of(SPEC)] == [
+        ("proportional", "1.0"),
+        ("integral", "0.2"),
+        ("derived", "0.0"),
+        ("minRate", "100.0"),
+    ]
+    given = {"proportional": "2", "integral": "0.5", "derived": "0.1", "minRate": "0.25"}
+    assert read_options("rate estimator", SPEC, given) == PIDOptions(2.0, 0.5, 0.1, 0.25)
+
+
+@pytest.mark.parametrize("interval", [0, -1])
+def test_an_interval_without_length_is_refused(interval: int) -> None:
+    with pytest.raises(ValueError, match="interval"):
+        pid(interval)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("proportional", -1.0),
+        ("integral", -1.0),
+        ("derived", -1.0),
+        ("minRate", 0.0),
+        ("minRate", -10.0),
+        ("minRate", float("nan")),
+        ("proportional", float("inf")),
+    ],
+)
+def test_options_that_are_refused(option: str, value: float) -> None:
+    with pytest.raises(ValueError, match=option):
+        PIDOptions(**{option: value})
+    with pytest.raises(ConfigurationError, match=option):
+        read_options("rate estimator", SPEC, {option: str(value)})
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownNameError, match=r"Did you mean 'derived'\?"):
+        read_options("rate estimator", SPEC, {"derivative": 1})
+
+
+def test_the_first_batch_gives_nothing_the_second_its_rate() -> None:
+    estimator = pid()
+    assert estimator.compute(0, 10, 10, 0) is None
+    assert estimator.compute(10, 10, 10, 0) == 1000
+
+
+@pytest.mark.parametrize(
+    "batch", [(10, 10, 10, 0), (9, 10, 10, 0), (20, 0, 10, 0), (20, -10, 10, 0), (20, 10, 0, 0), (20, 10, -10, 0)]
+)
+def test_a_batch_without_use_changes_nothing(batch: tuple[int, int, int, int]) -> None:
+    estimator, other = pid(), pid()
+    for each in (estimator, other):
+        each.compute(0, 10, 10, 0)
+        each.compute(10, 10, 10, 0)
+    assert estimator.compute(*batch) is None
+    assert estimator.state == other.state
+    assert estimator.compute(30, 7, 11, 3) == other.compute(30, 7, 11, 3)
+
+
+def test_it_begins_without_a_limit_and_restored_where_it_was() -> None:
+    estimator = pid(floor=100)
+    assert estimator.initial_rate is None
+    estimator.compute(0, 10, 10, 0)
+    assert estimator.initial_rate == 1000
+    estimator.compute(10, 5, 10, 0)
+    assert pickle.loads(pickle.dumps(estimator)).initial_rate == 500
+
+
+def test_there_is_no_estimate_below_the_floor() -> None:
+    estimator = pid(integral=1, floor=5)
+    assert [estimator.compute(20 * x, 1, 20, 100) for x in range(50)] == [None, *[5] * 49]
+    assert "minRate" in estimator.reason
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_without_delay_it_is_the_rate_of_processing(up: bool) -> None:
+    estimator = pid(integral=1)
+    records = [20 * (x + 1) for x in range(50)]
+    if not up:
+        records.reverse()
+    rates = [estimator.compute(20 * x, n, 20, 0) for x, n in enumerate(records)]
+    assert rates == [None, *[n / 20 * 1000 for n in records[1:]]]
+
+
+def test_with_delay_it_is_below_the_rate_of_processing() -> None:
+    drawn = random.Random(7)
+    estimator = pid(integral=0.01)
+    for x in range(50):
+        records, delay = drawn.randrange(1000), drawn.randrange(19)
+        rate = estimator.compute(20 * x, records, 20, delay)
+        if rate is not None and rate > 10 and delay > 0:
+            assert rate < records / 20 * 1000
+
+
+def test_the_integral_and_the_derivative_by_hand() -> None:
+    estimator = pid(interval=1000, proportional=0.5, integral=0.2, derived=0.1, floor=1)
+    assert estimator.compute(1000, 1000, 1000, 0) is None
+    # error 1000 - 500 = 500, waiting 400 * 500 / 1000 = 200, change 500 / 2 s = 250
+    assert estimator.compute(3000, 500, 1000, 400) == pytest.approx(1000 - 0.5 * 500 - 0.2 * 200 - 0.1 * 250)
+
+
+Batch = st.tuples(
+    st.integers(-(10**15), 10**15), st.integers(-10, 10**12), st.integers(-10, 10**9), st.integers(-10, 10**9)
+)
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(Batch, max_size=30), st.integers(1, 86_400_000))
+def test_whatever_it_is_told_it_answers_nothing_or_no_less_than_the_floor(batches: list[Any], interval: int) -> None:
+    estimator = PIDRateEstimator(PIDOptions(), interval)
+    for batch in batches:
+        rate = estimator.compute(*batch)
+        assert rate is None or 100 <= rate < float("inf")
+
+
+@settings(derandomize=True, deadline=None)
+@given(st.lists(Batch, max_size=20), st.lists(Batch, max_size=20))
+def test_a_copy_out_of_a_pickle_goes_on_the_same(before: list[Any], after: list[Any]) -> None:
+    estimator = PIDRateEstimator(PIDOptions(), 1000)
+    for batch in before:
+        estimator.compute(*batch)
+    restored = pickle.loads(pickle.dumps(estimator))
+    for batch in after:
+        assert restored.compute(*batch) == estimator.compute(*batch)
+    assert restored.state == estimator.state

@@ -1,0 +1,206 @@
+"""Writes docs/rate-control.md and its drawings from simulations: `python plugins/rate/tests/write_rate_control.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+from penstock.testing.plant import PLANTS, Plant
+from penstock.testing.plant_report import PlantReport, report
+from penstock.testing.plant_run import MakeEstimator, simulate
+from penstock.testing.plant_svg import draw
+from penstock_rate import (
+    FixedOptions,
+    FixedRateEstimator,
+    ModelOptions,
+    ModelRateEstimator,
+    PIDOptions,
+    PIDRateEstimator,
+)
+
+DOCS = Path(__file__).parents[3] / "docs"
+SEEDS = range(1, 6)
+FIRST_RATE = 1000.0
+
+
+def _beginning(make: MakeEstimator) -> MakeEstimator:
+    """With `spark.streaming.backpressure.initialRate`, which the limiter has and the estimator does not know of."""
+
+    class Beginning:
+        initial_rate = FIRST_RATE
+
+        def __init__(self, interval_ms: int) -> None:
+            self.compute = make(interval_ms).compute
+
+    return Beginning
+
+
+def _pid(interval_ms: int) -> PIDRateEstimator:
+    return PIDRateEstimator(PIDOptions(), interval_ms)
+
+
+def _model(interval_ms: int) -> ModelRateEstimator:
+    return ModelRateEstimator(ModelOptions(), interval_ms)
+
+
+ESTIMATORS: dict[str, MakeEstimator] = {
+    "pid": _pid,
+    "model": _model,
+    "fixed": lambda interval_ms: FixedRateEstimator(FixedOptions(5000.0), interval_ms),
+    "pid\\*": _beginning(_pid),
+    "model\\*": _beginning(_model),
+    "model 0.95": lambda interval_ms: ModelRateEstimator(ModelOptions(share=0.95), interval_ms),
+}
+
+Reports = dict[tuple[str, str], list[PlantReport]]
+Measure = Callable[[PlantReport], float]
+
+MEASURES: dict[str, tuple[str, Measure, Callable[[float], str]]] = {
+    "Batches until settled": (
+        "From there on nine batches of ten end within 1.5 intervals of their time, and have, with the four before "
+        "them, at least 70 % of the records that were attainable. After the slowest of the plant's changes.",
+        lambda said: math.inf if said.settling is None else float(said.settling),
+        lambda value: "never" if math.isinf(value) else f"{value:.0f}",
+    ),
+    "Overshoot": (
+        "By how many intervals the longest batch was longer than the interval.",
+        lambda said: said.overshoot,
+        lambda value: f"{value:.2f}",
+    ),
+    "Longest wait": (
+        "Of a batch for those before it, in intervals.",
+        lambda said: said.queue,
+        lambda value: f"{value:.1f}",
+    ),
+    "Used": (
+        "Records processed in the whole run, of those that the best of all rates would have had. Batches longer than "
+        "the interval pay the fixed time less often: those of unstable runs may have more than all.",
+        lambda said: said.used,
+        lambda value: f"{value:.0%}",
+    ),
+    "Used in time": (
+        "The same, of batches that ended within two intervals of their time only.",
+        lambda said: said.in_time,
+        lambda value: f"{value:.0%}",
+    ),
+    "Oscillation": (
+        "Mean change of the rate from a batch to the next, in the last quarter of the run.",
+        lambda said: said.oscillation,
+        lambda value: f"{value:.1%}",
+    ),
+}
+# More is better of these, less of the others.
+MORE = {"Used", "Used in time"}
+
+
+_INTRODUCTION = """\
+# Rate control
+
+With `spark.streaming.backpressure.enabled=true` an estimator says after each batch how many records a second a
+receiver may store. Which one is configuration: `spark.streaming.backpressure.rateEstimator`. Options, how `model`
+decides, and how to write one: [penstock-rate](../plugins/rate/README.md).
+
+Here they are on simulated plants: places where a batch takes a fixed time and a time a record, with noise, and
+sources offer more, or now and then more, than can be processed. Medians of {seeds} seeds, {batches} batches each. This
+page is made by `python plugins/rate/tests/write_rate_control.py`; for a run in the terminal there is
+`penstock rate simulate --estimator model --plant step-down`, for a table `--all`. Nothing here was measured with
+Spark."""
+
+_FIRST = """\
+`pid` begins without a limit, as in Spark; much of what it suffers is from its first batches. With
+`spark.streaming.backpressure.initialRate={first:g}`, a good guess on most of these plants, marked \\*:"""
+
+_FINDINGS = """\
+- `pid` aims at batches that take the whole interval, `model` at its share, 85 %. So `pid` uses more of the capacity
+  wherever it is stable; where times vary, it processes more of it late. `model 0.95` has another share: with little
+  noise that is enough headroom, with much it is not.
+- Below a hundred records a second `pid` does not go unless `minRate` is set: there it does not keep up.
+- From a good first rate `pid` is often there sooner than `model`, which trusts what it has seen. A first rate that
+  is far too high makes a long queue, whoever steers.
+- `fixed`, here 5,000/s, is right where one knows the capacity, and wrong elsewhere."""
+
+
+def simulated() -> Reports:
+    return {
+        (plant.name, name): [report(simulate(plant, make, seed)) for seed in SEEDS]
+        for plant in PLANTS.values()
+        for name, make in ESTIMATORS.items()
+    }
+
+
+def _middle(reports: list[PlantReport], measure: Measure) -> float:
+    return sorted(measure(said) for said in reports)[len(reports) // 2]
+
+
+def _table(reports: Reports, name: str) -> str:
+    _, measure, write = MEASURES[name]
+    lines = [f"| | {' | '.join(ESTIMATORS)} |", f"|---|{'---:|' * len(ESTIMATORS)}"]
+    for plant in PLANTS:
+        cells = []
+        for estimator in ESTIMATORS:
+            of_plant = reports[plant, estimator]
+            unstable = sum(not said.stable for said in of_plant) > len(of_plant) // 2
+            cells.append(write(_middle(of_plant, measure)) + (" !" if unstable else ""))
+        lines.append(f"| {plant} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _comparison(reports: Reports, one: str, other: str) -> str:
+    lines = [f"| {one} beside {other} | better | the same | worse |", "|---|---:|---:|---:|"]
+    for name, (_, measure, write) in MEASURES.items():
+        pairs = [(_middle(reports[plant, one], measure), _middle(reports[plant, other], measure)) for plant in PLANTS]
+        same = sum(write(mine) == write(its) for mine, its in pairs)
+        better = sum(write(mine) != write(its) and (mine > its) == (name in MORE) for mine, its in pairs)
+        lines.append(f"| {name.lower()} | {better} | {same} | {len(pairs) - same - better} |")
+    return "\n".join(lines)
+
+
+def _described(plant: Plant) -> str:
+    return (
+        f"| `{plant.name}` | {plant.summary} | {plant.interval_ms:,} ms | {plant.fixed_ms:g} ms | {plant.noise:.0%} |"
+    )
+
+
+def page(reports: Reports) -> str:
+    parts = [
+        _INTRODUCTION.format(seeds=len(SEEDS), batches=PLANTS["steady"].batches),
+        "![pid on the plant step-down](rate-pid.svg)",
+        "![model on the plant step-down](rate-model.svg)",
+        "## What it comes to",
+        "On how many of the plants, in which measure:",
+        _comparison(reports, "model", "pid"),
+        _comparison(reports, "model 0.95", "pid"),
+        _FIRST.format(first=FIRST_RATE),
+        _comparison(reports, "model\\*", "pid\\*"),
+        _FINDINGS,
+        "`!` marks runs that are unstable: at the end batches wait for more than five intervals.",
+        "## The plants",
+        "\n".join(
+            [
+                "| plant | | batches every | fixed time | noise |",
+                "|---|---|---:|---:|---:|",
+                *map(_described, PLANTS.values()),
+            ]
+        ),
+    ]
+    for name, (meaning, _, _) in MEASURES.items():
+        parts += [f"## {name}", meaning, _table(reports, name)]
+    return "\n\n".join(parts) + "\n"
+
+
+def drawings() -> dict[str, str]:
+    shown = PLANTS["step-down"]
+    return {
+        f"rate-{name}.svg": draw(simulate(shown, ESTIMATORS[name]), f"{name} on {shown.name}: {shown.summary}")
+        for name in ("pid", "model")
+    }
+
+
+def main() -> None:
+    for name, text in {"rate-control.md": page(simulated()), **drawings()}.items():
+        (DOCS / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

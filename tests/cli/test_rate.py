@@ -1,0 +1,157 @@
+"""`penstock rate simulate`: pictures, the table, the drawing, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from penstock.testing.plant import PLANTS
+
+Cli = Callable[..., Result]
+Install = Callable[[str, str], None]
+
+ESTIMATORS = """
+from attrs import define
+from penstock import RateEstimatorSpec, hookimpl
+
+class Same:
+    reason = "it is always the same"
+    def __init__(self, options, batch_interval_ms):
+        self.initial_rate = options.level
+    def compute(self, time, numElements, processingDelay, schedulingDelay):
+        return self.initial_rate
+
+class Wrong:
+    def __init__(self, options, batch_interval_ms): pass
+    def compute(self, time, numElements, processingDelay, schedulingDelay):
+        return float("nan")
+
+@define
+class Options:
+    level: float
+
+@hookimpl
+def rate_estimators():
+    return [RateEstimatorSpec("same", Same, Options), RateEstimatorSpec("wrong", Wrong)]
+"""
+LEVEL = "spark.streaming.backpressure.same.level=8000"
+
+
+def test_a_run_is_shown(cli: Cli, install: Install) -> None:
+    install("acme", ESTIMATORS)
+    result = cli("rate", "simulate", "--estimator", "same", "--plant", "steady", "--conf", LEVEL)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "same on steady: 10,000/s, twice as much offered"
+    assert "limit, records/s (the plant can do 9,500)" in lines
+    assert "processing, intervals" in lines
+    assert "waiting, intervals" in lines
+    assert any("█" in line for line in lines)
+    assert "200 batches every 1,000 ms: settled after 0 batches, stable" in lines
+    assert lines[-1] == "last decision: it is always the same"
+    assert max(map(len, lines)) <= 120
+
+
+def test_every_stream_has_its_chart(cli: Cli, install: Install) -> None:
+    install("acme", ESTIMATORS)
+    said = cli("rate", "simulate", "--estimator", "same", "--plant", "two-streams", "--conf", LEVEL).stdout
+    assert "limit of stream 0" in said
+    assert "limit of stream 1" in said
+    assert "unstable" in said
+
+
+def test_what_is_no_rate_is_told(cli: Cli, install: Install) -> None:
+    install("acme", ESTIMATORS)
+    said = cli("rate", "simulate", "--estimator", "wrong", "--plant", "small-capacity").stdout
+    assert "estimates were no rates" in said
+    assert "never settled" in said
+
+
+def test_the_seed_decides(cli: Cli, install: Install) -> None:
+    install("acme", ESTIMATORS)
+
+    def said(*seed: str) -> str:
+        return cli("rate", "simulate", "--estimator", "same", "--plant", "pauses", "--conf", LEVEL, *seed).stdout
+
+    assert said("--seed", "3") == said("--seed", "3")
+    assert said() == said("--seed", "1") != said("--seed", "2")
+
+
+def test_the_drawing_is_svg_and_says_what_it_is(cli: Cli, install: Install, tmp_path: Path) -> None:
+    install("acme", ESTIMATORS)
+    file = tmp_path / "run.svg"
+    for plant in ("two-streams", "idle-then-burst"):
+        estimator = ("same", "--conf", LEVEL) if plant == "two-streams" else ("wrong",)
+        assert cli("rate", "simulate", "--plant", plant, "--svg", str(file), "--estimator", *estimator).exit_code == 0
+        svg = ET.fromstring(file.read_text(encoding="utf-8"))
+        (title,) = svg.iter("{http://www.w3.org/2000/svg}title")
+        assert title.text == f"{estimator[0]} on {plant}: {PLANTS[plant].summary}"
+        paths = [path.get("d") or "" for path in svg.iter("{http://www.w3.org/2000/svg}path")]
+        # Limits, what is attainable, processing, the interval, waiting.
+        assert len(paths) == 4 + len(PLANTS[plant].sources)
+        assert not any("nan" in path or "inf" in path for path in paths)
+
+
+def test_the_table_has_every_estimator_on_every_plant(cli: Cli, install: Install) -> None:
+    install("acme", ESTIMATORS)
+    result = cli("rate", "simulate", "--all", "--conf", LEVEL)
+    assert result.exit_code == 0
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert sum(row[:2] == [plant, "same"] for row in rows for plant in PLANTS) == len(PLANTS)
+    assert sum(row[:1] == ["wrong"] for row in rows) == len(PLANTS)
+    assert "left out" not in result.stdout
+
+
+def test_who_lacks_an_option_is_left_out_of_the_table_and_named(cli: Cli, install: Install) -> None:
+    install("acme", ESTIMATORS)
+    said = cli("rate", "simulate", "--all").stdout
+    assert said.splitlines()[-1] == "left out: rate estimator 'same' needs the option 'level', which was not given"
+    assert "wrong" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("--estimator", "sane"), 1, "unknown rate estimator 'sane'. Did you mean 'same'? Known: same, wrong."),
+        (
+            ("--estimator", "wrong", "--plant", "stedy"),
+            1,
+            "unknown plant 'stedy'. Did you mean 'steady'? Known: below-one,",
+        ),
+        (("--estimator", "same"), 1, "rate estimator 'same' needs the option 'level'"),
+        (("--estimator", "same", "--conf", "level=1"), 2, "must be spark.KEY=VALUE"),
+        (("--all", "--plant", "steady"), 2, "--all and --plant do not go together"),
+        (("--all", "--svg", "x.svg"), 2, "--all and --svg do not go together"),
+        (("--estimator", "wrong", "--svg", "/no/such/folder/x.svg"), 1, "No such file or directory"),
+    ],
+)
+def test_what_is_refused(cli: Cli, install: Install, arguments: tuple[str, ...], code: int, words: str) -> None:
+    install("acme", ESTIMATORS)
+    result = cli("rate", "simulate", *arguments)
+    assert result.exit_code == code
+    assert words in result.stderr
+
+
+def test_help_names_the_plants(cli: Cli) -> None:
+    said = re.sub(r"-\s+", "-", cli("rate", "simulate", "--help").stdout)
+    for plant in PLANTS:
+        assert plant in said
+    assert "simulate" in cli("rate", "--help").stdout
+    assert "rate" in cli("--help").stdout
+
+
+def test_no_spark_is_imported() -> None:
+    code = """
+import sys
+from penstock.cli.command import penstock
+penstock(["rate", "simulate", "--plant", "bursty"], standalone_mode=False)
+assert "pyspark" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, stdout=subprocess.DEVNULL)
