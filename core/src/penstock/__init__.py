@@ -1,52 +1,78 @@
 """Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.
 
-The public names, nothing else. Those that need Spark are imported when they are first used, so that a plugin's import
-stays light.
+The public names, nothing else. Each is imported when it is first used: a Python worker that runs an operator needs none
+of them, a plugin few.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from penstock.blocks.block import Block, StoredBlock
-from penstock.hookspecs import hookimpl
-from penstock.listen.events import (
-    BatchCompleted,
-    BatchInfo,
-    BatchStarted,
-    BatchSubmitted,
-    OutputOperationCompleted,
-    OutputOperationInfo,
-    OutputOperationStarted,
-    PastError,
-    ReceiverError,
-    ReceiverInfo,
-    ReceiverStarted,
-    ReceiverStopped,
-    StreamingStarted,
-    StreamInputInfo,
-)
-from penstock.listen.stats_report_listener import StatsReportListener
-from penstock.listen.streaming_listener import StreamingListener
-from penstock.receive.async_receiver import AsyncReceiver
-from penstock.receive.receiver import Receiver
-from penstock.receive.thread_receiver import ThreadReceiver
-from penstock.specs import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
-
 if TYPE_CHECKING:
     from pyspark import StorageLevel
 
+    from penstock.blocks.block import Block, StoredBlock
     from penstock.context import StreamingContext
     from penstock.graph.dstream import DStream
     from penstock.graph.state_spec import State, StateSpec
+    from penstock.hookspecs import hookimpl
+    from penstock.listen.events import (
+        BatchCompleted,
+        BatchInfo,
+        BatchStarted,
+        BatchSubmitted,
+        OutputOperationCompleted,
+        OutputOperationInfo,
+        OutputOperationStarted,
+        PastError,
+        ReceiverError,
+        ReceiverInfo,
+        ReceiverStarted,
+        ReceiverStopped,
+        StreamingStarted,
+        StreamInputInfo,
+    )
+    from penstock.listen.stats_report_listener import StatsReportListener
+    from penstock.listen.streaming_listener import StreamingListener
+    from penstock.receive.async_receiver import AsyncReceiver
+    from penstock.receive.receiver import Receiver
+    from penstock.receive.thread_receiver import ThreadReceiver
+    from penstock.specs import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
 
 __version__ = "0.1.0"
 
-_LAZY = {
+#: Public name → its module.
+_MODULE_OF = {
+    "AsyncReceiver": "penstock.receive.async_receiver",
+    "BatchCompleted": "penstock.listen.events",
+    "BatchInfo": "penstock.listen.events",
+    "BatchStarted": "penstock.listen.events",
+    "BatchSubmitted": "penstock.listen.events",
+    "Block": "penstock.blocks.block",
     "DStream": "penstock.graph.dstream",
+    "InputStreamSpec": "penstock.specs",
+    "OutputOperationCompleted": "penstock.listen.events",
+    "OutputOperationInfo": "penstock.listen.events",
+    "OutputOperationStarted": "penstock.listen.events",
+    "PastError": "penstock.listen.events",
+    "RateEstimator": "penstock.specs",
+    "RateEstimatorSpec": "penstock.specs",
+    "Receiver": "penstock.receive.receiver",
+    "ReceiverError": "penstock.listen.events",
+    "ReceiverInfo": "penstock.listen.events",
+    "ReceiverSpec": "penstock.specs",
+    "ReceiverStarted": "penstock.listen.events",
+    "ReceiverStopped": "penstock.listen.events",
     "State": "penstock.graph.state_spec",
     "StateSpec": "penstock.graph.state_spec",
+    "StatsReportListener": "penstock.listen.stats_report_listener",
     "StorageLevel": "pyspark",
+    "StoredBlock": "penstock.blocks.block",
+    "StreamInputInfo": "penstock.listen.events",
     "StreamingContext": "penstock.context",
+    "StreamingListener": "penstock.listen.streaming_listener",
+    "StreamingStarted": "penstock.listen.events",
+    "ThreadReceiver": "penstock.receive.thread_receiver",
+    "hookimpl": "penstock.hookspecs",
 }
 
 __all__ = [
@@ -85,6 +111,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value

@@ -31,7 +31,7 @@ def duration_ms(name: str, seconds: object) -> int:
     """
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
     if not is_number or milliseconds(float(seconds)) <= 0:  # type: ignore[arg-type]  # a number, as just seen
-        raise ConfigurationError(f"{name}={seconds!r}: must be a number of seconds, at least 0.001")
+        raise ConfigurationError(f"{name}={seconds!r}: must be at least 0.001 s, and a number")
     return milliseconds(float(seconds))  # type: ignore[arg-type]
 
 

@@ -19,14 +19,16 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
-from pyarrow import fs
 from pyspark import cloudpickle
 from pyspark.core.rdd import portable_hash
 
 from penstock.errors import StateGoneError
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 # A segment is merged with the one before it until that is so many times larger.
 _RATIO = 3
@@ -103,6 +105,8 @@ class StateStore:
         """
         if "://" not in home:
             return StateStore(Path(home) / str(partition))
+        from pyarrow import fs  # half a second in each worker that needs none
+
         system, path = fs.FileSystem.from_uri(home)
         copies = hashlib.sha256(home.encode()).hexdigest()[:16]
         return StateStore(
@@ -203,6 +207,8 @@ class StateStore:
         if self.remote is not None and not path.exists():
             self.directory.mkdir(parents=True, exist_ok=True)
             unfinished = self._unfinished(name)
+            from pyarrow import fs
+
             system, home = self.remote
             fs.copy_files(f"{home}/{name}", str(unfinished), source_filesystem=system)
             unfinished.replace(path)
@@ -222,6 +228,8 @@ class StateStore:
                 database.execute("CREATE INDEX by_time ON state (updated)")
                 (num_rows,) = database.execute("SELECT count(*) FROM state").fetchone()
             if self.remote is not None:
+                from pyarrow import fs
+
                 system, home = self.remote
                 system.create_dir(home)
                 fs.copy_files(str(unfinished), f"{home}/{name}", destination_filesystem=system)
