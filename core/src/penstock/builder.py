@@ -6,6 +6,7 @@ Owns the context's methods that make streams. Never starts anything. Called on t
 from __future__ import annotations
 
 import queue
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
@@ -215,9 +216,9 @@ class StreamBuilder:
         self.check_can_build("input_stream")
         return PulledInputDStream(self._context, self._make("input_streams", name, options))
 
+    @abstractmethod
     def check_can_build(self, what: str) -> None:
         """Refuse to add to the graph once it runs."""
-        raise NotImplementedError
 
     def _rdd(self, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
         return records if isinstance(records, RDD) else self._sc.parallelize(records)

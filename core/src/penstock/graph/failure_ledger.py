@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 from pyspark import Accumulator, SparkContext
 from pyspark.accumulators import AccumulatorParam
 
@@ -41,7 +41,6 @@ class NoteFailures:
         self._noted.add({(time_ms, partition): failures})
 
 
-@frozen(eq=False)
 class FailureLedger:
     """The failures of one stream.
 
@@ -49,13 +48,10 @@ class FailureLedger:
         sc: whose tasks.
     """
 
-    _sc: SparkContext
-    _told: dict[tuple[int, int], None] = field(factory=dict, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    _noted: Accumulator[_Noted] = field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "_noted", self._sc.accumulator({}, _Merged()))
+    def __init__(self, sc: SparkContext) -> None:
+        self._noted: Accumulator[_Noted] = sc.accumulator({}, _Merged())
+        self._told: dict[tuple[int, int], None] = {}
+        self._lock = threading.Lock()
 
     @property
     def note(self) -> NoteFailures:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.graph.functions import CheckPairs
+from penstock.graph.state import StateDStream
 from penstock.graph.state_spec import StateSpec
-from penstock.graph.table import TableDStream, TableView
+from penstock.graph.table import TableView
 from penstock.graph.tasks.map_with_state import MapWithState, Returned, Snapshot
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SLIDES_PER_CHECKPOINT = 10
 
 
-class KeyedStateDStream(TableDStream):
+class KeyedStateDStream(StateDStream):
     """Where the states are, and what the function returned.
 
     Args:
@@ -32,7 +32,7 @@ class KeyedStateDStream(TableDStream):
     """
 
     def __init__(self, parent: DStream[Any], spec: StateSpec) -> None:
-        super().__init__(parent._narrow(CheckPairs(), True), spec.num_partitions, spec.partition_function)
+        super().__init__(parent, spec.num_partitions, spec.initial, spec.partition_function)
         self._spec = spec
         self._number = self._graph.add_state()
 
@@ -42,12 +42,7 @@ class KeyedStateDStream(TableDStream):
         return _SLIDES_PER_CHECKPOINT * self.slide_ms
 
     def carry_on(self, time_ms: int) -> RDD[Any] | None:
-        """Call the function for the batch. A batch without an RDD has no records."""
-        before, new = self.last_before(time_ms), self._parent.get_or_compute(time_ms)
-        if before is None and self._spec.initial is not None:
-            before = self._chunked(self._spec.initial, time_ms)
-        tables = [] if before is None else [before]
-        tables.append(self._partitioned(self._sc.emptyRDD() if new is None else new))
+        """Look at the keys that got records, and those that time out."""
         home = f"{self._graph.checkpoint_home}/state-{self._number}"
         # What is remembered may be read: by batches that are pending, or to make again what was lost.
         horizon_ms = min([time_ms - self.remember_ms, *self._generated])
@@ -60,7 +55,7 @@ class KeyedStateDStream(TableDStream):
             horizon_ms,
             self._failures.note,
         )
-        return self._merged(tables, function)
+        return self._updated(time_ms, function)
 
 
 class MapWithStateDStream(TableView):

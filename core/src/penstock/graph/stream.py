@@ -163,11 +163,6 @@ class Stream(Generic[T]):
         rdds = [self.get_or_compute(time_ms) for time_ms in range(first, last + 1, slide_ms)]
         return [rdd for rdd in rdds if rdd is not None]
 
-    def last_before(self, time_ms: int) -> RDD[Any] | None:
-        """The youngest remembered RDD that is older than a time: one slide, or more where ticks were skipped."""
-        times = [time for time in self._generated if time < time_ms]
-        return self._generated[max(times)] if times else None
-
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget RDDs as old as ``time_ms`` less the remember duration, here and in the parents."""
         limit_ms = time_ms - self.remember_ms

@@ -7,22 +7,17 @@ shuffled. A table's RDDs hold chunks; programs see the pairs, through a view. Co
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
-from pyspark.core.rdd import portable_hash
 
 from penstock.graph.dstream import DStream
-from penstock.graph.failure_ledger import FailureLedger
-from penstock.graph.functions import CheckPairs, PartitionFunction
+from penstock.graph.functions import PartitionFunction
 from penstock.graph.map_partitions import MapPartitionsDStream
-from penstock.graph.tasks.chunk import ToChunks
 from penstock.spark.co_partitioned import co_partitioned_union
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark import StorageLevel
 
 
@@ -32,32 +27,15 @@ class TableDStream(DStream[Any]):
     Args:
         parent: what is new.
         num_partitions: of the table.
-        partition_function: from a key to a number, whose remainder is the partition.
     """
 
     must_checkpoint = True
 
-    def __init__(
-        self,
-        parent: DStream[Any],
-        num_partitions: int | None = None,
-        partition_function: Callable[[Any], int] = portable_hash,
-    ) -> None:
+    def __init__(self, parent: DStream[Any], num_partitions: int | None = None) -> None:
         super().__init__(parent.context(), (parent,))
         self._parent = parent
         self._num_partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
-        self._partition_function = partition_function
-        self._failures = self._graph.add_ledger(FailureLedger(self._sc))
         self.keep()
-
-    def _partitioned(self, rdd: RDD[Any]) -> RDD[Any]:
-        return rdd.partitionBy(self._num_partitions, self._partition_function)
-
-    def _chunked(self, pairs: RDD[Any] | Iterable[Any], time_ms: int) -> RDD[Any]:
-        """A table from pairs of the program's, wherever they are."""
-        rdd = pairs if isinstance(pairs, RDD) else self._sc.parallelize(pairs)
-        checked = rdd.mapPartitionsWithIndex(CheckPairs(), True)
-        return self._partitioned(checked).mapPartitionsWithIndex(ToChunks(time_ms), True)
 
     def _merged(self, rdds: Sequence[RDD[Any]], merge: PartitionFunction) -> RDD[Any]:
         union = co_partitioned_union(self._sc, rdds, self._num_partitions)

@@ -12,12 +12,11 @@ from typing import Any
 from pyspark import RDD
 
 from penstock.graph.dstream import DStream
-from penstock.graph.functions import CheckPairs
-from penstock.graph.table import TableDStream
+from penstock.graph.state import StateDStream
 from penstock.graph.tasks.update_state import UpdateState
 
 
-class UpdatedStateDStream(TableDStream):
+class UpdatedStateDStream(StateDStream):
     """The states, as a table.
 
     Args:
@@ -36,15 +35,9 @@ class UpdatedStateDStream(TableDStream):
         initial: RDD[Any] | Iterable[Any] | None,
         memory_limit_mb: float,
     ) -> None:
-        super().__init__(parent._narrow(CheckPairs(), True), num_partitions)
-        self._update, self._initial, self._limit_mb = update, initial, memory_limit_mb
+        super().__init__(parent, num_partitions, initial)
+        self._update, self._limit_mb = update, memory_limit_mb
 
     def carry_on(self, time_ms: int) -> RDD[Any] | None:
-        """The states after the batch. One without an RDD has no new values."""
-        before, new = self.last_before(time_ms), self._parent.get_or_compute(time_ms)
-        if new is None:
-            new = self._sc.emptyRDD()
-        if before is None and self._initial is not None:
-            before = self._chunked(self._initial, time_ms)
-        tables = [*([] if before is None else [before]), self._partitioned(new)]
-        return self._merged(tables, UpdateState(time_ms, self._update, self._limit_mb, self._failures.note))
+        """Look at every key."""
+        return self._updated(time_ms, UpdateState(time_ms, self._update, self._limit_mb, self._failures.note))
