@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def sc() -> Iterator[SparkContext]:
     """The one SparkContext of the test run, with room for two receivers and two tasks."""
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf, SparkContext, cloudpickle
 
     from penstock.spark.java import ensure_java
 
     ensure_java()
+    # Functions of the tests travel whole: by reference, each new Python worker would import pytest (0.7 s).
+    cloudpickle.register_pickle_by_value(sys.modules[__package__])
     conf = (
         SparkConf()
         .setMaster("local[4]")

@@ -24,6 +24,7 @@ from penstock.graph.call_site import call_site
 from penstock.graph.functions import PartitionFunction
 from penstock.graph.save_files import SaveFiles
 from penstock.graph.stream import Stream
+from penstock.graph.tasks import records
 from penstock.graph.tasks.chunk import ToPairs
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class DStream(Stream[T]):
         self, func: Callable[[Any, Any], Any], numPartitions: int | None = None
     ) -> DStream[tuple[Any, Any]]:
         """Reduce the values of each key, batch by batch."""
-        return self.combineByKey(_same, func, func, numPartitions)
+        return self.combineByKey(records.same, func, func, numPartitions)
 
     def combineByKey(
         self,
@@ -97,11 +98,17 @@ class DStream(Stream[T]):
 
     def groupByKey(self, numPartitions: int | None = None) -> DStream[tuple[Any, Iterable[Any]]]:
         """Gather the values of each key, batch by batch."""
-        return self.combineByKey(_listed, _appended, _extended, numPartitions).mapValues(ResultIterable)
+        return self.combineByKey(records.listed, records.appended, records.extended, numPartitions).mapValues(
+            ResultIterable
+        )
 
     def reduce(self, func: Callable[[Any, Any], Any]) -> DStream[T]:
         """Reduce each batch to one record; an empty batch gives none."""
-        return self._narrow(functions.Map(_keyed), False).reduceByKey(func, 1)._narrow(functions.Map(_value), False)
+        return (
+            self._narrow(functions.Map(records.keyed), False)
+            .reduceByKey(func, 1)
+            ._narrow(functions.Map(records.value_of), False)
+        )
 
     def count(self) -> DStream[int]:
         """Count the records of each batch; an empty batch counts 0."""
@@ -115,7 +122,7 @@ class DStream(Stream[T]):
 
     def countByValue(self) -> DStream[tuple[T, int]]:
         """Count the occurrences of each distinct record, batch by batch."""
-        return self.map(_counted).reduceByKey(operator.add)
+        return self.map(records.counted).reduceByKey(operator.add)
 
     def repartition(self, numPartitions: int) -> DStream[T]:
         """Change the number of partitions of each RDD."""
@@ -298,8 +305,10 @@ class DStream(Stream[T]):
         Raises:
             ValueError: a duration is no multiple of this stream's slide.
         """
-        keyed = self.map(_keyed)
-        return keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1).map(_value)
+        keyed = self.map(records.keyed)
+        return keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1).map(
+            records.value_of
+        )
 
     def countByWindow(self, windowDuration: float, slideDuration: float) -> DStream[int]:
         """Count the records of a window.
@@ -307,7 +316,7 @@ class DStream(Stream[T]):
         Raises:
             ValueError: a duration is no multiple of this stream's slide.
         """
-        return self.map(_one).reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
+        return self.map(records.one).reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
 
     def countByValueAndWindow(
         self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
@@ -317,8 +326,8 @@ class DStream(Stream[T]):
         Raises:
             ValueError: a duration is no multiple of this stream's slide.
         """
-        return self.map(_counted).reduceByKeyAndWindow(
-            operator.add, operator.sub, windowDuration, slideDuration, numPartitions, _is_counted
+        return self.map(records.counted).reduceByKeyAndWindow(
+            operator.add, operator.sub, windowDuration, slideDuration, numPartitions, records.is_counted
         )
 
     def groupByKeyAndWindow(
@@ -334,7 +343,7 @@ class DStream(Stream[T]):
         from penstock.graph.windowed import window_of
 
         window_ms, slide_ms = window_of(self, windowDuration, slideDuration)
-        panes = CombinedDStream(self, self._combiner(_listed, _appended, _extended), numPartitions)
+        panes = CombinedDStream(self, self._combiner(records.listed, records.appended, records.extended), numPartitions)
         return ReducedWindowDStream(panes, window_ms, slide_ms, gathers=True).mapValues(ResultIterable)
 
     def reduceByKeyAndWindow(
@@ -368,7 +377,7 @@ class DStream(Stream[T]):
         from penstock.graph.windowed import window_of
 
         window_ms, slide_ms = window_of(self, windowDuration, slideDuration)
-        panes = CombinedDStream(self, self._combiner(_same, func, func), numPartitions)
+        panes = CombinedDStream(self, self._combiner(records.same, func, func), numPartitions)
         if invFunc is not None:
             return TableView(InverseWindowDStream(panes, invFunc, window_ms, slide_ms, filterFunc), ToPairs())
         reduced = ReducedWindowDStream(panes, window_ms, slide_ms)
@@ -442,41 +451,3 @@ class DStream(Stream[T]):
     @property
     def _memory_limit_mb(self) -> float:
         return _parse_memory(self._sc.getConf().get("spark.python.worker.memory", "512m") or "512m")
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _keyed(value: Any) -> tuple[None, Any]:
-    return None, value
-
-
-def _value(pair: tuple[Any, Any]) -> Any:
-    return pair[1]
-
-
-def _counted(value: Any) -> tuple[Any, int]:
-    return value, 1
-
-
-def _is_counted(pair: tuple[Any, int]) -> bool:
-    return pair[1] > 0
-
-
-def _one(_value: Any) -> int:
-    return 1
-
-
-def _listed(value: Any) -> list[Any]:
-    return [value]
-
-
-def _appended(values: list[Any], value: Any) -> list[Any]:
-    values.append(value)
-    return values
-
-
-def _extended(values: list[Any], more: list[Any]) -> list[Any]:
-    values.extend(more)
-    return values
