@@ -215,6 +215,16 @@ class ReceiverTracker:
         if stream_id in self._tracked and rate > 0 and not self._stopping.is_set():
             self._loop.post(lambda: self._set_rate(stream_id, rate))
 
+    def rates(self) -> dict[int, float]:
+        """The rates that were set, records/s, by stream id."""
+        return {stream_id: tracked.rate for stream_id, tracked in self._tracked.items() if tracked.rate is not None}
+
+    def restore_rates(self, rates: Mapping[int, float]) -> None:
+        """Have receivers begin at the rates of an earlier run; before the start."""
+        for stream_id, rate in rates.items():
+            if stream_id in self._tracked:
+                self._tracked[stream_id].rate = rate
+
     def pause(self, paused: bool) -> None:
         """Have all receivers take nothing more, or go on; returns at once. One that is launched meanwhile obeys too."""
         if not self._stopping.is_set():
