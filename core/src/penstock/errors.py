@@ -84,6 +84,14 @@ class BlockGoneError(PenstockError):
     """A block that a batch needs can be read neither from its file nor from the host that had it."""
 
 
+class CheckpointError(PenstockError):
+    """What a context is to recover from cannot be read or written."""
+
+
+class JournalError(CheckpointError):
+    """An event could not be written to the journal, or the journal is damaged."""
+
+
 class WireError(PenstockError):
     """The other side of a control connection could not be reached or refused the message."""
 
