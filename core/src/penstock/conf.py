@@ -157,6 +157,13 @@ TIME_ZONE = _key(
 CHECKPOINT_DIRECTORY = _key(
     "spark.streaming.checkpoint.directory", str, "", "As if the program called `checkpoint` with it."
 )
+DURABILITY = _key(
+    "spark.penstock.writeAheadLog.durability",
+    one_of("none", "flush", "fsync"),
+    "flush",
+    "What a write to the logs or of a checkpoint waits for. `fsync`: the disk; `flush`: the operating system, so that "
+    "what was accepted outlives the driver's death, not the machine's; `none`: nothing.",
+)
 ON_DAMAGE = _key(
     "spark.penstock.checkpoint.onDamage",
     one_of("fail", "skip"),
@@ -183,13 +190,6 @@ JOURNAL_CLOSE_AFTER_WRITE = _key(
     "false",
     "Close the journal's file after every write. On anything but a local disk it is always so: only what is closed is "
     "safe there.",
-)
-JOURNAL_DURABILITY = _key(
-    "spark.penstock.writeAheadLog.durability",
-    one_of("none", "flush", "fsync"),
-    "flush",
-    "What a write to the journal waits for. `fsync`: the disk; `flush`: the operating system, so that what was "
-    "accepted outlives the driver's death, not the machine's; `none`: nothing.",
 )
 UNPERSIST = _key(
     "spark.streaming.unpersist",

@@ -85,7 +85,7 @@ class BlockGoneError(PenstockError):
 
 
 class CheckpointError(PenstockError):
-    """What a context is to recover from cannot be read or written."""
+    """A checkpoint cannot be read, or the program does not fit it."""
 
 
 class JournalError(CheckpointError):

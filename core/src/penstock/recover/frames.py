@@ -3,8 +3,8 @@
 Owns the form of one record (magic, version, length, checksum, payload) and the reading of many. Never gives a payload
 that was not framed as such, never opens a file. Runs on whatever thread calls.
 
-The checksum is CRC-32 from zlib, over version, length and payload: 0.15 µs for 250 bytes. CRC-32C would take 7 to 20 µs:
-neither the standard library nor Arrow has it, and Python is slow at it.
+The checksum is CRC-32 from zlib, over version, length and payload: 0.15 µs for 250 bytes. CRC-32C would take 7 to 20
+µs: neither the standard library nor Arrow has it, and Python is slow at it.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Journal:
     def __init__(self, directory: Directory, run: str, settings: Settings, clock: Clock) -> None:
         self._directory, self._run, self._clock = directory, run, clock
         self._skips_damage = settings[conf.ON_DAMAGE] == "skip"
-        self._durability = Durability(settings[conf.JOURNAL_DURABILITY])
+        self._durability = Durability(settings[conf.DURABILITY])
         self._tries = settings[conf.JOURNAL_MAX_FAILURES]
         self._interval_ms = settings[conf.JOURNAL_ROLLING_INTERVAL] * 1000
         self._closes = settings[conf.JOURNAL_CLOSE_AFTER_WRITE] or not directory.can_append

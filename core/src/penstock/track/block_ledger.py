@@ -58,7 +58,8 @@ class BlockLedger:
             batch = self._allocated.setdefault(time_ms, {})
             for stream_id, ids in block_ids.items():
                 queue = self._unallocated.get(stream_id, {})
-                batch[stream_id] = [queue.pop(block_id) for block_id in ids if block_id in queue]
+                blocks = batch.setdefault(stream_id, [])
+                blocks += [queue.pop(block_id) for block_id in ids if block_id in queue]
                 if not queue:
                     # A dictionary that many were taken from stays as large as it was.
                     self._unallocated.pop(stream_id, None)
@@ -126,9 +127,7 @@ class BlockLedger:
     def new(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """Those that were not added before."""
         with self._lock:
-            return [
-                block for block in blocks if block.block_id not in self._known and block.block_id not in self._gone
-            ]
+            return [block for block in blocks if block.block_id not in self._known and block.block_id not in self._gone]
 
     def gone(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """Those that have come and gone: a batch had them and was cleaned up."""

@@ -33,7 +33,7 @@ class ReceivedBlockTracker:
     """
 
     def __init__(self, stream_ids: Iterable[int], journal: Journal | None = None) -> None:
-        self._stream_ids, self._journal = tuple(stream_ids), journal
+        self._stream_ids, self._journal = dict.fromkeys(stream_ids), journal
         self._ledger = BlockLedger()
         #: What the journal's recovery found.
         self.recovered = Recovered(0) if journal is None else journal.recover(self._ledger)
@@ -46,7 +46,7 @@ class ReceivedBlockTracker:
         # One decision about batches at a time; additions do not wait for it.
         self._deciding = threading.Lock()
         for stream_id, records in self.set_aside().items():
-            log.warning("recovered records of a stream that is no more are kept aside", stream_id=stream_id, n=records)
+            log.warning("records of a stream that is no more are kept aside", stream_id=stream_id, records=records)
 
     def start(self) -> None:
         """Start the journal, if there is one.
