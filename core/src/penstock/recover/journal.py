@@ -152,8 +152,8 @@ class Journal:
         assert self._fold is not None, "recover comes first"
         for left in range(self._tries - 1, -1, -1):
             try:
-                numbers = segment_numbers(self._directory)
-                self._next_segment = max([self._next_segment, *(number + 1 for number in numbers)])
+                # The first of all has the number 0: of any other it is known that one was before it.
+                self._next_segment = max(segment_numbers(self._directory), default=-1) + 1
                 self._begin_with_state()
                 break
             except OSError as error:
