@@ -81,7 +81,7 @@ def test_a_run_whose_first_file_was_not_finished_leaves_the_one_before_as_it_was
     keep(directory, "run-1").add(1, 2)
     other = keep(directory, "run-2", start=False)
     directory.fail_at(range(1, 100))
-    with pytest.raises(JournalError, match="memory/ cannot be written, tries: 3: .*No space"):
+    with pytest.raises(JournalError, match=r"memory/ cannot be written, tries: 3: .*No space"):
         other.journal.start()
     directory.fail_at(range(0))
     assert keep(directory.copy(), "run-1", start=False).fold.numbers == [1, 2]
@@ -103,9 +103,7 @@ def test_it_is_begun_anew_when_it_is_old(keep: Keep, memory: Memory, clock: Manu
     assert keep(directory.copy(), start=False).fold.numbers == [1, 2, 3, 4, 5]
 
 
-def test_it_is_begun_anew_when_it_has_grown(
-    keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_begun_anew_when_it_has_grown(keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_ROLL_BYTES", 200)
     directory = memory()
     kept = keep(directory)
@@ -253,8 +251,8 @@ def test_an_event_that_is_not_understood_stops_the_recovery_by_name(
 ) -> None:
     directory = memory()
     keep(directory).add(1)
-    monkeypatch.setattr(list_fold, "apply", lambda _self, _event: {}["what"])
-    with pytest.raises(JournalError, match="memory/ has an event that is not understood .* another version"):
+    monkeypatch.setattr(list_fold, "apply", lambda _self, event: event["what"])
+    with pytest.raises(JournalError, match=r"memory/ has an event that is not understood .* another version"):
         Journal(directory, "run-1", Settings({}), clock).recover(list_fold())
 
 
@@ -342,9 +340,7 @@ def test_the_disk_is_waited_for_if_that_is_wanted(
     keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str, calls: int
 ) -> None:
     synced: list[int] = []
-    kept = keep(
-        Directory.of(str(tmp_path)), conf={"spark.penstock.writeAheadLog.durability": durability}
-    )
+    kept = keep(Directory.of(str(tmp_path)), conf={"spark.penstock.writeAheadLog.durability": durability})
     monkeypatch.setattr(os, "fsync", synced.append)
     kept.add(1, 2, 3)
     assert len(synced) == calls

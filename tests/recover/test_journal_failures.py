@@ -1,4 +1,4 @@
-"""A journal on a disk that fails: nobody is told that an event is safe when it is not, and none that is safe is lost."""
+"""A journal on a disk that fails: nobody hears that an event is safe when it is not, and none that is safe is lost."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_write_that_fails_is_tried_so_often_and_no_more(keep: Keep, memory: Me
     kept = keep(directory, conf={"spark.streaming.driver.writeAheadLog.maxFailures": "4"})
     directory.fail_at(range(1000))
     tries = directory.count("append") + directory.count("write")
-    with pytest.raises(JournalError, match="tries: 4: .*No space left on device"):
+    with pytest.raises(JournalError, match=r"tries: 4: .*No space left on device"):
         kept.add(1)
     # The first on the file at hand, each other with a new one.
     assert directory.count("append") + directory.count("write") - tries == 4
@@ -203,7 +203,7 @@ def test_a_folder_that_cannot_be_listed_is_not_an_empty_journal(keep: Keep, memo
             raise OSError(errno.EIO, "the cable")
 
     directory.hook = hook
-    with pytest.raises(JournalError, match="memory/ cannot be read: .*the cable"):
+    with pytest.raises(JournalError, match=r"memory/ cannot be read: .*the cable"):
         keep(directory, start=False)
 
 
