@@ -57,6 +57,10 @@ class MemoryDirectory(Directory):
             can_append=self.can_append,
         )
 
+    def with_what_was_committed(self) -> MemoryDirectory:
+        """The folder that the next run finds after the worst of power losses."""
+        return MemoryDirectory({name: bytes(data[: self.committed[name]]) for name, data in self.files.items()})
+
     def copy(self) -> MemoryDirectory:
         return MemoryDirectory({name: bytes(data) for name, data in self.files.items()}, can_append=self.can_append)
 

@@ -84,6 +84,13 @@ def test_a_length_is_not_believed() -> None:
     assert payloads(lie + frame(b"one")) == [b"one"]
 
 
+def test_a_record_that_is_too_large_is_not_read() -> None:
+    payload = bytes(MAX_PAYLOAD_BYTES + 1)
+    head = struct.pack(">BI", 1, len(payload))
+    large = MAGIC + head + struct.pack(">I", zlib.crc32(payload, zlib.crc32(head))) + payload
+    assert payloads(large + frame(b"one")) == [b"one"]
+
+
 def test_too_large_a_record_is_refused() -> None:
     with pytest.raises(JournalError, match="too large"):
         frame(bytes(MAX_PAYLOAD_BYTES + 1))

@@ -187,6 +187,31 @@ def test_a_damaged_state_is_refused_or_counted(keep: Keep, memory: Memory) -> No
     assert kept.recovered.lost == 1
 
 
+def test_a_damaged_state_that_was_gone_on_from_is_not_replaced_by_an_older_one(
+    keep: Keep, memory: Memory, clock: ManualClock
+) -> None:
+    directory = memory()
+    kept = keep(directory)
+
+    def keep_old_files(operation: str, _name: str) -> None:
+        if operation == "delete":
+            raise PermissionError("not yours")
+
+    directory.hook = keep_old_files
+    kept.add(0, 1)
+    clock.advance(60_000)
+    kept.add(2)
+    kept.add(3)
+    _, new = directory.names()
+    files = {name: bytes(data) for name, data in directory.files.items()}
+    assert recovered(keep, memory(files)) == [0, 1, 2, 3]
+    damaged = bytearray(files[new])
+    damaged[read_frames(files[new]).sound[1].start] ^= 1
+    assert f"{new} is damaged" in str(recovered(keep, memory(changed(files, new, bytes(damaged)))))
+    # Cut off within its state it looks like one that was being begun, and the older one counts.
+    assert recovered(keep, memory(changed(files, new, files[new][:100]))) == [0, 1, 2]
+
+
 def test_a_state_without_its_end_is_refused_when_nothing_older_is_there(keep: Keep, memory: Memory) -> None:
     directory = memory()
     keep(directory).add(0, 1, 2)

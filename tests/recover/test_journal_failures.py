@@ -25,6 +25,7 @@ Keep = Callable[..., "Kept"]
 Memory = type["MemoryDirectory"]
 
 CLOSES = {"spark.streaming.driver.writeAheadLog.closeFileAfterWrite": "true"}
+NOTHING_PROMISED = {"spark.penstock.writeAheadLog.durability": "none"}
 ONE_TRY = {"spark.streaming.driver.writeAheadLog.maxFailures": "1"}
 
 
@@ -127,6 +128,50 @@ def test_a_new_file_that_fails_does_not_make_older_events_count_less(
     kept.add(3)
     assert len(directory.names()) == 3
     assert keep(directory.copy(), start=False).fold.numbers == [1, 2, 3]
+
+
+def test_old_files_go_when_the_new_one_is_safe_whatever_is_promised_for_events(
+    keep: Keep, memory: Memory, clock: ManualClock
+) -> None:
+    directory = memory()
+    kept = keep(directory, conf=NOTHING_PROMISED)
+    kept.add(1, 2)
+    clock.advance(60_000)
+    kept.add(3)
+    kept.settle(4)
+    assert directory.names() == ["journal-0000000001"]
+    assert keep(directory.with_what_was_committed(), start=False).fold.numbers == [1, 2, 3]
+
+
+def test_events_that_were_lost_for_want_of_a_promise_are_no_damage(keep: Keep, memory: Memory) -> None:
+    directory = memory()
+    kept = keep(directory, conf=NOTHING_PROMISED)
+    kept.add(1)
+    failures = iter([True])
+
+    def hook(operation: str, _name: str) -> None:
+        # The write fails, and what waited in this process cannot be written any more when the file ends.
+        if (operation == "write" and next(failures, False)) or operation == "close":
+            raise OSError(errno.EIO, "the cable")
+
+    directory.hook = hook
+    kept.add(2)
+    kept.add(3)
+    assert kept.fold.numbers == [1, 2, 3]
+    directory.hook = lambda _operation, _name: None
+    assert keep(directory.with_what_was_committed(), start=False).fold.numbers == [1]
+
+
+def test_the_oldest_files_go_first(keep: Keep, memory: Memory, clock: ManualClock) -> None:
+    # Then a deletion that is cut short leaves no older state that has lost what came behind it.
+    directory = memory()
+    kept = keep(directory, conf=CLOSES)
+    kept.add(1, 2, 3)
+    clock.advance(60_000)
+    kept.add(4)
+    kept.settle(5)
+    deleted = [name for operation, name in directory.operations if operation == "delete"]
+    assert deleted == [f"journal-{number:010d}" for number in range(5)]
 
 
 def test_everybody_of_a_group_that_failed_is_told(keep: Keep, memory: Memory) -> None:

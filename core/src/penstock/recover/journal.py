@@ -38,6 +38,8 @@ from penstock.threads import EngineThread
 
 log = get_logger("journal")
 
+# Settings of Spark's that have no use here: all that waits is always written together, and nobody gives up waiting.
+_WITHOUT_EFFECT = ("allowBatching", "batchingTimeout", "class")
 # So much of events, and no less than the state they follow, makes a new segment worth while.
 _ROLL_BYTES = 16 << 20
 
@@ -105,6 +107,9 @@ class Journal:
         self._tries = settings[conf.JOURNAL_MAX_FAILURES]
         self._interval_ms = settings[conf.JOURNAL_ROLLING_INTERVAL] * 1000
         self._closes = settings[conf.JOURNAL_CLOSE_AFTER_WRITE] or not directory.can_append
+        idle = [name for name in _WITHOUT_EFFECT if name in settings.under("spark.streaming.driver.writeAheadLog.")]
+        if idle:
+            log.warning("settings of the driver's log without effect", settings=idle)
         self._fold: Fold | None = None
         # Behind start all of these are the writer's.
         self._next_number = 1
