@@ -1,184 +1,195 @@
-"""Runs that are broken off and gone on with, on the one SparkContext, under the manual clock.
-
-A run is broken off by taking a copy of its checkpoint directory: that is what a run that is killed now leaves.
-"""
+"""A folder in memory whose every operation may fail, and a fold that is a list."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import shutil
+import errno
+import os
+import random
 import threading
-from collections.abc import Callable, Iterator
-from datetime import datetime
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from attrs import frozen
-from pyspark import RDD, SparkContext
 
-from penstock import DStream, StreamingContext
 from penstock.clock import ManualClock
-from penstock.graph.input_stream import InputDStream
-from penstock.listen.events import BatchCompleted, StreamInputInfo
+from penstock.conf import Settings
+from penstock.recover.directory import Appender, Directory, Durability
+from penstock.recover.journal import Journal
 
-INTERVAL_MS = 1000
-
-
-class Numbered(InputDStream):
-    """A source that lasts: what a batch has follows from its time. The first batch has number 1."""
-
-    def __init__(self, context: StreamingContext, batches: Callable[[int], list[Any]]) -> None:
-        super().__init__(context)
-        self._batches = batches
-
-    def compute(self, time_ms: int) -> RDD[Any]:
-        """The records of a time."""
-        assert self._zero_time_ms is not None
-        records = self._batches((time_ms - self._zero_time_ms) // INTERVAL_MS)
-        self._graph.report_input(time_ms, StreamInputInfo(self.id, len(records)))
-        return self._sc.parallelize(records, 1)
+Event = dict[str, Any]
 
 
-class Completed:
-    """Notes batches that are complete."""
+def full_disk() -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    never_drop = True
+
+class MemoryDirectory(Directory):
+    """Keeps what was written and what was committed apart. ``hook`` is called before every operation."""
+
+    def __init__(self, files: Mapping[str, bytes] = {}, *, can_append: bool = True) -> None:
+        self.files = {name: bytearray(data) for name, data in files.items()}
+        self.can_append = can_append
+        self.committed = {name: len(data) for name, data in files.items()}
+        self.operations: list[tuple[str, str]] = []
+        self.hook: Callable[[str, str], None] = lambda _operation, _name: None
+
+    def note(self, operation: str, name: str) -> None:
+        self.operations.append((operation, name))
+        self.hook(operation, name)
+
+    def count(self, operation: str) -> int:
+        return sum(each == operation for each, _ in self.operations)
+
+    def fail_at(self, numbers: range, error: Callable[[], OSError] = full_disk) -> None:
+        """Have the operations of these numbers fail, counted from now on; not reading, and not closing."""
+        counted = iter(range(10**9))
+
+        def hook(operation: str, _name: str) -> None:
+            if operation in ("append", "write", "commit", "delete") and next(counted) in numbers:
+                raise error()
+
+        self.hook = hook
+
+    def after_power_loss(self, rng: random.Random) -> MemoryDirectory:
+        """The folder that the next run finds: what was not committed is there in part."""
+        return MemoryDirectory(
+            {name: bytes(data[: rng.randint(self.committed[name], len(data))]) for name, data in self.files.items()},
+            can_append=self.can_append,
+        )
+
+    def with_what_was_committed(self) -> MemoryDirectory:
+        """The folder that the next run finds after the worst of power losses."""
+        return MemoryDirectory({name: bytes(data[: self.committed[name]]) for name, data in self.files.items()})
+
+    def copy(self) -> MemoryDirectory:
+        return MemoryDirectory({name: bytes(data) for name, data in self.files.items()}, can_append=self.can_append)
+
+    def location(self, name: str = "") -> str:
+        return f"memory/{name}"
+
+    def child(self, name: str) -> Directory:
+        raise NotImplementedError
+
+    def names(self) -> list[str]:
+        self.note("names", "")
+        return sorted(self.files)
+
+    def read(self, name: str) -> bytes:
+        self.note("read", name)
+        return bytes(self.files[name])
+
+    def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
+        raise NotImplementedError
+
+    def delete(self, name: str) -> None:
+        self.note("delete", name)
+        self.files.pop(name, None)
+
+    def append(self, name: str) -> Appender:
+        self.note("append", name)
+        assert name not in self.files, "no file is begun twice"
+        self.files[name], self.committed[name] = bytearray(), 0
+        return MemoryAppender(self, name)
+
+
+class MemoryAppender(Appender):
+    def __init__(self, directory: MemoryDirectory, name: str) -> None:
+        self._directory, self._name = directory, name
+
+    def write(self, data: bytes) -> None:
+        # What fails half way has written a half.
+        file = self._directory.files[self._name]
+        try:
+            self._directory.note("write", self._name)
+        except OSError:
+            file += data[: len(data) // 2]
+            raise
+        file += data
+
+    def commit(self, durability: Durability) -> None:
+        self._directory.note("commit", self._name)
+        if durability is not Durability.NONE:
+            self._directory.committed[self._name] = len(self._directory.files[self._name])
+
+    def close(self) -> None:
+        self._directory.note("close", self._name)
+        if self._name in self._directory.files:
+            self._directory.committed[self._name] = len(self._directory.files[self._name])
+
+
+class ListFold:
+    """Every event there was, in order."""
 
     def __init__(self) -> None:
-        self.times: list[int] = []
-        self.records: dict[int, int] = {}
-        self._changed = threading.Condition()
+        self.applied: list[Event] = []
 
-    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
-        info = batchCompleted.batchInfo
-        with self._changed:
-            self.times.append(info.batchTime)
-            self.records[info.batchTime] = info.numRecords
-            self._changed.notify_all()
+    def apply(self, event: Event) -> None:
+        self.applied.append(event)
 
-    def await_time(self, time_ms: int) -> None:
-        with self._changed:
-            if not self._changed.wait_for(lambda: time_ms in self.times, 60):
-                raise TimeoutError(f"batch {time_ms} is not complete; complete are {self.times}")
+    def events(self) -> list[Event]:
+        return list(self.applied)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [event["n"] for event in self.applied]
 
 
-class Run:
-    """One run of a program, from its start or from a checkpoint."""
+class Kept:
+    """A journal with its fold."""
 
-    def __init__(self, context: StreamingContext, clock: ManualClock) -> None:
-        self.context, self._clock, self.completed = context, clock, Completed()
-        context.addStreamingListener(self.completed)
+    def __init__(self, directory: Directory, run: str, conf: Mapping[str, str], clock: ManualClock) -> None:
+        self.directory, self.fold, self.clock = directory, ListFold(), clock
+        self.journal = Journal(directory, run, Settings(conf), clock)
+        self.recovered = self.journal.recover(self.fold)
 
-    def start(self) -> Run:
-        self.context.start()
-        return self
+    def add(self, *numbers: int) -> None:
+        for number in numbers:
+            self.journal.append({"n": number, "text": f"event {number}"})
 
-    def batches(self, count: int) -> None:
-        """Let so many ticks come, one after the other."""
-        for _ in range(count):
-            self._clock.await_waiters()
-            self._clock.advance(INTERVAL_MS)
-            self.completed.await_time(self._clock.now_ms())
+    def add_together(self, numbers: range) -> None:
+        """Append on as many threads, and return when all are committed."""
+        threads = [threading.Thread(target=self.add, args=(number,)) for number in numbers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
 
-    def stop(self, *, graceful: bool = False) -> None:
-        self.context.stop(stopSparkContext=False, stopGracefully=graceful)
-
-
-def _copy_if_there(source: str, target: str) -> None:
-    # What is deleted meanwhile was not needed any more.
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copy2(source, target)
-
-
-class Runs:
-    """Makes runs."""
-
-    def __init__(self, sc: SparkContext, folder: Path, conf: Callable[..., None]) -> None:
-        self._sc, self._folder, self.configure = sc, folder, conf
-        self.directory = folder / "first"
-        self.clock = ManualClock(0)
-        self.created = 0
-        self._made: list[Run] = []
-
-    def new(self, build: Callable[[StreamingContext], object], directory: Path | None = None) -> Run:
-        """As a program does with ``getOrCreate``: goes on from a checkpoint if there is one."""
-        clock, sc = self.clock, self._sc
-
-        class Context(StreamingContext):
-            def __init__(self, sparkContext: SparkContext, batchDuration: float) -> None:
-                super().__init__(sparkContext, batchDuration, clock=clock)
-
-        def create() -> StreamingContext:
-            self.created += 1
-            made = Context(sc, INTERVAL_MS / 1000)
-            build(made)
-            return made
-
-        self._made.append(Run(Context.getOrCreate(str(directory or self.directory), create), clock))
-        return self._made[-1]
-
-    def break_off(self, name: str = "copy") -> Path:
-        """What a run that is killed now leaves behind."""
-        copy = self._folder / name
-        shutil.copytree(self.directory, copy, copy_function=_copy_if_there)
-        return copy
-
-    def stop(self) -> None:
-        for run in self._made:
-            run.stop()
+    def settle(self, number: int) -> None:
+        """Return when the writer has done all that it does behind the events so far."""
+        self.add(number)
 
 
 @pytest.fixture
-def runs(sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
-    from pyspark import SparkConf
-
-    shared = sc.getConf().getAll()
-
-    def configure(**conf: str) -> None:
-        own = SparkConf(loadDefaults=False).setAll(
-            [*shared, *((f"spark.penstock.{k.replace('_', '.')}", v) for k, v in conf.items())]
-        )
-        monkeypatch.setattr(sc, "getConf", lambda: own)
-
-    made = Runs(sc, tmp_path, configure)
-    yield made
-    made.stop()
-
-
-@frozen
-class Write:
-    """An output that notes each batch in a file: a run that goes on has copies of the program's functions."""
-
-    path: Path
-
-    def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps([round(time.timestamp() * 1000), sorted(rdd.collect(), key=repr)]) + "\n")
-
-
-class Output:
-    """What was written, by the number of the batch; the last of what was written twice."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def collect(self, stream: DStream[Any]) -> None:
-        stream.foreachRDD(Write(self._path))
-
-    @property
-    def batches(self) -> dict[int, list[Any]]:
-        """Pairs are lists."""
-        return {time_ms // INTERVAL_MS: records for time_ms, records in self.written}
-
-    @property
-    def written(self) -> list[tuple[int, list[Any]]]:
-        if not self._path.exists():
-            return []
-        return [tuple(json.loads(line)) for line in self._path.read_text().splitlines()]
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
 
 
 @pytest.fixture
-def output(tmp_path: Path) -> Output:
-    return Output(tmp_path / "output")
+def keep(clock: ManualClock) -> Iterator[Callable[..., Kept]]:
+    """Makes journals that have recovered; they are started unless that is not wanted."""
+    made: list[Kept] = []
+
+    def make(
+        directory: Directory, run: str = "run-1", conf: Mapping[str, str] | None = None, *, start: bool = True
+    ) -> Kept:
+        kept = Kept(directory, run, conf or {}, clock)
+        made.append(kept)
+        if start:
+            kept.journal.start()
+        return kept
+
+    yield make
+    for kept in made:
+        kept.journal.close()
+
+
+@pytest.fixture
+def memory() -> type[MemoryDirectory]:
+    """A folder in memory."""
+    return MemoryDirectory
+
+
+@pytest.fixture
+def list_fold() -> type[ListFold]:
+    """A fold that is a list."""
+    return ListFold

@@ -208,6 +208,33 @@ SKIP_COMPLETED = _key(
     "false",
     "Write down each output operation that is done, and do not repeat it when a later run repeats its batch.",
 )
+ON_DAMAGE = _key(
+    "spark.penstock.checkpoint.onDamage",
+    one_of("fail", "skip"),
+    "fail",
+    "What happens when a file that a context is to recover from is damaged where more follows. `fail`: it is refused, "
+    "with its name and the place; `skip`: recovery goes on without what is lost, and says how much that is.",
+)
+JOURNAL_ROLLING_INTERVAL = _key(
+    "spark.streaming.driver.writeAheadLog.rollingIntervalSecs",
+    not_negative(int),
+    "60",
+    "Age, in seconds, at which the journal of blocks and batches is begun anew with the state as it is, and its old "
+    "files are deleted; 16 MB of events do that, too.",
+)
+JOURNAL_MAX_FAILURES = _key(
+    "spark.streaming.driver.writeAheadLog.maxFailures",
+    positive(int),
+    "3",
+    "Tries, each with a file of its own, that a write to the journal gets before those who wait for it are refused.",
+)
+JOURNAL_CLOSE_AFTER_WRITE = _key(
+    "spark.streaming.driver.writeAheadLog.closeFileAfterWrite",
+    boolean,
+    "false",
+    "Close the journal's file after every write. On anything but a local disk it is always so: only what is closed is "
+    "safe there.",
+)
 UNPERSIST = _key(
     "spark.streaming.unpersist",
     boolean,

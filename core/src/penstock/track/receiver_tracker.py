@@ -27,6 +27,7 @@ from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
+from penstock.recover.journal import Journal
 from penstock.spark import cluster
 from penstock.track.block_places import BlockPlaces
 from penstock.track.housekeeping import Housekeeping
@@ -67,6 +68,10 @@ class ReceiverTracker:
         clock: of the engine.
         post: gives an event to the listeners.
         fail_application: is given the error of a receiver that all is to end with.
+        journal: of blocks and batches, not started yet: ``start`` does that, ``close`` closes it.
+
+    Raises:
+        JournalError: the journal cannot be read, or is damaged.
     """
 
     def __init__(
@@ -77,22 +82,25 @@ class ReceiverTracker:
         clock: Clock,
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
+        journal: Journal | None = None,
     ) -> None:
         self._sc, self._settings, self._clock = sc, settings, clock
         self._on_this_machine = cluster.is_on_this_machine(sc)
         self._token = Token.generate(Tls.of(settings))
         # Several contexts of one application, one after the other, must not meet in a directory or a job group.
         run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
+        self.blocks = ReceivedBlockTracker(receivers, journal)
         self._tracked = {
             stream_id: TrackedReceiver(
                 stream_id,
                 receiver,
                 Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY]),
                 RestartBudget(settings[conf.MAX_RESTARTS], settings[conf.RESTART_WINDOW]),
+                # Blocks are named by launches: a recovered run goes on counting.
+                epoch=self.blocks.last_epoch(stream_id),
             )
             for stream_id, receiver in receivers.items()
         }
-        self.blocks = ReceivedBlockTracker(self._tracked)
         self._loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error
         )
@@ -113,6 +121,7 @@ class ReceiverTracker:
             self._placement,
             self._stopping,
             self._loop.post,
+            before=self.blocks.note_launches,
             on_end=lambda tracked, epoch, error: self._states.on_job_end(tracked, epoch, error),
         )
         self._failures = ReceiverFailures(settings, clock, post, fail_application)
@@ -146,7 +155,9 @@ class ReceiverTracker:
         Raises:
             ConfigurationError: a receiver cannot be pickled, there are not enough cores for all and a batch, or Spark
                 would start second copies of them.
+            JournalError: the journal cannot be written.
         """
+        self.blocks.start()
         if not self._tracked:
             return
         check_cores(self._sc, len(self._tracked))
@@ -174,7 +185,8 @@ class ReceiverTracker:
     def stop(self, deadline: float) -> None:
         """Tell every receiver to stop, wait until the deadline (monotonic seconds) for them to flush, then end them.
 
-        Blocks that arrive meanwhile are taken. The endpoint closes at the end.
+        Blocks that arrive meanwhile are taken. The endpoint closes at the end. The journal stays open: batches are made
+        of them still.
         """
         if self._stopping.is_set():
             return
@@ -201,6 +213,10 @@ class ReceiverTracker:
             if tracked.info.active:
                 self._states.gone(tracked)
             tracked.stop()
+
+    def close(self) -> None:
+        """Close the journal, when no batch is made or forgotten any more. Harmless when repeated."""
+        self.blocks.close()
 
     def delete_files(self) -> None:
         """Delete what is left of the blocks, when no batch reads them any more.
@@ -312,6 +328,8 @@ class ReceiverTracker:
             return Reply(accepted=False, reason="the blocks are of another stream")
         self._places.add(tracked.place, message.blocks)
         self._unread.add(tracked.place.address, message.blocks)
+        # What cannot be journalled raises, and the receiver reports it again. It must not hear that it was refused: it
+        # would delete a block then that may be in the journal all the same.
         gone = self.blocks.add_blocks(message.blocks)
         self._places.forget(gone)
         self._unread.processed(gone)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.recover.conftest import Numbered, Output, Runs
+from tests.recover.runs.conftest import Numbered, Output, Runs
 
 from penstock import DStream, StateSpec, StreamingContext
 
