@@ -84,6 +84,10 @@ class BlockGoneError(PenstockError):
     """A block that a batch needs can be read neither from its file nor from the host that had it."""
 
 
+class BlockDamagedError(BlockGoneError):
+    """A block's file is there, and its bytes are not those that were stored."""
+
+
 class WireError(PenstockError):
     """The other side of a control connection could not be reached or refused the message."""
 
