@@ -15,7 +15,7 @@ from penstock.clock import ManualClock
 from penstock.conf import Settings
 from penstock.listen.events import Event
 from penstock.receive.receiver_task import ReceiverTask
-from penstock.spark import cluster
+from penstock.spark import checkpoint, cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.track import launches
 from penstock.track.receiver_tracker import ReceiverTracker
@@ -173,7 +173,12 @@ class Tracked:
     """A tracker, its launches, and the events that it posted."""
 
     def __init__(
-        self, clock: ManualClock, receivers: Sequence[Receiver[Any]], conf: Mapping[str, str], master: str
+        self,
+        clock: ManualClock,
+        receivers: Sequence[Receiver[Any]],
+        conf: Mapping[str, str],
+        master: str,
+        checkpoint_directory: str | None,
     ) -> None:
         self.clock, self.events, self.place = clock, Log(), TaskLocation("host-a", "1")
         #: Where a launch runs, by its job group, when that is another place; and all executors.
@@ -188,6 +193,7 @@ class Tracked:
             clock,
             self._post,
             self._fail,
+            checkpoint_directory,
         )
 
     def _fail(self, error: BaseException) -> None:
@@ -250,8 +256,11 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         receivers: Sequence[Receiver[Any]] | None = None,
         conf: Mapping[str, str] | None = None,
         master: str = "local[8]",
+        checkpoint_directory: str | None = None,
     ) -> Tracked:
-        tracked = Tracked(clock, [Silent()] if receivers is None else receivers, conf or {}, master)
+        monkeypatch.setattr(checkpoint, "qualified", lambda _sc, directory: directory)
+        receivers = [Silent()] if receivers is None else receivers
+        tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory)
         made.append(tracked)
         monkeypatch.setattr(launches, "ReceiverLaunch", tracked.make_launch)
         monkeypatch.setattr(cluster, "running_task", lambda _sc, group: tracked.places.get(group, tracked.place))
@@ -261,6 +270,7 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield make
     for tracked in made:
         tracked.tracker.stop(time.monotonic())
+        tracked.tracker.delete_files()
         clock.wake()
         for process in tracked.processes:
             process.close()
