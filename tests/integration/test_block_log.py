@@ -33,13 +33,13 @@ class Acknowledges(ThreadReceiver[tuple[int, int]]):
     """Stores its process and a number, and notes what is accepted."""
 
     def __init__(self, accepted: Path) -> None:
-        self._accepted = str(accepted)
+        self._accepted = accepted
 
     def receive(self) -> None:
         number = 0
         while not self.wait(0.01):
             self.store_all([(os.getpid(), number)])
-            with open(self._accepted, "a") as accepted:
+            with self._accepted.open("a") as accepted:
                 accepted.write(f"{os.getpid()} {number}\n")
             number += 1
 
