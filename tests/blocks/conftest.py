@@ -1,13 +1,15 @@
 """Blocks, and a store for them."""
 
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import fs
 
 from penstock import Block
-from penstock.blocks import arrow_form
+from penstock.blocks import arrow_form, place
 from penstock.blocks.block_store import BlockStore
 
 
@@ -22,3 +24,18 @@ def make_block() -> Callable[..., Block]:
         return Block(block_id, 0, len(records), arrow_form.encode(records), metadata)
 
     return make
+
+
+@pytest.fixture(params=["path", "file URI", "mock", "subtree"])
+def checkpoint_directory(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A checkpoint directory, of this host and of other file systems: one in memory, one that is a folder really."""
+    if request.param == "subtree":
+        subtree = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+        monkeypatch.setattr(place, "connect", lambda uri: (subtree, uri.removeprefix("subtree://")))
+        return "subtree:///check point"
+    return {
+        "path": str(tmp_path / "check point"),
+        "file URI": (tmp_path / "check point").as_uri(),
+        # A directory is connected to once, and what is in memory is there as long as the connection.
+        "mock": f"mock:///{uuid.uuid4().hex}",
+    }[request.param]

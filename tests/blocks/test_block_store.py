@@ -9,7 +9,8 @@ import pytest
 
 from penstock import Block
 from penstock.blocks import arrow_form
-from penstock.blocks.block_store import BlockStore, open_file
+from penstock.blocks.block_file import open_file
+from penstock.blocks.block_store import BlockStore
 from penstock.errors import BlockGoneError
 
 MakeBlock = Callable[..., Block]

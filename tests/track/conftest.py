@@ -18,7 +18,7 @@ from penstock.listen.events import Event
 from penstock.receive.receiver_task import ReceiverTask
 from penstock.recover.directory import Directory
 from penstock.recover.journal import Journal
-from penstock.spark import cluster
+from penstock.spark import checkpoint, cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.track import launches
 from penstock.track.receiver_tracker import ReceiverTracker
@@ -181,6 +181,7 @@ class Tracked:
         receivers: Sequence[Receiver[Any]],
         conf: Mapping[str, str],
         master: str,
+        checkpoint_directory: str | None,
         journal: Journal | None = None,
     ) -> None:
         self.clock, self.events, self.place = clock, Log(), TaskLocation("host-a", "1")
@@ -196,6 +197,7 @@ class Tracked:
             clock,
             self._post,
             self._fail,
+            checkpoint_directory,
             journal=journal,
         )
 
@@ -273,9 +275,12 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         receivers: Sequence[Receiver[Any]] | None = None,
         conf: Mapping[str, str] | None = None,
         master: str = "local[8]",
+        checkpoint_directory: str | None = None,
         journal: Journal | None = None,
     ) -> Tracked:
-        tracked = Tracked(clock, [Silent()] if receivers is None else receivers, conf or {}, master, journal)
+        monkeypatch.setattr(checkpoint, "qualified", lambda _sc, directory: directory)
+        receivers = [Silent()] if receivers is None else receivers
+        tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory, journal)
         made.append(tracked)
         monkeypatch.setattr(launches, "ReceiverLaunch", tracked.make_launch)
         monkeypatch.setattr(cluster, "running_task", lambda _sc, group: tracked.places.get(group, tracked.place))
@@ -285,6 +290,7 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield make
     for tracked in made:
         tracked.tracker.stop(time.monotonic())
+        tracked.tracker.delete_files()
         tracked.tracker.close()
         clock.wake()
         for process in tracked.processes:

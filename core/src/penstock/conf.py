@@ -280,6 +280,28 @@ STORE_RETRIES = _key(
     "5",
     "Further tries, with back-off, to store a block or to have it accepted before the receiver fails.",
 )
+WRITE_AHEAD_LOG = _key(
+    "spark.streaming.receiver.writeAheadLog.enable",
+    boolean,
+    "false",
+    "Keep blocks in the checkpoint directory (`receivedData`), with checksums, instead of on the executors: they "
+    "outlive receivers, executors and hosts.",
+)
+WRITE_AHEAD_LOG_MAX_FAILURES = _key(
+    "spark.streaming.receiver.writeAheadLog.maxFailures",
+    positive(int),
+    "3",
+    "Tries to write a block there before the store raises, in place of `spark.penstock.receiver.storeRetries`; a full "
+    "disk is waited for.",
+)
+DURABILITY = _key(
+    "spark.penstock.writeAheadLog.durability",
+    one_of("none", "flush", "fsync"),
+    "flush",
+    "When what is logged counts as written. `none`: at once; `flush`: when the operating system has it; `fsync`: when "
+    "the disk has it. A block is one file, flushed in any case as it is closed; on other file systems than local ones "
+    "it is closed, and no more.",
+)
 RELAUNCH_DELAY = _key(
     "spark.penstock.receiver.relaunchDelay",
     positive(duration_ms),

@@ -402,7 +402,13 @@ class StreamingContext(StreamBuilder):
         if self.settings[conf.BACKPRESSURE_ENABLED]:
             self.plugins.spec("rate_estimators", self.settings[conf.RATE_ESTIMATOR])
         self._tracker = ReceiverTracker(
-            self._sc, dict(self.graph.receivers()), self.settings, self._clock, self._bus.post, self._on_give_up
+            self._sc,
+            dict(self.graph.receivers()),
+            self.settings,
+            self._clock,
+            self._bus.post,
+            self._on_give_up,
+            self.graph.checkpoint_directory,
         )
         intake = TrackedIntake(self._tracker, self.settings[conf.PARTITION_BYTES])
         input_info = InputInfoTracker()

@@ -92,6 +92,10 @@ class JournalError(CheckpointError):
     """An event could not be written to the journal, or the journal is damaged."""
 
 
+class BlockDamagedError(BlockGoneError):
+    """A block's file is there, and its bytes are not those that were stored."""
+
+
 class WireError(PenstockError):
     """The other side of a control connection could not be reached or refused the message."""
 

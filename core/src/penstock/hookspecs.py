@@ -50,8 +50,9 @@ def listeners(context: StreamingContext) -> Iterable[Any]:  # type: ignore[empty
 def store(block: Block) -> StoredBlock | None:
     """Give a block a home. Executor, once a block.
 
-    The core writes it to the executor's local directory; a plugin may wrap that (observe, mirror, refuse by raising) or
-    answer instead.
+    The core writes it to the executor's local directory, or to the block log when that is on; a plugin may wrap that
+    (observe, mirror, refuse by raising) or answer instead. One that changes the file afterwards gives a ``StoredBlock``
+    whose ``checksum`` is the file's, or ``None``.
     """
 
 

@@ -47,8 +47,9 @@ class StoredBlock:
         stream_id: of the receiver's input stream.
         num_records: how many records it holds.
         num_bytes: the size of its file.
-        path: the file, on the host that stored it.
+        path: the file, on the host that stored it; or the URI of one that all hosts can read.
         metadata: what the receiver gave with the records; JSON values.
+        checksum: CRC-32 of the file's bytes, checked by who reads them; ``None`` when it is not known.
     """
 
     block_id: str
@@ -57,6 +58,7 @@ class StoredBlock:
     num_bytes: int
     path: str
     metadata: dict[str, Any] | None = None
+    checksum: int | None = None
 
 
 @frozen
@@ -65,10 +67,11 @@ class BlockReference:
 
     Attributes:
         block_id: unique in the application.
-        path: the file, read directly where it exists.
+        path: the file, read directly where it exists; or a URI.
         num_records: how many records it holds; for messages.
         source: ``grpc://host:port`` of an endpoint on the block's host, empty when there is none now.
         stream_id: of the receiver's input stream.
+        checksum: CRC-32 of the file's bytes, ``None`` when it is not known.
     """
 
     block_id: str
@@ -76,3 +79,4 @@ class BlockReference:
     num_records: int
     source: str
     stream_id: int = 0
+    checksum: int | None = None

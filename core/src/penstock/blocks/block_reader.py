@@ -1,4 +1,4 @@
-"""Reading blocks inside a task: from the file where it is on this host, by Arrow Flight from elsewhere.
+"""Reading blocks inside a task: from the file where this host can read it, by Arrow Flight from elsewhere.
 
 Owns the order of the ways, and what happens when none leads to the block. Runs in the Python worker of a batch's task;
 holds one record batch at a time.
@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from attrs import frozen
 
-from penstock.blocks import arrow_form
+from penstock.blocks import arrow_form, place
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_store import open_file
+from penstock.blocks.block_file import open_file
 from penstock.errors import BlockGoneError, WireError
 from penstock.log import get_logger
 from penstock.wire.client import Client, fetch_block
@@ -79,10 +79,17 @@ def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBat
 
     Raises:
         BlockGoneError: neither its file nor its host has it.
+        BlockDamagedError: its file is not what was stored.
+        OSError: its file is there or may be, and cannot be read now.
     """
-    if Path(reference.path).exists():
-        reader = open_file(reference.path)
+    if place.is_remote(reference.path) or Path(reference.path).exists():
+        reader = open_file(reference.path, reference.checksum)
         return map(reader.get_batch, range(reader.num_record_batches))
+    if reference.checksum is not None:
+        raise BlockGoneError(
+            f"block {reference.block_id} ({reference.num_records} records) is lost: its file {reference.path} is not "
+            "in the block log, or this host does not have the checkpoint directory"
+        )
     if not reference.source:
         raise BlockGoneError(
             f"block {reference.block_id} ({reference.num_records} records) is lost: its file {reference.path} is not "

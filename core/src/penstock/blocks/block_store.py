@@ -12,15 +12,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.blocks.arrow_form import ROWS_PER_BATCH
+from penstock.blocks import block_file
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import BlockGoneError
 
 _SUFFIX = ".arrow"
 # A name, never a path: what comes over the wire must not lead out of the directory.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-# Chunks of a column may come with dictionaries of their own; a file has room for one.
-_OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
 
 
 class BlockStore:
@@ -43,11 +41,8 @@ class BlockStore:
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         partial = path.with_suffix(".partial")
         try:
-            with (
-                pa.OSFile(str(partial), "wb") as sink,
-                pa.ipc.new_file(sink, block.table.schema, options=_OPTIONS) as writer,
-            ):
-                writer.write_table(block.table, max_chunksize=ROWS_PER_BATCH)
+            with pa.OSFile(str(partial), "wb") as sink:
+                block_file.write(block.table, sink)
             partial.replace(path)
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -64,7 +59,7 @@ class BlockStore:
         """
         if not _NAME.fullmatch(block_id):
             raise BlockGoneError(f"{block_id[:100]!r} is not the name of a block")
-        return open_file(str(self._directory / f"{block_id}{_SUFFIX}"))
+        return block_file.open_file(str(self._directory / f"{block_id}{_SUFFIX}"))
 
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks that nothing reads any more; say how many there were."""
@@ -75,15 +70,3 @@ class BlockStore:
                 path.unlink(missing_ok=True)
                 deleted += 1
         return deleted
-
-
-def open_file(path: str) -> pa.ipc.RecordBatchFileReader:
-    """Map a block's file for reading.
-
-    Raises:
-        BlockGoneError: the file is not there.
-    """
-    try:
-        return pa.ipc.open_file(pa.memory_map(path))
-    except FileNotFoundError:
-        raise BlockGoneError(f"the block file {path} is not there") from None

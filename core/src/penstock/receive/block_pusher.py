@@ -44,7 +44,8 @@ class BlockPusher:
     Args:
         stream_id: of its input stream.
         epoch: the number of the launch.
-        retries: further tries that storing and reporting get.
+        store_retries: further tries that storing gets.
+        report_retries: further tries that reporting gets.
         driver: accepts blocks.
         store: gives a block a home.
         discard: deletes blocks that were stored but not accepted.
@@ -58,7 +59,8 @@ class BlockPusher:
         self,
         stream_id: int,
         epoch: int,
-        retries: int,
+        store_retries: int,
+        report_retries: int,
         driver: Driver,
         store: Callable[[Block], StoredBlock | None],
         discard: Callable[[Iterable[str]], object],
@@ -67,7 +69,8 @@ class BlockPusher:
         terminated: threading.Event,
         on_disk_full: Callable[[BaseException | None], None] = lambda _error: None,
     ) -> None:
-        self._stream_id, self._epoch, self._retries = stream_id, epoch, retries
+        self._stream_id, self._epoch = stream_id, epoch
+        self._store_retries, self._report_retries = store_retries, report_retries
         self._driver, self._store, self._discard = driver, store, discard
         self._clock, self._ending, self._terminated, self._on_disk_full = clock, ending, terminated, on_disk_full
         self._disk_is_full, self._disk_lock = False, threading.Lock()
@@ -81,9 +84,11 @@ class BlockPusher:
         """
         block_id = f"input-{self._stream_id}-{self._epoch}-{next(self._block_numbers)}"
         block = Block(block_id, self._stream_id, count, table, metadata)
-        stored = self._retried(lambda: self._stored(block), f"block {block_id} ({count} records)")
+        stored = self._retried(lambda: self._stored(block), f"block {block_id} ({count} records)", self._store_retries)
         message = AddBlocks(self._stream_id, self._epoch, [stored])
-        reply = self._retried(lambda: self._driver.ask(message, Reply), f"the report of block {block_id}")
+        reply = self._retried(
+            lambda: self._driver.ask(message, Reply), f"the report of block {block_id}", self._report_retries
+        )
         if not reply.accepted:
             self._discard([stored.block_id])
             raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")
@@ -105,7 +110,7 @@ class BlockPusher:
                 self._disk_is_full = is_full
                 self._on_disk_full(error)
 
-    def _retried(self, action: Callable[[], R], what: str) -> R:
+    def _retried(self, action: Callable[[], R], what: str, retries: int) -> R:
         backoff = Backoff(first_ms=50, longest_ms=5000)
         while True:
             ends = self._ending.is_set()
@@ -119,9 +124,7 @@ class BlockPusher:
                     if self._ending.is_set():
                         backoff.reset()
                     continue
-                if backoff.failures >= self._retries:
-                    raise StoreError(
-                        f"{what} could not be stored, {self._retries + 1} tries: {text_of(error)}"
-                    ) from error
+                if backoff.failures >= retries:
+                    raise StoreError(f"{what} could not be stored, {retries + 1} tries: {text_of(error)}") from error
                 log.warning("store failed, trying again", stream_id=self._stream_id, what=what, error=text_of(error))
                 self._clock.wait_for(backoff.next_ms(), self._terminated)

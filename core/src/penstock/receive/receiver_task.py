@@ -20,8 +20,9 @@ from urllib.parse import urlsplit
 from attrs import field, frozen
 
 from penstock import conf
-from penstock.blocks import leftovers
+from penstock.blocks import leftovers, place
 from penstock.blocks.block import Block, StoredBlock
+from penstock.blocks.block_log import BlockLog
 from penstock.blocks.block_store import BlockStore
 from penstock.conf import Settings
 from penstock.hookspecs import hookimpl
@@ -48,6 +49,7 @@ class ReceiverTask:
         token: shown by both sides.
         settings: in force.
         driver_process: the driver's, when it is on this machine.
+        log_directory: of the stream's blocks, a path or a URI; empty when they are to be on this executor.
     """
 
     receiver: Receiver[Any]
@@ -58,6 +60,7 @@ class ReceiverTask:
     token: Token
     settings: Settings = field(repr=False)
     driver_process: leftovers.Process | None = None
+    log_directory: str = ""
 
     def __call__(self, _index: int, _elements: Iterable[Any]) -> Iterator[Any]:
         """Run the receiver until it has stopped.
@@ -71,12 +74,10 @@ class ReceiverTask:
         if context is not None and context.attemptNumber() > 0:
             return iter(())
         set_level(self.settings[conf.LOG_LEVEL])
-        home = local_directory(self.run_id)
         leftovers.sweep()
-        leftovers.claim(home, self.driver_process)
-        blocks = BlockStore(home / f"stream-{self.stream_id}")
+        home, blocks = self._blocks()
         plugins = Plugins(self.settings[conf.PLUGINS_DISABLE])
-        plugins.manager.register(_LocalFiles(blocks), name="penstock-local-files")
+        plugins.manager.register(_OwnAnswer(blocks), name="penstock-blocks")
         driver = Client(self.driver_location, self.token, self.settings[conf.WIRE_TIMEOUT])
         supervisor: ReceiverSupervisor
 
@@ -103,7 +104,8 @@ class ReceiverTask:
             CleanUpBlocks: on_clean_up,
         }
         host = address_towards(self.driver_location)
-        endpoint = Endpoint(host, self.token, handlers, blocks.open)
+        # What is in the log needs nobody to serve it.
+        endpoint = Endpoint(host, self.token, handlers, blocks.open if isinstance(blocks, BlockStore) else None)
         supervisor = ReceiverSupervisor(
             self.receiver,
             self.stream_id,
@@ -114,7 +116,7 @@ class ReceiverTask:
             discard=blocks.delete,
             host=host,
             port=endpoint.port,
-            disk_bytes=_disk_bytes(home),
+            disk_bytes=0 if home is None else _disk_bytes(home),
         )
         # Ctrl-C reaches the whole process group of a local program: the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -126,6 +128,15 @@ class ReceiverTask:
             endpoint.stop()
             driver.close()
         return iter(())
+
+    def _blocks(self) -> tuple[Path | None, BlockStore | BlockLog]:
+        """Where blocks go, and the directory on this host that takes them, if it is on this host."""
+        if self.log_directory:
+            remote = place.is_remote(self.log_directory)
+            return None if remote else Path(self.log_directory), BlockLog.of(self.log_directory, self.settings)
+        home = local_directory(self.run_id)
+        leftovers.claim(home, self.driver_process)
+        return home, BlockStore(home / f"stream-{self.stream_id}")
 
 
 def address_towards(location: str) -> str:
@@ -153,10 +164,10 @@ def _disk_bytes(directory: Path) -> int:
         return 0
 
 
-class _LocalFiles:
+class _OwnAnswer:
     """The core's own answer to the ``store`` hook."""
 
-    def __init__(self, blocks: BlockStore) -> None:
+    def __init__(self, blocks: BlockStore | BlockLog) -> None:
         self._blocks = blocks
 
     @hookimpl(trylast=True)

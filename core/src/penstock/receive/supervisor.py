@@ -106,6 +106,7 @@ class ReceiverSupervisor:
         self._pause_lock = threading.Lock()
         self._registered = False
         self._terminated = threading.Event()
+        logged = settings[conf.WRITE_AHEAD_LOG]
         self._intake = RecordIntake(
             self._clock,
             settings,
@@ -113,6 +114,7 @@ class ReceiverSupervisor:
             BlockPusher(
                 stream_id,
                 epoch,
+                settings[conf.WRITE_AHEAD_LOG_MAX_FAILURES] - 1 if logged else settings[conf.STORE_RETRIES],
                 settings[conf.STORE_RETRIES],
                 driver,
                 store,

@@ -58,6 +58,24 @@ def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
     return RunFolder(name, base, path)
 
 
+def qualified(sc: SparkContext, directory: str) -> str:
+    """A directory in full, as Spark understands it: a path of this host's where it is one, else a URI.
+
+    Raises:
+        ConfigurationError: no file system of Spark's answers to it.
+    """
+    try:
+        jvm: Any = sc._jvm
+        path = jvm.org.apache.hadoop.fs.Path(directory)
+        uri = str(path.getFileSystem(sc._jsc.hadoopConfiguration()).makeQualified(path).toString())
+    except Exception as error:
+        raise ConfigurationError(
+            f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}"
+        ) from error
+    # Hadoop quotes nothing in it.
+    return uri.removeprefix("file:") if uri.startswith("file:/") else uri.replace("s3a://", "s3://", 1)
+
+
 def checkpoint_file(rdd: RDD[Any]) -> str | None:
     """Where an RDD was checkpointed; ``None`` when it was not (yet)."""
     return rdd.getCheckpointFile() if rdd.isCheckpointed() else None

@@ -46,6 +46,7 @@ class Launches:
         token: shown by both sides.
         placement: says where.
         stopping: ends every wait.
+        log_directory: where a stream's blocks are logged; empty when they are not.
         post: has something done on the tracker's loop.
         before: is told the numbers of launches, by stream, before they begin.
         on_end: is told there how a launch ended: receiver, number of the launch, error or ``None``.
@@ -60,13 +61,14 @@ class Launches:
         token: Token,
         placement: Placement,
         stopping: threading.Event,
+        log_directory: Callable[[int], str],
         post: Callable[[Callable[[], None]], None],
         before: Callable[[Mapping[int, int]], None],
         on_end: Callable[[TrackedReceiver, int, BaseException | None], None],
     ) -> None:
         self._sc, self._settings, self._clock = sc, settings, clock
         self._run_id, self._token, self._placement = run_id, token, placement
-        self._stopping, self._post = stopping, post
+        self._stopping, self._log_directory, self._post = stopping, log_directory, post
         self._before, self._on_end = before, on_end
         #: Where receivers, and tasks, find the driver.
         self.driver_location = ""
@@ -150,6 +152,7 @@ class Launches:
             self._token,
             self._settings,
             Process.of(os.getpid()) if cluster.is_on_this_machine(self._sc) else None,
+            self._log_directory(tracked.stream_id),
         )
         tracked.launch = ReceiverLaunch(
             self._sc,

@@ -114,7 +114,7 @@ class ReceiverStates:
             )
             return Registered(accepted=False, reason="it was scheduled to another executor")
         tracked.location = task
-        self._unread.set_disk(message.host, message.disk_bytes)
+        self._unread.set_disk(self._places.disk(message.host), message.disk_bytes)
         tracked.place = Place(task.host if task else "", message.host)
         location = self._token.location(message.host, message.port)
         # One that cannot be reached has most likely died: no use to try again.

@@ -29,6 +29,7 @@ from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
 from penstock.recover.journal import Journal
 from penstock.spark import cluster
+from penstock.track.block_logs import BlockLogs
 from penstock.track.block_places import BlockPlaces
 from penstock.track.housekeeping import Housekeeping
 from penstock.track.intake_pauses import BATCHES, UNREAD, IntakePauses
@@ -57,6 +58,9 @@ from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_tracker")
 
+# The longest a stop waits for files of the log to be deleted.
+_LAST_DELETIONS_S = 10.0
+
 
 class ReceiverTracker:
     """Run the receivers of a context.
@@ -68,9 +72,11 @@ class ReceiverTracker:
         clock: of the engine.
         post: gives an event to the listeners.
         fail_application: is given the error of a receiver that all is to end with.
+        checkpoint_directory: the program's, for the block log; ``None`` when it has none.
         journal: of blocks and batches, not started yet: ``start`` does that, ``close`` closes it.
 
     Raises:
+        ConfigurationError: the block log is on, and cannot be where it is to be.
         JournalError: the journal cannot be read, or is damaged.
     """
 
@@ -82,6 +88,7 @@ class ReceiverTracker:
         clock: Clock,
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
+        checkpoint_directory: str | None = None,
         journal: Journal | None = None,
     ) -> None:
         self._sc, self._settings, self._clock = sc, settings, clock
@@ -106,7 +113,8 @@ class ReceiverTracker:
         )
         self._endpoint: Endpoint | None = None
         self._stopping = threading.Event()
-        self._places = BlockPlaces(self._tracked, run_id, self._loop.post)
+        self._logs = logs = BlockLogs.of(sc, settings, checkpoint_directory, self._tracked)
+        self._places = BlockPlaces(self._tracked, run_id, self._loop.post, logs)
         self._pauses = IntakePauses(self._tracked.values(), clock, self._stopping, self._loop.post)
         self._unread = UnreadBlocks(
             settings[conf.MAX_UNREAD], lambda *change: self._loop.post(lambda: self._on_unread(*change))
@@ -120,6 +128,7 @@ class ReceiverTracker:
             self._token,
             self._placement,
             self._stopping,
+            lambda stream_id: "" if logs is None else logs.directory(stream_id),
             self._loop.post,
             before=self.blocks.note_launches,
             on_end=lambda tracked, epoch, error: self._states.on_job_end(tracked, epoch, error),
@@ -178,6 +187,8 @@ class ReceiverTracker:
         )
         self._launches.use(self._endpoint.port)
         self._loop.start()
+        if self._logs is not None:
+            self._logs.start()
         for tracked in self._tracked.values():
             tracked.start()
         self._housekeeping.start()
@@ -221,9 +232,12 @@ class ReceiverTracker:
     def delete_files(self) -> None:
         """Delete what is left of the blocks, when no batch reads them any more.
 
-        On this machine; on other hosts Spark removes them with the executor's local files.
+        On this machine; on other hosts Spark removes them with the executor's local files. In the log, those alone that
+        were to be deleted.
         """
-        if self._on_this_machine:
+        if self._logs is not None:
+            self._logs.stop(_LAST_DELETIONS_S)
+        elif self._on_this_machine:
             self._places.delete_directories()
 
     def send_rate_update(self, stream_id: int, rate: float) -> None:
@@ -284,7 +298,11 @@ class ReceiverTracker:
         blocks = self.blocks.clean_up_batches(before_ms)
         self._places.forget(blocks)
         self._unread.processed(blocks)
-        if delete and blocks and not self._stopping.is_set():
+        if not delete or not blocks:
+            return
+        if self._logs is not None:
+            self._logs.delete(blocks)
+        elif not self._stopping.is_set():
             self._loop.post(lambda: self._places.delete(blocks))
 
     # -- on the tracker's loop --
@@ -296,7 +314,7 @@ class ReceiverTracker:
             return
         log.warning("receivers pause: too much data is unread", host=host, unread=num_bytes, limit=limit)
         for tracked in self._tracked.values():
-            if tracked.is_active and tracked.place.address == host:
+            if tracked.is_active and self._places.disk(tracked.place.address) == host:
                 message = (
                     f"intake pauses: {num_bytes} bytes on {host} are unread, more than {conf.MAX_UNREAD.name} allows"
                 )
@@ -327,7 +345,7 @@ class ReceiverTracker:
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks are of another stream")
         self._places.add(tracked.place, message.blocks)
-        self._unread.add(tracked.place.address, message.blocks)
+        self._unread.add(self._places.disk(tracked.place.address), message.blocks)
         # What cannot be journalled raises, and the receiver reports it again. It must not hear that it was refused: it
         # would delete a block then that may be in the journal all the same.
         gone = self.blocks.add_blocks(message.blocks)

@@ -1,7 +1,7 @@
 """``UnreadBlocks``: how much stored data no batch has processed yet, on each host, and when that is too much.
 
-Owns the sizes of those blocks. Never pauses a receiver itself: it says when to. ``add`` is called on the endpoint's
-threads, ``processed`` on the generator's loop; short, under one lock.
+Owns the sizes of those blocks. The block log counts as one host. Never pauses a receiver itself: it says when to.
+``add`` is called on the endpoint's threads, ``processed`` on the generator's loop; short, under one lock.
 """
 
 from __future__ import annotations

@@ -1,0 +1,112 @@
+"""Store blocks with the block log off and on, and read them with and without their checksums; print MB/s of records.
+
+usage: block_log.py DIRECTORY [BLOCKS [RECORDS]]
+
+One receiver calls ``store_all`` with lists of 100-byte strings; each returns when its block is stored and a driver in
+another process has accepted it. Ratios count: run it a few times. DIRECTORY should be on the disk that is meant.
+"""
+
+import multiprocessing
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from penstock import Receiver
+from penstock.blocks import arrow_form
+from penstock.blocks.block import BlockReference
+from penstock.blocks.block_file import open_file
+from penstock.blocks.block_log import BlockLog
+from penstock.blocks.block_reader import read_block
+from penstock.blocks.block_store import BlockStore
+from penstock.conf import Settings
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.client import Client
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, Reply
+from penstock.wire.token import Token
+
+TOKEN = Token("benchmark")
+directory = Path(sys.argv[1]) / "block-log-benchmark"
+blocks, size = (int(text) for text in (sys.argv[2:] + ["100", "20000"][len(sys.argv) - 2 :])[:2])
+
+
+class Idle(Receiver):
+    """Is told what to store."""
+
+    def onStart(self):
+        """Nothing to start."""
+
+
+def drive(port):
+    """Be the driver."""
+    handlers = {RegisterReceiver: lambda _message: Registered(True)}
+    handlers |= dict.fromkeys([AddBlocks, DeregisterReceiver], lambda _message: Reply())
+    endpoint = Endpoint("127.0.0.1", TOKEN, handlers)
+    port.send(endpoint.port)
+    port.recv()
+    endpoint.stop()
+
+
+def measure(name, store, port):
+    """Store, and say how fast; return what was stored."""
+    stored = []
+
+    def keep(block):
+        stored.append(store(block))
+        return stored[-1]
+
+    driver, receiver = Client(f"grpc://127.0.0.1:{port}", TOKEN, 10_000), Idle()
+    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings({}), driver, keep, lambda _ids: None)
+    supervisor.start()
+    records = [f"{n:0100d}" for n in range(size)]
+    receiver.store_all(records)
+    began = time.perf_counter()
+    for _ in range(blocks):
+        receiver.store_all(records)
+    took = time.perf_counter() - began
+    supervisor.stop("enough")
+    each = f"{took / blocks * 1000:.2f} ms a block of {size} records"
+    print(f"store_all, {name}: {blocks * size * 100 / took / 1e6:,.0f} MB/s, {each}")
+    return stored[1:]
+
+
+def read(name, stored, *, checked, consume):
+    """Read, and say how fast."""
+    began = time.perf_counter()
+    for block in stored:
+        checksum = block.checksum if checked else None
+        consume(BlockReference(block.block_id, block.path, block.num_records, "", 0, checksum))
+    took = time.perf_counter() - began
+    print(f"{name}, {'checked' if checked else 'not checked'}: {blocks * size * 100 / took / 1e9:.2f} GB/s")
+
+
+def opened(reference):
+    """Map a block, use nothing of it."""
+    open_file(reference.path, reference.checksum)
+
+
+def records(reference):
+    """Make Python's strings of a block."""
+    for _ in arrow_form.records(read_block(reference, TOKEN)):
+        pass
+
+
+if __name__ == "__main__":
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=drive, args=(theirs,))
+    process.start()
+    driver_port = ours.recv()
+    try:
+        stores = {"log off": BlockStore(directory / "off").store}
+        stores |= {f"log on, {name}": BlockLog(str(directory / name), name).store for name in ("flush", "fsync")}
+        for _ in range(2):
+            logged = [measure(name, store, driver_port) for name, store in stores.items()][1]
+        for _ in range(2):
+            for checked in (False, True):
+                read("map", logged, checked=checked, consume=opened)
+                read("map and decode", logged, checked=checked, consume=records)
+    finally:
+        ours.send(None)
+        process.join()
+        shutil.rmtree(directory, ignore_errors=True)

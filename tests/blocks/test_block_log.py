@@ -1,0 +1,350 @@
+"""``BlockLog``: a block is one file, whole or not there, and is read by whoever has its reference."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock import Block, StoredBlock
+from penstock.blocks import arrow_form, block_file, place
+from penstock.blocks.block import BlockReference
+from penstock.blocks.block_log import BlockLog, file_name, stream_directory, sweep
+from penstock.blocks.block_reader import ReadBlocks, read_block
+from penstock.conf import Settings
+from penstock.errors import BlockGoneError, ConfigurationError, StoreError
+from penstock.wire.token import Token
+
+MakeBlock = Callable[..., Block]
+TOKEN = Token("t")
+
+
+@pytest.fixture
+def log(checkpoint_directory: str) -> BlockLog:
+    return BlockLog(stream_directory(checkpoint_directory, 0))
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> BlockLog:
+    return BlockLog(stream_directory(str(tmp_path), 0))
+
+
+def names(log: BlockLog) -> list[str]:
+    return sorted(log._files.names())
+
+
+def reference(stored: StoredBlock) -> BlockReference:
+    return BlockReference(stored.block_id, stored.path, stored.num_records, "", stored.stream_id, stored.checksum)
+
+
+def records(stored: StoredBlock) -> list[Any]:
+    return list(arrow_form.records(read_block(reference(stored), TOKEN)))
+
+
+@pytest.mark.parametrize(
+    "block",
+    [["a", "b"], [1, "mixed", None], [], list(range(40_000)), [b"x" * 3_000_000] * 3],
+    ids=["typed", "pickled", "none", "many", "large"],
+)
+def test_what_was_stored_is_read(log: BlockLog, make_block: MakeBlock, block: list[Any]) -> None:
+    stored = log.store(make_block(block))
+    assert records(stored) == block
+    assert names(log) == ["input-0-1-0.arrow"]
+
+
+def test_large_remote_files_are_not_held_in_memory(
+    log: BlockLog, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_file, "_IN_MEMORY_BYTES", 1000)
+    block = [str(n) for n in range(40_000)]
+    assert records(log.store(make_block(block))) == block
+
+
+def test_a_stored_block_says_where_it_is_and_what_is_in_it(tmp_path: Path, make_block: MakeBlock) -> None:
+    log = BlockLog(stream_directory((tmp_path / "a b").as_uri(), 0))
+    stored = log.store(make_block(["a", "b"], metadata={"offset": 5}))
+    path = tmp_path / "a b" / "receivedData" / "0" / "input-0-1-0.arrow"
+    assert stored == StoredBlock(
+        "input-0-1-0", 0, 2, path.stat().st_size, str(path), {"offset": 5}, zlib.crc32(path.read_bytes())
+    )
+
+
+def test_a_hundred_records_in_ten_groups(log: BlockLog, make_block: MakeBlock) -> None:
+    groups = [[f"record {10 * group + n}" for n in range(10)] for group in range(10)]
+    stored = [log.store(make_block(group, f"input-0-1-{number}")) for number, group in enumerate(groups)]
+    assert [each.num_records for each in stored] == [10] * 10
+    assert names(log) == sorted(file_name(each.block_id) for each in stored)
+    # In any order, and all in one partition.
+    for number in (7, 0, 9, 3):
+        assert records(stored[number]) == groups[number]
+    partition = tuple(map(reference, stored))
+    assert list(ReadBlocks(TOKEN)(0, [partition])) == [record for group in groups for record in group]
+
+
+def test_columns_are_read_as_they_were_given(log: BlockLog) -> None:
+    words = pa.chunked_array([pa.array(["a", "b"]).dictionary_encode(), pa.array(["c"]).dictionary_encode()])
+    table = arrow_form.from_columns(pa.table({"word": words, "count": [1, 2, 3]}))
+    stored = log.store(Block("input-0-1-0", 0, 3, table))
+    assert [tuple(row) for row in records(stored)] == [("a", 1), ("b", 2), ("c", 3)]
+
+
+@given(st.lists(st.one_of(st.text(), st.integers(), st.binary(), st.none()), max_size=30))
+@settings(deadline=None, derandomize=True, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_records(local: BlockLog, block: list[Any]) -> None:
+    assert records(local.store(Block("input-0-1-0", 0, len(block), arrow_form.encode(block)))) == block
+
+
+def test_nothing_is_made_before_the_first_block(tmp_path: Path) -> None:
+    log = BlockLog(stream_directory(str(tmp_path / "later"), 0))
+    assert (log.delete(["input-0-1-0"]), log.sweep(set()), names(log)) == (0, [], [])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_storing_again_replaces(log: BlockLog, make_block: MakeBlock) -> None:
+    log.store(make_block(["old"]))
+    assert records(log.store(make_block(["new"]))) == ["new"]
+    assert names(log) == ["input-0-1-0.arrow"]
+
+
+def test_a_block_that_is_not_there_is_lost(log: BlockLog, make_block: MakeBlock) -> None:
+    stored = log.store(make_block([1]))
+    assert log.delete(["input-0-1-0"]) == 1
+    with pytest.raises(BlockGoneError) as caught:
+        records(stored)
+    assert stored.path in str(caught.value)
+    assert list(ReadBlocks(TOKEN, skips_lost=True)(0, [(reference(stored),)])) == []
+
+
+def test_a_plugin_may_leave_the_checksum_out(log: BlockLog, make_block: MakeBlock) -> None:
+    stored = log.store(make_block(["a"]))
+    without = StoredBlock(stored.block_id, 0, 1, stored.num_bytes, stored.path)
+    assert records(without) == ["a"]
+    log.delete([stored.block_id])
+    with pytest.raises(BlockGoneError):
+        records(without)
+
+
+def test_a_file_system_that_fails_is_no_lost_block(
+    make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Unreachable:
+        def open_input_file(self, _path: str) -> Any:
+            raise OSError("no route to the store")
+
+    monkeypatch.setattr(place, "connect", lambda _uri: (Unreachable(), "x"))
+    reading = ReadBlocks(TOKEN, skips_lost=True)
+    with pytest.raises(OSError, match="no route to the store"):
+        list(reading(0, [(BlockReference("input-0-1-0", "s3://bucket/x/input-0-1-0.arrow", 1, "", 0, 5),)]))
+
+
+# -- deleting --
+
+
+def test_deleting_touches_nothing_else(log: BlockLog, make_block: MakeBlock, tmp_path: Path) -> None:
+    for number in range(3):
+        log.store(make_block([number], f"input-0-1-{number}"))
+    assert log.delete(["input-0-1-0", "input-0-1-2", "input-0-9-9"]) == 2
+    assert log.delete(["input-0-1-0", "../0/input-0-1-1", "/input-0-1-1", "..", "", "\0", "x" * 5000]) == 0
+    assert names(log) == ["input-0-1-1.arrow"]
+
+
+def test_a_block_that_is_being_read_survives_its_deletion(local: BlockLog, make_block: MakeBlock) -> None:
+    block = [str(n) for n in range(40_000)]
+    stored = local.store(make_block(block))
+    batches = read_block(reference(stored), TOKEN)
+    first = next(batches)
+    assert local.delete([stored.block_id]) == 1
+    assert list(arrow_form.records([first, *batches])) == block
+
+
+def test_what_cannot_be_deleted_is_logged_and_left(
+    local: BlockLog, make_block: MakeBlock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    local.store(make_block([1], "input-0-1-1"))
+    directory = tmp_path / "receivedData" / "0"
+    for number in (0, 2):
+        (directory / f"input-0-1-{number}.arrow").mkdir()
+    assert local.delete(["input-0-1-0", "input-0-1-1", "input-0-1-2"]) == 1
+    (said,) = caplog.records
+    assert "block files not deleted" in said.getMessage()
+    assert "files=2" in said.getMessage()
+
+
+def test_a_sweep_takes_only_what_is_ours_and_not_known(log: BlockLog, make_block: MakeBlock) -> None:
+    for number in range(4):
+        log.store(make_block([number], f"input-0-{number}-0"))
+    others = ["input-1-1-0.arrow", "input-0-1-0.arrow.bak", "notes.txt", "input-0-1.arrow", ".input-0-1-7.arrow"]
+    table = make_block([1]).table
+    for name in (*others, "input-0-5-3.partial"):
+        log._files.put(name, table)
+    known = {"input-0-1-0.arrow", "input-0-3-0.arrow", "input-0-8-8.arrow"}
+    assert sweep(log.directory, known) == ["input-0-0-0.arrow", "input-0-2-0.arrow", "input-0-5-3.partial"]
+    assert names(log) == sorted([*others, "input-0-1-0.arrow", "input-0-3-0.arrow"])
+    assert sweep(log.directory, known) == []
+
+
+def test_a_sweep_follows_no_link_and_enters_no_directory(tmp_path: Path) -> None:
+    directory = tmp_path / "receivedData" / "0"
+    directory.mkdir(parents=True)
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+    (directory / "input-0-1-0.arrow").symlink_to(outside)
+    (directory / "input-0-1-1.arrow").mkdir()
+    (directory / "input-0-1-1.arrow" / "input-0-1-2.arrow").write_text("x")
+    assert sweep(str(directory), set()) == []
+    assert outside.exists()
+    assert len(list(directory.rglob("*"))) == 3
+
+
+def test_a_sweep_that_cannot_list_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "receivedData").write_text("no directory")
+    assert sweep(stream_directory(str(tmp_path), 0), set()) == []
+    assert "block log not swept" in caplog.text
+
+
+# -- what goes wrong while a block is written --
+
+
+def test_a_name_that_leads_elsewhere_is_refused(local: BlockLog, make_block: MakeBlock, tmp_path: Path) -> None:
+    for name in ("../input-0-1-0", "x", "input-0-1", "/input-0-1-0"):
+        with pytest.raises(StoreError, match="is not the name of a block"):
+            local.store(make_block([1], name))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()])
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_fault_in_the_middle_leaves_nothing(
+    log: BlockLog, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch, error: BaseException, after: int
+) -> None:
+    log.store(make_block(["before"], "input-0-1-9"))
+    write = block_file._Summed.write
+    calls = iter(range(10**6))
+
+    def failing(self: Any, data: Any) -> None:
+        write(self, data)
+        if next(calls) >= after:
+            raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(block_file._Summed, "write", failing)
+        with pytest.raises(type(error)) as caught:
+            log.store(make_block([str(n) for n in range(40_000)]))
+    assert getattr(caught.value, "errno", None) == getattr(error, "errno", None)
+    assert names(log) == ["input-0-1-9.arrow"]
+    assert len(records(log.store(make_block([str(n) for n in range(40_000)])))) == 40_000
+
+
+@pytest.mark.parametrize("size", [1, 2_000_000])
+def test_a_disk_that_is_really_full(local: BlockLog, make_block: MakeBlock, tmp_path: Path, size: int) -> None:
+    local.store(make_block(["before"], "input-0-1-9"))
+    (tmp_path / "receivedData" / "0" / "input-0-1-0.partial").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device"):
+        local.store(make_block(["x" * size]))
+    assert names(local) == ["input-0-1-9.arrow"]
+
+
+def test_a_fault_at_the_end_leaves_what_was_there(
+    local: BlockLog, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = local.store(make_block(["old"]))
+
+    def fail(_path: Path, _target: Path) -> Path:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        local.store(make_block(["new"]))
+    assert names(local) == ["input-0-1-0.arrow"]
+    assert records(old) == ["old"]
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[Path]:
+    """A folder that anybody may read, and this process no more than that: root may write to any."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o555)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield folder
+        finally:
+            if user == 0:
+                os.seteuid(0)
+            folder.chmod(0o755)
+
+
+def test_a_directory_that_cannot_be_written_to(as_nobody: Path, make_block: MakeBlock) -> None:
+    with pytest.raises(PermissionError, match="receivedData"):
+        BlockLog(stream_directory(str(as_nobody), 0)).store(make_block([1]))
+    with pytest.raises(PermissionError, match=r"input-0-1-0\.partial"):
+        BlockLog(str(as_nobody)).store(make_block([1]))
+    assert list(as_nobody.iterdir()) == []
+
+
+def test_a_file_in_the_place_of_the_directory(make_block: MakeBlock, tmp_path: Path) -> None:
+    (tmp_path / "receivedData").write_text("x")
+    with pytest.raises(OSError, match="receivedData"):
+        BlockLog(stream_directory(str(tmp_path), 0)).store(make_block([1]))
+    assert (tmp_path / "receivedData").read_text() == "x"
+
+
+def test_a_directory_that_is_removed_is_made_again(log: BlockLog, make_block: MakeBlock) -> None:
+    log.store(make_block(["before"], "input-0-1-0"))
+    if place.is_remote(log.directory):
+        system, path = place.connect(log.directory)
+        system.delete_dir(path)
+        with pytest.raises(OSError, match="input-0-1-1"):
+            log.store(make_block(["after"], "input-0-1-1"))
+    else:
+        for file in Path(log.directory).iterdir():
+            file.unlink()
+        Path(log.directory).rmdir()
+    # A store is tried several times.
+    assert records(log.store(make_block(["after"], "input-0-1-1"))) == ["after"]
+
+
+def test_a_uri_that_nothing_answers_to() -> None:
+    with pytest.raises(ConfigurationError, match="nosuch"):
+        BlockLog(stream_directory("nosuch://host/check", 0))
+
+
+# -- durability --
+
+
+@pytest.mark.parametrize(("durability", "expected"), [("none", []), ("flush", []), ("fsync", ["directory"] * 3)])
+def test_what_is_synced(
+    tmp_path: Path, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch, durability: str, expected: list[str]
+) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def note(descriptor: int) -> None:
+        is_directory = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        # What is not handed to the operating system yet is not synced.
+        assert is_directory or os.fstat(descriptor).st_size > 40_000
+        synced.append("directory" if is_directory else "file")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    log = BlockLog.of(
+        stream_directory(str(tmp_path / "check"), 0), Settings({"spark.penstock.writeAheadLog.durability": durability})
+    )
+    stored = log.store(make_block(["x" * 1000] * 50))
+    # The directories that were made; then the file under its first name, and its own name in its directory.
+    first = ["file", "directory"] if expected else []
+    assert synced == expected + first
+    log.store(make_block(["x" * 1000] * 50, "input-0-1-1"))
+    assert synced == expected + first * 2
+    assert len(records(stored)) == 50

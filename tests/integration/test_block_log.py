@@ -1,0 +1,162 @@
+"""The block log in a real program: blocks are in the checkpoint directory, and outlive who stored them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Receiver, StreamingContext, ThreadReceiver
+from penstock.errors import ConfigurationError
+from penstock.spark.java import ensure_java
+
+pytestmark = pytest.mark.spark
+
+LOG = {"spark.streaming.receiver.writeAheadLog.enable": "true"}
+
+
+class Hundred(Receiver[str]):
+    """Stores 100 records in 10 blocks."""
+
+    def onStart(self) -> None:
+        for group in range(10):
+            self.store_all([f"record {10 * group + n}" for n in range(10)])
+
+
+class Acknowledges(ThreadReceiver[tuple[int, int]]):
+    """Stores its process and a number, and notes what is accepted."""
+
+    def __init__(self, accepted: Path) -> None:
+        self._accepted = accepted
+
+    def receive(self) -> None:
+        number = 0
+        while not self.wait(0.01):
+            self.store_all([(os.getpid(), number)])
+            with self._accepted.open("a") as accepted:
+                accepted.write(f"{os.getpid()} {number}\n")
+            number += 1
+
+
+def blocks(directory: Path) -> list[Path]:
+    return sorted((directory / "receivedData").glob("*/*"))
+
+
+def test_records_are_counted_and_their_files_deleted(
+    make_ssc: Callable[..., StreamingContext], wait_for: Callable[..., None], tmp_path: Path
+) -> None:
+    ssc = make_ssc(conf=LOG)
+    ssc.checkpoint(str(tmp_path))
+    counts: list[int] = []
+    read: set[Path] = set()
+
+    def note(rdd: Any) -> None:
+        read.update(blocks(tmp_path))
+        counts.append(rdd.count())
+
+    stream = ssc.receiverStream(Hundred())
+    stream.foreachRDD(note)
+    ssc.start()
+    wait_for(lambda: sum(counts) >= 100, "all records")
+    wait_for(lambda: not blocks(tmp_path), "files are deleted")
+    ssc.stop(stopSparkContext=False)
+    assert sum(counts) == 100
+    assert len(read) == 10
+    assert {path.parent for path in read} == {tmp_path / "receivedData" / "0"}
+    assert {path.suffix for path in read} == {".arrow"}
+
+
+def test_what_was_accepted_before_a_receiver_is_killed_is_processed(
+    make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None], tmp_path: Path
+) -> None:
+    ssc = make_ssc(1.0, conf=LOG | {"spark.penstock.receiver.relaunchDelay": "20ms"})
+    ssc.checkpoint(str(tmp_path / "check"))
+    accepted = tmp_path / "accepted"
+    accepted.touch()
+    batches = collect(ssc.receiverStream(Acknowledges(accepted)))
+    ssc.start()
+
+    def said() -> list[tuple[int, ...]]:
+        # The last line may be half written.
+        return [tuple(map(int, line.split())) for line in accepted.read_text().splitlines(True) if line[-1] == "\n"]
+
+    wait_for(lambda: len(said()) > 20, "the first blocks")
+    victim = said()[0][0]
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: said()[-1][0] != victim, "blocks of another process")
+    ssc.stop(stopSparkContext=False, stopGracefully=True)
+    assert set(said()) <= set(batches.records)
+    assert len(set(batches.records)) == len(batches.records)
+
+
+def test_it_does_not_start_without_a_checkpoint_directory(make_ssc: Callable[..., StreamingContext]) -> None:
+    ssc = make_ssc(conf=LOG)
+    ssc.receiverStream(Hundred()).pprint()
+    with pytest.raises(ConfigurationError, match=r"ssc\.checkpoint\(directory\)"):
+        ssc.start()
+
+
+PROGRAM = """
+import os, shutil, signal, sys, time
+from pathlib import Path
+from pyspark import SparkConf, SparkContext
+from penstock import Receiver, StreamingContext
+from penstock.blocks.leftovers import executor_process
+
+folder = Path(sys.argv[1])
+conf = SparkConf().setMaster("local-cluster[2,1,1024]").setAppName("block log").set("spark.ui.enabled", "false")
+conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.streaming.receiver.writeAheadLog.enable", "true")
+
+
+class StoresOnce(Receiver):
+    def onStart(self):
+        stored = folder / "stored"
+        if not stored.exists():
+            self.store_all(range(1000))
+            aside = folder / "aside"
+            aside.write_text(f"{executor_process().pid} {os.environ['SPARK_LOCAL_DIRS']}")
+            aside.rename(stored)
+
+
+ssc = StreamingContext(SparkContext(conf=conf), 4)
+ssc.checkpoint(str(folder / "check"))
+seen, restarted = [], []
+ssc.receiverStream(StoresOnce()).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+
+
+class Notes:
+    def onReceiverStarted(self, receiverStarted):
+        restarted.append(receiverStarted.receiverInfo.executorId)
+
+
+ssc.addStreamingListener(Notes())
+ssc.start()
+deadline = time.monotonic() + 60
+while not (folder / "stored").exists() and time.monotonic() < deadline:
+    time.sleep(0.01)
+early = len(seen)
+pid, directories = (folder / "stored").read_text().split()
+os.kill(int(pid), signal.SIGKILL)
+for directory in directories.split(","):
+    shutil.rmtree(directory, ignore_errors=True)
+while (len(seen) < 1000 or len(restarted) < 2) and time.monotonic() < deadline:
+    time.sleep(0.05)
+ssc.stop(stopSparkContext=False)
+print(early, "seen all" if seen == list(range(1000)) else seen, len(restarted))
+"""
+
+
+def test_blocks_are_read_when_the_executor_that_stored_them_is_gone(tmp_path: Path) -> None:
+    ensure_java()
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run(
+        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=110, check=False
+    )
+    assert done.stdout.splitlines()[-1:] == ["0 seen all 2"], done.stdout + done.stderr[-3000:]

@@ -1,0 +1,299 @@
+"""A receiver whose blocks go to the block log: how often a write is tried, and what a launch does and leaves."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+
+from penstock import Block, Receiver, StoredBlock, hookimpl
+from penstock.blocks import arrow_form
+from penstock.blocks.block import BlockReference
+from penstock.blocks.block_log import BlockLog, stream_directory
+from penstock.blocks.block_reader import read_block
+from penstock.conf import Settings
+from penstock.errors import BlockGoneError, StoreError
+from penstock.plugins import Plugins
+from penstock.receive import receiver_task
+from penstock.receive.receiver_task import ReceiverTask
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.client import Client, fetch_block
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import (
+    AddBlocks,
+    CleanUpBlocks,
+    DeregisterReceiver,
+    Registered,
+    RegisterReceiver,
+    Reply,
+    ReportError,
+    StopReceiver,
+)
+from penstock.wire.token import Token
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeDriver, FakeStore, Log, Noting
+
+Supervise = Callable[..., ReceiverSupervisor]
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+Drive = Callable[["Future[Any]"], Any]
+LOG = {"spark.streaming.receiver.writeAheadLog.enable": "true"}
+
+
+def records(block: StoredBlock) -> list[Any]:
+    reference = BlockReference(block.block_id, block.path, block.num_records, "", block.stream_id, block.checksum)
+    return list(arrow_form.records(read_block(reference, Token("t"))))
+
+
+# -- how often --
+
+
+@pytest.mark.parametrize(
+    ("conf", "tries"),
+    [
+        (LOG, 3),
+        (LOG | {"spark.streaming.receiver.writeAheadLog.maxFailures": "1"}, 1),
+        (LOG | {"spark.streaming.receiver.writeAheadLog.maxFailures": "7"}, 7),
+        ({"spark.streaming.receiver.writeAheadLog.maxFailures": "1"}, 6),
+    ],
+    ids=["three", "one", "seven", "without the log"],
+)
+def test_a_write_is_tried_so_often(
+    supervise: Supervise,
+    receiver: Noting,
+    store: FakeStore,
+    background: Background,
+    drive: Drive,
+    conf: dict[str, str],
+    tries: int,
+) -> None:
+    supervise(receiver, conf).start()
+    store.failures = 10**9
+    with pytest.raises(StoreError, match=rf"block input-3-7-0 .* could not be stored, {tries} tries: .*Input/output"):
+        drive(background(lambda: receiver.store_all([1])))
+    assert store.tries == tries
+    store.failures, store.tries = tries - 1, 0
+    drive(background(lambda: receiver.store_all([2])))
+    assert store.tries == tries
+
+
+def test_the_report_is_tried_as_often_as_ever(
+    supervise: Supervise,
+    receiver: Noting,
+    driver: FakeDriver,
+    store: FakeStore,
+    background: Background,
+    drive: Drive,
+) -> None:
+    supervise(receiver, LOG | {"spark.streaming.receiver.writeAheadLog.maxFailures": "1"}).start()
+    driver.failures[AddBlocks] = 5
+    drive(background(lambda: receiver.store_all([1])))
+    assert (store.tries, len(driver.blocks)) == (1, 1)
+
+
+def test_a_full_disk_is_waited_for(
+    supervise: Supervise,
+    receiver: Noting,
+    store: FakeStore,
+    log: Log,
+    tmp_path: Path,
+    background: Background,
+    drive: Drive,
+) -> None:
+    supervise(receiver, LOG | {"spark.streaming.receiver.writeAheadLog.maxFailures": "1"}).start()
+    real = BlockLog(stream_directory(str(tmp_path), 3))
+    full = tmp_path / "receivedData" / "3" / "input-3-7-0.partial"
+    full.parent.mkdir(parents=True)
+
+    def store_where_it_is_full(block: Block) -> None:
+        if store.tries < 9:
+            full.symlink_to("/dev/full")
+        real.store(block)
+
+    store.on_store = store_where_it_is_full
+    drive(background(lambda: receiver.store_all(["a"])))
+    assert store.tries == 9
+    (told,) = log.of(ReportError)
+    assert told.message == "the disk is full: the receiver pauses until there is room"
+    assert [path.name for path in full.parent.iterdir()] == ["input-3-7-0.arrow"]
+
+
+# -- one launch --
+
+
+class Counting(Receiver[int]):
+    """Stores three numbers when it starts, one more when it stops."""
+
+    def onStart(self) -> None:
+        self.store_all([1, 2, 3], {"offset": 3})
+
+    def onStop(self) -> None:
+        self.store(4)
+
+
+class FakeTracker:
+    """A real endpoint that notes what receivers tell it."""
+
+    def __init__(self, log: Log, directory: str) -> None:
+        self.log, self.token, self.directory = log, Token.generate(), directory
+        self.accepts = True
+        self.endpoint = Endpoint(
+            "127.0.0.1",
+            self.token,
+            {
+                RegisterReceiver: lambda message: self._note(message, Registered(True)),
+                AddBlocks: lambda message: self._note(message, Reply(self.accepts, "not wanted")),
+                ReportError: lambda message: self._note(message, Reply()),
+                DeregisterReceiver: lambda message: self._note(message, Reply()),
+            },
+        )
+
+    def _note(self, message: object, reply: object) -> object:
+        self.log.add(message)
+        return reply
+
+    def run(self, receiver: Receiver[Any]) -> None:
+        location = f"grpc://127.0.0.1:{self.endpoint.port}"
+        task = ReceiverTask(receiver, 2, 5, "app-1", location, self.token, Settings(LOG), log_directory=self.directory)
+        assert list(task(0, [])) == []
+
+    def receiver(self) -> Client:
+        """A client of the receiver that registered."""
+        self.log.await_count(AddBlocks)
+        return Client(f"grpc://127.0.0.1:{self.log.of(RegisterReceiver)[0].port}", self.token, 10_000)
+
+    @property
+    def blocks(self) -> list[StoredBlock]:
+        return [block for message in self.log.of(AddBlocks) for block in message.blocks]
+
+
+@pytest.fixture(autouse=True)
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where blocks would go without the log."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    return tmp_path / "local"
+
+
+@pytest.fixture
+def tracker(log: Log, tmp_path: Path) -> Iterator[FakeTracker]:
+    tracker = FakeTracker(log, stream_directory(str(tmp_path / "check"), 2))
+    yield tracker
+    tracker.endpoint.stop()
+
+
+def test_blocks_are_in_the_log_and_nowhere_else(
+    tracker: FakeTracker, log: Log, tmp_path: Path, local: Path, background: Background
+) -> None:
+    stopping = background(lambda: tracker.receiver().ask(StopReceiver("enough"), Reply))
+    tracker.run(Counting())
+    stopping.result(timeout=10)
+    first, last = tracker.blocks
+    assert [records(first), records(last)] == [[1, 2, 3], [4]]
+    assert (first.metadata, first.path) == ({"offset": 3}, f"{tmp_path}/check/receivedData/2/input-2-5-0.arrow")
+    assert not local.exists()
+    assert log.of(RegisterReceiver)[0].disk_bytes > 0
+    # When the launch is over, they are there.
+    assert sorted(path.name for path in Path(tracker.directory).iterdir()) == ["input-2-5-0.arrow", "input-2-5-1.arrow"]
+
+
+def test_it_serves_none_and_deletes_when_told(tracker: FakeTracker, tmp_path: Path, background: Background) -> None:
+    def drive() -> None:
+        client = tracker.receiver()
+        (block,) = tracker.blocks
+        reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
+        with pytest.raises(BlockGoneError, match="has no blocks"):
+            list(fetch_block(reference, tracker.token))
+        client.ask(CleanUpBlocks([block.block_id]), Reply)
+        assert not Path(block.path).exists()
+        client.ask(StopReceiver("enough"), Reply)
+
+    driven = background(drive)
+    tracker.run(Counting())
+    driven.result(timeout=10)
+
+
+def test_what_the_driver_does_not_take_is_deleted(tracker: FakeTracker, log: Log) -> None:
+    tracker.accepts = False
+    with pytest.raises(StoreError, match="not wanted"):
+        tracker.run(Counting())
+    assert tracker.blocks
+    assert list(Path(tracker.directory).iterdir()) == []
+
+
+def test_another_file_system(log: Log, background: Background) -> None:
+    tracker = FakeTracker(log, stream_directory(f"mock:///{uuid.uuid4().hex}", 2))
+    stopping = background(lambda: tracker.receiver().ask(StopReceiver("enough"), Reply))
+    tracker.run(Counting())
+    stopping.result(timeout=10)
+    tracker.endpoint.stop()
+    assert [records(block) for block in tracker.blocks] == [[1, 2, 3], [4]]
+    assert tracker.blocks[0].path.startswith("mock:///")
+    # How large that is nobody knows.
+    assert log.of(RegisterReceiver)[0].disk_bytes == 0
+
+
+class Observing:
+    """A plugin that wraps the store, as they were written before there were checksums."""
+
+    def __init__(self) -> None:
+        self.seen: list[int | None] = []
+
+    @hookimpl(wrapper=True)
+    def store(self, block: Block) -> Any:
+        stored: StoredBlock = yield
+        self.seen.append(stored.checksum)
+        return StoredBlock(stored.block_id, stored.stream_id, stored.num_records, stored.num_bytes, stored.path)
+
+
+class Answering:
+    """A plugin that stores itself, through a log of its own."""
+
+    def __init__(self, directory: str) -> None:
+        self._log = BlockLog(directory)
+
+    @hookimpl
+    def store(self, block: Block) -> StoredBlock:
+        return evolve(self._log.store(block), metadata={"by": "plugin"})
+
+
+def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
+    def make(disable: Any) -> Plugins:
+        plugins = Plugins(disable, entry_points=[])
+        plugins.manager.register(plugin)
+        return plugins
+
+    monkeypatch.setattr(receiver_task, "Plugins", make)
+
+
+def test_a_plugin_may_wrap_the_store(
+    tracker: FakeTracker, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = Observing()
+    with_plugin(monkeypatch, plugin)
+    stopping = background(lambda: tracker.receiver().ask(StopReceiver("enough"), Reply))
+    tracker.run(Counting())
+    stopping.result(timeout=10)
+    assert all(plugin.seen)
+    assert [block.checksum for block in tracker.blocks] == [None, None]
+    assert [records(block) for block in tracker.blocks] == [[1, 2, 3], [4]]
+
+
+def test_a_plugin_may_answer_instead(
+    tracker: FakeTracker, tmp_path: Path, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_plugin(monkeypatch, Answering(str(tmp_path / "own")))
+    stopping = background(lambda: tracker.receiver().ask(StopReceiver("enough"), Reply))
+    tracker.run(Counting())
+    stopping.result(timeout=10)
+    assert [(records(block), block.metadata) for block in tracker.blocks] == [
+        ([1, 2, 3], {"by": "plugin"}),
+        ([4], {"by": "plugin"}),
+    ]
+    assert not Path(tracker.directory).exists()

@@ -1,0 +1,303 @@
+"""The block log, as the driver sees it: references without a source, files deleted by the driver, one bound for all."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Block, Receiver, StoredBlock
+from penstock.blocks import arrow_form
+from penstock.blocks.block_log import BlockLog, stream_directory
+from penstock.conf import Settings
+from penstock.errors import BlockDamagedError, ConfigurationError
+from penstock.listen.events import ReceiverError
+from penstock.spark.cluster import TaskLocation
+from penstock.track.block_logs import BlockLogs
+from penstock.track.intake import TrackedIntake
+from penstock.wire.messages import AddBlocks, CleanUpBlocks, PauseReceiver, Reply
+
+if TYPE_CHECKING:
+    from tests.track.conftest import FakeProcess, Tracked
+
+MakeTracker = Callable[..., "Tracked"]
+WaitFor = Callable[..., None]
+LOG = {"spark.streaming.receiver.writeAheadLog.enable": "true"}
+
+
+@pytest.fixture(params=["path", "mock"])
+def directory(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A checkpoint directory."""
+    return str(tmp_path / "check") if request.param == "path" else f"mock:///{uuid.uuid4().hex}"
+
+
+def add(process: FakeProcess, *numbers: int, records: int = 2) -> list[StoredBlock]:
+    """Log blocks, and report them."""
+    task = process.task
+    log = BlockLog(task.log_directory)
+    table = arrow_form.encode(["x" * 100] * records)
+    blocks = [
+        log.store(Block(f"input-{task.stream_id}-{task.epoch}-{n}", task.stream_id, records, table)) for n in numbers
+    ]
+    assert process._driver.ask(AddBlocks(task.stream_id, task.epoch, blocks), Reply).accepted
+    return blocks
+
+
+def files(directory: str, stream_id: int = 0) -> list[str]:
+    return sorted(BlockLog(stream_directory(directory, stream_id))._files.names())
+
+
+def allocated(tracked: Tracked, time_ms: int) -> list[Any]:
+    tracked.tracker.blocks.allocate_blocks_to_batch(time_ms)
+    return tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(time_ms, 0))
+
+
+# -- where it is --
+
+
+def test_without_a_checkpoint_directory_there_is_no_start(make_tracker: MakeTracker) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        make_tracker(conf=LOG)
+    for word in ("writeAheadLog.enable=true", "ssc.checkpoint(directory)", "spark.streaming.checkpoint.directory"):
+        assert word in str(caught.value)
+
+
+def test_a_directory_that_nothing_answers_to_is_refused(make_tracker: MakeTracker) -> None:
+    with pytest.raises(ConfigurationError, match="nosuch://host/check"):
+        make_tracker(conf=LOG, checkpoint_directory="nosuch://host/check")
+
+
+def test_without_receivers_or_the_key_there_is_no_log(make_tracker: MakeTracker, tmp_path: Path) -> None:
+    make_tracker([], conf=LOG).tracker.start()
+    tracked = make_tracker(checkpoint_directory=str(tmp_path))
+    tracked.tracker.start()
+    assert tracked.launch().task.log_directory == ""
+
+
+def test_each_stream_has_a_directory_of_its_own(
+    make_tracker: MakeTracker, silent: type[Receiver[Any]], tmp_path: Path
+) -> None:
+    tracked = make_tracker([silent(), silent()], conf=LOG, checkpoint_directory=tmp_path.as_uri())
+    tracked.tracker.start()
+    directories = {tracked.launch(n).task.stream_id: tracked.launch(n).task.log_directory for n in (1, 2)}
+    assert directories == {n: f"{tmp_path}/receivedData/{n}" for n in (0, 1)}
+
+
+def test_settings_without_effect_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    prefix = "spark.streaming.receiver.writeAheadLog"
+    idle = {f"{prefix}.class": "org.Own", f"{prefix}.rollingIntervalSecs": "9", f"{prefix}.closeFileAfterWrite": "true"}
+    sc: Any = None
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("penstock.spark.checkpoint.qualified", lambda _sc, directory: directory)
+        assert BlockLogs.of(sc, Settings(LOG), str(tmp_path), [0])
+        assert caplog.records == []
+        assert BlockLogs.of(sc, Settings(LOG | idle), str(tmp_path), [0])
+    (said,) = caplog.records
+    assert all(name in said.getMessage() for name in ("class", "rollingIntervalSecs", "closeFileAfterWrite"))
+
+
+# -- reading --
+
+
+def test_blocks_are_read_without_their_receiver_and_its_host(make_tracker: MakeTracker, directory: str) -> None:
+    tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
+    tracked.tracker.start()
+    process = tracked.registered()
+    (block,) = add(process, 0)
+    found = allocated(tracked, 100)
+    ((host, num_bytes, reference),) = found
+    assert host == ("host-a" if directory.startswith("/") else "")
+    assert (num_bytes, reference.path, reference.source) == (block.num_bytes, block.path, "")
+    assert reference.checksum == block.checksum
+    process.close()
+    process.launch.end(RuntimeError("lost"))
+    tracked.place = TaskLocation("host-b", "2")
+    tracked.relaunch()
+    tracked.registered(2)
+    ((_host, _size, again),) = tracked.tracker.references([block])
+    assert again == reference
+    assert list(tracked.tracker.reader()(0, [(again,)])) == ["x" * 100] * 2
+
+
+def test_remote_blocks_of_two_hosts_share_a_partition(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(conf=LOG, checkpoint_directory=f"mock:///{uuid.uuid4().hex}")
+    tracked.tracker.start()
+    first = tracked.registered()
+    add(first, 0)
+    first.launch.end(RuntimeError("lost"))
+    tracked.place = TaskLocation("host-b", "2")
+    tracked.relaunch()
+    add(tracked.registered(2), 0)
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    (partition,) = TrackedIntake(tracked.tracker, 1 << 20).partitions(100, 0)
+    assert ([each.block_id for each in partition.element], partition.hosts) == (["input-0-1-0", "input-0-2-0"], ())
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_a_damaged_block_is_told_and_counted_as_a_lost_one(
+    make_tracker: MakeTracker, tmp_path: Path, policy: str
+) -> None:
+    tracked = make_tracker(
+        conf=LOG | {"spark.penstock.blocks.onLost": policy}, checkpoint_directory=str(tmp_path / "check")
+    )
+    tracked.tracker.start()
+    blocks = add(tracked.registered(), 0, 1)
+    content = bytearray(Path(blocks[0].path).read_bytes())
+    content[len(content) // 2] ^= 1
+    Path(blocks[0].path).write_bytes(content)
+    partition = tuple(reference for _host, _size, reference in allocated(tracked, 100))
+    if policy == "skip":
+        assert list(tracked.tracker.reader()(0, [partition])) == ["x" * 100] * 2
+    else:
+        with pytest.raises(BlockDamagedError, match=blocks[0].path):
+            list(tracked.tracker.reader()(0, [partition]))
+    tracked.settle()
+    (said,) = [each.receiverInfo.lastErrorMessage for each in tracked.events.entries if isinstance(each, ReceiverError)]
+    follows = {"fail": "their batch fails", "skip": "they are left out"}[policy]
+    assert said.startswith(f"1 blocks (2 records) are lost, {follows}: the block file {blocks[0].path} is damaged")
+    assert f"{blocks[0].checksum:08x}" in said
+    info = tracked.tracker.receiver_infos()[0]
+    assert (info.lost_blocks, info.lost_records) == (1, 2)
+
+
+# -- deleting --
+
+
+def test_the_driver_deletes_what_was_cleaned_up(make_tracker: MakeTracker, directory: str, wait_for: WaitFor) -> None:
+    tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
+    tracked.tracker.start()
+    process = tracked.registered()
+    add(process, 0, 1)
+    allocated(tracked, 100)
+    add(process, 2)
+    allocated(tracked, 200)
+    tracked.tracker.clean_up(200, delete=True)
+    wait_for(lambda: files(directory) == ["input-0-1-2.arrow"], "deleted")
+    tracked.settle()
+    assert not any(isinstance(told, CleanUpBlocks) for told in process.told.entries)
+
+
+def test_nothing_is_deleted_that_is_to_be_kept(make_tracker: MakeTracker, directory: str) -> None:
+    tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
+    tracked.tracker.start()
+    add(tracked.registered(), 0)
+    allocated(tracked, 100)
+    tracked.tracker.clean_up(200, delete=False)
+    tracked.tracker.stop(time.monotonic())
+    tracked.tracker.delete_files()
+    assert files(directory) == ["input-0-1-0.arrow"]
+
+
+def test_a_stop_leaves_the_log_but_for_what_was_cleaned_up_until_then(
+    make_tracker: MakeTracker, directory: str
+) -> None:
+    tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
+    tracked.tracker.start()
+    process = tracked.registered()
+    for number in range(3):
+        add(process, number)
+        allocated(tracked, 100 * (number + 1))
+    add(process, 3)
+    tracked.tracker.clean_up(200, delete=True)
+    tracked.tracker.stop(time.monotonic())
+    # As at a graceful stop: the last batches end when the receivers have stopped.
+    tracked.tracker.clean_up(300, delete=True)
+    tracked.tracker.delete_files()
+    tracked.tracker.delete_files()
+    assert files(directory) == ["input-0-1-2.arrow", "input-0-1-3.arrow"]
+
+
+def test_a_file_system_that_takes_its_time_holds_up_nobody(
+    make_tracker: MakeTracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: WaitFor
+) -> None:
+    directory = str(tmp_path / "check")
+    tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
+    tracked.tracker.start()
+    process = tracked.registered()
+    add(process, 0)
+    allocated(tracked, 100)
+    go_on, delete = threading.Event(), BlockLog.delete
+
+    def slow(self: BlockLog, block_ids: Any) -> int:
+        assert go_on.wait(30)
+        return delete(self, block_ids)
+
+    monkeypatch.setattr(BlockLog, "delete", slow)
+    tracked.tracker.clean_up(200, delete=True)
+    tracked.settle()
+    assert process.report("still there").accepted
+    assert files(directory) == ["input-0-1-0.arrow"]
+    go_on.set()
+    wait_for(lambda: files(directory) == [], "deleted")
+
+
+def test_an_error_while_deleting_is_logged_and_the_next_are_deleted(
+    make_tracker: MakeTracker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    wait_for: WaitFor,
+) -> None:
+    directory = str(tmp_path / "check")
+    tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
+    tracked.tracker.start()
+    process = tracked.registered()
+    for number in range(3):
+        add(process, number)
+        allocated(tracked, 100 * (number + 1))
+    # Neither can be deleted as a file is.
+    Path(directory, "receivedData", "0", "input-0-1-0.arrow").unlink()
+    Path(directory, "receivedData", "0", "input-0-1-0.arrow").mkdir()
+    delete, failures = BlockLog.delete, iter([RuntimeError("odd")])
+
+    def fail_first(self: BlockLog, block_ids: Any) -> int:
+        for error in failures:
+            raise error
+        return delete(self, block_ids)
+
+    tracked.tracker.clean_up(200, delete=True)
+    wait_for(lambda: "block files not deleted" in caplog.text, "told")
+    monkeypatch.setattr(BlockLog, "delete", fail_first)
+    tracked.tracker.clean_up(300, delete=True)
+    wait_for(lambda: "odd" in caplog.text, "told of what nobody expects")
+    tracked.tracker.clean_up(400, delete=True)
+    wait_for(lambda: files(directory) == ["input-0-1-1.arrow"], "the next is deleted")
+
+
+# -- what is unread --
+
+
+def test_the_bound_of_unread_data_is_that_of_the_log(
+    make_tracker: MakeTracker, silent: type[Receiver[Any]], tmp_path: Path
+) -> None:
+    """Two receivers of two hosts fill one log: each pauses when it is full."""
+    tracked = make_tracker(
+        [silent(), silent()],
+        conf=LOG | {"spark.penstock.blocks.maxUnread": "3000"},
+        checkpoint_directory=str(tmp_path / "check"),
+    )
+    tracked.tracker.start()
+    first, second = tracked.registered(1), tracked.registered(2)
+    add(first, 0, records=15)
+    assert tracked.tracker.unread_bytes() < 3000
+    add(second, 0, records=15)
+    assert tracked.tracker.unread_bytes() > 3000
+    for process in (first, second):
+        assert process.told.await_one(PauseReceiver) == PauseReceiver(True)
+    tracked.settle()
+    said = {
+        each.receiverInfo.streamId: each.receiverInfo.lastErrorMessage
+        for each in tracked.events.entries
+        if isinstance(each, ReceiverError)
+    }
+    assert sorted(said) == [0, 1]
+    assert all(f"bytes on {tmp_path}/check are unread" in message for message in said.values())
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    tracked.tracker.processed(100)
+    for process in (first, second):
+        assert process.told.await_one(PauseReceiver, 2) == PauseReceiver(False)
