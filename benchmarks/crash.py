@@ -140,7 +140,7 @@ def program(folder: Path, port: int) -> None:
     ssc.sparkContext.setLogLevel("OFF")
     signal.signal(signal.SIGTERM, lambda _signal, _frame: ssc.stop(stopGracefully=True))
     ssc.start()
-    print("started", flush=True)
+    (folder / f"started-{os.getpid()}").touch()
     ssc.awaitTermination()
 
 
@@ -156,10 +156,10 @@ def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
         )
-    before = (folder / "log").read_bytes().count(b"started\n")
     deadline = time.monotonic() + 120
-    while (folder / "log").read_bytes().count(b"started\n") == before:
+    while not (folder / f"started-{process.pid}").exists():
         if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
             raise SystemExit(f"the program did not start; its log is {folder / 'log'}")
         time.sleep(0.05)
     return process
@@ -233,7 +233,7 @@ def main() -> None:
     began = time.monotonic()
     for number in range(options.kills):
         process = start(folder, port)
-        after_s = rng.uniform(0.0, 8.0)
+        after_s = rng.uniform(0.0, 10.0)
         time.sleep(after_s)
         process.kill()
         process.wait()
