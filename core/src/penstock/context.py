@@ -432,12 +432,14 @@ class StreamingContext(StreamBuilder):
         quick = time.monotonic() + _QUICK_STOP_S
         steps: list[tuple[str, Callable[[], None]]] = []
         if self._tracker is not None:
-            steps.append(("receivers", partial(self._tracker.stop, deadline or quick)))
+            steps.append(("receivers", partial(self._tracker.stop, deadline or quick, drains=deadline is not None)))
         if self._generator is not None:
             steps.append(("batches", partial(self._stop_generator, deadline)))
         if self._scheduler is not None:
             steps.append(("jobs", partial(self._scheduler.stop, 2.0)))
         if self._tracker is not None:
+            # Not before: the last batches read the receivers' blocks, and tell of those that are gone.
+            steps.append(("release", self._tracker.release))
             steps.append(("files", self._tracker.delete_files))
         steps.append(("listeners", partial(self._bus.stop, 5.0)))
         for name, step in steps:

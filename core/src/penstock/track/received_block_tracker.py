@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from penstock.blocks.block import StoredBlock
+from penstock.errors import StreamingStateError
 
 _GONE_REMEMBERED = 10_000
 
@@ -30,6 +31,7 @@ class ReceivedBlockTracker:
         # The last ones cleaned up: a report may be repeated, for want of an answer, when its block has come and gone.
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._last_allocated_ms = self._processed_ms = -1
+        self._closed = False
         self._lock = threading.Lock()
 
     def add_blocks(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
@@ -37,9 +39,14 @@ class ReceivedBlockTracker:
 
         Returns:
             Those that have come and gone: a batch had them and was cleaned up.
+
+        Raises:
+            StreamingStateError: no batch would have them any more.
         """
         gone = []
         with self._lock:
+            if self._closed:
+                raise StreamingStateError("the application stops: no batch would have them")
             for block in blocks:
                 if block.block_id in self._gone:
                     gone.append(block)
@@ -47,6 +54,11 @@ class ReceivedBlockTracker:
                     self._known.add(block.block_id)
                     self._unallocated[block.stream_id].append(block)
         return gone
+
+    def close(self) -> None:
+        """Take no more blocks: those that are here are for the last batches."""
+        with self._lock:
+            self._closed = True
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         """Give all unallocated blocks to a batch. A time that is not after the last one changes nothing."""

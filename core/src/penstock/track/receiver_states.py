@@ -70,6 +70,12 @@ class ReceiverStates:
         """A launch has ended: tell how, and launch the receiver again unless it is given up or all stops."""
         if epoch != tracked.epoch:
             return
+        try:
+            self._on_job_end(tracked, epoch, error)
+        finally:
+            tracked.ended.set()
+
+    def _on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         was_active = tracked.is_active
         tracked.state = ReceiverState.INACTIVE
         if self._stopping.is_set():
@@ -137,7 +143,16 @@ class ReceiverStates:
     def on_deregister(self, message: DeregisterReceiver) -> Reply:
         """A receiver has stopped."""
         tracked = self._tracked.get(message.stream_id)
-        if tracked is None or message.epoch != tracked.epoch or not tracked.is_active:
+        if tracked is None or message.epoch != tracked.epoch:
+            return Reply(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
+        try:
+            return self._on_deregister(tracked, message)
+        finally:
+            if message.ended:
+                tracked.ended.set()
+
+    def _on_deregister(self, tracked: TrackedReceiver, message: DeregisterReceiver) -> Reply:
+        if not tracked.is_active:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} is not active")
         tracked.state = ReceiverState.INACTIVE
         tracked.deregistered = True

@@ -23,6 +23,7 @@ from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.block_reader import ReadBlocks
 from penstock.clock import Clock
 from penstock.conf import Settings
+from penstock.errors import StreamingStateError
 from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.log import get_logger
@@ -47,6 +48,7 @@ from penstock.wire.messages import (
     BlocksLost,
     DeregisterReceiver,
     RegisterReceiver,
+    ReleaseReceiver,
     Reply,
     ReportError,
     StopReceiver,
@@ -55,6 +57,9 @@ from penstock.wire.messages import (
 from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_tracker")
+
+# What the jobs of receivers that were released may take to end.
+_RELEASE_S = 5.0
 
 
 class ReceiverTracker:
@@ -171,10 +176,14 @@ class ReceiverTracker:
             tracked.start()
         self._housekeeping.start()
 
-    def stop(self, deadline: float) -> None:
+    def stop(self, deadline: float, *, drains: bool = False) -> None:
         """Tell every receiver to stop, wait until the deadline (monotonic seconds) for them to flush, then end them.
 
-        Blocks that arrive meanwhile are taken. The endpoint closes at the end.
+        Blocks that arrive meanwhile are taken; none is taken afterwards. What was taken can be read until ``release``.
+
+        Args:
+            deadline: for receivers to flush.
+            drains: batches are run afterwards: receivers on other hosts go on to serve their blocks.
         """
         if self._stopping.is_set():
             return
@@ -184,15 +193,36 @@ class ReceiverTracker:
             return
         # On the loop, and waited for: behind it no launch can begin.
         try:
-            self._on_loop(self._tell_all_to_stop, max(deadline - time.monotonic(), 1.0))
+            left_s = max(deadline - time.monotonic(), 1.0)
+            # On this machine tasks read the files themselves, and can use the receivers' slots.
+            serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._on_this_machine else 0
+            self._on_loop(lambda: self._tell_all_to_stop(serve_ms), left_s)
         except TimeoutError:
             log.warning("the loop is held up: receivers are not told to stop")
         for stream_id, tracked in self._tracked.items():
             launch = tracked.launch
-            if launch is not None and not launch.finish(max(deadline - time.monotonic(), 0.01)):
+            if launch is not None and not tracked.ended.wait(max(deadline - time.monotonic(), 0.01)):
                 log.warning("receiver did not stop in time, its job is cancelled", stream_id=stream_id)
-                launch.cancel()
-                launch.finish(5.0)
+                self._launches.cancel(tracked)
+                tracked.ended.wait(5.0)
+        # Whoever stores now must not be told that a batch will have it.
+        self.blocks.close()
+
+    def release(self) -> None:
+        """Have receivers serve their blocks no more, see their jobs end, close the endpoint. Harmless when repeated."""
+        self.stop(time.monotonic())
+        if self._endpoint is None:
+            return
+        running = [tracked for tracked in self._tracked.values() if tracked.launch and not tracked.launch.finish(0)]
+        for tracked in running:
+            tracked.tell(ReleaseReceiver(), at_once=True)
+        deadline = time.monotonic() + _RELEASE_S
+        for tracked in running:
+            assert tracked.launch is not None
+            if not tracked.launch.finish(max(deadline - time.monotonic(), 0.01)):
+                log.warning("receiver's job does not end, it is cancelled", stream_id=tracked.stream_id)
+                self._launches.cancel(tracked)
+                tracked.launch.finish(_RELEASE_S)
         self._housekeeping.stop()
         # First the endpoint: what was asked of it is answered by the loop.
         self._endpoint.stop()
@@ -282,12 +312,12 @@ class ReceiverTracker:
         if tracked.is_active:
             tracked.tell(UpdateRateLimit(rate))
 
-    def _tell_all_to_stop(self) -> None:
+    def _tell_all_to_stop(self, serve_ms: int) -> None:
         for tracked in self._tracked.values():
             if tracked.given_up:
                 continue
             if tracked.registered:
-                tracked.tell(StopReceiver("Stopped by driver"), at_once=True)
+                tracked.tell(StopReceiver("Stopped by driver", serve_ms), at_once=True)
             elif tracked.launch is not None:
                 # It has stored nothing, and may be waiting for a slot that never comes.
                 self._launches.cancel(tracked)
@@ -302,7 +332,10 @@ class ReceiverTracker:
             return Reply(accepted=False, reason="the blocks are of another stream")
         self._places.add(tracked.place, message.blocks)
         self._unread.add(tracked.place.address, message.blocks)
-        gone = self.blocks.add_blocks(message.blocks)
+        try:
+            gone = self.blocks.add_blocks(message.blocks)
+        except StreamingStateError as error:
+            return Reply(accepted=False, reason=str(error))
         self._places.forget(gone)
         self._unread.processed(gone)
         return Reply()
