@@ -231,6 +231,15 @@ def test_an_error_is_told_once(tracked: Tracked) -> None:
     assert tracked.events.names[3:] == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
 
 
+def test_a_death_is_told_though_an_error_was_that_it_went_on_from(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.report("the disk is full", "Traceback: no space left")
+    process.launch.end(RuntimeError("Python worker exited unexpectedly"))
+    tracked.settle()
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverError", "ReceiverStopped"]
+    assert "exited unexpectedly" in tracked.tracker.receiver_infos()[0].lastErrorMessage
+
+
 def test_a_receiver_whose_process_dies_has_failed_and_stopped_and_is_launched_again(tracked: Tracked) -> None:
     process = tracked.registered()
     process.close()

@@ -72,6 +72,14 @@ def test_a_stop_that_does_not_drain_keeps_nobody(tracked: Tracked) -> None:
         stopping.result(timeout=10)
 
 
+def test_a_receiver_that_does_not_stop_leaves_time_for_the_batches(tracked: Tracked) -> None:
+    process = tracked.registered()
+    before = time.monotonic()
+    tracked.tracker.stop(before + 0.6, drains=True)
+    assert 0.4 <= time.monotonic() - before < 0.55
+    assert process.launch.cancelled
+
+
 def test_release_lets_them_go_and_sees_their_jobs_end(drained: tuple[Tracked, FakeProcess]) -> None:
     tracked, process = drained
     process.on_told = lambda _message: process.launch.end()

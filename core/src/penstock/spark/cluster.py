@@ -53,14 +53,17 @@ def local_cores(sc: SparkContext) -> int | None:
 
 
 def executors(sc: SparkContext) -> list[TaskLocation]:
-    """The executors that are there now, without the driver, in the order of their ids."""
+    """The executors that are there now, without the driver, in the order of their ids.
+
+    One that has just joined is there as soon as Spark knows its host.
+    """
     store: Any = sc._jsc.sc().statusStore()
     found = store.executorList(True)
     summaries = [found.apply(index) for index in range(found.size())]
     locations = [
         TaskLocation(summary.hostPort().rpartition(":")[0], summary.id())
         for summary in summaries
-        if summary.id() != "driver"
+        if summary.id() != "driver" and summary.hostPort()
     ]
     return sorted(locations, key=lambda location: (len(location.executor_id), location.executor_id))
 

@@ -58,6 +58,9 @@ from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_tracker")
 
+# The part of the time for a stop that receivers may take, when batches are to run afterwards: one that does not stop must
+# not cost what the others, and itself, have stored.
+_FLUSH_SHARE = 2 / 3
 # What the jobs of receivers that were released may take to end.
 _RELEASE_S = 5.0
 
@@ -182,8 +185,9 @@ class ReceiverTracker:
         Blocks that arrive meanwhile are taken; none is taken afterwards. What was taken can be read until ``release``.
 
         Args:
-            deadline: for receivers to flush.
-            drains: batches are run afterwards: receivers on other hosts go on to serve their blocks.
+            deadline: for all that is to be done.
+            drains: batches are run afterwards: part of the time is theirs, and receivers on other hosts go on to serve
+                their blocks.
         """
         if self._stopping.is_set():
             return
@@ -191,17 +195,18 @@ class ReceiverTracker:
         self._clock.wake()
         if self._endpoint is None:
             return
+        left_s = max(deadline - time.monotonic(), 0)
+        flushed_by = time.monotonic() + (left_s * _FLUSH_SHARE if drains else left_s)
         # On the loop, and waited for: behind it no launch can begin.
         try:
-            left_s = max(deadline - time.monotonic(), 1.0)
             # On this machine tasks read the files themselves, and can use the receivers' slots.
             serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._on_this_machine else 0
-            self._on_loop(lambda: self._tell_all_to_stop(serve_ms), left_s)
+            self._on_loop(lambda: self._tell_all_to_stop(serve_ms), max(left_s, 1.0))
         except TimeoutError:
             log.warning("the loop is held up: receivers are not told to stop")
         for stream_id, tracked in self._tracked.items():
             launch = tracked.launch
-            if launch is not None and not tracked.ended.wait(max(deadline - time.monotonic(), 0.01)):
+            if launch is not None and not tracked.ended.wait(max(flushed_by - time.monotonic(), 0.01)):
                 log.warning("receiver did not stop in time, its job is cancelled", stream_id=stream_id)
                 self._launches.cancel(tracked)
                 tracked.ended.wait(5.0)

@@ -75,7 +75,8 @@ class TrackedReceiver:
         sent_away: the launch at hand was.
         moving: it was told to stop so that it comes up elsewhere.
         rate: wanted, records/s; outlives launches.
-        error_reported: the launch at hand has told of its error already.
+        error_reported: the launch at hand has told of the error that ends it already.
+        last_report: the traceback of the last error that it has gone on from since it was started.
         failure_counted: it has failed since it was started or launched last.
         registered: the launch at hand has registered: from then on it may hold records.
         deregistered: it has said since that it stops: an end without a word is a death.
@@ -103,6 +104,7 @@ class TrackedReceiver:
     moving: bool = False
     rate: float | None = None
     error_reported: bool = False
+    last_report: str = ""
     failure_counted: bool = False
     registered: bool = False
     deregistered: bool = False
@@ -142,7 +144,7 @@ class TrackedReceiver:
         self.state = ReceiverState.SCHEDULED
         self.launched_ms = now_ms
         self.error_reported = self.failure_counted = self.registered = self.deregistered = self.overdue = False
-        self.sent_away = self.moving = False
+        self.sent_away, self.moving, self.last_report = False, False, ""
         self.ended.clear()
         return self.epoch
 
