@@ -58,8 +58,8 @@ from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_tracker")
 
-# The part of the time for a stop that receivers may take, when batches are to run afterwards: one that does not stop must
-# not cost what the others, and itself, have stored.
+# What part of the time for a stop receivers may take when batches are to run afterwards: one that does not stop must
+# not cost what it and the others have stored.
 _FLUSH_SHARE = 2 / 3
 # What the jobs of receivers that were released may take to end.
 _RELEASE_S = 5.0
