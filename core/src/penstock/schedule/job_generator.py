@@ -7,7 +7,6 @@ cleaned up. Never runs a job, never waits on the loop: what must wait is a tick 
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -30,13 +29,12 @@ from penstock.schedule.generator_report import GeneratorReport
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
+from penstock.seldom import Seldom
 from penstock.spark import failure
 from penstock.threads import EngineThread
 
 log = get_logger("job_generator")
 
-# What may happen at every batch is told of once in so long.
-_TELL_AGAIN_MS = 60_000
 # The waits between tries of an allocation: from this part of a batch interval, doubling, up to this.
 _FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
 
@@ -74,20 +72,6 @@ class _BatchCompleted:
 @frozen
 class _TryAgain:
     """To allocate the blocks of the oldest tick that waits."""
-
-
-class _Seldom:
-    """Says whether something may be told: not again within a while."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._last_ms = clock, -math.inf
-
-    def is_due(self) -> bool:
-        now_ms = self._clock.monotonic_ms()
-        due = now_ms - self._last_ms >= _TELL_AGAIN_MS
-        if due:
-            self._last_ms = now_ms
-        return due
 
 
 class JobGenerator:
@@ -135,7 +119,7 @@ class JobGenerator:
         self._waiting: deque[int] = deque()
         self._backoff = Backoff(graph.batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS)
         self._backing_off = self._paused = self._pause_was_told = False
-        self._missed_told, self._slow_told, self._pause_told = _Seldom(clock), _Seldom(clock), _Seldom(clock)
+        self._missed_told, self._slow_told, self._pause_told = Seldom(clock), Seldom(clock), Seldom(clock)
         self._completed_ms = -1
         self._report = GeneratorReport()
         self._generated_ms = -1

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -28,6 +29,7 @@ from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
+from penstock.seldom import Seldom
 from penstock.spark import cluster
 from penstock.track.block_places import BlockPlaces
 from penstock.track.housekeeping import Housekeeping
@@ -111,6 +113,9 @@ class ReceiverTracker:
         self._unread = UnreadBlocks(
             settings[conf.MAX_UNREAD], lambda *change: self._loop.post(lambda: self._on_unread(*change))
         )
+        # By host.
+        self._unread_told: defaultdict[str, Seldom] = defaultdict(lambda: Seldom(clock))
+        self._pause_was_told = False
         self._placement = Placement(sc, settings, self._tracked)
         self._launches = Launches(
             sc,
@@ -300,10 +305,16 @@ class ReceiverTracker:
 
     def _on_unread(self, host: str, num_bytes: int, limit: int, too_much: bool) -> None:
         self._pauses.set(UNREAD, self._unread.is_full)
+        if too_much:
+            # Where batches are slow for long this comes and goes with each of them.
+            self._pause_was_told = self._unread_told[host].is_due()
+        tell = log.warning if self._pause_was_told else log.info
         if not too_much:
-            log.warning("receivers go on: unread data is below its limit again", host=host, unread=num_bytes)
+            tell("receivers go on: unread data is below its limit again", host=host, unread=num_bytes)
             return
-        log.warning("receivers pause: too much data is unread", host=host, unread=num_bytes, limit=limit)
+        tell("receivers pause: too much data is unread", host=host, unread=num_bytes, limit=limit)
+        if not self._pause_was_told:
+            return
         for tracked in self._tracked.values():
             if tracked.is_active and tracked.place.address == host:
                 message = (
