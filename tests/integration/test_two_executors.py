@@ -45,4 +45,5 @@ def test_with_an_executor_its_receiver_comes_back_and_moves_to_the_new_one(repor
 
 def test_with_all_that_nothing_is_lost_and_nothing_comes_twice(report: Any) -> None:
     assert min(report["stored"]) > 20
+    assert report["failed batches"] == 0
     assert (report["lost"], report["twice"]) == ([0, 0], [0, 0])

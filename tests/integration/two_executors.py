@@ -98,7 +98,7 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     held = occupy(sc, first.preference, 2, freed)
     receivers = [Counting(folder / name) for name in ("a", "b")]
     seen: list[list[int]] = [[], []]
-    ssc = StreamingContext(sc, 0.3)
+    ssc = StreamingContext(sc, 1)
     for receiver, into in zip(receivers, seen, strict=True):
         ssc.receiverStream(receiver).foreachRDD(lambda rdd, into=into: into.extend(rdd.collect()))
     ssc.start()
@@ -123,7 +123,9 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     killed_on = spread[0]
     wait_for(lambda: len(set(on()) - {"", killed_on}) == 2, "one has moved to the new executor")
     back = on()
+    stopping = time.monotonic()
     ssc.stop(stopSparkContext=False, stopGracefully=True)
+    stop_s = time.monotonic() - stopping
     stored = [
         [int(line) for line in receiver.notes.with_suffix(".stored").read_text().split()] for receiver in receivers
     ]
@@ -137,6 +139,8 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
         "starts": starts,
         "killed on": killed_on,
         "back": back,
+        "stop took": stop_s,
+        "failed batches": ssc.generator_report().failed_batches,
         "stored": [len(numbers) for numbers in stored],
         "lost": [len(set(numbers) - set(into)) for numbers, into in zip(stored, seen, strict=True)],
         "twice": [len(into) - len(set(into)) for into in seen],
@@ -151,7 +155,7 @@ if __name__ == "__main__":
     conf.set("spark.speculation", "true").set("spark.speculation.interval", "50ms")
     conf.set("spark.speculation.multiplier", "1.01").set("spark.speculation.quantile", "0.01")
     conf.set("spark.speculation.minTaskRuntime", "100ms")
-    conf.set("spark.penstock.receiver.relaunchDelay", "50ms")
+    conf.set("spark.penstock.receiver.relaunchDelay", "50ms").set("spark.streaming.gracefulStopTimeout", "40s")
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
     try:
