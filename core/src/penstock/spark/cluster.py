@@ -15,8 +15,7 @@ from pyspark import SparkContext
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
-
-_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
+_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 
 @frozen
@@ -50,6 +49,12 @@ def local_cores(sc: SparkContext) -> int | None:
         return 1
     jvm: Any = sc._jvm
     return int(jvm.java.lang.Runtime.getRuntime().availableProcessors()) if match[1] == "*" else int(match[1])
+
+
+def fixed_cores(sc: SparkContext) -> int | None:
+    """All the task slots there will ever be; ``None`` where that is not for the master to say."""
+    match = _CLUSTER.fullmatch(_master(sc))
+    return local_cores(sc) if match is None else int(match[1]) * int(match[2])
 
 
 def executors(sc: SparkContext) -> list[TaskLocation]:
