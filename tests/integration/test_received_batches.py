@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -111,9 +112,8 @@ def test_a_graceful_stop_processes_all_that_was_stored(
     assert batches.records == list(range(len(batches.records)))
 
 
-def test_blocks_of_another_host_are_fetched(
-    ssc: StreamingContext, collect: Any, wait_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def pretend_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No task finds a block's file where it is."""
     references = ReceiverTracker.references
 
     def without_files(tracker: ReceiverTracker, blocks: Any) -> Any:
@@ -121,10 +121,35 @@ def test_blocks_of_another_host_are_fetched(
         return [(host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in found]
 
     monkeypatch.setattr(ReceiverTracker, "references", without_files)
+
+
+def test_blocks_of_another_host_are_fetched(
+    ssc: StreamingContext, collect: Any, wait_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend_other_hosts(monkeypatch)
     batches = collect(ssc.receiverStream(AtOnce(range(1000))))
     ssc.start()
     wait_for(lambda: len(batches.records) >= 1000, "1,000 numbers")
     assert batches.records == list(range(1000))
+
+
+def test_the_last_batches_of_a_graceful_stop_fetch_blocks_from_other_hosts(
+    make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None], monkeypatch: Any
+) -> None:
+    pretend_other_hosts(monkeypatch)
+    ssc = make_ssc(1.0)
+    monkeypatch.setattr("penstock.spark.cluster.is_on_this_machine", lambda _sc: False)
+    batches = collect(ssc.receiverStream(AtOnce(range(1000))).map(slowly))
+    ssc.start()
+    wait_for(ssc.unread_bytes, "the block")
+    ssc.stop(stopSparkContext=False, stopGraceFully=True)
+    assert batches.records == list(range(1000))
+
+
+def slowly(number: int) -> int:
+    if number == 0:
+        time.sleep(0.5)
+    return number
 
 
 def test_connections_can_be_private(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -29,6 +31,7 @@ from penstock.wire.messages import (
     PauseReceiver,
     Registered,
     RegisterReceiver,
+    ReleaseReceiver,
     Reply,
     ReportError,
     StopReceiver,
@@ -63,6 +66,8 @@ class FakeTracker:
     def __init__(self, log: Log) -> None:
         self.log, self.token = log, Token.generate()
         self.rate: float | None = None
+        #: Refuses to hear that a receiver has ended.
+        self.deaf = False
         self.endpoint = Endpoint(
             "127.0.0.1",
             self.token,
@@ -70,9 +75,14 @@ class FakeTracker:
                 RegisterReceiver: lambda message: self._note(message, Registered(True, "", self.rate)),
                 AddBlocks: lambda message: self._note(message, Reply()),
                 ReportError: lambda message: self._note(message, Reply()),
-                DeregisterReceiver: lambda message: self._note(message, Reply()),
+                DeregisterReceiver: self._on_deregister,
             },
         )
+
+    def _on_deregister(self, message: object) -> object:
+        if self.deaf:
+            raise RuntimeError("not now")
+        return self._note(message, Reply())
 
     def _note(self, message: object, reply: object) -> object:
         self.log.add(message)
@@ -125,7 +135,7 @@ def test_it_runs_from_registration_to_deregistration(
     assert Path(first.path).parent == blocks
     assert (read(first.path), read(last.path)) == ([1, 2, 3], [4])
     assert log.of(RegisterReceiver)[0].receiver_type == "Counting"
-    assert log.of(DeregisterReceiver) == [DeregisterReceiver(2, 5, "Stopped by driver", "", flushed=1)]
+    assert log.of(DeregisterReceiver) == [DeregisterReceiver(2, 5, "Stopped by driver", "", flushed=1, ended=True)]
 
 
 def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
@@ -149,6 +159,56 @@ def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
     driven = background(drive)
     list(tracker.task(receiver)(0, []))
     assert driven.result(timeout=10) == ([1, 2, 3], [], 12.5)
+
+
+def test_it_serves_its_blocks_until_it_is_released(tracker: FakeTracker, log: Log, background: Background) -> None:
+    def drive() -> tuple[bool, list[Any]]:
+        log.await_count(AddBlocks)
+        client = tracker.receiver()
+        client.ask(StopReceiver("Stopped by driver", serve_ms=60_000), Reply)
+        log.await_count(DeregisterReceiver)
+        fetched = []
+        for message in log.of(AddBlocks):
+            reference = BlockReference(message.blocks[0].block_id, "/elsewhere", 1, client.location)
+            fetched += list(arrow_form.records(fetch_block(reference, tracker.token)))
+        ran = not ended.is_set()
+        client.ask(ReleaseReceiver(), Reply)
+        return ran, fetched
+
+    ended = threading.Event()
+    driven = background(drive)
+    list(tracker.task(Counting())(0, []))
+    ended.set()
+    assert driven.result(timeout=10) == (True, [1, 2, 3, 4])
+
+
+def test_a_driver_that_never_releases_it_is_not_waited_for_without_end(
+    tracker: FakeTracker, log: Log, background: Background
+) -> None:
+    def stop() -> None:
+        log.await_count(AddBlocks)
+        tracker.receiver().ask(StopReceiver("Stopped by driver", serve_ms=100), Reply)
+
+    stopping = background(stop)
+    before = time.monotonic()
+    list(tracker.task(Counting())(0, []))
+    stopping.result(timeout=10)
+    assert 0.1 <= time.monotonic() - before < 10
+
+
+def test_a_driver_that_does_not_hear_of_the_end_waits_for_the_task(
+    tracker: FakeTracker, log: Log, background: Background
+) -> None:
+    def stop() -> None:
+        log.await_count(AddBlocks)
+        tracker.receiver().ask(StopReceiver("Stopped by driver", serve_ms=60_000), Reply)
+
+    tracker.deaf = True
+    stopping = background(stop)
+    before = time.monotonic()
+    list(tracker.task(Counting(), {"spark.penstock.wire.timeout": "200ms"})(0, []))
+    stopping.result(timeout=10)
+    assert time.monotonic() - before < 30
 
 
 def test_it_can_be_told_to_pause_and_to_go_on(tracker: FakeTracker, log: Log, background: Background) -> None:

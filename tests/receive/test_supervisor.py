@@ -50,7 +50,7 @@ def test_it_stops_in_order_and_what_it_stores_meanwhile_is_taken(
     supervisor.stop("enough")
     assert log.names == ["RegisterReceiver", "onStart", "onStop", "AddBlocks", "AddBlocks", "DeregisterReceiver"]
     assert sorted(records()) == list(range(7))
-    assert log.of(DeregisterReceiver) == [DeregisterReceiver(3, 7, "enough", "", flushed=5)]
+    assert log.of(DeregisterReceiver) == [DeregisterReceiver(3, 7, "enough", "", flushed=5, ended=True)]
     assert (supervisor.is_started, supervisor.is_stopped) == (False, True)
     assert supervisor.stored_records == 7
 

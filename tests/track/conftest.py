@@ -31,6 +31,7 @@ from penstock.wire.messages import (
     PauseReceiver,
     Registered,
     RegisterReceiver,
+    ReleaseReceiver,
     Reply,
     ReportError,
     StopReceiver,
@@ -112,7 +113,7 @@ class FakeProcess:
     def __init__(self, launch: FakeLaunch) -> None:
         self.launch, self.task, self.told = launch, launch.task, Log()
         self.on_told: Callable[[object], object] = lambda _message: None
-        kinds = (StopReceiver, UpdateRateLimit, PauseReceiver, CleanUpBlocks)
+        kinds = (StopReceiver, UpdateRateLimit, PauseReceiver, CleanUpBlocks, ReleaseReceiver)
         self.endpoint = Endpoint("127.0.0.1", self.task.token, dict.fromkeys(kinds, self._on_told))
         self._driver = Client(self.task.driver_location, self.task.token, 10_000)
 
@@ -142,9 +143,11 @@ class FakeProcess:
     def report(self, message: str, error: str = "Traceback …") -> Reply:
         return self._driver.ask(ReportError(self.task.stream_id, self.task.epoch, message, error), Reply)
 
-    def deregister(self, message: str = "done", error: str = "", epoch: int | None = None) -> Reply:
+    def deregister(
+        self, message: str = "done", error: str = "", epoch: int | None = None, *, ended: bool = False
+    ) -> Reply:
         of = self.task.epoch if epoch is None else epoch
-        return self._driver.ask(DeregisterReceiver(self.task.stream_id, of, message, error), Reply)
+        return self._driver.ask(DeregisterReceiver(self.task.stream_id, of, message, error, ended=ended), Reply)
 
     def close(self) -> None:
         """Die."""
@@ -290,6 +293,9 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
     yield make
     for tracked in made:
         tracked.tracker.stop(time.monotonic())
+        for launch in tracked.launches:
+            launch.end()
+        tracked.tracker.release()
         tracked.tracker.delete_files()
         tracked.tracker.close()
         clock.wake()

@@ -101,7 +101,7 @@ def test_a_place_that_spark_does_not_tell_is_taken(make_tracker: MakeTracker, mo
 
 
 def test_the_executors_that_were_asked_for_are_waited_for(make_tracker: MakeTracker, silent: SilentClass) -> None:
-    tracked = make_tracker([silent(), silent()], master="local-cluster[2,1,1024]")
+    tracked = make_tracker([silent(), silent()], master="local-cluster[2,2,1024]")
     tracked.executors = []
     tracked.tracker.start()
     tick(tracked)

@@ -72,6 +72,11 @@ def test_a_receiver_is_launched_where_it_prefers(make_tracker: MakeTracker) -> N
         ("local", 1, "master local has 1 core and the program 1 receiver: .* Use local[2] or more."),
         ("local[1]", 1, "master local[1] has 1 core and the program 1 receiver: .* Use local[2] or more."),
         ("local[2]", 2, "master local[2] has 2 cores and the program 2 receivers: .* Use local[3] or more."),
+        (
+            "local-cluster[2,1,1024]",
+            2,
+            "has 2 cores and the program 2 receivers: .* Have executors with 3 cores in all.",
+        ),
         ("local[1,4]", 1, "master local[1,4] has 1 core"),
     ],
 )
@@ -84,7 +89,7 @@ def test_too_few_cores_are_refused_with_the_reason(
     assert tracked.launches == []
 
 
-@pytest.mark.parametrize("master", ["local[2]", "local[3,4]", "local-cluster[1,1,1024]", "spark://host:7077", "yarn"])
+@pytest.mark.parametrize("master", ["local[2]", "local[3,4]", "local-cluster[1,2,1024]", "spark://host:7077", "yarn"])
 def test_enough_cores_or_cores_that_come_and_go_are_fine(make_tracker: MakeTracker, master: str) -> None:
     tracked = make_tracker(master=master)
     tracked.tracker.start()
@@ -229,6 +234,15 @@ def test_an_error_is_told_once(tracked: Tracked) -> None:
     process.register()
     process.deregister("another one", "Traceback …")
     assert tracked.events.names[3:] == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
+
+
+def test_a_death_is_told_though_an_error_was_that_it_went_on_from(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.report("the disk is full", "Traceback: no space left")
+    process.launch.end(RuntimeError("Python worker exited unexpectedly"))
+    tracked.settle()
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverError", "ReceiverStopped"]
+    assert "exited unexpectedly" in tracked.tracker.receiver_infos()[0].lastErrorMessage
 
 
 def test_a_receiver_whose_process_dies_has_failed_and_stopped_and_is_launched_again(tracked: Tracked) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver, StoredBlock
+from penstock.clock import ManualClock
 from penstock.conf_values import SizeLimit, size_or_share
 from penstock.listen.events import ReceiverError
 from penstock.track.unread_blocks import UnreadBlocks
@@ -164,3 +166,30 @@ def test_one_that_registers_meanwhile_learns_it(make_tracker: MakeTracker) -> No
     process.launch.end(RuntimeError("lost"))
     tracked.relaunch()
     assert tracked.process(2).register().paused
+
+
+def test_what_comes_and_goes_is_told_of_once_a_minute(
+    make_tracker: MakeTracker, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnread": "500"})
+    tracked.tracker.start()
+    process = tracked.registered()
+
+    def warnings() -> int:
+        """Fill it up and process it all, ten times."""
+        caplog.clear()
+        for _ in range(10):
+            number = next(numbers)
+            process.add(number)
+            tracked.settle()
+            tracked.tracker.blocks.allocate_blocks_to_batch(number)
+            tracked.tracker.processed(number)
+            tracked.settle()
+        return sum(record.levelname == "WARNING" for record in caplog.records)
+
+    numbers = itertools.count(1)
+    assert (warnings(), warnings()) == (2, 0)
+    assert tracked.events.names.count("ReceiverError") == 1
+    assert process.told.await_one(PauseReceiver, 40) == PauseReceiver(False)
+    clock.advance(60_000)
+    assert warnings() == 2

@@ -23,7 +23,7 @@ from penstock.clock import Clock, SystemClock, duration_ms
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.listen.events import CheckpointFailed, ReceiverInfo, StreamingStarted
+from penstock.listen.events import CheckpointFailed, ReceiverInfo, StopProgress, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.log import get_logger, set_level
 from penstock.plugins import Plugins
@@ -109,9 +109,10 @@ class StreamingContext(StreamBuilder):
         self._clock: Clock = clock or SystemClock()
         self._state = State.INITIALIZED
         self._lock = threading.RLock()
-        # PySpark's handler of Ctrl-C, while this context is active.
-        self._interrupt: Any = None
+        # What signals did before this context was active.
+        self._handlers: dict[int, Any] = {}
         self._stop_thread: EngineThread | None = None
+        self._stops_gracefully = False
         self._ended = threading.Condition()
         # What awaitTermination raises; and what it will, when the context has stopped.
         self._error: BaseException | None = None
@@ -333,19 +334,35 @@ class StreamingContext(StreamBuilder):
             stopGracefully: the same in correct spelling.
         """
         graceful = stopGraceFully if stopGracefully is None else stopGracefully
-        with self._lock:
-            if self._stop_thread is None:
-                self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(graceful, stopSparkContext))
-                self._stop_thread.start()
-                stop_spark_later = False
-            else:
-                stop_spark_later = stopSparkContext
+        stopping, is_first = self._request_stop(graceful=graceful, stop_spark=stopSparkContext)
+        stop_spark_later = stopSparkContext and not is_first
         if on_engine_thread():
             return
-        self._stop_thread.join()
+        stopping.join()
         self._give_interrupt_back()
         if stop_spark_later:
             self._sc.stop()
+
+    def _request_stop(self, *, graceful: bool, stop_spark: bool) -> tuple[EngineThread, bool]:
+        """Have the engine stopped; at once where it is being stopped gracefully. The thread, and whether this began it."""
+        with self._lock:
+            is_first = self._stop_thread is None
+            if self._stop_thread is None:
+                self._stops_gracefully = graceful
+                self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(graceful, stop_spark))
+                self._stop_thread.start()
+            escalates = self._stops_gracefully and not graceful
+            self._stops_gracefully = self._stops_gracefully and graceful
+        if escalates:
+            self._stop_at_once()
+        return self._stop_thread, is_first
+
+    def _stop_at_once(self) -> None:
+        log.warning("stopping at once: what is not processed is left")
+        for part in (self._generator, self._scheduler):
+            if part is not None:
+                part.abandon()
+        self._sc.cancelAllJobs()
 
     # -- for plugins --
 
@@ -473,16 +490,26 @@ class StreamingContext(StreamBuilder):
         PySpark's handler cancels every job first, those of the receivers included, and with them what is stored and not
         yet processed: a graceful stop would come too late.
         """
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                self._handlers[number] = signal.signal(number, self._on_signal)
+        else:
             handler = signal.getsignal(signal.SIGINT)
             if str(getattr(handler, "__module__", "")).startswith("pyspark."):
-                self._interrupt = handler
-                signal.signal(signal.SIGINT, signal.default_int_handler)
+                self._handlers[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _on_signal(self, number: int, _frame: Any) -> None:
+        """The first asks for a graceful stop, the second for one at once; awaitTermination returns then."""
+        first = self._stop_thread is None
+        log.info("signal received", signal=signal.Signals(number).name, graceful=first)
+        self._request_stop(graceful=first, stop_spark=False)
 
     def _give_interrupt_back(self) -> None:
-        if self._interrupt is not None and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._interrupt)
-            self._interrupt = None
+        if threading.current_thread() is threading.main_thread():
+            while self._handlers:
+                signal.signal(*self._handlers.popitem())
 
     def _on_error(self, error: BaseException) -> None:
         gone = cluster.is_stopped(self._sc) and self._stop_thread is None
@@ -529,7 +556,7 @@ class StreamingContext(StreamBuilder):
         quick = time.monotonic() + _QUICK_STOP_S
         steps: list[tuple[str, Callable[[], None]]] = []
         if self._tracker is not None:
-            steps.append(("receivers", partial(self._tracker.stop, deadline or quick)))
+            steps.append(("receivers", partial(self._tracker.stop, deadline or quick, drains=deadline is not None)))
         if self._generator is not None:
             steps.append(("batches", partial(self._stop_generator, deadline)))
         if self._scheduler is not None:
@@ -537,6 +564,8 @@ class StreamingContext(StreamBuilder):
         if self._checkpointer is not None:
             steps.append(("checkpoint", partial(self._stop_checkpointer, graceful=deadline is not None)))
         if self._tracker is not None:
+            # Not before: the last batches read the receivers' blocks, and tell of those that are gone.
+            steps.append(("release", self._tracker.release))
             steps.append(("files", self._tracker.delete_files))
             steps.append(("journal", self._tracker.close))
         if self._outputs_done is not None:
@@ -544,15 +573,22 @@ class StreamingContext(StreamBuilder):
         steps.append(("listeners", partial(self._bus.stop, 5.0)))
         for name, step in steps:
             log.info("stopping", phase=name)
+            self._tell_stopping(name)
             try:
                 step()
             except Exception:
                 log.exception("a step of stopping failed", phase=name)
 
+    def _tell_stopping(self, phase: str) -> None:
+        left = 0 if self._scheduler is None else len(self._scheduler.pending_batches)
+        if phase == "batches" and left:
+            log.info("batches left", count=left)
+        self._bus.post(StopProgress(self._clock.now_ms(), phase, left))
+
     def _stop_generator(self, deadline: float | None) -> None:
         assert self._generator is not None
         assert self._scheduler is not None
-        if not self._generator.stop(deadline):
+        if not self._generator.stop(deadline, lambda _left: self._tell_stopping("batches")):
             left = len(self._scheduler.pending_batches)
             log.warning("stopped before all was processed", batches_left=left, graceful=deadline is not None)
 

@@ -34,7 +34,8 @@ class KeyedStateDStream(StateDStream):
 
     def __init__(self, parent: DStream[Any], spec: StateSpec) -> None:
         super().__init__(parent, spec.num_partitions, spec.initial, spec.partition_function)
-        self._spec = spec
+        # Not the spec itself: a checkpoint of the program could not hold its initial states when they are an RDD.
+        self._update, self._takes_time, self._timeout_ms = spec.update, spec.takes_time, spec.timeout_ms
         self._home = ""
 
     @property
@@ -61,10 +62,10 @@ class KeyedStateDStream(StateDStream):
         # goes on from one of the checkpoints.
         horizon_ms = min([time_ms - self.remember_ms, *self._generated, *self._graph.recoverable_ms])
         function = MapWithState(
-            self._spec.update,
-            self.datetime_of(time_ms) if self._spec.takes_time else None,
+            self._update,
+            self.datetime_of(time_ms) if self._takes_time else None,
             time_ms,
-            self._spec.timeout_ms,
+            self._timeout_ms,
             self.home,
             horizon_ms,
             self._failures.note,

@@ -2,7 +2,7 @@
 
 Owns the set-up and the taking down of one launch inside a Python worker: plugins, block directory, connection to the
 driver, endpoint, supervisor. Never starts on a retry by Spark: where a receiver runs is the tracker's decision. Runs on
-the worker's main thread until the receiver has stopped.
+the worker's main thread until the receiver has stopped and, if the driver wants so, its blocks are read.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import shutil
 import signal
 import socket
 import tempfile
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,14 @@ from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint, Handler
-from penstock.wire.messages import CleanUpBlocks, PauseReceiver, Reply, StopReceiver, UpdateRateLimit
+from penstock.wire.messages import (
+    CleanUpBlocks,
+    PauseReceiver,
+    ReleaseReceiver,
+    Reply,
+    StopReceiver,
+    UpdateRateLimit,
+)
 from penstock.wire.token import Token
 
 
@@ -63,7 +72,7 @@ class ReceiverTask:
     log_directory: str = ""
 
     def __call__(self, _index: int, _elements: Iterable[Any]) -> Iterator[Any]:
-        """Run the receiver until it has stopped.
+        """Run the receiver until it has stopped; serve its blocks for as long as the driver asked for then.
 
         Raises:
             BaseException: what stopped it, if that was an error.
@@ -80,9 +89,17 @@ class ReceiverTask:
         plugins.manager.register(_OwnAnswer(blocks), name="penstock-blocks")
         driver = Client(self.driver_location, self.token, self.settings[conf.WIRE_TIMEOUT])
         supervisor: ReceiverSupervisor
+        # Until when, in monotonic seconds, blocks are served behind the receiver's end; or until it is released.
+        serves_until, released = 0.0, threading.Event()
 
         def on_stop(message: StopReceiver) -> Reply:
+            nonlocal serves_until
+            serves_until = time.monotonic() + message.serve_ms / 1000
             supervisor.stop_soon(message.message)
+            return Reply()
+
+        def on_release(_message: ReleaseReceiver) -> Reply:
+            released.set()
             return Reply()
 
         def on_rate(message: UpdateRateLimit) -> Reply:
@@ -99,6 +116,7 @@ class ReceiverTask:
 
         handlers: dict[type, Handler] = {
             StopReceiver: on_stop,
+            ReleaseReceiver: on_release,
             UpdateRateLimit: on_rate,
             PauseReceiver: on_pause,
             CleanUpBlocks: on_clean_up,
@@ -122,7 +140,12 @@ class ReceiverTask:
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             supervisor.start_soon()
-            supervisor.await_termination()
+            try:
+                supervisor.await_termination()
+            finally:
+                # A driver that does not know of the end waits for the task's.
+                if supervisor.end_is_told:
+                    released.wait(max(serves_until - time.monotonic(), 0))
         finally:
             signal.signal(signal.SIGINT, on_interrupt)
             endpoint.stop()

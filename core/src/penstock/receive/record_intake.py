@@ -156,7 +156,8 @@ class RecordIntake:
 
     def _push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
         self._pusher.push(table, count, metadata)
-        self.stored_records += count
+        with self._idle:
+            self.stored_records += count
         self._on_success()
 
 

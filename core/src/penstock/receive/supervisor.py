@@ -105,6 +105,8 @@ class ReceiverSupervisor:
         self._times_told = 0
         self._pause_lock = threading.Lock()
         self._registered = False
+        #: The driver knows that the receiver has ended, and that all it took is stored.
+        self.end_is_told = False
         self._terminated = threading.Event()
         logged = settings[conf.WRITE_AHEAD_LOG]
         self._intake = RecordIntake(
@@ -265,7 +267,9 @@ class ReceiverSupervisor:
             message = f"{message} ({dropped} buffered records could not be stored and are lost)"
         # A driver that never answered is not waited for once more.
         if self._registered:
-            self._tell(DeregisterReceiver(self.stream_id, self._epoch, message, _trace(error), flushed, dropped))
+            self.end_is_told = self._tell(
+                DeregisterReceiver(self.stream_id, self._epoch, message, _trace(error), flushed, dropped, ended=True)
+            )
         self._terminated.set()
 
     def _start_receiver(self) -> None:
@@ -353,14 +357,16 @@ class ReceiverSupervisor:
 
     # -- the driver --
 
-    def _tell(self, message: object) -> None:
-        """Send what the driver should know; when it cannot be reached the task's end will tell it."""
+    def _tell(self, message: object) -> bool:
+        """Send what the driver should know, say whether it was; when it is not the task's end will tell it."""
         try:
             self._driver.ask(message, Reply)
+            return True
         except PenstockError as error:
             log.warning(
                 "driver not told", stream_id=self.stream_id, message=type(message).__name__, error=text_of(error)
             )
+            return False
 
 
 def _as_error(error: object) -> BaseException | None:

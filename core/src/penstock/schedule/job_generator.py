@@ -7,7 +7,6 @@ cleaned up. Never runs a job, never waits on the loop: what must wait is a tick 
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import deque
@@ -31,13 +30,12 @@ from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
 from penstock.schedule.resume import Resume
+from penstock.seldom import Seldom
 from penstock.spark import failure
 from penstock.threads import EngineThread
 
 log = get_logger("job_generator")
 
-# What may happen at every batch is told of once in so long.
-_TELL_AGAIN_MS = 60_000
 # The waits between tries of an allocation: from this part of a batch interval, doubling, up to this.
 _FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
 
@@ -112,20 +110,6 @@ class _Cleanable:
 _Event = _Tick | _BatchCompleted | _TryAgain | _Cleanable
 
 
-class _Seldom:
-    """Says whether something may be told: not again within a while."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock, self._last_ms = clock, -math.inf
-
-    def is_due(self) -> bool:
-        now_ms = self._clock.monotonic_ms()
-        due = now_ms - self._last_ms >= _TELL_AGAIN_MS
-        if due:
-            self._last_ms = now_ms
-        return due
-
-
 class JobGenerator:
     """Generate batches.
 
@@ -176,7 +160,7 @@ class JobGenerator:
         self._waiting: deque[int] = deque()
         self._backoff = Backoff(graph.batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS)
         self._backing_off = self._paused = self._pause_was_told = False
-        self._missed_told, self._slow_told, self._pause_told = _Seldom(clock), _Seldom(clock), _Seldom(clock)
+        self._missed_told, self._slow_told, self._pause_told = Seldom(clock), Seldom(clock), Seldom(clock)
         self._completed_ms = -1
         # Of a run that goes on: its batches up to here are late, and those of them may be left out.
         self._late_ms, self._late_max_pending = -1, 0
@@ -184,6 +168,7 @@ class JobGenerator:
         self._report = GeneratorReport()
         self._generated_ms = -1
         self._generated = threading.Condition()
+        self._abandoned = False
         scheduler.on_batch_completion = lambda time_ms: self._loop.post(_BatchCompleted(time_ms))
 
     def start(self, resume: Resume | None = None) -> None:
@@ -226,12 +211,19 @@ class JobGenerator:
         self._generated_ms = max([resume.last_time_ms, *due])
         return start_ms
 
-    def stop(self, deadline: float | None) -> bool:
+    def abandon(self) -> None:
+        """Let nobody wait for what is to be made any longer."""
+        with self._generated:
+            self._abandoned = True
+            self._generated.notify_all()
+
+    def stop(self, deadline: float | None, tell: Callable[[int], object] = lambda _left: None) -> bool:
         """End the ticking.
 
         Args:
             deadline: monotonic seconds until which batches may still be generated and run, so that all that was
                 received is processed; ``None`` to stop at once.
+            tell: is told how many batches are left.
 
         Returns:
             Whether every batch was run to its end.
@@ -242,12 +234,18 @@ class JobGenerator:
         else:
             last_ms = self._timer.stop(interrupt=False, timeout_s=max(deadline - time.monotonic(), 0))
             with self._generated:
-                self._generated.wait_for(lambda: self._generated_ms >= last_ms, max(deadline - time.monotonic(), 0))
-                all_made = self._generated_ms >= last_ms
-            done = self._scheduler.await_pending(deadline) and all_made
+                self._generated.wait_for(
+                    lambda: self._is_made(last_ms) or self._abandoned, max(deadline - time.monotonic(), 0)
+                )
+                all_made = self._is_made(last_ms)
+            done = self._scheduler.await_pending(deadline, tell) and all_made
         self._graph.stop()
         self._loop.stop(5.0)
         return done
+
+    def _is_made(self, last_ms: int) -> bool:
+        # What is late comes before the ticks.
+        return self._generated_ms >= last_ms and not self._waiting
 
     def report(self) -> GeneratorReport:
         """How the making of batches went so far."""

@@ -98,7 +98,7 @@ class JobScheduler:
         self._pending: dict[int, JobSet] = {}
         self._dropped: list[int] = []
         self._changed = threading.Condition()
-        self._stopped = False
+        self._stopped = self._abandoned = False
         self._failed_in_a_row = 0
         self._last_error: BaseException | None = None
         #: How many batches were given up, and how many failed.
@@ -158,10 +158,33 @@ class JobScheduler:
         with self._changed:
             return min([*self._pending, *self._dropped], default=None)
 
-    def await_pending(self, deadline: float) -> bool:
-        """Wait until no batch is pending, or the deadline (monotonic seconds); say which."""
+    def await_pending(self, deadline: float, tell: Callable[[int], object] = lambda _left: None) -> bool:
+        """Wait until no batch is pending, the deadline (monotonic seconds), or ``abandon``; say whether none is.
+
+        Args:
+            deadline: of the wait.
+            tell: is told how many are left, whenever there are fewer.
+        """
+        told = len(self.pending_batches)
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: len(self._pending) < told or not self._pending or self._abandoned,  # noqa: B023
+                    max(deadline - time.monotonic(), 0),
+                )
+                left = len(self._pending)
+                over = not left or self._abandoned or time.monotonic() >= deadline
+            if left < told:
+                tell(left)
+            if over:
+                return not left
+            told = left
+
+    def abandon(self) -> None:
+        """Let nobody wait for what is pending any longer."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._pending, max(deadline - time.monotonic(), 0))
+            self._abandoned = True
+            self._changed.notify_all()
 
     def stop(self, timeout_s: float) -> None:
         """Start no further job; wait for those that run until the time-out."""

@@ -15,8 +15,7 @@ from pyspark import SparkContext
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
-
-_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,.*\]")
+_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 
 @frozen
@@ -52,15 +51,24 @@ def local_cores(sc: SparkContext) -> int | None:
     return int(jvm.java.lang.Runtime.getRuntime().availableProcessors()) if match[1] == "*" else int(match[1])
 
 
+def fixed_cores(sc: SparkContext) -> int | None:
+    """All the task slots there will ever be; ``None`` where that is not for the master to say."""
+    match = _CLUSTER.fullmatch(_master(sc))
+    return local_cores(sc) if match is None else int(match[1]) * int(match[2])
+
+
 def executors(sc: SparkContext) -> list[TaskLocation]:
-    """The executors that are there now, without the driver, in the order of their ids."""
+    """The executors that are there now, without the driver, in the order of their ids.
+
+    One that has just joined is there as soon as Spark knows its host.
+    """
     store: Any = sc._jsc.sc().statusStore()
     found = store.executorList(True)
     summaries = [found.apply(index) for index in range(found.size())]
     locations = [
         TaskLocation(summary.hostPort().rpartition(":")[0], summary.id())
         for summary in summaries
-        if summary.id() != "driver"
+        if summary.id() != "driver" and summary.hostPort()
     ]
     return sorted(locations, key=lambda location: (len(location.executor_id), location.executor_id))
 

@@ -25,12 +25,16 @@ def check_cores(sc: SparkContext, receivers: int) -> None:
     Raises:
         ConfigurationError: no core would be left for batches.
     """
-    cores = cluster.local_cores(sc)
+    cores = cluster.fixed_cores(sc)
     if cores is not None and cores <= receivers:
+        local = cluster.local_cores(sc) is not None
+        instead = (
+            f"Use local[{receivers + 1}] or more" if local else f"Have executors with {receivers + 1} cores in all"
+        )
         raise ConfigurationError(
             f"master {sc.master} has {cores} core{'s' * (cores != 1)} and the program {receivers} "
             f"receiver{'s' * (receivers != 1)}: each receiver occupies one for as long as it runs, so no batch could "
-            f"ever run. Use local[{receivers + 1}] or more."
+            f"ever run. {instead}."
         )
 
 

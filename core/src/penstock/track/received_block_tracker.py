@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from penstock.blocks.block import StoredBlock
-from penstock.errors import JournalError
+from penstock.errors import JournalError, StreamingStateError
 from penstock.log import get_logger
 from penstock.recover.journal import Journal, Recovered
 from penstock.track import block_events
@@ -43,6 +43,7 @@ class ReceivedBlockTracker:
         }
         self._records_per_batch: dict[int, float] = {}
         self._processed_ms = -1
+        self._is_sealed = False
         # One decision about batches at a time; additions do not wait for it.
         self._deciding = threading.Lock()
         for stream_id, records in self.set_aside().items():
@@ -70,13 +71,22 @@ class ReceivedBlockTracker:
 
         Raises:
             JournalError: they are not in the journal, or nobody knows; none was queued. They may be added again.
+            StreamingStateError: no batch would have them any more.
         """
         blocks = list(blocks)
+        new = self._ledger.new(blocks)
+        # What was taken before is here, whoever says so again.
+        if new and self._is_sealed:
+            raise StreamingStateError("the application stops: no batch would have them")
         if self._journal is None:
-            self._ledger.add(blocks)
-        elif new := self._ledger.new(blocks):
+            self._ledger.add(new)
+        elif new:
             self._journal.append(block_events.blocks_added(new))
         return self._ledger.gone(blocks)
+
+    def seal(self) -> None:
+        """Take no more blocks: those that are here are for the last batches."""
+        self._is_sealed = True
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
         """Give unallocated blocks to a batch: all, or of recovered ones as many as ``spread_leftovers`` allows.

@@ -70,6 +70,12 @@ class ReceiverStates:
         """A launch has ended: tell how, and launch the receiver again unless it is given up or all stops."""
         if epoch != tracked.epoch:
             return
+        try:
+            self._on_job_end(tracked, epoch, error)
+        finally:
+            tracked.ended.set()
+
+    def _on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         was_active = tracked.is_active
         tracked.state = ReceiverState.INACTIVE
         if self._stopping.is_set():
@@ -121,7 +127,7 @@ class ReceiverStates:
         tracked.connect(Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False))
         tracked.state = ReceiverState.ACTIVE
         tracked.registered, tracked.deregistered = True, False
-        tracked.error_reported = tracked.failure_counted = False
+        tracked.error_reported, tracked.failure_counted, tracked.last_report = False, False, ""
         tracked.info = evolve(
             tracked.info,
             name=f"{message.receiver_type}-{message.stream_id}",
@@ -137,7 +143,16 @@ class ReceiverStates:
     def on_deregister(self, message: DeregisterReceiver) -> Reply:
         """A receiver has stopped."""
         tracked = self._tracked.get(message.stream_id)
-        if tracked is None or message.epoch != tracked.epoch or not tracked.is_active:
+        if tracked is None or message.epoch != tracked.epoch:
+            return Reply(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
+        try:
+            return self._on_deregister(tracked, message)
+        finally:
+            if message.ended:
+                tracked.ended.set()
+
+    def _on_deregister(self, tracked: TrackedReceiver, message: DeregisterReceiver) -> Reply:
+        if not tracked.is_active:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} is not active")
         tracked.state = ReceiverState.INACTIVE
         tracked.deregistered = True
@@ -149,7 +164,9 @@ class ReceiverStates:
             flushed=message.flushed,
             dropped=message.dropped,
         )
-        if message.error and not tracked.error_reported:
+        if message.error and message.error == tracked.last_report:
+            tracked.error_reported = True
+        elif message.error and not tracked.error_reported:
             self._tell_error(tracked, message.message, message.error)
         elif not message.error and not self._stopping.is_set():
             tracked.note_end(message.message)
@@ -168,7 +185,9 @@ class ReceiverStates:
             return Reply(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
         (*_, reason) = message.error.strip().splitlines() or [""]
         log.warning("receiver error", stream_id=message.stream_id, message=message.message, reason=reason)
-        self._tell_error(tracked, message.message, message.error)
+        # Not the end of it: what ends it may still be told of.
+        tracked.last_report = message.error
+        self._failures.tell(tracked, message.message, message.error)
         return Reply()
 
     def gone(self, tracked: TrackedReceiver) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -23,11 +24,13 @@ from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.block_reader import ReadBlocks
 from penstock.clock import Clock
 from penstock.conf import Settings
+from penstock.errors import StreamingStateError
 from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
 from penstock.recover.journal import Journal
+from penstock.seldom import Seldom
 from penstock.spark import cluster
 from penstock.track.block_logs import BlockLogs
 from penstock.track.block_places import BlockPlaces
@@ -49,6 +52,7 @@ from penstock.wire.messages import (
     BlocksLost,
     DeregisterReceiver,
     RegisterReceiver,
+    ReleaseReceiver,
     Reply,
     ReportError,
     StopReceiver,
@@ -60,6 +64,11 @@ log = get_logger("receiver_tracker")
 
 # The longest a stop waits for files of the log to be deleted.
 _LAST_DELETIONS_S = 10.0
+# What part of the time for a stop receivers may take when batches are to run afterwards: one that does not stop must
+# not cost what it and the others have stored.
+_FLUSH_SHARE = 2 / 3
+# What the jobs of receivers that were released may take to end.
+_RELEASE_S = 5.0
 
 
 class ReceiverTracker:
@@ -119,6 +128,9 @@ class ReceiverTracker:
         self._unread = UnreadBlocks(
             settings[conf.MAX_UNREAD], lambda *change: self._loop.post(lambda: self._on_unread(*change))
         )
+        # By host.
+        self._unread_told: defaultdict[str, Seldom] = defaultdict(lambda: Seldom(clock))
+        self._pause_was_told = False
         self._placement = Placement(sc, settings, self._tracked)
         self._launches = Launches(
             sc,
@@ -194,11 +206,16 @@ class ReceiverTracker:
             tracked.start()
         self._housekeeping.start()
 
-    def stop(self, deadline: float) -> None:
+    def stop(self, deadline: float, *, drains: bool = False) -> None:
         """Tell every receiver to stop, wait until the deadline (monotonic seconds) for them to flush, then end them.
 
-        Blocks that arrive meanwhile are taken. The endpoint closes at the end. The journal stays open: batches are made
-        of them still.
+        Blocks that arrive meanwhile are taken; none is taken afterwards. What was taken can be read until ``release``;
+        the journal stays open for batches that are made of it.
+
+        Args:
+            deadline: for all that is to be done.
+            drains: batches are run afterwards: part of the time is theirs, and receivers on other hosts go on to serve
+                their blocks.
         """
         if self._stopping.is_set():
             return
@@ -206,17 +223,39 @@ class ReceiverTracker:
         self._clock.wake()
         if self._endpoint is None:
             return
+        left_s = max(deadline - time.monotonic(), 0)
+        flushed_by = time.monotonic() + (left_s * _FLUSH_SHARE if drains else left_s)
         # On the loop, and waited for: behind it no launch can begin.
         try:
-            self._on_loop(self._tell_all_to_stop, max(deadline - time.monotonic(), 1.0))
+            # On this machine tasks read the files themselves, and can use the receivers' slots.
+            serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._on_this_machine else 0
+            self._on_loop(lambda: self._tell_all_to_stop(serve_ms), max(left_s, 1.0))
         except TimeoutError:
             log.warning("the loop is held up: receivers are not told to stop")
         for stream_id, tracked in self._tracked.items():
             launch = tracked.launch
-            if launch is not None and not launch.finish(max(deadline - time.monotonic(), 0.01)):
+            if launch is not None and not tracked.ended.wait(max(flushed_by - time.monotonic(), 0.01)):
                 log.warning("receiver did not stop in time, its job is cancelled", stream_id=stream_id)
-                launch.cancel()
-                launch.finish(5.0)
+                self._launches.cancel(tracked)
+                tracked.ended.wait(5.0)
+        # Whoever stores now must not be told that a batch will have it.
+        self.blocks.seal()
+
+    def release(self) -> None:
+        """Have receivers serve their blocks no more, see their jobs end, close the endpoint. Harmless when repeated."""
+        self.stop(time.monotonic())
+        if self._endpoint is None:
+            return
+        running = [tracked for tracked in self._tracked.values() if tracked.launch and not tracked.launch.finish(0)]
+        for tracked in running:
+            tracked.tell(ReleaseReceiver(), at_once=True)
+        deadline = time.monotonic() + _RELEASE_S
+        for tracked in running:
+            assert tracked.launch is not None
+            if not tracked.launch.finish(max(deadline - time.monotonic(), 0.01)):
+                log.warning("receiver's job does not end, it is cancelled", stream_id=tracked.stream_id)
+                self._launches.cancel(tracked)
+                tracked.launch.finish(_RELEASE_S)
         self._housekeeping.stop()
         # First the endpoint: what was asked of it is answered by the loop.
         self._endpoint.stop()
@@ -315,10 +354,16 @@ class ReceiverTracker:
 
     def _on_unread(self, host: str, num_bytes: int, limit: int, too_much: bool) -> None:
         self._pauses.set(UNREAD, self._unread.is_full)
+        if too_much:
+            # Where batches are slow for long this comes and goes with each of them.
+            self._pause_was_told = self._unread_told[host].is_due()
+        tell = log.warning if self._pause_was_told else log.info
         if not too_much:
-            log.warning("receivers go on: unread data is below its limit again", host=host, unread=num_bytes)
+            tell("receivers go on: unread data is below its limit again", host=host, unread=num_bytes)
             return
-        log.warning("receivers pause: too much data is unread", host=host, unread=num_bytes, limit=limit)
+        tell("receivers pause: too much data is unread", host=host, unread=num_bytes, limit=limit)
+        if not self._pause_was_told:
+            return
         for tracked in self._tracked.values():
             if tracked.is_active and self._places.disk(tracked.place.address) == host:
                 message = (
@@ -332,12 +377,12 @@ class ReceiverTracker:
         if tracked.is_active:
             tracked.tell(UpdateRateLimit(rate))
 
-    def _tell_all_to_stop(self) -> None:
+    def _tell_all_to_stop(self, serve_ms: int) -> None:
         for tracked in self._tracked.values():
             if tracked.given_up:
                 continue
             if tracked.registered:
-                tracked.tell(StopReceiver("Stopped by driver"), at_once=True)
+                tracked.tell(StopReceiver("Stopped by driver", serve_ms), at_once=True)
             elif tracked.launch is not None:
                 # It has stored nothing, and may be waiting for a slot that never comes.
                 self._launches.cancel(tracked)
@@ -354,7 +399,10 @@ class ReceiverTracker:
         self._unread.add(self._places.disk(tracked.place.address), message.blocks)
         # What cannot be journalled raises, and the receiver reports it again. It must not hear that it was refused: it
         # would delete a block then that may be in the journal all the same.
-        gone = self.blocks.add_blocks(message.blocks)
+        try:
+            gone = self.blocks.add_blocks(message.blocks)
+        except StreamingStateError as error:
+            return Reply(accepted=False, reason=str(error))
         self._places.forget(gone)
         self._unread.processed(gone)
         return Reply()

@@ -6,6 +6,7 @@ outbox's own thread, so that a receiver which takes its time to answer holds up 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -74,10 +75,12 @@ class TrackedReceiver:
         sent_away: the launch at hand was.
         moving: it was told to stop so that it comes up elsewhere.
         rate: wanted, records/s; outlives launches.
-        error_reported: the launch at hand has told of its error already.
+        error_reported: the launch at hand has told of the error that ends it already.
+        last_report: the traceback of the last error that it has gone on from since it was started.
         failure_counted: it has failed since it was started or launched last.
         registered: the launch at hand has registered: from then on it may hold records.
         deregistered: it has said since that it stops: an end without a word is a death.
+        ended: set once the launch at hand takes nothing more, and all that it took is reported.
         overdue: it has not registered in time, and was told of.
         leftovers: blocks to delete whose host has no endpoint now.
     """
@@ -101,9 +104,11 @@ class TrackedReceiver:
     moving: bool = False
     rate: float | None = None
     error_reported: bool = False
+    last_report: str = ""
     failure_counted: bool = False
     registered: bool = False
     deregistered: bool = False
+    ended: threading.Event = Factory(threading.Event)
     overdue: bool = False
     leftovers: list[str] = Factory(list)
     _outbox: EventLoop[Callable[[], None]] = field(init=False)
@@ -139,7 +144,8 @@ class TrackedReceiver:
         self.state = ReceiverState.SCHEDULED
         self.launched_ms = now_ms
         self.error_reported = self.failure_counted = self.registered = self.deregistered = self.overdue = False
-        self.sent_away = self.moving = False
+        self.sent_away, self.moving, self.last_report = False, False, ""
+        self.ended.clear()
         return self.epoch
 
     def connect(self, client: Client) -> None:

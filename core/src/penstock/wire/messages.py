@@ -113,6 +113,7 @@ class DeregisterReceiver:
         error: the traceback when an error was the reason.
         flushed: records that were buffered when it stopped, and are stored.
         dropped: records that were buffered, and are lost.
+        ended: it does not come back by itself, and all that it took is stored or lost.
     """
 
     stream_id: int
@@ -121,13 +122,25 @@ class DeregisterReceiver:
     error: str
     flushed: int = 0
     dropped: int = 0
+    ended: bool = False
 
 
 @frozen
 class StopReceiver:
-    """Driver to receiver: stop, flush, deregister."""
+    """Driver to receiver: stop, flush, deregister.
+
+    Attributes:
+        message: why.
+        serve_ms: how long blocks are served then still, if no ``ReleaseReceiver`` ends it before.
+    """
 
     message: str
+    serve_ms: int = 0
+
+
+@frozen
+class ReleaseReceiver:
+    """Driver to receiver: nothing needs its blocks any more, it may go."""
 
 
 @frozen

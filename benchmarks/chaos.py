@@ -1,0 +1,358 @@
+"""Break what can break below two receivers, and count: what was acknowledged is in exactly one batch.
+
+usage: chaos.py [SECONDS] [SEED]
+
+Two receivers on the executors of a `local-cluster` store numbered records reliably for SECONDS (60) and note, in a file
+each, which ones `store_all` returned for; what is begun is never begun again. Meanwhile, in an order and at times drawn
+from SEED: a receiver's Python worker is killed (-9), an executor is, all connections to the driver are cut (they go
+through a proxy here), the disk of the blocks is full (a small tmpfs, filled up; needs the right to mount one), a batch
+is slow. Then the program stops gracefully, and the notes are held against the batches. Ends with 1 if a record was
+lost or came twice. Only the faults are seeded: what they meet differs from run to run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import asdict
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
+
+from penstock import StreamingContext, StreamingListener, ThreadReceiver
+from penstock.blocks.leftovers import Process, executor_process
+from penstock.spark.java import ensure_java
+from penstock.track.launches import Launches
+
+RECORDS = 500  # in a store
+DISK_MB = 96
+
+
+class Numbered(ThreadReceiver[int]):
+    """Stores numbers and writes down what was acknowledged.
+
+    Notes are written, not synced: processes are killed here, the machine is not.
+    """
+
+    def __init__(self, notes: Path) -> None:
+        self.notes = notes
+
+    def receive(self) -> None:
+        """Go on behind the last number that any launch has begun."""
+        worker, executor = Process.of(os.getpid()), executor_process()
+        pids = self.notes.with_suffix(".new")
+        pids.write_text(json.dumps({"worker": asdict(worker), "executor": asdict(executor)}))
+        pids.replace(self.notes.with_suffix(".pids"))
+        with self.notes.with_suffix(".acknowledged").open("ab", buffering=0) as acknowledged:
+            while not self.wait(0.01):
+                first = self.begin()
+                self.store_all(range(first, first + RECORDS))
+                acknowledged.write(struct.pack("q", first))
+
+    def begin(self) -> int:
+        """Take the next numbers; an earlier process may still be at it."""
+        with self.notes.with_suffix(".begun").open("a+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0, os.SEEK_END)
+            first = file.tell() // 8 * RECORDS
+            file.write(struct.pack("q", first))
+            return first
+
+
+class Proxy:
+    """The way to the driver: passes bytes on, until it is cut."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._pairs: set[socket.socket] = set()
+        self._target, self._closed_until = 0, 0.0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def lead_to(self, port: int) -> int:
+        """Say on which port a port can be reached."""
+        self._target = port
+        return int(self._listener.getsockname()[1])
+
+    def cut(self, for_s: float) -> int:
+        """Reset all connections, take no new one for a while; say how many there were."""
+        self._closed_until = time.monotonic() + for_s
+        open_ones = list(self._pairs)
+        for each in open_ones:
+            _reset(each)
+        return len(open_ones) // 2
+
+    def _accept(self) -> None:
+        while True:
+            incoming, _ = self._listener.accept()
+            try:
+                if time.monotonic() < self._closed_until:
+                    raise ConnectionRefusedError
+                outgoing = socket.create_connection(("127.0.0.1", self._target))
+            except OSError:
+                _reset(incoming)
+                continue
+            for source, sink in ((incoming, outgoing), (outgoing, incoming)):
+                self._pairs.add(source)
+                threading.Thread(target=self._pass_on, args=(source, sink), daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            self._pairs.discard(source)
+            _reset(sink)
+            source.close()
+
+
+def _reset(connection: socket.socket) -> None:
+    try:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass
+
+
+class Events(StreamingListener):
+    """Counts what happens."""
+
+    def __init__(self) -> None:
+        self.started, self.batches, self.failed = 0, 0, 0
+        self.errors: Counter[str] = Counter()
+
+    def onReceiverStarted(self, receiverStarted: Any) -> None:
+        """Count."""
+        self.started += 1
+
+    def onReceiverError(self, receiverError: Any) -> None:
+        """Count."""
+        self.errors[receiverError.receiverInfo.lastErrorMessage.partition(":")[0][:60]] += 1
+
+    def onBatchCompleted(self, batchCompleted: Any) -> None:
+        """Count."""
+        self.batches += 1
+        failures = [info.failureReason for info in batchCompleted.batchInfo.outputOperationInfos.values()]
+        if any(failures):
+            self.failed += 1
+            print("a batch failed:", *failures, flush=True)
+
+
+class Chaos:
+    """The faults.
+
+    Args:
+        seed: of their order and times.
+        notes: of the receivers.
+        proxy: before the driver.
+        disk: of the blocks; ``None`` when it cannot be filled.
+    """
+
+    def __init__(self, seed: int, notes: list[Path], proxy: Proxy, disk: Path | None) -> None:
+        self._random, self._notes, self._proxy, self._disk = random.Random(seed), notes, proxy, disk
+        self.done: Counter[str] = Counter()
+        self.slow_s = 0.0
+
+    def run(self, seconds: float) -> None:
+        """One fault after the other, each kind once a round."""
+        kinds: list[Callable[[], None]] = [self.kill_worker, self.kill_executor, self.cut_connections, self.slow_batch]
+        if self._disk is not None:
+            kinds.append(self.fill_disk)
+        ends = time.monotonic() + seconds
+        while True:
+            self._random.shuffle(kinds)
+            for fault in kinds:
+                pause_s = self._random.uniform(0.5, 2.5)
+                if time.monotonic() + pause_s >= ends:
+                    time.sleep(max(ends - time.monotonic(), 0))
+                    return
+                time.sleep(pause_s)
+                fault()
+
+    def kill_worker(self) -> None:
+        """Kill the process that a receiver is."""
+        self._kill("worker", "killed Python workers of receivers")
+
+    def kill_executor(self) -> None:
+        """Kill the JVM below a receiver."""
+        self._kill("executor", "killed executors")
+
+    def _kill(self, which: str, name: str) -> None:
+        try:
+            pids = json.loads(self._random.choice(self._notes).with_suffix(".pids").read_text())
+        except FileNotFoundError:
+            return
+        process = Process(**pids[which])
+        if process.is_alive:
+            os.kill(process.pid, signal.SIGKILL)
+            self.done[name] += 1
+
+    def cut_connections(self) -> None:
+        """Reset every connection to the driver."""
+        self.done["cut connections to the driver"] += self._proxy.cut(self._random.uniform(0, 1.5))
+
+    def slow_batch(self) -> None:
+        """Have the next batch take its time."""
+        self.slow_s = self._random.uniform(1, 3)
+        self.done["slow batches"] += 1
+
+    def fill_disk(self) -> None:
+        """Leave no room on the disk for a while."""
+        assert self._disk is not None
+        ballast = self._disk / "ballast"
+        with ballast.open("wb", buffering=0) as file:
+            try:
+                while file.write(b"\0" * 65536):
+                    pass
+            except OSError:
+                self.done["full disks"] += 1
+            time.sleep(self._random.uniform(0.5, 2))
+        ballast.unlink()
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path | None]:
+    """A disk that is soon full, if this user may mount one."""
+    folder.mkdir()
+    options = f"size={DISK_MB}m,mode=0700"
+    mounting = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounting.returncode:
+        print("no disk is filled up, a tmpfs cannot be mounted:", mounting.stderr.strip())
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=False)
+
+
+def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60) -> None:
+    """Wait, with a deadline."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"not within {timeout_s:g} s: {what}")
+        time.sleep(0.05)
+
+
+def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
+    """Run the program under its faults; say whether nothing was lost and nothing came twice."""
+    notes = [folder / f"receiver-{number}" for number in range(2)]
+    proxy = Proxy()
+    use = Launches.use
+    Launches.use = lambda self, port: use(self, proxy.lead_to(port))  # type: ignore[method-assign]
+    conf = SparkConf().setMaster("local-cluster[2,2,1024]").setAppName("chaos").set("spark.ui.enabled", "false")
+    conf.set("spark.ui.showConsoleProgress", "false")
+    conf.set("spark.python.unix.domain.socket.enabled", "true")
+    conf.set("spark.local.dir", str(disk or folder))
+    conf.set("spark.streaming.gracefulStopTimeout", "60s")
+    conf.set("spark.streaming.receiverRestartDelay", "100ms").set("spark.penstock.receiver.relaunchDelay", "100ms")
+    conf.set("spark.penstock.log.level", os.environ.get("PENSTOCK_LOG", "CRITICAL"))
+    sc = SparkContext(conf=conf)
+    sc.setLogLevel("OFF")
+    ssc = StreamingContext(sc, 0.5)
+    events, chaos = Events(), Chaos(seed, notes, proxy, disk)
+    ssc.addStreamingListener(events)
+    seen = [array("q") for _ in notes]
+
+    def take(rdd: Any, into: array[int]) -> None:
+        slow_s, chaos.slow_s = chaos.slow_s, 0
+        time.sleep(slow_s)
+        for part in rdd.mapPartitions(lambda numbers: [array("q", numbers).tobytes()]).collect():
+            into.frombytes(part)
+
+    for note, into in zip(notes, seen, strict=True):
+        ssc.receiverStream(Numbered(note)).foreachRDD(lambda rdd, into=into: take(rdd, into))
+    try:
+        ssc.start()
+        wait_for(lambda: all(note.with_suffix(".acknowledged").exists() for note in notes), "the first records")
+        started = time.monotonic()
+        chaos.run(seconds)
+        # Whether all is well again, not only still counted right.
+        wait_for(lambda: all(info.active for info in ssc.receiver_infos().values()), "both receivers are back")
+        before = [len(into) for into in seen]
+        wait_for(lambda: all(len(into) > had for into, had in zip(seen, before, strict=True)), "records of both")
+        ran_s, relaunches = time.monotonic() - started, events.started - len(notes)
+        stopping = time.monotonic()
+        ssc.stop(stopSparkContext=False, stopGraceFully=True)
+        stop_s = time.monotonic() - stopping
+    finally:
+        ssc.stop(stopSparkContext=False)
+        application = sc.applicationId
+        sc.stop()
+        # Where the workers of a local-cluster keep what executors print.
+        if application:
+            shutil.rmtree(Path(_find_spark_home()) / "work" / application, ignore_errors=True)
+    lost = twice = unknown = unanswered = disorder = 0
+    blocks = records = 0
+    for note, into in zip(notes, seen, strict=True):
+        acknowledged, begun = (_numbers(note.with_suffix(suffix)) for suffix in (".acknowledged", ".begun"))
+        expected = {number for first in acknowledged for number in range(first, first + RECORDS)}
+        come = set(into)
+        lost += len(expected - come)
+        twice += len(into) - len(come)
+        unanswered += len(come - expected)
+        unknown += sum(number >= len(begun) * RECORDS for number in come)
+        disorder += sum(later <= earlier for earlier, later in itertools.pairwise(into))
+        blocks += len(acknowledged)
+        records += len(expected)
+    print(f"seed {seed}: {ran_s:.1f} s of load, then a graceful stop of {stop_s:.1f} s")
+    for name, count in sorted(chaos.done.items()):
+        print(f"{count:>12,} {name}")
+    for count, name in (
+        (relaunches, "times a receiver was started again"),
+        (events.batches, f"batches, {events.failed} of them failed"),
+        (blocks, "blocks acknowledged"),
+        (records, "records acknowledged"),
+        (unanswered, "records more in the batches: accepted, and killed before the answer"),
+        (disorder, "records out of order"),
+        (unknown, "records that nobody stored"),
+        (twice, "records twice"),
+        (lost, "records lost"),
+    ):
+        print(f"{count:>12,} {name}")
+    for message, count in events.errors.most_common():
+        print(f"{count:>12,} x told: {message}")
+    sys.stdout.flush()
+    return not (lost or twice or unknown or disorder or events.failed)
+
+
+def _numbers(path: Path) -> array[int]:
+    return array("q", path.read_bytes())
+
+
+if __name__ == "__main__":
+    ensure_java()
+    folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
+    try:
+        with small_disk(folder / "disk") as disk:
+            went_well = run(
+                float(sys.argv[1]) if len(sys.argv) > 1 else 60.0,
+                int(sys.argv[2]) if len(sys.argv) > 2 else 1,
+                folder,
+                disk,
+            )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(not went_well)

@@ -1,0 +1,76 @@
+"""A program for a standalone cluster, for ``test_standalone``: no task finds a block's file, all are fetched.
+
+Prints one JSON object of what it saw. Runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+from pyspark import SparkConf, SparkContext
+
+from penstock import StreamingContext, ThreadReceiver
+from penstock.spark.java import ensure_java
+from penstock.track.receiver_tracker import ReceiverTracker
+
+
+class Counting(ThreadReceiver[int]):
+    """Stores numbers reliably and writes down which."""
+
+    def __init__(self, notes: str) -> None:
+        self.notes = notes
+
+    def receive(self) -> None:
+        with Path(self.notes).open("w", buffering=1) as notes:
+            number = 0
+            while not self.wait(0.01):
+                self.store_all([number])
+                notes.write(f"{number}\n")
+                number += 1
+
+
+if __name__ == "__main__":
+    references = ReceiverTracker.references
+
+    def elsewhere(tracker: ReceiverTracker, blocks: Any) -> Any:
+        found = references(tracker, blocks)
+        return [(host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in found]
+
+    setattr(ReceiverTracker, "references", elsewhere)  # noqa: B010 - to a type checker a method is no variable
+    ensure_java()
+    conf = SparkConf().setMaster(sys.argv[1]).setAppName("on standalone").set("spark.ui.enabled", "false")
+    conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
+    conf.set("spark.driver.host", "127.0.0.1").set("spark.executor.memory", "512m")
+    conf.set("spark.cores.max", "2").set("spark.executor.cores", "2")
+    sc = SparkContext(conf=conf)
+    sc.setLogLevel("OFF")
+    # Long batches: the last one gets its blocks when the receiver has been told to stop.
+    ssc = StreamingContext(sc, 2)
+    seen: list[int] = []
+    ssc.receiverStream(Counting(sys.argv[2])).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
+    ssc.start()
+    deadline = time.monotonic() + 40
+    while not seen and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    before, started = len(seen), time.monotonic()
+    info = ssc.receiver_infos()[0]
+    ssc.stop(stopSparkContext=False, stopGracefully=True)
+    took_s = time.monotonic() - started
+    sc.stop()
+    print(
+        json.dumps(
+            {
+                "executor": info.executorId,
+                "stored": [int(line) for line in Path(sys.argv[2]).read_text().split()],
+                "seen": seen,
+                "before the stop": before,
+                "stop took": took_s,
+            }
+        )
+    )

@@ -1,0 +1,50 @@
+"""A launch that finds no free slot is told of in time, and succeeds once there is one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import StreamingContext, ThreadReceiver
+
+pytestmark = pytest.mark.spark
+
+
+class Once(ThreadReceiver[int]):
+    """Stores one number."""
+
+    def receive(self) -> None:
+        self.store_all([1])
+
+
+def test_without_a_free_slot_a_launch_is_overdue(
+    make_ssc: Callable[..., StreamingContext], sc: Any, collect: Any, wait_for: Callable[..., None], tmp_path: Path
+) -> None:
+    def hold(index: int, _elements: Iterable[Any]) -> Iterable[int]:
+        (tmp_path / str(index)).touch()
+        while not (tmp_path / "freed").exists():
+            time.sleep(0.02)
+        return iter(())
+
+    slots = threading.Thread(target=lambda: sc.parallelize(range(4), 4).mapPartitionsWithIndex(hold).count())
+    slots.start()
+    try:
+        wait_for(lambda: len(list(tmp_path.iterdir())) == 4, "all slots are taken")
+        ssc = make_ssc(
+            conf={"spark.penstock.receiver.launchTimeout": "3s", "spark.penstock.receiver.relaunchDelay": "20ms"}
+        )
+        batches = collect(ssc.receiverStream(Once()))
+        ssc.start()
+        wait_for(lambda: ssc.receiver_infos()[0].recent_errors, "the error", 20)
+        said = ssc.receiver_infos()[0].recent_errors[0].message
+        assert "has not registered within 3 s of its launch: is there a free slot for it?" in said
+    finally:
+        (tmp_path / "freed").touch()
+        slots.join(10)
+    wait_for(lambda: batches.records, "the record", 20)
+    assert batches.records == [1]

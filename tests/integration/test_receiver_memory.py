@@ -1,0 +1,26 @@
+"""The memory of a receiver's worker stays, before a job that is far too slow; at length, the command says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+COMMAND = Path(__file__).parents[2] / "benchmarks" / "receiver_memory.py"
+
+
+def test_the_memory_of_a_receiver_stays_while_batches_are_ten_times_too_slow() -> None:
+    ran = subprocess.run(
+        [sys.executable, COMMAND, "15", "spark.penstock.blocks.maxUnread=16m"],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    print(ran.stdout)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "records in batches" in ran.stdout

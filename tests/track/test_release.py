@@ -1,0 +1,149 @@
+"""A stop that drains: receivers end first, their blocks and the driver's endpoint outlive the last batches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.listen.events import ReceiverError
+from penstock.wire.client import Client
+from penstock.wire.messages import BlocksLost, LostBlock, ReleaseReceiver, Reply, StopReceiver
+
+if TYPE_CHECKING:
+    from tests.track.conftest import FakeProcess, Tracked
+
+MakeTracker = Callable[..., "Tracked"]
+
+
+@pytest.fixture
+def tracked(make_tracker: MakeTracker) -> Tracked:
+    """A tracker whose receivers may be on other hosts."""
+    tracked = make_tracker(master="spark://elsewhere:7077")
+    tracked.tracker.start()
+    tracked.launch()
+    return tracked
+
+
+@pytest.fixture
+def drained(tracked: Tracked) -> Iterator[tuple[Tracked, FakeProcess]]:
+    """One whose receiver was stopped, flushed and ended; its job goes on."""
+    process = tracked.registered()
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
+        process.told.await_one(StopReceiver)
+        assert process.add(7).accepted
+        assert process.deregister("Stopped by driver", ended=True).accepted
+        stopping.result(timeout=10)
+    yield tracked, process
+    process.launch.end()
+
+
+def test_a_stop_that_drains_has_blocks_served_for_a_while(drained: tuple[Tracked, FakeProcess]) -> None:
+    tracked, process = drained
+    (told,) = process.told.entries
+    assert 30_000 < told.serve_ms < 60_000
+    assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
+    tracked.tracker.blocks.allocate_blocks_to_batch(1000)
+    ((_host, _bytes, reference),) = tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(1000, 0))
+    assert reference.source == f"grpc://127.0.0.1:{process.endpoint.port}"
+
+
+def test_on_this_machine_tasks_read_files_and_receivers_go(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker(master="local[8]")
+    tracked.tracker.start()
+    process = tracked.registered()
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
+        assert process.told.await_one(StopReceiver).serve_ms == 0
+        process.launch.end()
+        stopping.result(timeout=10)
+
+
+def test_a_stop_that_does_not_drain_keeps_nobody(tracked: Tracked) -> None:
+    process = tracked.registered()
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
+        assert process.told.await_one(StopReceiver).serve_ms == 0
+        process.launch.end()
+        stopping.result(timeout=10)
+
+
+def test_a_receiver_that_does_not_stop_leaves_time_for_the_batches(tracked: Tracked) -> None:
+    process = tracked.registered()
+    before = time.monotonic()
+    tracked.tracker.stop(before + 0.6, drains=True)
+    assert 0.4 <= time.monotonic() - before < 0.55
+    assert process.launch.cancelled
+
+
+def test_release_lets_them_go_and_sees_their_jobs_end(drained: tuple[Tracked, FakeProcess]) -> None:
+    tracked, process = drained
+    process.on_told = lambda _message: process.launch.end()
+    before = time.monotonic()
+    tracked.tracker.release()
+    assert time.monotonic() - before < 4
+    assert process.told.await_one(ReleaseReceiver)
+    assert not process.launch.cancelled
+    with pytest.raises(Exception, match="no answer"):
+        Client(process.task.driver_location, process.task.token, 200).ask(BlocksLost([]), Reply)
+
+
+def test_a_job_that_does_not_end_is_cancelled(
+    drained: tuple[Tracked, FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked, process = drained
+    monkeypatch.setattr("penstock.track.receiver_tracker._RELEASE_S", 0.05)
+    tracked.tracker.release()
+    assert process.launch.cancelled
+
+
+def test_what_comes_too_late_for_the_last_batch_is_refused(drained: tuple[Tracked, FakeProcess]) -> None:
+    _tracked, process = drained
+    late = process.add(8)
+    assert (late.accepted, late.reason) == (False, "the application stops: no batch would have them")
+
+
+def test_blocks_that_the_last_batches_miss_are_counted(drained: tuple[Tracked, FakeProcess]) -> None:
+    tracked, process = drained
+    driver = Client(process.task.driver_location, process.task.token, 10_000)
+    driver.ask(BlocksLost([LostBlock("input-0-1-7", 0, 10, "its host is gone")]), Reply)
+    assert "10 records" in tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
+    assert tracked.tracker.receiver_infos()[0].lost_records == 10
+
+
+def test_a_receiver_that_was_between_two_starts_is_waited_for_until_it_has_flushed(tracked: Tracked) -> None:
+    process = tracked.registered()
+    process.deregister("Restarting receiver with delay 30000 ms: again")
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
+        process.told.await_one(StopReceiver)
+        with pytest.raises(TimeoutError):
+            stopping.result(timeout=0.05)
+        assert process.add(1).accepted
+        process.deregister("Stopped by driver", ended=True)
+        stopping.result(timeout=10)
+    process.launch.end()
+
+
+def test_an_end_of_an_earlier_launch_is_no_end(tracked: Tracked) -> None:
+    tracked.registered().launch.end(RuntimeError("lost"))
+    tracked.relaunch()
+    second = tracked.registered(2)
+    second.deregister("too late", epoch=1, ended=True)
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
+        second.told.await_one(StopReceiver)
+        with pytest.raises(TimeoutError):
+            stopping.result(timeout=0.05)
+        second.launch.end()
+        stopping.result(timeout=10)
+
+
+def test_release_is_harmless_when_repeated_and_without_a_start(make_tracker: MakeTracker) -> None:
+    tracked = make_tracker()
+    tracked.tracker.release()
+    tracked.tracker.release()
