@@ -344,7 +344,7 @@ class StreamingContext(StreamBuilder):
             self._sc.stop()
 
     def _request_stop(self, *, graceful: bool, stop_spark: bool) -> tuple[EngineThread, bool]:
-        """Have the engine stopped; at once where it is being stopped gracefully. The thread, and whether this began it."""
+        """Have the engine stopped; at once when it is being stopped gracefully. The thread, and if this began it."""
         with self._lock:
             is_first = self._stop_thread is None
             if self._stop_thread is None:
