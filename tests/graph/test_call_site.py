@@ -20,7 +20,7 @@ def called_from(filename: str) -> Callable[[Callable[[], CallSite]], CallSite]:
 def test_it_is_the_line_that_called() -> None:
     line = sys._getframe().f_lineno + 1
     site = call_site("pprint")
-    assert site == CallSite(f"pprint at test_call_site.py:{line}", f"pprint at {__file__}:{line}")
+    assert site == CallSite("pprint", f"pprint at test_call_site.py:{line}", f"pprint at {__file__}:{line}")
 
 
 def test_frames_of_penstock_are_skipped() -> None:
@@ -29,7 +29,7 @@ def test_frames_of_penstock_are_skipped() -> None:
     in_program = called_from("/home/me/app.py")
     site = in_program(lambda: in_context(lambda: in_graph(_from_penstock)))
     assert site.short.startswith("map at test_call_site.py:")
-    assert in_program(_from_penstock) == CallSite("map at app.py:2", "map at /home/me/app.py:2")
+    assert in_program(_from_penstock) == CallSite("map", "map at app.py:2", "map at /home/me/app.py:2")
 
 
 #: As if an operator called it.

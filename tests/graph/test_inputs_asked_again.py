@@ -47,7 +47,7 @@ def source(context: FakeContext) -> Source:
 
 @pytest.fixture
 def pulled(context: FakeContext, source: Source) -> PulledInputDStream:
-    stream = PulledInputDStream(cast(StreamingContext, context), source)
+    stream = PulledInputDStream(cast(StreamingContext, context), lambda: source)
     stream.initialize(0)
     return stream
 

@@ -127,8 +127,8 @@ def test_receivers_pause_while_batches_pile_up_and_go_on_and_nothing_is_lost(
     def stored() -> int:
         """Blocks, when no further one has come for a while: one may be under way."""
         before = -1
-        while before != len(blocks._known):
-            before = len(blocks._known)
+        while before != len(blocks._ledger._known):
+            before = len(blocks._ledger._known)
             threading.Event().wait(1.0)
         return before
 

@@ -92,5 +92,5 @@ def test_infos_cannot_be_changed() -> None:
 
 def test_every_event_has_its_hook_and_the_listener_class_has_them_all() -> None:
     assert sorted(HOOK_OF.values()) == sorted(name for name in vars(StreamingListener) if name.startswith("on"))
-    assert len(HOOK_OF) == 9
+    assert len(HOOK_OF) == 11
     assert HOOK_OF[StreamingStarted] == "onStreamingStarted"

@@ -86,7 +86,7 @@ def gate() -> Iterator[Gate]:
 
 def jobs(*works: Work) -> list[OutputJob]:
     return [
-        OutputJob(n, CallSite(f"pprint at app.py:{n}", f"pprint at /app.py:{n}"), work) for n, work in enumerate(works)
+        OutputJob(n, CallSite("pprint", f"pprint at app.py:{n}", f"pprint at /app.py:{n}"), work) for n, work in enumerate(works)
     ]
 
 
@@ -145,6 +145,10 @@ class StubIntake:
 
     def pause(self, paused: bool) -> None:
         self._log.add(("pause", paused))
+
+    @property
+    def has_unallocated_blocks(self) -> bool:
+        return False
 
 
 class Engine:

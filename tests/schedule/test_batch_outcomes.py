@@ -118,7 +118,7 @@ def test_a_stream_that_cannot_count_its_records_does_not_keep_the_batch(engine: 
     tracker.report(1000, StreamInputInfo(0, 7), count)
     tracker.report(1000, StreamInputInfo(1, 0), lambda: 5)
     engine.start_scheduler()
-    job = OutputJob(0, CallSite("short", "long"), nothing)
+    job = OutputJob(0, CallSite("pprint", "short", "long"), nothing)
     engine.scheduler.submit(JobSet(1000, [job], tracker.info(1000), 0, lambda: tracker.final_info(1000)))
     engine.log.await_entry(("complete", 1000))
     (completed,) = engine.log.of(BatchCompleted)

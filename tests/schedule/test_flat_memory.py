@@ -94,6 +94,10 @@ class Intake:
     def pause(self, paused: bool) -> None:
         """Nobody to pause."""
 
+    @property
+    def has_unallocated_blocks(self) -> bool:
+        return self._blocks.has_unallocated_blocks
+
 
 class Listener:
     """Counts what it hears."""

@@ -10,7 +10,7 @@ from penstock.schedule.job_set import JobSet
 
 @pytest.fixture
 def job_set() -> JobSet:
-    jobs = [OutputJob(n, CallSite(f"short {n}", f"long {n}"), lambda: None) for n in (0, 3)]
+    jobs = [OutputJob(n, CallSite("pprint", f"short {n}", f"long {n}"), lambda: None) for n in (0, 3)]
     return JobSet(1000, jobs, {7: StreamInputInfo(7, 5)}, 1010)
 
 

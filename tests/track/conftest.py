@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
 import pytest
@@ -15,6 +16,8 @@ from penstock.clock import ManualClock
 from penstock.conf import Settings
 from penstock.listen.events import Event
 from penstock.receive.receiver_task import ReceiverTask
+from penstock.recover.directory import Directory
+from penstock.recover.journal import Journal
 from penstock.spark import checkpoint, cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.track import launches
@@ -179,6 +182,7 @@ class Tracked:
         conf: Mapping[str, str],
         master: str,
         checkpoint_directory: str | None,
+        journal: Journal | None = None,
     ) -> None:
         self.clock, self.events, self.place = clock, Log(), TaskLocation("host-a", "1")
         #: Where a launch runs, by its job group, when that is another place; and all executors.
@@ -194,6 +198,7 @@ class Tracked:
             self._post,
             self._fail,
             checkpoint_directory,
+            journal=journal,
         )
 
     def _fail(self, error: BaseException) -> None:
@@ -248,6 +253,20 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
+def make_journal(clock: ManualClock, tmp_path: Path) -> Iterator[Callable[..., Journal]]:
+    """Makes journals of one run in one folder: each is what the next life of the driver finds."""
+    made: list[Journal] = []
+
+    def make(run: str = "run-1", conf: Mapping[str, str] | None = None) -> Journal:
+        made.append(Journal(Directory.of(str(tmp_path / "journal")), run, Settings(conf or {}), clock))
+        return made[-1]
+
+    yield make
+    for journal in made:
+        journal.close()
+
+
+@pytest.fixture
 def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Tracked]]:
     """Makes trackers that are not started yet."""
     made: list[Tracked] = []
@@ -257,10 +276,11 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         conf: Mapping[str, str] | None = None,
         master: str = "local[8]",
         checkpoint_directory: str | None = None,
+        journal: Journal | None = None,
     ) -> Tracked:
         monkeypatch.setattr(checkpoint, "qualified", lambda _sc, directory: directory)
         receivers = [Silent()] if receivers is None else receivers
-        tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory)
+        tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory, journal)
         made.append(tracked)
         monkeypatch.setattr(launches, "ReceiverLaunch", tracked.make_launch)
         monkeypatch.setattr(cluster, "running_task", lambda _sc, group: tracked.places.get(group, tracked.place))
@@ -271,6 +291,7 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
     for tracked in made:
         tracked.tracker.stop(time.monotonic())
         tracked.tracker.delete_files()
+        tracked.tracker.close()
         clock.wake()
         for process in tracked.processes:
             process.close()

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
+from attrs import frozen
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import Settings
@@ -26,6 +27,7 @@ from penstock.specs import read_options
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
+    from penstock.specs import InputSource
 
 T = TypeVar("T")
 
@@ -138,7 +140,7 @@ class StreamBuilder:
             ConfigurationError: an option is missing or its value cannot be used.
         """
         if isinstance(receiver, str):
-            receiver = self._make("receivers", receiver, options)
+            receiver = self.make("receivers", receiver, options)
         elif options:
             raise ConfigurationError("options are for a receiver given by its name; this one is ready made")
         if not isinstance(receiver, Receiver):
@@ -214,7 +216,7 @@ class StreamBuilder:
             ConfigurationError: an option is missing or its value cannot be used.
         """
         self.check_can_build("input_stream")
-        return PulledInputDStream(self._context, self._make("input_streams", name, options))
+        return PulledInputDStream(self._context, _MakeSource(self._context, name, options))
 
     @abstractmethod
     def check_can_build(self, what: str) -> None:
@@ -224,24 +226,40 @@ class StreamBuilder:
         return records if isinstance(records, RDD) else self._sc.parallelize(records)
 
     def _socket(self, method: str, name: str, level: StorageLevel, **options: Any) -> ReceiverInputDStream:
-        receiver = self._offered(method, "receivers", name, "penstock-socket", options)
+        self._check_offered(method, "receivers", name, "penstock-socket")
+        receiver = self.make("receivers", name, options)
         receiver.storageLevel = level
         return ReceiverInputDStream(self._context, receiver)
 
     def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
         self.check_can_build(method)
-        return PulledInputDStream(self._context, self._offered(method, "input_streams", name, "penstock-file", options))
+        self._check_offered(method, "input_streams", name, "penstock-file")
+        return self.input_stream(name, **options)
 
-    def _offered(self, method: str, hook: str, name: str, distribution: str, options: dict[str, Any]) -> Any:
-        """What a method of Spark's needs of a plugin that may not be there."""
+    def _check_offered(self, method: str, hook: str, name: str, distribution: str) -> None:
+        """Refuse a method of Spark's that needs a plugin that is not there."""
         if name not in self.plugins.specs(hook):
             raise ConfigurationError(
                 f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: pip install {distribution}"
             )
-        return self._make(hook, name, options)
 
-    def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
+    def make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
+        """Make what a plugin offers, with options that win over those of the configuration."""
         spec = self.plugins.spec(hook, name)
         given = {**self.settings.under(f"spark.penstock.{_SECTION[hook]}.{name}."), **options}
         read = read_options(KINDS[hook][0], spec, given)
         return spec.factory() if spec.options is None else spec.factory(read)
+
+
+@frozen
+class _MakeSource:
+    """Makes a source that a plugin offers; in a program that goes on from a checkpoint it is made anew."""
+
+    context: StreamingContext
+    name: str
+    options: dict[str, Any]
+
+    def __call__(self) -> InputSource:
+        """The source."""
+        source: InputSource = self.context.make("input_streams", self.name, self.options)
+        return source

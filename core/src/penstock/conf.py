@@ -157,6 +157,84 @@ TIME_ZONE = _key(
 CHECKPOINT_DIRECTORY = _key(
     "spark.streaming.checkpoint.directory", str, "", "As if the program called `checkpoint` with it."
 )
+DURABILITY = _key(
+    "spark.penstock.writeAheadLog.durability",
+    one_of("none", "flush", "fsync"),
+    "flush",
+    "What a write to the logs or of a checkpoint waits for. `fsync`: the disk; `flush`: the operating system, so that "
+    "what was accepted outlives the driver's death, not the machine's; `none`: nothing.",
+)
+CHECKPOINT_REBUILD = _key(
+    "spark.penstock.checkpoint.rebuild",
+    boolean,
+    "false",
+    "Go on from a checkpoint with the program's streams as its code makes them now, not with those that were saved: "
+    "code may change. Also without `getOrCreate`: the program that starts on a checkpoint directory goes on from it.",
+)
+CHECKPOINT_MISMATCH = _key(
+    "spark.penstock.checkpoint.onMismatch",
+    one_of("fail", "drop-state"),
+    "fail",
+    "What to do about saved state that has no place in a program that changed: `fail` to start, or `drop-state`.",
+)
+CATCH_UP = _key(
+    "spark.penstock.checkpoint.catchUp",
+    one_of("all", "skip-empty"),
+    "all",
+    "Which batches of the time between two runs are made: `all`, or `skip-empty`, which leaves out those without data "
+    "when no window and no state needs them.",
+)
+CATCH_UP_BATCHES = _key(
+    "spark.penstock.checkpoint.catchUpBatches",
+    positive(int),
+    "10",
+    "How many batches of the time between two runs may be pending at once.",
+)
+CHECKPOINT_MAX_FAILURES = _key(
+    "spark.penstock.checkpoint.maxFailures",
+    positive(int),
+    "3",
+    "After so many checkpoints in a row that could not be written, `onCheckpointFailed` is told.",
+)
+TEST_SOURCES = _key(
+    "spark.penstock.checkpoint.testSources",
+    boolean,
+    "false",
+    "Let `queueStream` feed a program that writes checkpoints, though what is in the queue dies with the program.",
+)
+SKIP_COMPLETED = _key(
+    "spark.penstock.outputs.skipCompleted",
+    boolean,
+    "false",
+    "Write down each output operation that is done, and do not repeat it when a later run repeats its batch.",
+)
+ON_DAMAGE = _key(
+    "spark.penstock.checkpoint.onDamage",
+    one_of("fail", "skip"),
+    "fail",
+    "What happens when a file that a context is to recover from is damaged where more follows. `fail`: it is refused, "
+    "with its name and the place; `skip`: recovery goes on without what is lost, and says how much that is.",
+)
+JOURNAL_ROLLING_INTERVAL = _key(
+    "spark.streaming.driver.writeAheadLog.rollingIntervalSecs",
+    not_negative(int),
+    "60",
+    "Age, in seconds, at which the journal of blocks and batches is begun anew with the state as it is, and its old "
+    "files are deleted; 16 MB of events do that, too.",
+)
+JOURNAL_MAX_FAILURES = _key(
+    "spark.streaming.driver.writeAheadLog.maxFailures",
+    positive(int),
+    "3",
+    "Tries, each with a file of its own, that a write to the journal gets before those who wait for it are refused.",
+)
+JOURNAL_CLOSE_AFTER_WRITE = _key(
+    "spark.streaming.driver.writeAheadLog.closeFileAfterWrite",
+    boolean,
+    "false",
+    "Close the journal's file after every write. On anything but a local disk it is always so: only what is closed is "
+    "safe there.",
+)
 UNPERSIST = _key(
     "spark.streaming.unpersist",
     boolean,

@@ -21,17 +21,19 @@ from penstock import conf
 from penstock.builder import StreamBuilder
 from penstock.clock import Clock, SystemClock, duration_ms
 from penstock.conf import Settings
-from penstock.errors import BatchFailedError, ConfigurationError, StreamingStateError
+from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.listen.events import ReceiverInfo, StreamingStarted
+from penstock.listen.events import CheckpointFailed, ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.log import get_logger, set_level
 from penstock.plugins import Plugins
+from penstock.recover.checkpointer import CheckpointReport
+from penstock.recover.recovery import Recovery
 from penstock.schedule.generator_report import GeneratorReport
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
-from penstock.spark import cluster
+from penstock.spark import cluster, saved_conf
 from penstock.spark.checkpoint import set_checkpoint_directory
 from penstock.spark.local_properties import LocalProperties
 from penstock.threads import EngineThread, on_engine_thread
@@ -40,6 +42,8 @@ from penstock.track.receiver_tracker import ReceiverTracker
 
 if TYPE_CHECKING:
     from penstock.listen.streaming_listener import StreamingListener
+    from penstock.recover.checkpoint import Checkpoint
+    from penstock.recover.checkpointer import Checkpointer
 
 log = get_logger("context")
 
@@ -114,6 +118,12 @@ class StreamingContext(StreamBuilder):
         self._tracker: ReceiverTracker | None = None
         self._scheduler: JobScheduler | None = None
         self._generator: JobGenerator | None = None
+        self._recovery: Recovery | None = None
+        # Its streams came from a checkpoint.
+        self._is_loaded = False
+        self._checkpointer: Checkpointer | None = None
+        # What listeners keep in a checkpoint, by name.
+        self._kept: dict[str, Callable[[], Any]] = {}
         if self.settings[conf.CHECKPOINT_DIRECTORY]:
             self.checkpoint(self.settings[conf.CHECKPOINT_DIRECTORY])
 
@@ -146,9 +156,11 @@ class StreamingContext(StreamBuilder):
             ConfigurationError: it cannot be made or written to.
         """
         self.check_can_build("checkpoint")
+        self.graph.checkpoint_directory, self._recovery = directory, None
         if directory is not None:
-            self.graph.checkpoint_home = set_checkpoint_directory(self._sc, directory)
-        self.graph.checkpoint_directory = directory
+            folder = set_checkpoint_directory(self._sc, directory)
+            self.graph.state_home = f"{folder.path}/{folder.name}/state"
+            self._recovery = Recovery(self, directory, folder)
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
         """Tell a listener of everything from now on: a ``StreamingListener``, or any object with ``on…`` methods."""
@@ -162,8 +174,13 @@ class StreamingContext(StreamBuilder):
         """Refuse to add to the graph once it runs.
 
         Raises:
-            StreamingStateError: the context was started or stopped.
+            StreamingStateError: the context was started or stopped, or has its streams from a checkpoint.
         """
+        if self._is_loaded:
+            raise StreamingStateError(
+                f"{what}: this context goes on from a checkpoint and has the streams that were saved; make further "
+                "ones in the function that is given to getOrCreate, with spark.penstock.checkpoint.rebuild=true"
+            )
         if self._state is not State.INITIALIZED:
             since = "starting" if self._state is State.ACTIVE else "stopping"
             raise StreamingStateError(
@@ -180,15 +197,45 @@ class StreamingContext(StreamBuilder):
 
     @classmethod
     def getOrCreate(cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
-        """Make a context with ``setupFunc``, and have it keep its checkpoints in ``checkpointPath``.
+        """Go on from the newest sound checkpoint in ``checkpointPath``; without any, make a context with ``setupFunc``.
 
-        A program that was killed does not yet go on from its checkpoint: it starts afresh.
+        A context that goes on has the streams that were saved, and ``setupFunc`` is not called; unless they cannot be
+        loaded, or ``spark.penstock.checkpoint.rebuild`` is set: then ``setupFunc`` makes the streams, and the state is
+        given to them by their names (``setName``).
 
         Raises:
             TypeError: ``setupFunc`` cannot be called, or returns no StreamingContext.
+            CheckpointError: there are checkpoints, and none can be read.
         """
+        if not callable(setupFunc):
+            raise TypeError("setupFunc should be callable.")
+        found = Recovery.newest(checkpointPath)
+        if found is not None and not Settings(saved_conf.current_conf())[conf.CHECKPOINT_REBUILD]:
+            try:
+                return cls._of_checkpoint(checkpointPath, found)
+            except CheckpointError as error:
+                log.warning("the program is made anew by its own code", checkpoint=found.number, reason=str(error))
         made = cls._made_by(setupFunc)
-        made.checkpoint(checkpointPath)
+        if made.graph.checkpoint_directory != checkpointPath:
+            made.checkpoint(checkpointPath)
+        assert made._recovery is not None
+        made._recovery.found = found
+        return made
+
+    @classmethod
+    def _of_checkpoint(cls, path: str, found: Checkpoint) -> StreamingContext:
+        is_new = SparkContext._active_spark_context is None
+        sc = saved_conf.spark_context(found.conf)
+        try:
+            made = cls(sc, found.batch_interval_ms / 1000)
+            made.checkpoint(path)
+            assert made._recovery is not None
+            made._recovery.load_program(found)
+        except BaseException:
+            if is_new:
+                sc.stop()
+            raise
+        made._is_loaded = True
         return made
 
     @classmethod
@@ -321,6 +368,29 @@ class StreamingContext(StreamBuilder):
         """By listener: events dropped, events it failed on, whether it was switched off."""
         return self._bus.report()
 
+    def keep(self, name: str, value: Callable[[], Any]) -> Any:
+        """Have a listener's value written to every checkpoint.
+
+        Args:
+            name: of the listener.
+            value: gives the value, of JSON's types; called on the generator's loop, so that it should return at once.
+
+        Returns:
+            What was kept under that name in the checkpoint that this context goes on from; ``None`` for nothing.
+        """
+        self._kept[name] = value
+        return None if self._recovery is None else self._recovery.kept(name)
+
+    @property
+    def clock(self) -> Clock:
+        """The batches' time."""
+        return self._clock
+
+    def checkpoint_report(self) -> CheckpointReport:
+        """How the writing of checkpoints goes."""
+        writer = self._checkpointer
+        return CheckpointReport() if writer is None else CheckpointReport(writer.written_ms, writer.failures)
+
     def generator_report(self) -> GeneratorReport:
         """How the making of batches went so far: what each phase took, ticks missed, batches dropped and failed."""
         return GeneratorReport() if self._generator is None else self._generator.report()
@@ -343,7 +413,11 @@ class StreamingContext(StreamBuilder):
         intake = TrackedIntake(self._tracker, self.settings[conf.PARTITION_BYTES])
         input_info = InputInfoTracker()
         self.graph.received_blocks, self.graph.report_input = intake, input_info.report
-        properties = LocalProperties(self._sc)
+        recovery = self._recovery
+        if recovery is not None:
+            recovery.prepare()
+            self._tracker.restore_rates(recovery.rates)
+        properties = LocalProperties(self._sc, {} if recovery is None else recovery.attempts)
         self.graph.generation_retries = self.settings[conf.GENERATION_RETRIES]
         self.graph.before_output, self.graph.monotonic_ms = properties.put, self._clock.monotonic_ms
         max_pending = self.settings[conf.MAX_PENDING_BATCHES]
@@ -358,6 +432,12 @@ class StreamingContext(StreamBuilder):
             max_failed=self.settings[conf.MAX_FAILED_BATCHES],
             on_give_up=self._on_give_up,
         )
+        for listener, origin in self.plugins.listeners(self):
+            self._bus.add(listener, origin)
+        if recovery is not None:
+            self._checkpointer = recovery.checkpointer(
+                self._tracker.rates, self._kept, self._on_checkpoint_failures, keeps_blocks=False
+            )
         self._generator = JobGenerator(
             self._clock,
             self.graph,
@@ -368,13 +448,15 @@ class StreamingContext(StreamBuilder):
             on_error=self._on_error,
             skip_late=self.settings[conf.LATE_TICKS] == "skip",
             pause_at=0 if drops else max_pending,
+            checkpoints=self._checkpointer,
         )
-        for listener, origin in self.plugins.listeners(self):
-            self._bus.add(listener, origin)
         self._bus.start()
         self._scheduler.start()
         self._tracker.start()
-        self._generator.start()
+        self._generator.start(None if recovery is None else recovery.resume)
+
+    def _on_checkpoint_failures(self, count: int, error: BaseException) -> None:
+        self._bus.post(CheckpointFailed(self._clock.now_ms(), count, f"{type(error).__name__}: {error}"))
 
     def _take_interrupt(self) -> None:
         """Let Ctrl-C be a KeyboardInterrupt and no more.
@@ -443,6 +525,8 @@ class StreamingContext(StreamBuilder):
             steps.append(("batches", partial(self._stop_generator, deadline)))
         if self._scheduler is not None:
             steps.append(("jobs", partial(self._scheduler.stop, 2.0)))
+        if self._checkpointer is not None:
+            steps.append(("checkpoint", partial(self._stop_checkpointer, graceful=deadline is not None)))
         if self._tracker is not None:
             steps.append(("files", self._tracker.delete_files))
         steps.append(("listeners", partial(self._bus.stop, 5.0)))
@@ -459,6 +543,17 @@ class StreamingContext(StreamBuilder):
         if not self._generator.stop(deadline):
             left = len(self._scheduler.pending_batches)
             log.warning("stopped before all was processed", batches_left=left, graceful=deadline is not None)
+
+    def _stop_checkpointer(self, *, graceful: bool) -> None:
+        assert self._checkpointer is not None
+        # The state as it is now: the next run need not make it again from data that may be gone.
+        if graceful:
+            for table in self.graph.tables():
+                table.checkpoint_youngest()
+        if self._generator is not None and self.graph.zero_time_ms is not None:
+            self._generator.save()
+        if not self._checkpointer.stop(_QUICK_STOP_S):
+            log.warning("the last checkpoint was not written in time")
 
     def _graceful_stop_s(self) -> float:
         return (self.settings[conf.GRACEFUL_STOP_TIMEOUT] or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000

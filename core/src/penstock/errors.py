@@ -84,6 +84,14 @@ class BlockGoneError(PenstockError):
     """A block that a batch needs can be read neither from its file nor from the host that had it."""
 
 
+class CheckpointError(PenstockError):
+    """A checkpoint cannot be read, or the program does not fit it."""
+
+
+class JournalError(CheckpointError):
+    """An event could not be written to the journal, or the journal is damaged."""
+
+
 class BlockDamagedError(BlockGoneError):
     """A block's file is there, and its bytes are not those that were stored."""
 

@@ -92,6 +92,16 @@ def onBatchCompleted(batchCompleted: events.BatchCompleted) -> None:
 
 
 @hookspec
+def onCheckpointFailed(checkpointFailed: events.CheckpointFailed) -> None:
+    """Several checkpoints in a row could not be written (``spark.penstock.checkpoint.maxFailures``)."""
+
+
+@hookspec
+def onStopProgress(stopProgress: events.StopProgress) -> None:
+    """A step of stopping began, or some of it is done."""
+
+
+@hookspec
 def onOutputOperationStarted(outputOperationStarted: events.OutputOperationStarted) -> None:
     """A job started."""
 

@@ -95,6 +95,23 @@ class InputSource(Protocol):
         ...
 
 
+@runtime_checkable
+class RecoverableSource(InputSource, Protocol):
+    """A source that a later run can go on with."""
+
+    def position(self) -> Mapping[str, Any]:
+        """Where it is, and the batches not yet cleaned up; JSON values. At each checkpoint: return at once."""
+        ...
+
+    def go_on_from(self, position: Mapping[str, Any]) -> None:
+        """Be where an earlier run's source was: after ``open``, before ``start``."""
+        ...
+
+    def compute_again(self, batch_time_ms: int) -> SourceBatch | None:
+        """A batch that an earlier run's source made; ``None`` when it had nothing."""
+        ...
+
+
 @frozen
 class RateEstimatorSpec:
     """A rate estimator that configuration can name.

@@ -19,18 +19,21 @@ class CallSite:
     """A place in the program.
 
     Attributes:
+        operation: ``pprint``.
         short: ``pprint at app.py:12``.
         long: the same with the full path.
     """
 
+    operation: str
     short: str
     long: str
 
 
-def call_site(operation: str) -> CallSite:
-    """The place from which the program called ``operation``."""
-    frame = sys._getframe(1)
+def call_site(operation: str | None = None) -> CallSite:
+    """The place from which the program called ``operation``; by default what it called of ours."""
+    frame, called = sys._getframe(1), ""
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
+        frame, called = frame.f_back, frame.f_code.co_name
     path, line = Path(frame.f_code.co_filename), frame.f_lineno
-    return CallSite(f"{operation} at {path.name}:{line}", f"{operation} at {path}:{line}")
+    name = operation or called
+    return CallSite(name, f"{name} at {path.name}:{line}", f"{name} at {path}:{line}")

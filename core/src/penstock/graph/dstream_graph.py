@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import ConfigurationError, StreamingStateError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from penstock.graph.input_stream import InputDStream
     from penstock.graph.output_job import OutputJob
     from penstock.graph.output_stream import ForEachDStream
+    from penstock.graph.stream import Stream
+    from penstock.graph.table import TableDStream
     from penstock.listen.events import StreamInputInfo
     from penstock.spark.located_rdd import LocatedPartition
 
@@ -65,11 +67,15 @@ class DStreamGraph:
         self.last_time_ms = -1
         self.inputs: list[InputDStream] = []
         self.outputs: list[ForEachDStream] = []
-        self._num_states = 0
+        self.num_streams = 0
         self.remember_ms: int | None = None
         self.checkpoint_directory: str | None = None
-        #: Where in it this run keeps what is its own.
-        self.checkpoint_home = ""
+        #: Where in it this run keeps states.
+        self.state_home = ""
+        #: The batch behind which a run that goes on from the oldest checkpoint needs states; none without checkpoints.
+        self.recoverable_ms: Sequence[int] = ()
+        #: Is given the path of a checkpointed RDD that no stream needs any more.
+        self.discard: Callable[[str], object] = lambda _path: None
         self._ledgers: list[FailureLedger] = []
         #: Of the times that the program's functions get; ``None``: local and naive, as PySpark's.
         self.time_zone: tzinfo | None = None
@@ -101,11 +107,33 @@ class DStreamGraph:
             self.outputs.append(stream)
             return len(self.outputs) - 1
 
-    def add_state(self) -> int:
-        """Number a stream that keeps states in files, counted from 0."""
+    def count_stream(self) -> int:
+        """Number a stream, counted from 0."""
         with self.lock:
-            self._num_states += 1
-            return self._num_states - 1
+            self.num_streams += 1
+            return self.num_streams - 1
+
+    def tables(self) -> list[TableDStream]:
+        """The streams that carry something on from batch to batch and that an output reaches, as they were made."""
+        from penstock.graph.table import TableDStream  # a DStream itself
+
+        return [stream for stream in self.streams() if isinstance(stream, TableDStream)]
+
+    @property
+    def needs_every_batch(self) -> bool:
+        """Whether some stream is made of several batches."""
+        return any(stream.spans_batches for stream in self.streams())
+
+    def streams(self) -> list[Stream[Any]]:
+        """The streams that an output reaches, in the order in which the program made them."""
+        reached: dict[int, Stream[Any]] = {}
+        waiting: list[Stream[Any]] = list(self.outputs)
+        while waiting:
+            stream = waiting.pop()
+            if stream.number not in reached:
+                reached[stream.number] = stream
+                waiting.extend(stream.parents)
+        return [stream for _number, stream in sorted(reached.items())]
 
     def add_ledger(self, ledger: FailureLedger) -> FailureLedger:
         """Look into a ledger at the end of every job."""

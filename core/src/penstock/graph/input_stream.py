@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import queue
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import RDD
 
@@ -16,17 +17,20 @@ from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
 from penstock.listen.events import StreamInputInfo
 from penstock.spark.located_rdd import located_rdd
+from penstock.specs import RecoverableSource
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
     from penstock.receive.receiver import Receiver
-    from penstock.specs import InputSource
+    from penstock.specs import InputSource, SourceBatch
 
 
 class InputDStream(DStream[Any]):
     """A stream without parents. Numbered in the order in which the program makes them."""
 
     receiver: Receiver[Any] | None = None
+    #: Whether a run that goes on from a checkpoint has what this one has not processed.
+    is_recoverable: ClassVar[bool] = True
 
     def __init__(self, context: StreamingContext) -> None:
         super().__init__(context, parents=())
@@ -72,16 +76,42 @@ class PulledInputDStream(InputDStream):
 
     Args:
         context: of the program.
-        source: asked on the generator's loop.
+        make: makes the source, which is asked on the generator's loop.
     """
 
-    def __init__(self, context: StreamingContext, source: InputSource) -> None:
+    def __init__(self, context: StreamingContext, make: Callable[[], InputSource]) -> None:
         super().__init__(context)
-        self._source = source
+        self._make = make
         self._asked_ms = -1
         # Times at which it raised.
         self._failed: dict[int, BaseException] = {}
-        source.open(self._sc, self._graph.batch_interval_ms)
+        # Of an earlier run: up to when the source is asked for what it was asked for then.
+        self._position_ms = -1
+        self._open()
+
+    def _open(self) -> None:
+        self._source = self._make()
+        self._source.open(self._sc, self._graph.batch_interval_ms)
+
+    def program_state(self) -> dict[str, Any]:
+        """How the source is made, not the source."""
+        return {**super().program_state(), "_source": None, "_asked_ms": -1, "_failed": {}, "_position_ms": -1}
+
+    def restored(self) -> None:
+        """Make the source."""
+        self._open()
+
+    def position(self) -> Mapping[str, Any] | None:
+        """Where the source is, ``None`` when it does not say; JSON values. On the generator's loop."""
+        if not isinstance(self._source, RecoverableSource):
+            return None
+        return {"time_ms": self._asked_ms, "source": self._source.position()}
+
+    def go_on_from(self, position: Mapping[str, Any]) -> None:
+        """Have the source go on from where it was in an earlier run."""
+        if isinstance(self._source, RecoverableSource):
+            self._position_ms = position["time_ms"]
+            self._source.go_on_from(position["source"])
 
     def start(self) -> None:
         """Have the source get ready."""
@@ -97,6 +127,8 @@ class PulledInputDStream(InputDStream):
         Raises:
             StreamingStateError: it failed at this time, and has been asked for a later one since.
         """
+        if time_ms <= self._position_ms:
+            return self._again(time_ms)
         if time_ms < self._asked_ms:
             if time_ms in self._failed:
                 raise StreamingStateError(
@@ -110,6 +142,14 @@ class PulledInputDStream(InputDStream):
         except BaseException as error:
             self._failed[time_ms] = error
             raise
+        return self._rdd(time_ms, batch)
+
+    def _again(self, time_ms: int) -> RDD[Any]:
+        assert isinstance(self._source, RecoverableSource)
+        batch = self._source.compute_again(time_ms)
+        return self._sc.emptyRDD() if batch is None else self._rdd(time_ms, batch)
+
+    def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
         info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
         self._graph.report_input(time_ms, info, batch.count)
         return batch.rdd
@@ -130,6 +170,8 @@ class QueueInputDStream(InputDStream):
         one_at_a_time: take one a batch.
         default: for batches that find the queue empty.
     """
+
+    is_recoverable = False
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ the generator's loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pyspark import RDD
@@ -27,12 +27,12 @@ class PanesDStream(DStream[Chunk]):
 
     def __init__(self, reduced: CombinedDStream) -> None:
         super().__init__(reduced.context(), (reduced,))
-        self._reduced = reduced
+        self.reduced = reduced
         self.keep()
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """The batch."""
-        rdd = self._reduced.get_or_compute(time_ms)
+        rdd = self.reduced.get_or_compute(time_ms)
         return None if rdd is None else rdd.mapPartitionsWithIndex(ToChunks(time_ms), True)
 
 
@@ -59,6 +59,11 @@ class InverseWindowDStream(TableDStream):
         self._window_ms, self._slide_ms = window_ms, slide_ms
         self._reduction, self._inverse, self._keep_pair = reduced.combiner, inverse, keep_pair
         super().__init__(self._panes, reduced.num_partitions)
+
+    def go_on_from(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
+        """Take up windows of an earlier run, and partition the panes as they are."""
+        self._panes.reduced.num_partitions = num_partitions
+        super().go_on_from(files, num_partitions, home)
 
     @property
     def slide_ms(self) -> int:

@@ -7,6 +7,7 @@ program sees. Computed on the generator's loop.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
@@ -14,7 +15,7 @@ from pyspark import RDD
 from penstock.graph.state import StateDStream
 from penstock.graph.state_spec import StateSpec
 from penstock.graph.table import TableView
-from penstock.graph.tasks.map_with_state import MapWithState, Returned, Snapshot
+from penstock.graph.tasks.map_with_state import MapWithState, Moved, Returned, Snapshot
 
 if TYPE_CHECKING:
     from penstock.graph.dstream import DStream
@@ -34,7 +35,20 @@ class KeyedStateDStream(StateDStream):
     def __init__(self, parent: DStream[Any], spec: StateSpec) -> None:
         super().__init__(parent, spec.num_partitions, spec.initial, spec.partition_function)
         self._spec = spec
-        self._number = self._graph.add_state()
+        self._home = ""
+
+    @property
+    def home(self) -> str:
+        """Where the states' files are."""
+        return self._home or f"{self._graph.state_home}/{self.number}"
+
+    def go_on_from(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
+        """Take up an earlier run's states where they are."""
+        self._home = home
+        super().go_on_from(files, num_partitions, home)
+
+    def _moved(self, saved: RDD[Any]) -> RDD[Any]:
+        return saved.mapPartitionsWithIndex(Moved(self._home), True)
 
     @property
     def default_checkpoint_ms(self) -> int:
@@ -43,15 +57,15 @@ class KeyedStateDStream(StateDStream):
 
     def carry_on(self, time_ms: int) -> RDD[Any] | None:
         """Look at the keys that got records, and those that time out."""
-        home = f"{self._graph.checkpoint_home}/state-{self._number}"
-        # What is remembered may be read: by batches that are pending, or to make again what was lost.
-        horizon_ms = min([time_ms - self.remember_ms, *self._generated])
+        # What is remembered may be read: by batches that are pending, or to make again what was lost; and by a run that
+        # goes on from one of the checkpoints.
+        horizon_ms = min([time_ms - self.remember_ms, *self._generated, *self._graph.recoverable_ms])
         function = MapWithState(
             self._spec.update,
             self.datetime_of(time_ms) if self._spec.takes_time else None,
             time_ms,
             self._spec.timeout_ms,
-            home,
+            self.home,
             horizon_ms,
             self._failures.note,
         )

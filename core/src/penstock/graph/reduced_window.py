@@ -29,6 +29,8 @@ class ReducedWindowDStream(DStream[tuple[Any, Any]]):
             windows are made of panes.
     """
 
+    spans_batches = True
+
     def __init__(self, panes: CombinedDStream, window_ms: int, slide_ms: int, *, gathers: bool = False) -> None:
         super().__init__(panes.context(), (panes,))
         self._panes, self._window_ms, self._slide_ms = panes, window_ms, slide_ms
@@ -36,6 +38,10 @@ class ReducedWindowDStream(DStream[tuple[Any, Any]]):
         # (level, number) → the panes number * 2^level to (number + 1) * 2^level, reduced; None where none has data.
         self._nodes: dict[tuple[int, int], RDD[Any] | None] = {}
         panes.keep()
+
+    def program_state(self) -> dict[str, Any]:
+        """Without the nodes."""
+        return {**super().program_state(), "_nodes": {}}
 
     @property
     def slide_ms(self) -> int:

@@ -7,6 +7,7 @@ of what the program's function failed on. Computed on the generator's loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Any
 
 from pyspark import RDD
@@ -17,6 +18,12 @@ from penstock.graph.failure_ledger import FailureLedger
 from penstock.graph.functions import CheckPairs, PartitionFunction
 from penstock.graph.table import TableDStream
 from penstock.graph.tasks.chunk import ToChunks
+
+
+class _Gone(Enum):
+    """What a checkpoint cannot hold."""
+
+    INITIAL = "initial states in an RDD"
 
 
 class StateDStream(TableDStream):
@@ -40,6 +47,25 @@ class StateDStream(TableDStream):
         self._initial, self._partition_function = initial, partition_function
         self._failures = self._graph.add_ledger(FailureLedger(self._sc))
 
+    def program_state(self) -> dict[str, Any]:
+        """Without the ledger; and without initial states in an RDD, which lives no longer than its SparkContext."""
+        initial = _Gone.INITIAL if isinstance(self._initial, RDD) else self._initial
+        return {**super().program_state(), "_failures": None, "_initial": initial}
+
+    def restored(self) -> None:
+        """Begin another ledger."""
+        self._failures = self._graph.add_ledger(FailureLedger(self._sc))
+
+    @property
+    def partition_function(self) -> Callable[[Any], int]:
+        """From a key to a number, whose remainder is the partition."""
+        return self._partition_function
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether it can do without a table of an earlier run."""
+        return not isinstance(self._initial, _Gone)
+
     def _updated(self, time_ms: int, update: PartitionFunction) -> RDD[Any]:
         """The states after a batch. One without an RDD has no new values."""
         before, new = self._before(time_ms), self._parent.get_or_compute(time_ms)
@@ -50,11 +76,11 @@ class StateDStream(TableDStream):
         times = [time for time in self._generated if time < time_ms]
         if times:
             return [self._generated[max(times)]]
-        if self._initial is None:
+        if self._initial is None or isinstance(self._initial, _Gone):
             return []
         initial = self._initial if isinstance(self._initial, RDD) else self._sc.parallelize(self._initial)
         checked = initial.mapPartitionsWithIndex(CheckPairs(), True)
         return [self._partitioned(checked).mapPartitionsWithIndex(ToChunks(time_ms), True)]
 
     def _partitioned(self, rdd: RDD[Any]) -> RDD[Any]:
-        return rdd.partitionBy(self._num_partitions, self._partition_function)
+        return rdd.partitionBy(self.num_partitions, self._partition_function)

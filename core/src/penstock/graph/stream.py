@@ -10,12 +10,13 @@ import math
 import pickle
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from pyspark import RDD, StorageLevel
 
 from penstock.errors import ConfigurationError, StreamingStateError
-from penstock.spark.checkpoint import checkpoint_file, delete_file
+from penstock.graph.call_site import call_site
+from penstock.spark.checkpoint import checkpoint_file
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
@@ -37,6 +38,8 @@ class Stream(Generic[T]):
 
     #: Each RDD needs the one before, so that without checkpoints a job's lineage would have no end.
     must_checkpoint: ClassVar[bool] = False
+    #: An RDD is made of several batches'.
+    spans_batches: ClassVar[bool] = False
 
     def __init__(self, context: StreamingContext, parents: Iterable[Stream[Any]]) -> None:
         context.check_can_build(type(self).__name__)
@@ -44,13 +47,19 @@ class Stream(Generic[T]):
         self._sc = context.sparkContext
         self._graph = context.graph
         self._parents = tuple(parents)
+        #: Where the program made it.
+        self.call_site = call_site()
+        #: Streams are counted in the order in which the program makes them.
+        self.number = self._graph.count_stream()
+        #: What the program calls it; ``None`` when it does not.
+        self.name: str | None = None
         self._zero_time_ms: int | None = None
         self.remember_ms = 0
         self._storage_level: StorageLevel | None = None
         self._checkpoint_ms: int | None = None
         self._generated: dict[int, RDD[Any]] = {}
-        # Of RDDs that are forgotten, until a younger one is checkpointed.
-        self._old_checkpoints: list[str] = []
+        # Where RDDs are checkpointed, by time; of those that are forgotten, until a younger one is.
+        self._files: dict[int, str] = {}
 
     # -- what a kind of stream overrides --
 
@@ -82,7 +91,30 @@ class Stream(Generic[T]):
         if self._storage_level is None:
             self._storage_level = StorageLevel.MEMORY_ONLY
 
+    def program_state(self) -> dict[str, Any]:
+        """The attributes that the program made: what a checkpoint holds of the stream, without what a run adds."""
+        return {**self.__dict__, "_zero_time_ms": None, "_generated": {}, "_files": {}}
+
+    def restored(self) -> None:
+        """Take up, in a context that goes on from a checkpoint, what ``program_state`` left out."""
+
+    def setName(self, name: str) -> Self:
+        """Give the stream a name, by which a later run finds its state however the program has changed.
+
+        Raises:
+            ConfigurationError: the name is empty or no text.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigurationError(f"a stream's name must be text that is not empty, not {name!r}")
+        self.name = name
+        return self
+
     # -- life --
+
+    @property
+    def parents(self) -> tuple[Stream[Any], ...]:
+        """The streams it is computed from."""
+        return self._parents
 
     def initialize(self, zero_time_ms: int) -> None:
         """Fix zero time here and in the parents; remember one slide, or two checkpoints."""
@@ -165,6 +197,7 @@ class Stream(Generic[T]):
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget RDDs as old as ``time_ms`` less the remember duration, here and in the parents."""
+        self.checkpointed()
         limit_ms = time_ms - self.remember_ms
         old = [time for time in self._generated if time <= limit_ms and self.is_forgettable(time)]
         for time in old:
@@ -173,16 +206,27 @@ class Stream(Generic[T]):
                 continue  # a function of the program may give one RDD to several batches
             if unpersist and self._storage_level is not None:
                 rdd.unpersist()
-            if self._checkpoint_ms is not None and (path := checkpoint_file(rdd)) is not None:
-                self._old_checkpoints.append(path)
-        if self._old_checkpoints and any(
-            checkpoint_file(rdd) is not None for time, rdd in self._generated.items() if self._is_checkpoint(time)
-        ):
-            for path in self._old_checkpoints:
-                delete_file(self._sc, path)
-            self._old_checkpoints.clear()
+        self._discard_files()
         for parent in self._parents:
             parent.clear_metadata(time_ms, unpersist=unpersist)
+
+    def checkpointed(self) -> dict[int, str]:
+        """Where those of the remembered RDDs are that were checkpointed, by time."""
+        for time_ms, rdd in self._generated.items():
+            if time_ms not in self._files and self._is_checkpoint(time_ms):
+                path = checkpoint_file(rdd)
+                if path is not None:
+                    self._files[time_ms] = path
+        return {time_ms: path for time_ms, path in self._files.items() if time_ms in self._generated}
+
+    def _discard_files(self) -> None:
+        """Have the files deleted of RDDs that are forgotten, once there is that of a younger one."""
+        kept = {path for time, path in self._files.items() if time in self._generated}
+        if kept:
+            for time in [time for time in self._files if time not in self._generated]:
+                path = self._files.pop(time)
+                if path not in kept:
+                    self._graph.discard(path)
 
     @property
     def is_fusible(self) -> bool:

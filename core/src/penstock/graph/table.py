@@ -7,15 +7,18 @@ shuffled. A table's RDDs hold chunks; programs see the pairs, through a view. Co
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
+from attrs import frozen
 from pyspark import RDD
+from pyspark.core.rdd import portable_hash
 
 from penstock.graph.dstream import DStream
 from penstock.graph.functions import PartitionFunction
 from penstock.graph.map_partitions import MapPartitionsDStream
-from penstock.spark.co_partitioned import co_partitioned_union
+from penstock.spark.checkpoint import checkpoint_file
+from penstock.spark.co_partitioned import checkpointed_table, co_partitioned_union
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel
@@ -29,16 +32,50 @@ class TableDStream(DStream[Any]):
         num_partitions: of the table.
     """
 
-    must_checkpoint = True
+    must_checkpoint = spans_batches = True
 
     def __init__(self, parent: DStream[Any], num_partitions: int | None = None) -> None:
         super().__init__(parent.context(), (parent,))
         self._parent = parent
-        self._num_partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
+        self.num_partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
         self.keep()
 
+    @property
+    def home(self) -> str:
+        """Where it keeps more than RDDs, as a path or URI; empty for nowhere."""
+        return ""
+
+    @property
+    def partition_function(self) -> Callable[[Any], int]:
+        """From a key to a number, whose remainder is the partition."""
+        return portable_hash
+
+    def go_on_from(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
+        """Take up what an earlier run checkpointed: tables by time, in so many partitions, and what is in ``home``."""
+        self.num_partitions, self._files = num_partitions, dict(files)
+        for time_ms, path in files.items():
+            saved = checkpointed_table(self._sc, path, num_partitions, self.partition_function)
+            rdd = self._moved(saved)
+            self._generated[time_ms] = rdd.persist(self._storage_level) if self._storage_level else rdd
+
+    def _moved(self, saved: RDD[Any]) -> RDD[Any]:
+        """A table whose directory may be elsewhere now."""
+        return saved
+
+    def checkpoint_youngest(self) -> None:
+        """Checkpoint what the last batch made of it, in a job of its own; on the thread that stops the engine."""
+        time_ms = max(self._generated, default=-1)
+        if time_ms < 0 or time_ms in self.checkpointed():
+            return
+        copy = self._generated[time_ms].mapPartitionsWithIndex(_Same(), True)
+        copy.checkpoint()
+        copy.count()
+        path = checkpoint_file(copy)
+        if path is not None:
+            self._files[time_ms] = path
+
     def _merged(self, rdds: Sequence[RDD[Any]], merge: PartitionFunction) -> RDD[Any]:
-        union = co_partitioned_union(self._sc, rdds, self._num_partitions)
+        union = co_partitioned_union(self._sc, rdds, self.num_partitions)
         return union.mapPartitionsWithIndex(merge, True)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
@@ -60,6 +97,15 @@ class TableDStream(DStream[Any]):
         """Make the table after a batch from the youngest there is."""
 
 
+@frozen
+class _Same:
+    """A partition as it is."""
+
+    def __call__(self, _index: int, elements: Iterable[Any]) -> Iterable[Any]:
+        """All of it."""
+        return elements
+
+
 class TableView(MapPartitionsDStream):
     """What programs see of a table. To keep or checkpoint it is to keep or checkpoint the table."""
 
@@ -71,6 +117,11 @@ class TableView(MapPartitionsDStream):
         """Keep the table's RDDs at that level."""
         self._table.persist(storageLevel)
         return self
+
+    def setName(self, name: str) -> Self:
+        """Name the table."""
+        self._table.setName(name)
+        return super().setName(name)
 
     def checkpoint(self, interval: float) -> DStream[Any]:
         """Checkpoint the table, every ``interval`` seconds."""

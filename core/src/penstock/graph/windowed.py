@@ -47,6 +47,8 @@ class WindowedDStream(DStream[Any]):
         slide_ms: from one window to the next.
     """
 
+    spans_batches = True
+
     def __init__(self, parent: DStream[Any], window_ms: int, slide_ms: int) -> None:
         super().__init__(parent.context(), (parent,))
         self._parent, self._window_ms, self._slide_ms = parent, window_ms, slide_ms

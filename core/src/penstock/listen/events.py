@@ -225,8 +225,40 @@ class OutputOperationCompleted:
     outputOperationInfo: OutputOperationInfo
 
 
+@frozen
+class CheckpointFailed:
+    """Checkpoints could not be written, several in a row: a run that is killed now goes on from further back.
+
+    Attributes:
+        time: when, ms.
+        failures: how many in a row.
+        reason: of the last.
+    """
+
+    time: int
+    failures: int
+    reason: str
+
+
+@frozen
+class StopProgress:
+    """A step of stopping began, or some of it is done.
+
+    Attributes:
+        time: when, ms.
+        phase: ``receivers``, ``batches``, ``jobs``, ``checkpoint``, ``files`` or ``listeners``.
+        batchesLeft: that are not complete.
+    """
+
+    time: int
+    phase: str
+    batchesLeft: int
+
+
 Event = (
-    StreamingStarted
+    CheckpointFailed
+    | StopProgress
+    | StreamingStarted
     | ReceiverStarted
     | ReceiverError
     | ReceiverStopped

@@ -1,7 +1,7 @@
 """``StreamingListener``: the class PySpark programs derive their listeners from.
 
-Owns the nine empty callbacks, and the view that lets one listener read an event both ways: as attributes
-(``event.batchInfo.processingDelay``, ``None`` when unknown) and as PySpark's methods
+Owns the empty callbacks, Spark's nine and two of Penstock's, and the view that lets one listener read an event both
+ways: as attributes (``event.batchInfo.processingDelay``, ``None`` when unknown) and as PySpark's methods
 (``event.batchInfo().processingDelay()``, -1 when unknown). Callbacks run on the listener's own thread.
 """
 
@@ -39,6 +39,12 @@ class StreamingListener:
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
         """The last job of a batch ended."""
+
+    def onCheckpointFailed(self, checkpointFailed: Any) -> None:
+        """Several checkpoints in a row could not be written."""
+
+    def onStopProgress(self, stopProgress: Any) -> None:
+        """A step of stopping began, or some of it is done."""
 
     def onOutputOperationStarted(self, outputOperationStarted: Any) -> None:
         """A job started."""

@@ -36,6 +36,7 @@ class GeneratorReport:
         generation: the graph made a batch's jobs; the program's functions for ``transform`` run here.
         submission: the jobs were queued, a batch given up for them if need be.
         clean_up: what old batches held was freed.
+        checkpoint: what a later run needs was gathered; it is written elsewhere.
         late_ticks: ticks that fired when the next one was due already.
         skipped_ticks: ticks that did not fire; their data is in the next batch.
         dropped_batches: batches given up before they began, because too many were pending.
@@ -46,6 +47,7 @@ class GeneratorReport:
     generation: Phase = Phase()
     submission: Phase = Phase()
     clean_up: Phase = Phase()
+    checkpoint: Phase = Phase()
     late_ticks: int = 0
     skipped_ticks: int = 0
     dropped_batches: int = 0

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -30,6 +30,7 @@ from penstock.schedule.generator_report import GeneratorReport
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
+from penstock.schedule.resume import Resume
 from penstock.spark import failure
 from penstock.threads import EngineThread
 
@@ -60,6 +61,33 @@ class Intake(Protocol):
         """Have the receivers take nothing more, or go on."""
         ...
 
+    @property
+    def has_unallocated_blocks(self) -> bool:
+        """Whether some block belongs to no batch yet."""
+        ...
+
+
+class Checkpoints(Protocol):
+    """Where what a later run needs is written."""
+
+    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
+        """Have a checkpoint written; returns at once.
+
+        Args:
+            last_time_ms: the youngest batch.
+            pending: batches that are not complete.
+            needed_ms: blocks of batches strictly older than that are not needed any more.
+        """
+        ...
+
+    @property
+    def keeps_blocks(self) -> bool:
+        """Whether a later run could read blocks of this one."""
+        ...
+
+    #: To be told, on any thread: blocks of batches strictly older than a time are not needed by any checkpoint.
+    on_cleanable: Callable[[int], object]
+
 
 @frozen
 class _Tick:
@@ -74,6 +102,14 @@ class _BatchCompleted:
 @frozen
 class _TryAgain:
     """To allocate the blocks of the oldest tick that waits."""
+
+
+@frozen
+class _Cleanable:
+    before_ms: int
+
+
+_Event = _Tick | _BatchCompleted | _TryAgain | _Cleanable
 
 
 class _Seldom:
@@ -103,6 +139,7 @@ class JobGenerator:
         on_error: is told what goes wrong outside a batch.
         skip_late: of the ticks that were missed, make only the last.
         pause_at: while so many batches are pending, make no further one and pause the receivers; 0: never.
+        checkpoints: are written at each batch's generation and completion; ``None`` for none.
     """
 
     def __init__(
@@ -117,10 +154,14 @@ class JobGenerator:
         on_error: Callable[[BaseException], None],
         skip_late: bool = False,
         pause_at: int = 0,
+        checkpoints: Checkpoints | None = None,
     ) -> None:
         self._clock, self._graph, self._scheduler, self._intake = clock, graph, scheduler, intake
         self._input_info, self._unpersist, self._pause_at = input_info, unpersist, pause_at
-        self._loop: EventLoop[_Tick | _BatchCompleted | _TryAgain] = EventLoop("JobGenerator", self._handle, on_error)
+        self._checkpoints = checkpoints
+        if checkpoints is not None:
+            checkpoints.on_cleanable = lambda before_ms: self._loop.post(_Cleanable(before_ms))
+        self._loop: EventLoop[_Event] = EventLoop("JobGenerator", self._handle, on_error)
         self._timer = RecurringTimer(
             clock,
             graph.batch_interval_ms,
@@ -137,17 +178,53 @@ class JobGenerator:
         self._backing_off = self._paused = self._pause_was_told = False
         self._missed_told, self._slow_told, self._pause_told = _Seldom(clock), _Seldom(clock), _Seldom(clock)
         self._completed_ms = -1
+        # Of a run that goes on: its batches up to here are late, and those of them may be left out.
+        self._late_ms, self._late_max_pending = -1, 0
+        self._skippable: set[int] = set()
         self._report = GeneratorReport()
         self._generated_ms = -1
         self._generated = threading.Condition()
         scheduler.on_batch_completion = lambda time_ms: self._loop.post(_BatchCompleted(time_ms))
 
-    def start(self) -> None:
-        """Fix zero time on the wall clock's grid and begin to tick; the first batch ends one interval later at most."""
+    def start(self, resume: Resume | None = None) -> None:
+        """Fix zero time on the wall clock's grid and begin to tick; the first batch ends one interval later at most.
+
+        With ``resume``, zero time is that of an earlier run, and the batches it did not complete come first, with those
+        of the time in between.
+        """
         start_ms = self._timer.start_time_ms()
-        self._graph.start(start_ms - self._graph.batch_interval_ms)
+        if resume is None:
+            self._graph.start(start_ms - self._graph.batch_interval_ms)
+        else:
+            start_ms = self._resume(resume, start_ms)
         self._loop.start()
+        # For what waits already.
+        self._loop.post(_TryAgain())
         self._timer.start(start_ms)
+
+    def _resume(self, resume: Resume, start_ms: int) -> int:
+        interval_ms = self._graph.batch_interval_ms
+        if start_ms <= resume.last_time_ms:
+            log.warning(
+                "the clock is behind the last batch: the next one comes when it has caught up",
+                last_batch=resume.last_time_ms,
+                behind_s=(resume.last_time_ms - start_ms) / 1000,
+            )
+            start_ms = resume.last_time_ms + interval_ms
+        self._graph.start(resume.zero_time_ms)
+        due = resume.due(start_ms, interval_ms)
+        # What is carried on comes by way of the batches that are complete, and not in the tables that are there.
+        if resume.tables_ms is not None:
+            first_ms = due[0] if due else start_ms
+            for time_ms in range(resume.tables_ms + interval_ms, first_ms, interval_ms):
+                self._graph.unmade[time_ms] += 1
+        log.info("going on", batches_due=len(due), of_them_pending=len(resume.pending), first_tick=start_ms)
+        self._late_ms, self._late_max_pending = start_ms - interval_ms, resume.max_pending
+        if resume.skips_empty and not self._graph.needs_every_batch:
+            self._skippable = set(due) - resume.pending
+        self._waiting.extend(due)
+        self._generated_ms = max([resume.last_time_ms, *due])
+        return start_ms
 
     def stop(self, deadline: float | None) -> bool:
         """End the ticking.
@@ -189,7 +266,7 @@ class JobGenerator:
 
     # -- on the loop --
 
-    def _handle(self, event: _Tick | _BatchCompleted | _TryAgain) -> None:
+    def _handle(self, event: _Event) -> None:
         if isinstance(event, _Tick):
             self._waiting.append(event.time_ms)
         elif isinstance(event, _TryAgain):
@@ -197,19 +274,27 @@ class JobGenerator:
         try:
             if isinstance(event, _BatchCompleted):
                 self._clear_metadata(event.time_ms)
+            elif isinstance(event, _Cleanable):
+                self._intake.clean_up(event.before_ms, delete=self._unpersist)
         # A clean-up that fails holds up no batch.
         finally:
             self._make_waiting()
 
     def _make_waiting(self) -> None:
         while self._waiting and self._has_room() and not self._backing_off:
+            if self._waiting[0] in self._skippable and not self._intake.has_unallocated_blocks:
+                log.info("an empty batch of the time in between is left out", batch_time=self._waiting.popleft())
+                continue
             error = self._allocate(self._waiting[0])
             if not self._backing_off:
                 self._make(self._waiting.popleft(), error)
         self._pause(bool(self._waiting) and not self._has_room())
 
     def _has_room(self) -> bool:
-        return not self._pause_at or len(self._scheduler.pending_batches) < self._pause_at
+        limit = self._pause_at
+        if self._waiting and self._waiting[0] <= self._late_ms:
+            limit = min(limit or self._late_max_pending, self._late_max_pending)
+        return not limit or len(self._scheduler.pending_batches) < limit
 
     def _pause(self, paused: bool) -> None:
         if paused == self._paused:
@@ -255,8 +340,9 @@ class JobGenerator:
                 self._scheduler.submit(job_set)
         finally:
             with self._generated:
-                self._generated_ms = time_ms
+                self._generated_ms = max(self._generated_ms, time_ms)
                 self._generated.notify_all()
+            self._save()
 
     def _job_set(self, time_ms: int, error: BatchFailedError | None) -> JobSet:
         jobs: list[OutputJob] = []
@@ -289,15 +375,36 @@ class JobGenerator:
         with self._timed("clean_up"):
             # A batch may be complete before an older one, which still needs its blocks and its parents' RDDs.
             self._completed_ms = max(self._completed_ms, time_ms)
-            needed_ms = self._scheduler.oldest_needed
-            oldest_ms = done_ms = self._completed_ms
-            if needed_ms is not None:
-                oldest_ms, done_ms = min(oldest_ms, needed_ms), min(done_ms, needed_ms - self._graph.batch_interval_ms)
-            before_ms = oldest_ms - self._graph.max_input_remember_ms
+            before_ms, done_ms = self._needed()
             self._intake.processed(done_ms)
             self._graph.clear_metadata(done_ms, unpersist=self._unpersist)
-            self._intake.clean_up(before_ms, delete=self._unpersist)
             self._input_info.clean_up(before_ms)
+            if self._checkpoints is None or not self._checkpoints.keeps_blocks:
+                self._intake.clean_up(before_ms, delete=self._unpersist)
+        self._save()
+
+    def _needed(self) -> tuple[int, int]:
+        """Since when blocks are needed still, and up to when all batches are complete."""
+        needed_ms = self._scheduler.oldest_needed
+        oldest_ms = done_ms = self._completed_ms
+        # What waits to be made is needed, too.
+        waiting_ms = self._waiting[0] if self._waiting else None
+        for time_ms in (needed_ms, waiting_ms):
+            if time_ms is not None:
+                oldest_ms, done_ms = min(oldest_ms, time_ms), min(done_ms, time_ms - self._graph.batch_interval_ms)
+        return oldest_ms - self._graph.max_input_remember_ms, done_ms
+
+    def save(self) -> None:
+        """Have a last checkpoint written, when the loop has ended."""
+        self._save()
+
+    def _save(self) -> None:
+        if self._checkpoints is None:
+            return
+        with self._timed("checkpoint"):
+            # A late batch that is not made yet is one that is not complete.
+            pending = [*self._scheduler.pending_batches, *(time for time in self._waiting if time <= self._late_ms)]
+            self._checkpoints.save(self._generated_ms, pending, self._needed()[0])
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[Callable[[], float]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from attrs import frozen
 from pyspark import RDD, SparkContext
 
 from penstock.errors import ConfigurationError
@@ -20,11 +21,26 @@ log = get_logger("checkpoint")
 ALL_MARKED_ANCESTORS = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
-def set_checkpoint_directory(sc: SparkContext, directory: str) -> str:
+@frozen
+class RunFolder:
+    """Where in a checkpoint directory a run's RDDs go.
+
+    Attributes:
+        name: of the folder; no other run has it.
+        uri: of the checkpoint directory, as Spark names it.
+        path: of the checkpoint directory, as this host's path where it is one, else a URI that Arrow knows.
+    """
+
+    name: str
+    uri: str
+    path: str
+
+
+def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
     """Have RDDs checkpointed in a directory, which is made if it does not exist.
 
     Returns:
-        Where in it this run's checkpoints go: a path of this host's where they do, else a URI.
+        Where in it this run's RDDs go.
 
     Raises:
         ConfigurationError: it cannot be made or written to.
@@ -37,9 +53,9 @@ def set_checkpoint_directory(sc: SparkContext, directory: str) -> str:
             f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}; "
             "name one that this program may write to"
         ) from error
-    if uri.startswith("file:"):
-        return unquote(urlsplit(uri).path)
-    return uri.replace("s3a://", "s3://", 1)
+    base, _slash, name = uri.rstrip("/").rpartition("/")
+    path = unquote(urlsplit(base).path) if uri.startswith("file:") else base.replace("s3a://", "s3://", 1)
+    return RunFolder(name, base, path)
 
 
 def qualified(sc: SparkContext, directory: str) -> str:

@@ -6,6 +6,7 @@ thread only, and that must be one of the engine's: what was in force there befor
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark import SparkContext
@@ -14,6 +15,8 @@ from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
 _OUTPUT_OP_ID = "spark.streaming.internal.outputOpId"
+#: How many runs have begun the batch, this one among them.
+ATTEMPT = "spark.penstock.batch.attempt"
 
 
 class LocalProperties:
@@ -21,9 +24,11 @@ class LocalProperties:
 
     Args:
         sc: whose properties.
+        attempts: how many runs have begun a batch, by time, where it is not one.
     """
 
-    def __init__(self, sc: SparkContext) -> None:
+    def __init__(self, sc: SparkContext, attempts: Mapping[int, int] | None = None) -> None:
+        self._attempts = attempts or {}
         self._scala: Any = sc._jsc.sc()
         self._saved = self._scala.getLocalProperties().clone()
         self._saved.setProperty("spark.job.interruptOnCancel", "false")
@@ -33,11 +38,12 @@ class LocalProperties:
     def put(self, batch_time_ms: int, output_op_id: int) -> None:
         """Have what the calling thread runs in Spark be an output operation's, under the saved properties.
 
-        Five calls of the JVM: a fresh copy, so that what the program sets in one operation does not reach the next.
+        Six calls of the JVM: a fresh copy, so that what the program sets in one operation does not reach the next.
         """
         mine = self._saved.clone()
         mine.setProperty(_BATCH_TIME, str(batch_time_ms))
         mine.setProperty(_OUTPUT_OP_ID, str(output_op_id))
+        mine.setProperty(ATTEMPT, str(self._attempts.get(batch_time_ms, 1)))
         mine.setProperty(
             "spark.job.description",
             f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]",

@@ -32,6 +32,11 @@ class TrackedIntake:
         """Give all blocks that belong to no batch yet to this one."""
         self._tracker.blocks.allocate_blocks_to_batch(batch_time_ms)
 
+    @property
+    def has_unallocated_blocks(self) -> bool:
+        """Whether some block belongs to no batch yet."""
+        return self._tracker.blocks.has_unallocated_blocks
+
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
         self._tracker.clean_up(before_ms, delete=delete)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark import SparkContext
 
@@ -48,6 +48,7 @@ class Launches:
         stopping: ends every wait.
         log_directory: where a stream's blocks are logged; empty when they are not.
         post: has something done on the tracker's loop.
+        before: is told the numbers of launches, by stream, before they begin.
         on_end: is told there how a launch ended: receiver, number of the launch, error or ``None``.
     """
 
@@ -62,11 +63,13 @@ class Launches:
         stopping: threading.Event,
         log_directory: Callable[[int], str],
         post: Callable[[Callable[[], None]], None],
+        before: Callable[[Mapping[int, int]], None],
         on_end: Callable[[TrackedReceiver, int, BaseException | None], None],
     ) -> None:
         self._sc, self._settings, self._clock = sc, settings, clock
         self._run_id, self._token, self._placement = run_id, token, placement
-        self._stopping, self._log_directory, self._post, self._on_end = stopping, log_directory, post, on_end
+        self._stopping, self._log_directory, self._post = stopping, log_directory, post
+        self._before, self._on_end = before, on_end
         #: Where receivers, and tasks, find the driver.
         self.driver_location = ""
 
@@ -79,12 +82,14 @@ class Launches:
         """Launch all receivers for the first time, spread over the executors."""
         began = [tracked for tracked in receivers if self._begin(tracked)]
         scheduled = self._placement.schedule({tracked.stream_id: tracked.preferred for tracked in began})
+        self._before({tracked.stream_id: tracked.epoch for tracked in began})
         for tracked in began:
             self._launch(tracked, scheduled[tracked.stream_id])
 
     def launch(self, tracked: TrackedReceiver) -> None:
         """Launch a receiver, unless all stops."""
         if self._begin(tracked):
+            self._before({tracked.stream_id: tracked.epoch})
             self._launch(tracked, self._placement.reschedule(tracked, tracked.preferred))
 
     def _begin(self, tracked: TrackedReceiver) -> bool:

@@ -1,18 +1,24 @@
 """Which blocks were received, and which batch each belongs to.
 
-Owns one queue of unallocated blocks a stream, and the allocation of every batch still remembered. Never touches a
-block's data. Its methods are short, under one lock, and called from the endpoint's threads and the generator's loop.
+Owns the decisions: what is new, which blocks a batch gets, what is cleaned up. Where there is a journal, a decision is
+written there first, outside every lock that additions need, and takes effect when it is committed; what cannot be
+written does not happen. Never touches a block's data. Called from the endpoint's threads and the generator's loop.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from penstock.blocks.block import StoredBlock
+from penstock.errors import JournalError
+from penstock.log import get_logger
+from penstock.recover.journal import Journal, Recovered
+from penstock.track import block_events
+from penstock.track.block_ledger import BlockLedger
 
-_GONE_REMEMBERED = 10_000
+log = get_logger("received_block_tracker")
 
 
 class ReceivedBlockTracker:
@@ -20,75 +26,184 @@ class ReceivedBlockTracker:
 
     Args:
         stream_ids: of the receiver input streams.
+        journal: not started yet; what it says of this run is recovered at once. ``start`` starts it.
+
+    Raises:
+        JournalError: the journal cannot be read, or is damaged.
     """
 
-    def __init__(self, stream_ids: Iterable[int]) -> None:
-        self._unallocated: dict[int, list[StoredBlock]] = {stream_id: [] for stream_id in stream_ids}
-        self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
-        # Blocks added and not yet cleaned up: what makes an addition idempotent.
-        self._known: set[str] = set()
-        # The last ones cleaned up: a report may be repeated, for want of an answer, when its block has come and gone.
-        self._gone: OrderedDict[str, None] = OrderedDict()
-        self._last_allocated_ms = self._processed_ms = -1
-        self._lock = threading.Lock()
+    def __init__(self, stream_ids: Iterable[int], journal: Journal | None = None) -> None:
+        self._stream_ids, self._journal = dict.fromkeys(stream_ids), journal
+        self._ledger = BlockLedger()
+        #: What the journal's recovery found.
+        self.recovered = Recovered(0) if journal is None else journal.recover(self._ledger)
+        # How many blocks at the head of each queue are of the run before.
+        self._leftovers = {
+            stream_id: len(blocks) for stream_id in self._stream_ids if (blocks := self._ledger.unallocated(stream_id))
+        }
+        self._records_per_batch: dict[int, float] = {}
+        self._processed_ms = -1
+        # One decision about batches at a time; additions do not wait for it.
+        self._deciding = threading.Lock()
+        for stream_id, records in self.set_aside().items():
+            log.warning("records of a stream that is no more are kept aside", stream_id=stream_id, records=records)
+
+    def start(self) -> None:
+        """Start the journal, if there is one.
+
+        Raises:
+            JournalError: it cannot be written.
+        """
+        if self._journal is not None:
+            self._journal.start()
+
+    def close(self) -> None:
+        """Close the journal, if there is one: from now on nothing can be added or allocated. Harmless when repeated."""
+        if self._journal is not None:
+            self._journal.close()
 
     def add_blocks(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """Queue blocks, in order. A block that was added before is ignored: its report was repeated.
 
         Returns:
             Those that have come and gone: a batch had them and was cleaned up.
+
+        Raises:
+            JournalError: they are not in the journal, or nobody knows; none was queued. They may be added again.
         """
-        gone = []
-        with self._lock:
-            for block in blocks:
-                if block.block_id in self._gone:
-                    gone.append(block)
-                elif block.block_id not in self._known:
-                    self._known.add(block.block_id)
-                    self._unallocated[block.stream_id].append(block)
-        return gone
+        blocks = list(blocks)
+        if self._journal is None:
+            self._ledger.add(blocks)
+        elif new := self._ledger.new(blocks):
+            self._journal.append(block_events.blocks_added(new))
+        return self._ledger.gone(blocks)
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
-        """Give all unallocated blocks to a batch. A time that is not after the last one changes nothing."""
-        with self._lock:
-            if batch_time_ms <= self._last_allocated_ms:
+        """Give unallocated blocks to a batch: all, or of recovered ones as many as ``spread_leftovers`` allows.
+
+        A time that is not after the last one changes nothing.
+
+        Raises:
+            JournalError: the allocation could not be written; the blocks still belong to no batch.
+        """
+        with self._deciding:
+            if batch_time_ms <= self._ledger.last_allocated_ms:
                 return
-            self._allocated[batch_time_ms] = self._unallocated
-            self._unallocated = {stream_id: [] for stream_id in self._unallocated}
-            self._last_allocated_ms = batch_time_ms
+            queues = {stream_id: self._ledger.unallocated(stream_id) for stream_id in self._stream_ids}
+            counts = {stream_id: self._how_many(stream_id, blocks) for stream_id, blocks in queues.items()}
+            block_ids = {
+                stream_id: [block.block_id for block in blocks[: counts[stream_id]]]
+                for stream_id, blocks in queues.items()
+                if blocks
+            }
+            if self._journal is None:
+                self._ledger.allocate(batch_time_ms, block_ids)
+            else:
+                self._journal.append(block_events.batch_allocated(batch_time_ms, block_ids))
+            self._leftovers = {
+                stream_id: count - counts[stream_id]
+                for stream_id, count in self._leftovers.items()
+                if count > counts[stream_id]
+            }
+
+    def _how_many(self, stream_id: int, blocks: list[StoredBlock]) -> int:
+        """How many blocks from the head of a queue a batch gets."""
+        leftovers, limit = self._leftovers.get(stream_id, 0), self._records_per_batch.get(stream_id)
+        if not leftovers or limit is None:
+            return len(blocks)
+        records = 0
+        for count, block in enumerate(blocks[:leftovers]):
+            records += block.num_records
+            # At least one, however large.
+            if count and records > limit:
+                return count
+        return len(blocks)
+
+    def spread_leftovers(self, records_per_batch: Mapping[int, float]) -> None:
+        """Bound what a batch gets of the blocks that were recovered without a batch; what is behind them waits.
+
+        Args:
+            records_per_batch: by stream; a stream that is not named has no bound.
+        """
+        with self._deciding:
+            self._records_per_batch = dict(records_per_batch)
+
+    def leftovers(self) -> dict[int, int]:
+        """How many records that were recovered belong to no batch still, by stream."""
+        with self._deciding:
+            heads = {stream_id: self._ledger.unallocated(stream_id)[:n] for stream_id, n in self._leftovers.items()}
+        return {stream_id: _records(blocks) for stream_id, blocks in heads.items()}
+
+    def set_aside(self) -> dict[int, int]:
+        """How many recovered records are of streams that are no more, by stream. They stay in the journal."""
+        others = self._ledger.waiting_streams.difference(self._stream_ids)
+        return {stream_id: _records(self._ledger.unallocated(stream_id)) for stream_id in sorted(others)}
+
+    def batches(self) -> dict[int, dict[int, int]]:
+        """The batches that were allocated and not cleaned up: the records of each, by time and stream."""
+        return {
+            time_ms: {stream_id: _records(blocks) for stream_id, blocks in self._ledger.batch(time_ms).items()}
+            for time_ms in sorted(self._ledger.times)
+        }
+
+    @property
+    def last_allocated_ms(self) -> int:
+        """The last batch time that was allocated; -1 for none."""
+        return self._ledger.last_allocated_ms
+
+    def note_launches(self, epochs: Mapping[int, int]) -> None:
+        """Keep the numbers of launches that are about to begin, by stream, so that no later run uses them again."""
+        if self._journal is None or not epochs:
+            return
+        try:
+            self._journal.append(block_events.receivers_launched(epochs))
+        except JournalError as error:
+            # They are known from their first blocks, too.
+            log.warning("launches not noted in the journal", reason=str(error))
+
+    def last_epoch(self, stream_id: int) -> int:
+        """The number of a receiver's last launch; 0 for none."""
+        return self._ledger.last_epoch(stream_id)
 
     def blocks_of_batch(self, batch_time_ms: int, stream_id: int) -> list[StoredBlock]:
         """The blocks that a batch has from a stream, in the order of their arrival."""
-        with self._lock:
-            return list(self._allocated.get(batch_time_ms, {}).get(stream_id, ()))
+        return self._ledger.blocks(batch_time_ms, stream_id)
 
     @property
     def has_unallocated_blocks(self) -> bool:
         """Whether some block belongs to no batch yet."""
-        with self._lock:
-            return any(self._unallocated.values())
+        return not self._ledger.waiting_streams.isdisjoint(self._stream_ids)
 
     @property
     def has_blocks(self) -> bool:
         """Whether some block is needed still, or waits for its batch."""
-        with self._lock:
-            return bool(self._known)
+        return self.has_unallocated_blocks or any(any(self._ledger.batch(time).values()) for time in self._ledger.times)
 
     def processed(self, until_ms: int) -> list[StoredBlock]:
         """Say which blocks are in batches up to a time, but not in those up to the time that was said before."""
-        with self._lock:
-            times = [time_ms for time_ms in self._allocated if self._processed_ms < time_ms <= until_ms]
-            self._processed_ms = max(self._processed_ms, until_ms)
-            return [block for time_ms in times for queue in self._allocated[time_ms].values() for block in queue]
+        times = [time_ms for time_ms in self._ledger.times if self._processed_ms < time_ms <= until_ms]
+        self._processed_ms = max(self._processed_ms, until_ms)
+        return list(chain.from_iterable(blocks for time_ms in times for blocks in self._ledger.batch(time_ms).values()))
 
     def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
-        """Forget batches strictly older than a time and return their blocks, which nothing needs any more."""
-        with self._lock:
-            old = [time_ms for time_ms in self._allocated if time_ms < before_ms]
-            blocks = [block for time_ms in old for queue in self._allocated.pop(time_ms).values() for block in queue]
-            for block in blocks:
-                self._known.discard(block.block_id)
-                self._gone[block.block_id] = None
-            while len(self._gone) > _GONE_REMEMBERED:
-                self._gone.popitem(last=False)
-            return blocks
+        """Forget batches strictly older than a time and return their blocks, which nothing needs any more.
+
+        What cannot be written to the journal is not forgotten: it is for the next time.
+        """
+        with self._deciding:
+            if not self._ledger.has_older(before_ms):
+                return []
+            blocks = self._ledger.older_blocks(before_ms)
+            if self._journal is None:
+                self._ledger.clean(before_ms)
+            else:
+                try:
+                    self._journal.append(block_events.batches_cleaned(before_ms))
+                except JournalError as error:
+                    log.warning("old batches not cleaned up", before=before_ms, reason=str(error))
+                    return []
+        return [block for block in blocks if block.stream_id in self._stream_ids]
+
+
+def _records(blocks: Iterable[StoredBlock]) -> int:
+    return sum(block.num_records for block in blocks)

@@ -27,6 +27,7 @@ from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
+from penstock.recover.journal import Journal
 from penstock.spark import cluster
 from penstock.track.block_logs import BlockLogs
 from penstock.track.block_places import BlockPlaces
@@ -72,9 +73,11 @@ class ReceiverTracker:
         post: gives an event to the listeners.
         fail_application: is given the error of a receiver that all is to end with.
         checkpoint_directory: the program's, for the block log; ``None`` when it has none.
+        journal: of blocks and batches, not started yet: ``start`` does that, ``close`` closes it.
 
     Raises:
         ConfigurationError: the block log is on, and cannot be where it is to be.
+        JournalError: the journal cannot be read, or is damaged.
     """
 
     def __init__(
@@ -86,22 +89,25 @@ class ReceiverTracker:
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
         checkpoint_directory: str | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self._sc, self._settings, self._clock = sc, settings, clock
         self._on_this_machine = cluster.is_on_this_machine(sc)
         self._token = Token.generate(Tls.of(settings))
         # Several contexts of one application, one after the other, must not meet in a directory or a job group.
         run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
+        self.blocks = ReceivedBlockTracker(receivers, journal)
         self._tracked = {
             stream_id: TrackedReceiver(
                 stream_id,
                 receiver,
                 Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY]),
                 RestartBudget(settings[conf.MAX_RESTARTS], settings[conf.RESTART_WINDOW]),
+                # Blocks are named by launches: a recovered run goes on counting.
+                epoch=self.blocks.last_epoch(stream_id),
             )
             for stream_id, receiver in receivers.items()
         }
-        self.blocks = ReceivedBlockTracker(self._tracked)
         self._loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error
         )
@@ -124,6 +130,7 @@ class ReceiverTracker:
             self._stopping,
             lambda stream_id: "" if logs is None else logs.directory(stream_id),
             self._loop.post,
+            before=self.blocks.note_launches,
             on_end=lambda tracked, epoch, error: self._states.on_job_end(tracked, epoch, error),
         )
         self._failures = ReceiverFailures(settings, clock, post, fail_application)
@@ -157,7 +164,9 @@ class ReceiverTracker:
         Raises:
             ConfigurationError: a receiver cannot be pickled, there are not enough cores for all and a batch, or Spark
                 would start second copies of them.
+            JournalError: the journal cannot be written.
         """
+        self.blocks.start()
         if not self._tracked:
             return
         check_cores(self._sc, len(self._tracked))
@@ -187,7 +196,8 @@ class ReceiverTracker:
     def stop(self, deadline: float) -> None:
         """Tell every receiver to stop, wait until the deadline (monotonic seconds) for them to flush, then end them.
 
-        Blocks that arrive meanwhile are taken. The endpoint closes at the end.
+        Blocks that arrive meanwhile are taken. The endpoint closes at the end. The journal stays open: batches are made
+        of them still.
         """
         if self._stopping.is_set():
             return
@@ -215,6 +225,10 @@ class ReceiverTracker:
                 self._states.gone(tracked)
             tracked.stop()
 
+    def close(self) -> None:
+        """Close the journal, when no batch is made or forgotten any more. Harmless when repeated."""
+        self.blocks.close()
+
     def delete_files(self) -> None:
         """Delete what is left of the blocks, when no batch reads them any more.
 
@@ -230,6 +244,16 @@ class ReceiverTracker:
         """Set a receiver's rate, records/s. Kept: a receiver that is relaunched starts at it."""
         if stream_id in self._tracked and rate > 0 and not self._stopping.is_set():
             self._loop.post(lambda: self._set_rate(stream_id, rate))
+
+    def rates(self) -> dict[int, float]:
+        """The rates that were set, records/s, by stream id."""
+        return {stream_id: tracked.rate for stream_id, tracked in self._tracked.items() if tracked.rate is not None}
+
+    def restore_rates(self, rates: Mapping[int, float]) -> None:
+        """Have receivers begin at the rates of an earlier run; before the start."""
+        for stream_id, rate in rates.items():
+            if stream_id in self._tracked:
+                self._tracked[stream_id].rate = rate
 
     def pause(self, paused: bool) -> None:
         """Have all receivers take nothing more, or go on; returns at once. One that is launched meanwhile obeys too."""
@@ -322,6 +346,8 @@ class ReceiverTracker:
             return Reply(accepted=False, reason="the blocks are of another stream")
         self._places.add(tracked.place, message.blocks)
         self._unread.add(self._places.disk(tracked.place.address), message.blocks)
+        # What cannot be journalled raises, and the receiver reports it again. It must not hear that it was refused: it
+        # would delete a block then that may be in the journal all the same.
         gone = self.blocks.add_blocks(message.blocks)
         self._places.forget(gone)
         self._unread.processed(gone)

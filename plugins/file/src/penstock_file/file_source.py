@@ -8,11 +8,11 @@ at most; looking at the directory is done on the lister's thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from attrs import field, frozen
+from attrs import astuple, field, frozen
 from attrs.validators import ge, gt, min_len
 
 from penstock.errors import ConfigurationError, text_of
@@ -101,6 +101,8 @@ class FileSource:
         self._ledger = Ledger()
         self._accumulator: Accumulator[Any] | None = None
         self._sc: SparkContext | None = None
+        # The files of each batch that may be made again.
+        self._batches: dict[int, tuple[FileVersion, ...]] = {}
         self._parallelism = 1
         self._patience_s = 0.0
         # What went wrong with the last listing, so that it is told once; and whether one came too late.
@@ -160,8 +162,30 @@ class FileSource:
             raise
 
     def clean_up(self, before_ms: int) -> None:
-        """Forget the counts of older batches."""
+        """Forget older batches."""
         self._ledger.clean_up(before_ms)
+        self._batches = {time_ms: files for time_ms, files in self._batches.items() if time_ms >= before_ms}
+
+    def position(self) -> Mapping[str, Any]:
+        """What was read and what waits."""
+        return {
+            **self._selection.position(),
+            "batches": {time_ms: [astuple(version) for version in files] for time_ms, files in self._batches.items()},
+        }
+
+    def go_on_from(self, position: Mapping[str, Any]) -> None:
+        """Know what was read and what waits; before the start."""
+        self._selection.go_on_from(position)
+        self._batches = {
+            int(time_ms): tuple(FileVersion(*version) for version in files)
+            for time_ms, files in position["batches"].items()
+        }
+
+    def compute_again(self, batch_time_ms: int) -> SourceBatch | None:
+        """The files of a batch of an earlier run."""
+        files = self._batches.get(batch_time_ms)
+        assert self._sc is not None
+        return None if files is None else self._batch(self._sc, batch_time_ms, files)
 
     def stop(self) -> None:
         """End the lister."""
@@ -173,6 +197,7 @@ class FileSource:
         read = ReadPieces(self._place.filesystem, self._reader, self._accumulator, batch_time_ms)
         rdd = sc.parallelize(references, len(references)).mapPartitionsWithIndex(read)
         self._ledger.open(batch_time_ms)
+        self._batches[batch_time_ms] = tuple(taken)
         names = [self._place.name(version.path) for version in taken]
         metadata = {"files": names, "Description": _description(names, sum(version.size for version in taken))}
         return SourceBatch(rdd, metadata=metadata, count=partial(self._ledger.total, batch_time_ms))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.log import get_logger
@@ -124,6 +124,20 @@ class Selection:
                 if version.path not in self._queued:
                     self._queued[version.path] = version
                     heapq.heappush(self._heap, (version.mtime_ns, version.path, version.size))
+
+    def position(self) -> dict[str, Any]:
+        """What is known and what is queued, as JSON values; for a selection that goes on from here."""
+        with self._lock:
+            known, queued = dict(self._known), list(self._queued)
+        return {"known": known, "queued": queued}
+
+    def go_on_from(self, position: Mapping[str, Any]) -> None:
+        """Know and queue what another selection did."""
+        with self._lock:
+            self._known = {path: (size, mtime_ns) for path, (size, mtime_ns) in position["known"].items()}
+            self._queued = {path: FileVersion(path, *self._known[path]) for path in position["queued"]}
+            self._heap = [(version.mtime_ns, version.path, version.size) for version in self._queued.values()]
+            heapq.heapify(self._heap)
 
     @property
     def queued(self) -> int:

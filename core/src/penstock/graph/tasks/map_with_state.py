@@ -35,6 +35,17 @@ class Kept:
 
 
 @frozen
+class Moved:
+    """From a partition to the same with its states elsewhere."""
+
+    home: str
+
+    def __call__(self, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
+        """One for one."""
+        return (evolve(element, home=self.home) if isinstance(element, Kept) else element for element in elements)
+
+
+@frozen
 class Run:
     """Some of what the function returned: in a form of its own, lest it be taken for new pairs in the next batch."""
 

@@ -1,0 +1,1 @@
+"""What outlives a driver: the journal of what happened, and the folders it is kept in."""

@@ -1,0 +1,200 @@
+"""``Checkpointer``: what a run writes so that a later one can go on.
+
+Owns the gathering, on the generator's loop, of what changes from batch to batch; the files that no checkpoint mentions
+any more, and their deletion on the writer's thread. Never writes on the loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from attrs import evolve, frozen
+
+from penstock.clock import Clock
+from penstock.graph.dstream_graph import DStreamGraph
+from penstock.graph.table import TableDStream
+from penstock.log import get_logger
+from penstock.recover.checkpoint import Checkpoint, SavedInput, SavedTable
+from penstock.recover.checkpoint_store import CheckpointStore
+from penstock.recover.checkpoint_writer import CheckpointWriter
+from penstock.recover.names import named
+from penstock.recover.reattachment import function_name
+
+log = get_logger("checkpoint")
+
+
+@frozen
+class CheckpointReport:
+    """How the writing of checkpoints goes.
+
+    Attributes:
+        written_ms: when the last one was gathered that was written, ms; ``None`` before the first.
+        failures: that could not be written since, in a row.
+    """
+
+    written_ms: int | None = None
+    failures: int = 0
+
+
+class Checkpointer:
+    """Write the checkpoints of a run.
+
+    Args:
+        first: what does not change, and the number from which this run's are counted.
+        graph: whose.
+        store: of the checkpoints.
+        clock: of the engine.
+        rates: the rates of receivers, by stream id.
+        listeners: what listeners keep, by name.
+        attempts: how many runs have begun a batch, by time, where it is not one.
+        keeps_blocks: what was received outlives the run.
+        delete_file: deletes a checkpointed RDD.
+        delete_folder: deletes a folder of the checkpoint directory, by name.
+        max_failures: after so many checkpoints in a row that could not be written ``on_failures`` is told.
+        on_failures: is told how many, and why the last could not.
+    """
+
+    def __init__(
+        self,
+        first: Checkpoint,
+        graph: DStreamGraph,
+        store: CheckpointStore,
+        clock: Clock,
+        *,
+        rates: Callable[[], Mapping[int, float]],
+        listeners: Mapping[str, Callable[[], Any]],
+        attempts: Mapping[int, int],
+        keeps_blocks: bool,
+        delete_file: Callable[[str], object],
+        delete_folder: Callable[[str], object],
+        max_failures: int,
+        on_failures: Callable[[int, BaseException], object],
+    ) -> None:
+        self._first, self._graph, self._store, self._clock = first, graph, store, clock
+        self._rates, self._listeners, self._attempts = rates, listeners, attempts
+        self._delete_file, self._delete_folder = delete_file, delete_folder
+        self._max_failures, self._tell = max_failures, on_failures
+        self.keeps_blocks = keeps_blocks
+        self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
+        self._number = first.number
+        self._folders = list(first.folders)
+        self._tables, self._inputs = named(graph.tables(), graph.streams()), named(graph.inputs, graph.inputs)
+        # Files that no stream needs, with the number of the first checkpoint that does not mention them.
+        self._discarded: deque[tuple[int, str]] = deque()
+        self._lock = threading.Lock()
+        self._writer = CheckpointWriter(store, clock, self._on_written, self._on_failures)
+
+    def start(self) -> None:
+        """Write the first, so that a run that dies at once is known of; then begin to write on the writer's thread.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._on_written(self._first, self._store.write(self._first))
+        self._graph.discard = self._discard
+        self._writer.start()
+
+    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
+        """Have a checkpoint written soon."""
+        with self._lock:
+            self._number += 1
+            number = self._number
+        rates = self._rates()
+        self._writer.write(
+            evolve(
+                self._first,
+                number=number,
+                written_ms=self._clock.now_ms(),
+                zero_time_ms=-1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms,
+                last_time_ms=last_time_ms,
+                pending={time_ms: self._attempts.get(time_ms, 1) for time_ms in pending},
+                needed_ms=needed_ms,
+                tables=[self._saved_table(name, table) for name, table in self._tables.items()],
+                inputs=[
+                    SavedInput(name, stream.call_site.operation, stream.id, rates.get(stream.id), _position(stream))
+                    for name, stream in self._inputs.items()
+                ],
+                listeners={name: keep() for name, keep in self._listeners.items()},
+                folders=list(self._folders),
+            )
+        )
+
+    def stop(self, timeout_s: float) -> bool:
+        """Write what waits, and end; say whether that was done in time."""
+        return self._writer.stop(timeout_s)
+
+    @property
+    def written_ms(self) -> int | None:
+        """When the last checkpoint that was written was gathered, ms."""
+        return self._writer.written_ms
+
+    @property
+    def failures(self) -> int:
+        """Checkpoints in a row that could not be written."""
+        return self._writer.failures
+
+    def _discard(self, path: str) -> None:
+        with self._lock:
+            self._discarded.append((self._number + 1, path))
+
+    def _saved_table(self, name: str, table: TableDStream) -> SavedTable:
+        return SavedTable(
+            name,
+            table.call_site.operation,
+            table.call_site.short,
+            table.num_partitions,
+            function_name(table.partition_function),
+            {time_ms: self._in_directory(path) for time_ms, path in table.checkpointed().items()},
+            self._in_directory(table.home),
+        )
+
+    def _in_directory(self, path: str) -> str:
+        """A path without what is before the folder of the run that made it: directories may be moved."""
+        for folder in self._folders:
+            _before, found, name = path.rpartition(f"/{folder}/")
+            if found:
+                return f"{folder}/{name}"
+        return path
+
+    # -- on the writer's thread --
+
+    def _on_written(self, _written: Checkpoint, oldest: Checkpoint) -> None:
+        if self._tables:
+            since = [_tables_ms(table, oldest) for table in oldest.tables]
+            self._graph.recoverable_ms = (min(since, default=oldest.zero_time_ms),)
+        with self._lock:
+            old = []
+            while self._discarded and self._discarded[0][0] <= oldest.number:
+                old.append(self._discarded.popleft()[1])
+        for path in old:
+            self._delete_file(path)
+        self._sweep()
+        self.on_cleanable(oldest.needed_ms)
+
+    def _sweep(self) -> None:
+        """Delete the folders of earlier runs that no checkpoint leads to any more."""
+        mine = self._first.folders[-1:]
+        paths = [
+            path for kept in self._store.kept for table in kept.tables for path in (*table.files.values(), table.home)
+        ]
+        for folder in [folder for folder in self._folders if folder not in mine]:
+            if not any(path.startswith(f"{folder}/") for path in paths):
+                self._delete_folder(folder)
+                self._folders.remove(folder)
+
+    def _on_failures(self, count: int, error: BaseException) -> None:
+        log.error("checkpoint not written", in_a_row=count, reason=str(error))
+        if count == self._max_failures:
+            self._tell(count, error)
+
+
+def _position(stream: Any) -> dict[str, Any] | None:
+    said = getattr(stream, "position", None)
+    return None if said is None else said()
+
+
+def _tables_ms(table: SavedTable, checkpoint: Checkpoint) -> int:
+    return max(table.files, default=checkpoint.zero_time_ms)

@@ -1,0 +1,275 @@
+"""``Recovery``: what a context does about checkpoints, from its start to its end.
+
+Owns the checkpoint that a context goes on from, what is checked before it does, and what of it goes where. Called on
+the program's thread before the start, and on the thread that stops the engine.
+"""
+
+from __future__ import annotations
+
+import platform
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import pyspark
+from attrs import evolve
+
+from penstock import conf
+from penstock.errors import CheckpointError, ConfigurationError
+from penstock.graph.state import StateDStream
+from penstock.log import get_logger
+from penstock.recover import saved_program
+from penstock.recover.checkpoint import Checkpoint, SavedFile
+from penstock.recover.checkpoint_store import CheckpointStore
+from penstock.recover.checkpointer import Checkpointer
+from penstock.recover.directory import Directory, Durability
+from penstock.recover.names import named
+from penstock.recover.reattachment import reattach
+from penstock.schedule.resume import Resume
+from penstock.spark import saved_conf
+from penstock.spark.checkpoint import RunFolder, delete_file
+
+if TYPE_CHECKING:
+    from penstock.context import StreamingContext
+
+log = get_logger("checkpoint")
+
+
+class Recovery:
+    """The checkpoints of a context.
+
+    Args:
+        context: whose.
+        directory: of the checkpoints, as the program names it.
+        folder: in it, where Spark writes the RDDs of this run.
+    """
+
+    def __init__(self, context: StreamingContext, directory: str, folder: RunFolder) -> None:
+        self._context, self._folder = context, folder
+        self.directory = directory
+        self._store = CheckpointStore(Directory.of(directory), Durability(context.settings[conf.DURABILITY]))
+        #: To go on from; ``None`` to start afresh.
+        self.found: Checkpoint | None = None
+        self._checkpointer: Checkpointer | None = None
+        self._resume: Resume | None = None
+
+    @staticmethod
+    def newest(directory: str) -> Checkpoint | None:
+        """The checkpoint to go on from in a directory; ``None`` when there is none.
+
+        Raises:
+            CheckpointError: there are some, and none can be read.
+        """
+        try:
+            return CheckpointStore(Directory.of(directory)).newest()
+        except OSError as error:
+            raise CheckpointError(f"the checkpoint directory {directory!r} cannot be read: {error}") from error
+
+    def load_program(self, found: Checkpoint) -> None:
+        """Give the context the streams that were saved, and go on from where they were.
+
+        Raises:
+            CheckpointError: they cannot be loaded, or cannot go on without the program's own code.
+        """
+        if found.program is None:
+            raise CheckpointError("the program's functions were not saved")
+        saved_program.load(self._store.read_program(found.program), self._context)
+        with_files = {table.name for table in found.tables if table.files}
+        for name, table in named(self._context.graph.tables(), self._context.graph.streams()).items():
+            if isinstance(table, StateDStream) and not table.can_begin and name not in with_files:
+                raise CheckpointError(
+                    f"{table.call_site.short}: no state was checkpointed yet, and its initial states were in an RDD"
+                )
+        self.found = found
+
+    # -- at the start --
+
+    def prepare(self) -> None:
+        """Check that the program may write checkpoints; have its streams go on from the one there is.
+
+        Raises:
+            ConfigurationError: it may not: a function that cannot be pickled, a queue as its source, a directory that
+                cannot be written or that is another application's.
+            CheckpointError: it does not fit the checkpoint.
+        """
+        context, settings = self._context, self._context.settings
+        rebuilds = settings[conf.CHECKPOINT_REBUILD]
+        self._check_sources()
+        before = self._before(rebuilds)
+        if before is not None:
+            self._check_owner(before)
+        if rebuilds and self.found is None:
+            self.found = before
+        found = self.found
+        program = None if rebuilds else self._write_program()
+        if found is not None:
+            self._check(found)
+            reattach(context.graph, found, self._folder, drops=settings[conf.CHECKPOINT_MISMATCH] == "drop-state")
+            self._resume = _resume_of(found, settings)
+        self._first = self._first_checkpoint(found, before, program)
+
+    @property
+    def resume(self) -> Resume | None:
+        """Where the generator begins; ``None`` afresh."""
+        return self._resume
+
+    @property
+    def run(self) -> str:
+        """The name that a run shares with those that go on from it."""
+        return self._first.run
+
+    @property
+    def attempts(self) -> Mapping[int, int]:
+        """How many runs have begun a batch, this one among them, by time, where it is not one."""
+        return {} if self.found is None else {time_ms: count + 1 for time_ms, count in self.found.pending.items()}
+
+    @property
+    def rates(self) -> Mapping[int, float]:
+        """The rates that receivers had, by stream id."""
+        inputs = () if self.found is None else self.found.inputs
+        return {saved.stream_id: saved.rate for saved in inputs if saved.rate is not None}
+
+    def kept(self, listener: str) -> Any:
+        """What a listener kept in the checkpoint; ``None`` for nothing."""
+        return None if self.found is None else self.found.listeners.get(listener)
+
+    def checkpointer(
+        self,
+        rates: Callable[[], Mapping[int, float]],
+        listeners: Mapping[str, Callable[[], Any]],
+        on_failures: Callable[[int, BaseException], object],
+        *,
+        keeps_blocks: bool,
+    ) -> Checkpointer:
+        """What writes this run's checkpoints; the first is written now.
+
+        Raises:
+            ConfigurationError: it cannot be written.
+        """
+        context = self._context
+        sc = context.sparkContext
+        made = Checkpointer(
+            self._first,
+            context.graph,
+            self._store,
+            context.clock,
+            rates=rates,
+            listeners=listeners,
+            attempts=self.attempts,
+            keeps_blocks=keeps_blocks,
+            delete_file=partial(delete_file, sc),
+            delete_folder=lambda name: delete_file(sc, f"{self._folder.uri}/{name}"),
+            max_failures=context.settings[conf.CHECKPOINT_MAX_FAILURES],
+            on_failures=on_failures,
+        )
+        try:
+            made.start()
+        except OSError as error:
+            raise self._cannot_write(error) from error
+        self._checkpointer = made
+        return made
+
+    # -- inside --
+
+    def _before(self, rebuilds: bool) -> Checkpoint | None:
+        """What an earlier run left here."""
+        if self.found is not None:
+            return self.found
+        try:
+            return self._store.newest()
+        except CheckpointError:
+            # Of no use to a program that starts afresh.
+            if rebuilds:
+                raise
+            return None
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def _check_sources(self) -> None:
+        if self._context.settings[conf.TEST_SOURCES]:
+            return
+        for stream in self._context.graph.inputs:
+            if not stream.is_recoverable:
+                raise ConfigurationError(
+                    f"{stream.call_site.short}: what is in a queue cannot be recovered, and the program writes "
+                    f"checkpoints. For a test, set {conf.TEST_SOURCES.name}=true; else read from a source that lasts"
+                )
+
+    def _check_owner(self, before: Checkpoint) -> None:
+        name = self._context.sparkContext.appName
+        if before.application != name:
+            raise ConfigurationError(
+                f"the checkpoint directory {self.directory!r} belongs to the application {before.application!r}, and "
+                f"this one is {name!r}: two applications in one directory would ruin each other's checkpoints. Name "
+                "another directory, or delete this one if that application is no more"
+            )
+
+    def _check(self, found: Checkpoint) -> None:
+        interval_ms = self._context.graph.batch_interval_ms
+        if found.batch_interval_ms != interval_ms:
+            raise CheckpointError(
+                f"the batch interval is {interval_ms} ms, and that of the checkpoint {found.batch_interval_ms} ms: "
+                "batch times would not fit. Go on with the old one, or start afresh in another directory"
+            )
+        seed = saved_conf.hash_seed()
+        if found.tables and found.hash_seed != seed:
+            raise CheckpointError(
+                f"PYTHONHASHSEED is {seed!r}, and was {found.hash_seed!r} when the state was written: keys would be "
+                f"looked for where they are not. Start with PYTHONHASHSEED={found.hash_seed}"
+            )
+
+    def _write_program(self) -> SavedFile:
+        data = saved_program.save(self._context)
+        try:
+            return self._store.write_program(data)
+        except OSError as error:
+            raise self._cannot_write(error) from error
+
+    def _cannot_write(self, error: OSError) -> ConfigurationError:
+        return ConfigurationError(
+            f"the checkpoint directory {self.directory!r} cannot be used: {error}; name one that this program may "
+            "read and write"
+        )
+
+    def _first_checkpoint(
+        self, found: Checkpoint | None, before: Checkpoint | None, program: SavedFile | None
+    ) -> Checkpoint:
+        context = self._context
+        sc = context.sparkContext
+        folders = [folder for folder in (before.folders if before is not None else ()) if folder != self._folder.name]
+        own: dict[str, Any] = {
+            "number": self._store.last_number() + 1,
+            "written_ms": context.clock.now_ms(),
+            "application": sc.appName,
+            "versions": {
+                "penstock": version("penstock"),
+                "pyspark": pyspark.__version__,
+                "python": platform.python_version(),
+            },
+            "hash_seed": saved_conf.hash_seed(),
+            "conf": saved_conf.conf_to_save(sc),
+            "program": program,
+            "folders": [*folders, self._folder.name],
+        }
+        if found is not None:
+            return evolve(found, **own, pending={**found.pending, **self.attempts})
+        interval_ms = context.graph.batch_interval_ms
+        return Checkpoint(
+            **own, run=secrets.token_hex(8), batch_interval_ms=interval_ms, zero_time_ms=-1, last_time_ms=-1
+        )
+
+
+def _resume_of(found: Checkpoint, settings: conf.Settings) -> Resume | None:
+    if found.zero_time_ms < 0:
+        return None  # it died before its first batch
+    newest = [max(table.files, default=found.zero_time_ms) for table in found.tables]
+    return Resume(
+        found.zero_time_ms,
+        found.last_time_ms,
+        frozenset(found.pending),
+        min(newest, default=None),
+        settings[conf.CATCH_UP_BATCHES],
+        settings[conf.CATCH_UP] == "skip-empty",
+    )

@@ -1,0 +1,77 @@
+"""What the journal says of blocks and batches: the events, and their JSON.
+
+Owns the words. Never changes a state: that is the BlockLedger's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from attrs import NOTHING, fields
+
+from penstock.blocks.block import StoredBlock
+
+Event = dict[str, Any]
+
+BLOCKS_ADDED = "blocks added"
+BATCH_ALLOCATED = "batch allocated"
+BATCHES_CLEANED = "batches cleaned"
+RECEIVERS_LAUNCHED = "receivers launched"
+#: What the other events do not say again when the journal is begun anew.
+SUMMARY = "summary"
+
+_FIELDS = [(each.name, each.default) for each in fields(StoredBlock)]
+
+
+def blocks_added(blocks: Iterable[StoredBlock]) -> Event:
+    """These blocks were accepted."""
+    return {"what": BLOCKS_ADDED, "blocks": [_from_block(block) for block in blocks]}
+
+
+def batch_allocated(time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> Event:
+    """A batch has exactly these blocks, by stream."""
+    return {
+        "what": BATCH_ALLOCATED,
+        "time": time_ms,
+        "blocks": {str(stream_id): list(ids) for stream_id, ids in block_ids.items() if ids},
+    }
+
+
+def batches_cleaned(before_ms: int) -> Event:
+    """Batches strictly older than this are forgotten."""
+    return {"what": BATCHES_CLEANED, "before": before_ms}
+
+
+def receivers_launched(epochs: Mapping[int, int]) -> Event:
+    """Receivers, by stream, are about to begin launches of these numbers."""
+    return {"what": RECEIVERS_LAUNCHED, "epochs": by_text(epochs)}
+
+
+def summary(last_allocated_ms: int, epochs: Mapping[int, int], gone: Iterable[str]) -> Event:
+    """The last batch time that was allocated, the last launches, the blocks that have come and gone."""
+    return {"what": SUMMARY, "allocated": last_allocated_ms, "epochs": by_text(epochs), "gone": list(gone)}
+
+
+def by_text(values: Mapping[int, int]) -> dict[str, int]:
+    """The same by text, as JSON wants it."""
+    return {str(key): value for key, value in values.items()}
+
+
+def by_number(values: Mapping[str, Any]) -> dict[int, Any]:
+    """The same by number."""
+    return {int(key): value for key, value in values.items()}
+
+
+def to_blocks(event: Event) -> list[StoredBlock]:
+    """The blocks of an event that adds some.
+
+    Raises:
+        TypeError: they are not as this version knows them.
+    """
+    return [StoredBlock(**each) for each in event["blocks"]]
+
+
+def _from_block(block: StoredBlock) -> dict[str, Any]:
+    values = ((name, getattr(block, name), default) for name, default in _FIELDS)
+    return {name: value for name, value, default in values if default is NOTHING or value != default}

@@ -1,0 +1,481 @@
+"""A block tracker with a journal: its next life knows what it knew. With the cases that Spark's history teaches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import StoredBlock
+from penstock.clock import ManualClock
+from penstock.conf import Settings
+from penstock.errors import JournalError
+from penstock.recover.directory import Directory
+from penstock.recover.journal import Journal
+from penstock.track.block_ledger import BlockLedger
+from penstock.track.received_block_tracker import ReceivedBlockTracker
+
+MakeJournal = Callable[..., Journal]
+
+
+def block(number: int, stream_id: int = 1, epoch: int = 1, records: int = 10) -> StoredBlock:
+    return StoredBlock(f"input-{stream_id}-{epoch}-{number}", stream_id, records, 1000, f"/blocks/{number}")
+
+
+def blocks(*numbers: int, stream_id: int = 1, records: int = 10) -> list[StoredBlock]:
+    return [block(number, stream_id, records=records) for number in numbers]
+
+
+@pytest.fixture
+def live(make_journal: MakeJournal) -> Callable[..., ReceivedBlockTracker]:
+    """Makes the tracker of the next life, started."""
+
+    def make(
+        *stream_ids: int, run: str = "run-1", conf: Mapping[str, str] | None = None, start: bool = True
+    ) -> ReceivedBlockTracker:
+        tracker = ReceivedBlockTracker(stream_ids or [1], make_journal(run, conf))
+        if start:
+            tracker.start()
+        return tracker
+
+    return make
+
+
+Live = Callable[..., ReceivedBlockTracker]
+
+
+def fail_writes(monkeypatch: pytest.MonkeyPatch, tracker: ReceivedBlockTracker) -> None:
+    def fail(_event: dict[str, Any]) -> None:
+        raise JournalError("the journal cannot be written")
+
+    monkeypatch.setattr(tracker._journal, "append", fail)
+
+
+def waiting(tracker: ReceivedBlockTracker, stream_id: int = 1) -> list[StoredBlock]:
+    return tracker._ledger.unallocated(stream_id)
+
+
+def test_without_a_checkpoint_directory_there_is_no_journal() -> None:
+    tracker = ReceivedBlockTracker([1])
+    tracker.start()
+    tracker.add_blocks(blocks(1))
+    tracker.note_launches({1: 7})
+    tracker.close()
+    assert waiting(tracker) == blocks(1)
+    assert (tracker.recovered.events, tracker.last_epoch(1), tracker.set_aside(), tracker.leftovers()) == (0, 1, {}, {})
+
+
+def test_a_restart_recovers_blocks_batches_and_the_last_time(live: Live) -> None:
+    first = live()
+    first.add_blocks(blocks(1, 2))
+    first.allocate_blocks_to_batch(100)
+    first.allocate_blocks_to_batch(200)
+    first.add_blocks(blocks(3, 4))
+    second = live()
+    assert second.blocks_of_batch(100, 1) == blocks(1, 2)
+    assert second.blocks_of_batch(200, 1) == []
+    assert waiting(second) == blocks(3, 4)
+    assert second.last_allocated_ms == 200
+    second.allocate_blocks_to_batch(200)
+    assert waiting(second) == blocks(3, 4)
+    second.allocate_blocks_to_batch(300)
+    assert second.blocks_of_batch(300, 1) == blocks(3, 4)
+    third = live()
+    assert third.batches() == {100: {1: 20}, 200: {}, 300: {1: 20}}
+
+
+def test_another_run_recovers_nothing(live: Live) -> None:
+    live().add_blocks(blocks(1))
+    other = live(run="run-2")
+    assert not other.has_blocks
+    assert other.last_epoch(1) == 0
+
+
+def test_an_allocation_takes_the_blocks_that_it_names_and_no_others(live: Live) -> None:
+    # SPARK-23438: the replay emptied the whole queue, and what had come while the allocation was written was lost.
+    ledger_before = live()
+    ledger_before.add_blocks(blocks(1))
+    journal = ledger_before._journal
+    assert journal is not None
+    journal.append({"what": "blocks added", "blocks": [_json(block(2))]})
+    journal.append({"what": "batch allocated", "time": 100, "blocks": {"1": ["input-1-1-1"]}})
+    for tracker in (ledger_before, live()):
+        assert tracker.blocks_of_batch(100, 1) == blocks(1)
+        assert waiting(tracker) == blocks(2)
+
+
+def _json(block: StoredBlock) -> dict[str, Any]:
+    return {
+        "block_id": block.block_id,
+        "stream_id": block.stream_id,
+        "num_records": block.num_records,
+        "num_bytes": block.num_bytes,
+        "path": block.path,
+    }
+
+
+def test_blocks_whose_allocation_cannot_be_written_go_to_the_next_batch(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # SPARK-23991: the queue was emptied before the write, and a failure lost the blocks.
+    tracker = live()
+    tracker.add_blocks(blocks(1, 2))
+    with monkeypatch.context() as patch:
+        fail_writes(patch, tracker)
+        with pytest.raises(JournalError, match="cannot be written"):
+            tracker.allocate_blocks_to_batch(100)
+    assert tracker.blocks_of_batch(100, 1) == []
+    assert waiting(tracker) == blocks(1, 2)
+    assert tracker.last_allocated_ms == -1
+    tracker.allocate_blocks_to_batch(200)
+    assert tracker.blocks_of_batch(200, 1) == blocks(1, 2)
+    assert live().batches() == tracker.batches() == {200: {1: 20}}
+
+
+def test_a_block_that_cannot_be_written_is_not_queued_and_may_come_again(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = live()
+    with monkeypatch.context() as patch:
+        fail_writes(patch, tracker)
+        with pytest.raises(JournalError, match="cannot be written"):
+            tracker.add_blocks(blocks(1, 2))
+    assert not tracker.has_unallocated_blocks
+    assert tracker.add_blocks(blocks(1, 2)) == []
+    assert waiting(tracker) == waiting(live()) == blocks(1, 2)
+
+
+def test_a_clean_up_that_cannot_be_written_is_for_the_next_time(
+    live: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracker = live()
+    tracker.add_blocks(blocks(1))
+    tracker.allocate_blocks_to_batch(100)
+    with monkeypatch.context() as patch:
+        fail_writes(patch, tracker)
+        assert tracker.clean_up_batches(200) == []
+    assert "old batches not cleaned up" in caplog.text
+    assert tracker.blocks_of_batch(100, 1) == blocks(1)
+    assert tracker.clean_up_batches(200) == blocks(1)
+    assert live().batches() == {}
+
+
+def test_blocks_received_before_the_end_are_not_left_hanging(live: Live) -> None:
+    # SPARK-5233: blocks without a batch were ignored at recovery.
+    live().add_blocks(blocks(1, 2))
+    tracker = live()
+    assert tracker.leftovers() == {1: 20}
+    tracker.allocate_blocks_to_batch(100)
+    assert tracker.blocks_of_batch(100, 1) == blocks(1, 2)
+    assert tracker.leftovers() == {}
+
+
+def test_what_was_cleaned_up_stays_away_over_any_number_of_restarts(live: Live) -> None:
+    # SPARK-5147, SPARK-6222: never deleted, or deleted too early.
+    first = live()
+    for time_ms in (100, 200, 300):
+        first.add_blocks(blocks(time_ms))
+        first.allocate_blocks_to_batch(time_ms)
+    assert first.clean_up_batches(200) == blocks(100)
+    for _ in range(3):
+        tracker = live()
+        assert tracker.batches() == {200: {1: 10}, 300: {1: 10}}
+        assert tracker.blocks_of_batch(200, 1) == blocks(200)
+    assert tracker.clean_up_batches(300) == blocks(200)
+    assert live().batches() == {300: {1: 10}}
+
+
+def test_a_time_whose_batch_was_cleaned_up_stays_allocated(live: Live) -> None:
+    first = live()
+    first.allocate_blocks_to_batch(500)
+    first.clean_up_batches(501)
+    second = live()
+    second.add_blocks(blocks(1))
+    second.allocate_blocks_to_batch(500)
+    assert waiting(second) == blocks(1)
+    assert live().last_allocated_ms == 500
+
+
+def test_a_repeated_report_adds_nothing_in_any_later_life(live: Live) -> None:
+    first = live()
+    first.add_blocks(blocks(1, 2, 3))
+    first.allocate_blocks_to_batch(100)
+    first.clean_up_batches(101)
+    first.add_blocks(blocks(4))
+    for _ in range(2):
+        tracker = live()
+        assert tracker.add_blocks(blocks(1, 4)) == blocks(1)
+        assert waiting(tracker) == blocks(4)
+
+
+def test_a_repeated_report_is_not_written_again(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker = live()
+    tracker.add_blocks(blocks(1, 2))
+    fail_writes(monkeypatch, tracker)
+    assert tracker.add_blocks(blocks(2, 1)) == []
+
+
+def test_all_blocks_of_a_report_are_one_event(live: Live) -> None:
+    live().add_blocks(blocks(*range(50)))
+    # With the summary of the state that it was begun with.
+    assert live(start=False).recovered.events == 2
+
+
+def test_metadata_and_odd_names_survive(live: Live) -> None:
+    odd = StoredBlock("of a plugin's own", 1, 0, 0, "s3://bucket/ü \ud800", {"offset": 3, "nested": [None, {"a": 1.5}]})
+    live().add_blocks([odd])
+    assert waiting(live(start=False)) == [odd]
+
+
+def test_a_hundred_thousand_blocks_are_recovered(live: Live) -> None:
+    first = live()
+    for start in range(0, 100_000, 1000):
+        first.add_blocks(blocks(*range(start, start + 1000)))
+    first.allocate_blocks_to_batch(100)
+    first.add_blocks(blocks(100_000))
+    second = live()
+    assert second.blocks_of_batch(100, 1) == blocks(*range(100_000))
+    assert waiting(second) == blocks(100_000)
+    # The second life's file begins with the state.
+    third = live(start=False)
+    assert third.batches() == {100: {1: 1_000_000}}
+    assert waiting(third) == blocks(100_000)
+
+
+def test_launches_are_counted_on(live: Live) -> None:
+    first = live(1, 2, 3)
+    first.note_launches({1: 4, 2: 1})
+    first.note_launches({})
+    first.add_blocks([block(1, 3, epoch=9), block(2, 3, epoch=2)])
+    for _ in range(2):
+        tracker = live(1, 2, 3, 4)
+        assert [tracker.last_epoch(stream_id) for stream_id in (1, 2, 3, 4)] == [4, 1, 9, 0]
+
+
+def test_a_launch_that_cannot_be_noted_takes_place(
+    live: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tracker = live()
+    fail_writes(monkeypatch, tracker)
+    tracker.note_launches({1: 1})
+    assert "launches not noted" in caplog.text
+
+
+def test_blocks_of_a_stream_that_is_no_more_are_kept_aside_and_told(
+    live: Live, caplog: pytest.LogCaptureFixture
+) -> None:
+    live(1, 2).add_blocks([*blocks(1, 2), *blocks(3, stream_id=2)])
+    without = live(1)
+    assert without.set_aside() == {2: 10}
+    assert "kept aside" in caplog.text
+    assert without.leftovers() == {1: 20}
+    without.allocate_blocks_to_batch(100)
+    assert without.batches() == {100: {1: 20}}
+    assert not without.has_unallocated_blocks
+    assert without.clean_up_batches(101) == blocks(1, 2)
+    assert not without.has_blocks
+    # A program that has the stream again has them.
+    again = live(1, 2)
+    assert again.set_aside() == {}
+    again.allocate_blocks_to_batch(200)
+    assert again.batches() == {200: {2: 10}}
+
+
+def test_a_batch_that_is_cleaned_up_gives_the_blocks_of_streams_that_are_there(live: Live) -> None:
+    first = live(1, 2)
+    first.add_blocks([*blocks(1), *blocks(2, stream_id=2)])
+    first.allocate_blocks_to_batch(100)
+    assert live(1).clean_up_batches(101) == blocks(1)
+
+
+def numbers_of(tracker: ReceivedBlockTracker, time_ms: int, stream_id: int = 1) -> list[int]:
+    return [int(each.block_id.split("-")[-1]) for each in tracker.blocks_of_batch(time_ms, stream_id)]
+
+
+def test_recovered_blocks_are_spread_over_batches_and_new_ones_wait_behind_them(live: Live) -> None:
+    live().add_blocks(blocks(*range(5)))
+    tracker = live()
+    tracker.spread_leftovers({1: 25})
+    tracker.add_blocks(blocks(5, 6))
+    for time_ms in (100, 200, 300, 400):
+        tracker.allocate_blocks_to_batch(time_ms)
+        tracker.add_blocks(blocks(time_ms))
+    assert numbers_of(tracker, 100) == [0, 1]
+    assert tracker.blocks_of_batch(200, 1) == blocks(2, 3)
+    # The last leftover, and all that has come since.
+    assert numbers_of(tracker, 300) == [4, 5, 6, 100, 200]
+    assert numbers_of(tracker, 400) == [300]
+    assert tracker.leftovers() == {}
+
+
+def test_a_recovered_block_that_is_larger_than_the_limit_is_a_batch(live: Live) -> None:
+    live().add_blocks([*blocks(0, records=100), *blocks(1, 2)])
+    tracker = live()
+    tracker.spread_leftovers({1: 15})
+    assert tracker.leftovers() == {1: 120}
+    for time_ms in (100, 200, 300):
+        tracker.allocate_blocks_to_batch(time_ms)
+    assert [numbers_of(tracker, time_ms) for time_ms in (100, 200, 300)] == [[0], [1], [2]]
+
+
+def test_streams_are_spread_each_by_its_own_limit(live: Live) -> None:
+    live(1, 2, 3).add_blocks([block(number, stream_id) for stream_id in (1, 2, 3) for number in range(3)])
+    tracker = live(1, 2, 3)
+    tracker.spread_leftovers({1: 10, 2: 20})
+    tracker.allocate_blocks_to_batch(100)
+    assert [numbers_of(tracker, 100, stream_id) for stream_id in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
+    assert tracker.leftovers() == {1: 20, 2: 10}
+
+
+def test_leftovers_are_all_there_when_their_batch_could_not_be_written(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live().add_blocks(blocks(0, 1, 2))
+    tracker = live()
+    tracker.spread_leftovers({1: 10})
+    with monkeypatch.context() as patch:
+        fail_writes(patch, tracker)
+        with pytest.raises(JournalError):
+            tracker.allocate_blocks_to_batch(100)
+    tracker.allocate_blocks_to_batch(200)
+    assert numbers_of(tracker, 200) == [0]
+    assert tracker.leftovers() == {1: 20}
+
+
+def test_without_a_crash_nothing_is_left_over(live: Live) -> None:
+    tracker = live()
+    tracker.spread_leftovers({1: 5})
+    tracker.add_blocks(blocks(0, 1, 2))
+    tracker.allocate_blocks_to_batch(100)
+    assert numbers_of(tracker, 100) == [0, 1, 2]
+
+
+def test_a_slow_disk_holds_up_nobody_who_only_asks(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker = live()
+    tracker.add_blocks(blocks(1))
+    tracker.allocate_blocks_to_batch(100)
+    journal = tracker._journal
+    assert journal is not None
+    blocked, go_on, commit = threading.Event(), threading.Event(), journal._commit
+
+    def slow(data: bytes) -> None:
+        blocked.set()
+        assert go_on.wait(10)
+        commit(data)
+
+    monkeypatch.setattr(journal, "_commit", slow)
+    adding = [
+        threading.Thread(target=tracker.add_blocks, args=(blocks(2),)),
+        threading.Thread(target=tracker.allocate_blocks_to_batch, args=(200,)),
+    ]
+    for thread in adding:
+        thread.start()
+    assert blocked.wait(10)
+    assert tracker.blocks_of_batch(100, 1) == blocks(1)
+    assert tracker.processed(100) == blocks(1)
+    assert not tracker.has_unallocated_blocks
+    go_on.set()
+    for thread in adding:
+        thread.join(10)
+    assert tracker.last_allocated_ms == 200
+
+
+def test_no_block_is_lost_or_doubled_while_batches_are_made_and_journalled(live: Live) -> None:
+    tracker = live()
+
+    def add(first: int) -> None:
+        for number in range(first, first + 100):
+            tracker.add_blocks(blocks(number))
+
+    threads = [threading.Thread(target=add, args=(first,)) for first in range(0, 500, 100)]
+    for thread in threads:
+        thread.start()
+    batch = 0
+    while any(thread.is_alive() for thread in threads):
+        batch += 1
+        tracker.allocate_blocks_to_batch(batch)
+    tracker.allocate_blocks_to_batch(batch + 1)
+    for each in (tracker, live(start=False)):
+        allocated = [number for time in range(1, batch + 2) for number in numbers_of(each, time)]
+        assert sorted(allocated) == list(range(500))
+
+
+STEP = st.one_of(
+    st.tuples(st.just("add"), st.lists(st.integers(0, 30), min_size=1, max_size=4)),
+    st.tuples(st.just("allocate"), st.integers(0, 20)),
+    st.tuples(st.just("clean up"), st.integers(0, 20)),
+    st.tuples(st.just("launch"), st.integers(0, 9)),
+    st.tuples(st.just("begin anew"), st.none()),
+    st.tuples(st.just("die"), st.none()),
+)
+
+
+@given(st.lists(STEP, max_size=25))
+@settings(max_examples=100, derandomize=True, deadline=None)
+def test_a_tracker_that_dies_behaves_like_one_that_lives_on(steps: list[tuple[str, Any]]) -> None:
+    clock = ManualClock(0)
+    with TemporaryDirectory() as folder:
+
+        def life() -> ReceivedBlockTracker:
+            tracker = ReceivedBlockTracker([1, 2], Journal(Directory.of(folder), "run", Settings({}), clock))
+            tracker.start()
+            return tracker
+
+        dying, living = life(), ReceivedBlockTracker([1, 2])
+        try:
+            for step, value in steps:
+                if step == "die":
+                    dying.close()
+                    dying = life()
+                elif step == "begin anew":
+                    clock.advance(60_000)
+                for tracker in (dying, living):
+                    if step == "add":
+                        tracker.add_blocks([block(number, 1 + number % 2) for number in value])
+                    elif step == "allocate":
+                        tracker.allocate_blocks_to_batch(value)
+                    elif step == "clean up":
+                        tracker.clean_up_batches(value)
+                    elif step == "launch":
+                        tracker._ledger.launch({1: value}) if tracker is living else tracker.note_launches({1: value})
+                assert dying._ledger.events() == living._ledger.events()
+                assert dying.batches() == living.batches()
+        finally:
+            dying.close()
+
+
+def test_the_events_of_a_state_make_the_same_state() -> None:
+    ledger, copy = BlockLedger(), BlockLedger()
+    for time_ms in (100, 200, 300):
+        ledger.add([*blocks(*range(time_ms, time_ms + 5)), block(time_ms, 2, epoch=time_ms)])
+        ledger.allocate(time_ms, {1: [f"input-1-1-{time_ms + n}" for n in (0, 2)]})
+    ledger.clean(200)
+    for event in ledger.events():
+        copy.apply(event)
+    assert copy.events() == ledger.events()
+    assert copy.gone(blocks(100)) == blocks(100)
+
+
+@pytest.mark.parametrize("event", [{"what": "no such thing"}, {}, {"what": "blocks added", "blocks": [{"new": 1}]}])
+def test_an_event_of_another_version_is_refused(event: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError, KeyError)):
+        BlockLedger().apply(event)
+
+
+def test_a_journal_that_is_damaged_fails_the_recovery_by_name(live: Live, tmp_path: Path) -> None:
+    tracker = live()
+    tracker.add_blocks(blocks(1))
+    tracker.add_blocks(blocks(2))
+    (file,) = (tmp_path / "journal").iterdir()
+    file.write_bytes(file.read_bytes().replace(b"input-1-1-1", b"input-1-1-7"))
+    with pytest.raises(JournalError, match=f"{file} is damaged at byte"):
+        live()
+    skipping = live(conf={"spark.penstock.checkpoint.onDamage": "skip"})
+    assert waiting(skipping) == blocks(2)
+    assert skipping.recovered.lost == 1

@@ -1,0 +1,105 @@
+"""The receiver tracker with a journal: what it accepts is written, launches are counted on, the journal closes last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import Receiver
+from penstock.errors import JournalError, WireError
+from penstock.recover.journal import Journal
+from penstock.track.received_block_tracker import ReceivedBlockTracker
+
+if TYPE_CHECKING:
+    from tests.track.conftest import Tracked
+
+MakeTracker = Callable[..., "Tracked"]
+MakeJournal = Callable[..., Journal]
+
+
+def ids(tracker: ReceivedBlockTracker, time_ms: int, stream_id: int = 0) -> list[str]:
+    return [block.block_id for block in tracker.blocks_of_batch(time_ms, stream_id)]
+
+
+def test_accepted_blocks_outlive_the_driver(make_tracker: MakeTracker, make_journal: MakeJournal) -> None:
+    first = make_tracker(journal=make_journal())
+    first.tracker.start()
+    process = first.registered()
+    assert process.add(0, 1).accepted
+    first.tracker.blocks.allocate_blocks_to_batch(100)
+    assert process.add(2).accepted
+    second = make_tracker(journal=make_journal())
+    assert ids(second.tracker.blocks, 100) == ["input-0-1-0", "input-0-1-1"]
+    second.tracker.start()
+    second.tracker.blocks.allocate_blocks_to_batch(200)
+    assert ids(second.tracker.blocks, 200) == ["input-0-1-2"]
+
+
+def test_launches_go_on_counting_where_the_run_before_ended(
+    make_tracker: MakeTracker, make_journal: MakeJournal, silent: type[Receiver[Any]]
+) -> None:
+    first = make_tracker([silent(), silent()], journal=make_journal())
+    first.tracker.start()
+    # One has stored nothing, and might still do so: its number is not used again either.
+    first.launch(2).end(RuntimeError("died"))
+    first.relaunch()
+    first.launch(3)
+    second = make_tracker([silent(), silent(), silent()], journal=make_journal())
+    second.tracker.start()
+    second.launch(3)
+    assert {launch.task.stream_id: launch.task.epoch for launch in second.launches} == {0: 2, 1: 3, 2: 1}
+    process = second.registered()
+    assert process.add(7).accepted
+    second.tracker.blocks.allocate_blocks_to_batch(100)
+    assert ids(second.tracker.blocks, 100) == ["input-0-2-7"]
+
+
+def test_a_block_that_cannot_be_journalled_is_to_be_reported_again(
+    make_tracker: MakeTracker, make_journal: MakeJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = make_journal()
+    tracked = make_tracker(journal=journal)
+    tracked.tracker.start()
+    process = tracked.registered()
+
+    def fail(_event: object) -> None:
+        raise JournalError("the journal cannot be written: the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "append", fail)
+        # No refusal: for that the receiver would delete the block.
+        with pytest.raises(WireError, match="the disk is full"):
+            process.add(0)
+    assert not tracked.tracker.blocks.has_unallocated_blocks
+    assert process.add(0).accepted
+    assert tracked.tracker.blocks.has_unallocated_blocks
+    assert tracked.tracker.unread_bytes() == 1000
+
+
+def test_the_journal_is_open_until_the_last_batch_is_made(make_tracker: MakeTracker, make_journal: MakeJournal) -> None:
+    tracked = make_tracker(journal=make_journal())
+    tracked.tracker.start()
+    process = tracked.registered()
+    assert process.add(0).accepted
+    tracked.launch().end()
+    tracked.tracker.stop(time.monotonic() + 1)
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    assert ids(tracked.tracker.blocks, 100) == ["input-0-1-0"]
+    tracked.tracker.clean_up(101, delete=False)
+    tracked.tracker.close()
+    tracked.tracker.close()
+    with pytest.raises(JournalError, match="closed"):
+        tracked.tracker.blocks.allocate_blocks_to_batch(200)
+
+
+def test_a_journal_that_cannot_be_written_fails_the_start(
+    make_tracker: MakeTracker, make_journal: MakeJournal, tmp_path_factory: pytest.TempPathFactory, tmp_path: Any
+) -> None:
+    tracked = make_tracker(journal=make_journal())
+    (tmp_path / "journal").write_text("in the way")
+    with pytest.raises(JournalError, match="journal cannot be written"):
+        tracked.tracker.start()
+    assert tracked.launches == []
