@@ -26,9 +26,9 @@ def test_a_path_of_this_host(sc: SparkContext) -> None:
 def test_a_path_of_another_file_system_is_a_uri(sc: SparkContext) -> None:
     hadoop = sc._jsc.hadoopConfiguration()
     before = hadoop.get("fs.defaultFS")
-    hadoop.set("fs.defaultFS", "hdfs://name-node:8020")
+    hadoop.set("fs.defaultFS", "hdfs://127.0.0.1:8020")
     try:
-        assert qualified(sc, "/some/check") == "hdfs://name-node:8020/some/check"
+        assert qualified(sc, "/some/check") == "hdfs://127.0.0.1:8020/some/check"
         assert qualified(sc, "file:/some/check") == "/some/check"
     finally:
         hadoop.set("fs.defaultFS", before)
