@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pyspark.shuffle
@@ -11,9 +13,11 @@ from pyspark import RDD, StorageLevel
 
 from penstock import StreamingContext
 from penstock.errors import StreamingStateError
+from penstock.graph import reduced_window, table
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_stream import InputDStream
+from penstock.graph.tasks.state_store import StateStore
 
 INTERVAL_MS = 100
 
@@ -153,3 +157,19 @@ def run(context: FakeContext) -> Callable[[DStream[Any], int], Any]:
         return None if rdd is None else rdd.collect()
 
     return run
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Unions of co-partitioned RDDs and checkpoints without Spark; the files of keyed states in the test's folder."""
+
+    def union(_sc: Any, rdds: Sequence[FakeRDD], _num_partitions: int) -> FakeRDD:
+        united = zip(*(rdd.partitions for rdd in rdds), strict=True)
+        return FakeRDD([list(itertools.chain(*partitions)) for partitions in united])
+
+    for module in (reduced_window, table):
+        monkeypatch.setattr(module, "co_partitioned_union", union)
+    monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
+    monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)
+    of = StateStore.of
+    monkeypatch.setattr(StateStore, "of", staticmethod(lambda home, partition: of(f"{tmp_path}{home}", partition)))

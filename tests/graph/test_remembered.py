@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark import RDD
 
-from penstock.graph import reduced_window, table
+from penstock.graph import reduced_window
 from penstock.graph.stream import Stream
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.graph.conftest import FakeContext, FakeInput
+
+pytestmark = pytest.mark.usefixtures("tables")
 
 BATCHES, SLIDE_S = 10_000, 0.1
-
-
-@pytest.fixture(autouse=True)
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def union(_sc: Any, rdds: list[FakeRDD], _num_partitions: int) -> FakeRDD:
-        united = zip(*(rdd.partitions for rdd in rdds), strict=True)
-        return type(rdds[0])([list(itertools.chain(*partitions)) for partitions in united])
-
-    for module in (reduced_window, table):
-        monkeypatch.setattr(module, "co_partitioned_union", union)
-    monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
-    monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)
 
 
 def remembered(streams: set[Stream[Any]]) -> int:

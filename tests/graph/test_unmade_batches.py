@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import StateSpec
 from penstock.errors import BatchFailedError
-from penstock.graph import table
+from penstock.graph.dstream import DStream
 from penstock.graph.output_job import OutputJob
 
 if TYPE_CHECKING:
     from pyspark import RDD
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.graph.conftest import FakeContext, FakeInput
 
 
-@pytest.fixture(autouse=True)
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    def union(_sc: Any, rdds: list[FakeRDD], _num_partitions: int) -> FakeRDD:
-        united = zip(*(rdd.partitions for rdd in rdds), strict=True)
-        return type(rdds[0])([list(itertools.chain(*partitions)) for partitions in united])
-
-    monkeypatch.setattr(table, "co_partitioned_union", union)
+pytestmark = pytest.mark.usefixtures("tables")
 
 
 class Sums:
@@ -98,3 +92,46 @@ def test_a_batch_whose_job_never_ran_holds_up_none_for_ever(sums: Sums) -> None:
     sums.graph.clear_metadata(100, unpersist=True)
     sums.make(200).run()
     assert sums.totals == {200: 200}
+
+
+def total(values: list[int], state: int | None) -> int:
+    return sum(values) + (state or 0)
+
+
+def add(key: str, value: int, state: Any) -> tuple[str, int]:
+    state.update(total([value], state.getOption()))
+    return key, state.get()
+
+
+STATES: dict[str, Callable[[DStream[Any]], DStream[Any]]] = {
+    "updateStateByKey": lambda stream: stream.updateStateByKey(total, initialRDD=[("a", 100)]),
+    "mapWithState": lambda stream: stream.mapWithState(StateSpec.function(add).initialState([("a", 100)])),
+}
+
+
+@pytest.mark.parametrize("operation", STATES.values(), ids=STATES)
+def test_an_outage_longer_than_what_is_remembered_leaves_the_state(
+    context: FakeContext, make_input: Callable[..., FakeInput], operation: Callable[[DStream[Any]], DStream[Any]]
+) -> None:
+    seen: dict[int, list[Any]] = {}
+    last = 303
+
+    def unless_down(time: Any, rdd: RDD[Any]) -> RDD[Any]:
+        if 0.3 <= time.timestamp() <= 30:
+            raise ConnectionError("the lookup service is down")
+        return rdd
+
+    states = operation(make_input(lambda _time_ms: [[("a", 1)]]).transform(unless_down))
+    states.foreachRDD(lambda time, rdd: seen.update({round(time.timestamp() * 10): rdd.collect()}))
+    context.graph.start(0)
+    (table,) = states._parents
+    assert table.remember_ms < 29_000
+    for number in range(1, last + 1):
+        (job,) = context.graph.generate_jobs(number * 100)
+        if 3 <= number <= 300:
+            with pytest.raises(BatchFailedError, match="the lookup service is down"):
+                job.run()
+        else:
+            job.run()
+        context.graph.clear_metadata(number * 100, unpersist=True)
+    assert seen == {n: [("a", 100 + n)] for n in (1, 2)} | {n: [("a", n - 198)] for n in (301, 302, 303)}

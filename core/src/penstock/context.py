@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.listen.streaming_listener import StreamingListener
     from penstock.recover.checkpoint import Checkpoint
     from penstock.recover.checkpointer import Checkpointer
+    from penstock.recover.completed_outputs import CompletedOutputs
 
 log = get_logger("context")
 
@@ -122,6 +123,7 @@ class StreamingContext(StreamBuilder):
         # Its streams came from a checkpoint.
         self._is_loaded = False
         self._checkpointer: Checkpointer | None = None
+        self._outputs_done: CompletedOutputs | None = None
         # What listeners keep in a checkpoint, by name.
         self._kept: dict[str, Callable[[], Any]] = {}
         if self.settings[conf.CHECKPOINT_DIRECTORY]:
@@ -401,6 +403,9 @@ class StreamingContext(StreamBuilder):
         self.graph.validate()
         if self.settings[conf.BACKPRESSURE_ENABLED]:
             self.plugins.spec("rate_estimators", self.settings[conf.RATE_ESTIMATOR])
+        recovery = self._recovery
+        if recovery is not None:
+            recovery.prepare()
         self._tracker = ReceiverTracker(
             self._sc,
             dict(self.graph.receivers()),
@@ -409,14 +414,13 @@ class StreamingContext(StreamBuilder):
             self._bus.post,
             self._on_give_up,
             self.graph.checkpoint_directory,
+            None if recovery is None else recovery.journal(),
         )
+        if recovery is not None:
+            self._tracker.restore_rates(recovery.rates, self.graph.batch_interval_ms)
         intake = TrackedIntake(self._tracker, self.settings[conf.PARTITION_BYTES])
         input_info = InputInfoTracker()
         self.graph.received_blocks, self.graph.report_input = intake, input_info.report
-        recovery = self._recovery
-        if recovery is not None:
-            recovery.prepare()
-            self._tracker.restore_rates(recovery.rates)
         properties = LocalProperties(self._sc, {} if recovery is None else recovery.attempts)
         self.graph.generation_retries = self.settings[conf.GENERATION_RETRIES]
         self.graph.before_output, self.graph.monotonic_ms = properties.put, self._clock.monotonic_ms
@@ -435,8 +439,13 @@ class StreamingContext(StreamBuilder):
         for listener, origin in self.plugins.listeners(self):
             self._bus.add(listener, origin)
         if recovery is not None:
+            self.graph.outputs_done = self._outputs_done = recovery.completed_outputs()
             self._checkpointer = recovery.checkpointer(
-                self._tracker.rates, self._kept, self._on_checkpoint_failures, keeps_blocks=False
+                self._tracker.rates,
+                self._kept,
+                self._on_checkpoint_failures,
+                keeps_blocks=self.settings[conf.WRITE_AHEAD_LOG],
+                outputs=self._outputs_done,
             )
         self._generator = JobGenerator(
             self._clock,
@@ -529,6 +538,9 @@ class StreamingContext(StreamBuilder):
             steps.append(("checkpoint", partial(self._stop_checkpointer, graceful=deadline is not None)))
         if self._tracker is not None:
             steps.append(("files", self._tracker.delete_files))
+            steps.append(("journal", self._tracker.close))
+        if self._outputs_done is not None:
+            steps.append(("journal of outputs", self._outputs_done.close))
         steps.append(("listeners", partial(self._bus.stop, 5.0)))
         for name, step in steps:
             log.info("stopping", phase=name)

@@ -53,6 +53,18 @@ class ReceivedBlocks(Protocol):
         ...
 
 
+class OutputsDone(Protocol):
+    """Knows which output operations need not be repeated."""
+
+    def note(self, time_ms: int, output_op_id: int) -> None:
+        """One of a batch is done."""
+        ...
+
+    def has(self, time_ms: int, output_op_id: int) -> bool:
+        """Whether one of a batch was done, in this run or one before."""
+        ...
+
+
 class DStreamGraph:
     """The graph of one context.
 
@@ -82,6 +94,7 @@ class DStreamGraph:
         # Set by the context before start.
         self.received_blocks: ReceivedBlocks | None = None
         self.report_input: ReportInput = lambda _time_ms, _info, _count=None: None
+        self.outputs_done: OutputsDone | None = None
         self.generation_retries = 0
         #: Told batch time and output operation before what the output needs is made: Spark jobs may be run for it.
         self.before_output: Callable[[int, int], object] = lambda _time_ms, _output_op_id: None

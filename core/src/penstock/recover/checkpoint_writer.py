@@ -94,7 +94,14 @@ class CheckpointWriter:
                 log.debug(
                     "checkpoint written", number=checkpoint.number, took_ms=round((time.monotonic() - began) * 1000, 1)
                 )
-                self._on_written(checkpoint, oldest)
+                self._told(checkpoint, oldest)
                 return
         self.failures += 1
         self._on_failures(self.failures, error)
+
+    def _told(self, checkpoint: Checkpoint, oldest: Checkpoint) -> None:
+        try:
+            self._on_written(checkpoint, oldest)
+        # What cannot be cleaned up stays for the next time.
+        except Exception as error:
+            log.warning("old files not cleaned up", number=checkpoint.number, reason=str(error))

@@ -20,6 +20,7 @@ from penstock.log import get_logger
 from penstock.recover.checkpoint import Checkpoint, SavedInput, SavedTable
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpoint_writer import CheckpointWriter
+from penstock.recover.completed_outputs import CompletedOutputs
 from penstock.recover.names import named
 from penstock.recover.reattachment import function_name
 
@@ -51,6 +52,7 @@ class Checkpointer:
         listeners: what listeners keep, by name.
         attempts: how many runs have begun a batch, by time, where it is not one.
         keeps_blocks: what was received outlives the run.
+        outputs: which are done; told which batches no run will make again.
         delete_file: deletes a checkpointed RDD.
         delete_folder: deletes a folder of the checkpoint directory, by name.
         max_failures: after so many checkpoints in a row that could not be written ``on_failures`` is told.
@@ -68,6 +70,7 @@ class Checkpointer:
         listeners: Mapping[str, Callable[[], Any]],
         attempts: Mapping[int, int],
         keeps_blocks: bool,
+        outputs: CompletedOutputs | None,
         delete_file: Callable[[str], object],
         delete_folder: Callable[[str], object],
         max_failures: int,
@@ -77,7 +80,7 @@ class Checkpointer:
         self._rates, self._listeners, self._attempts = rates, listeners, attempts
         self._delete_file, self._delete_folder = delete_file, delete_folder
         self._max_failures, self._tell = max_failures, on_failures
-        self.keeps_blocks = keeps_blocks
+        self.keeps_blocks, self._outputs = keeps_blocks, outputs
         self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
         self._number = first.number
         self._folders = list(first.folders)
@@ -92,8 +95,13 @@ class Checkpointer:
 
         Raises:
             OSError: it cannot be written.
+            JournalError: the journal of outputs cannot be written.
         """
-        self._on_written(self._first, self._store.write(self._first))
+        oldest = self._store.write(self._first)
+        # What is of another run may go now: this one is known of.
+        if self._outputs is not None:
+            self._outputs.start()
+        self._on_written(self._first, oldest)
         self._graph.discard = self._discard
         self._writer.start()
 
@@ -172,6 +180,8 @@ class Checkpointer:
         for path in old:
             self._delete_file(path)
         self._sweep()
+        if self._outputs is not None:
+            self._outputs.clean_up(min(oldest.pending, default=oldest.last_time_ms))
         self.on_cleanable(oldest.needed_ms)
 
     def _sweep(self) -> None:

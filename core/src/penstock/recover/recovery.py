@@ -24,7 +24,9 @@ from penstock.recover import saved_program
 from penstock.recover.checkpoint import Checkpoint, SavedFile
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpointer import Checkpointer
+from penstock.recover.completed_outputs import CompletedOutputs
 from penstock.recover.directory import Directory, Durability
+from penstock.recover.journal import Journal
 from penstock.recover.names import named
 from penstock.recover.reattachment import reattach
 from penstock.schedule.resume import Resume
@@ -135,6 +137,23 @@ class Recovery:
         """What a listener kept in the checkpoint; ``None`` for nothing."""
         return None if self.found is None else self.found.listeners.get(listener)
 
+    def journal(self) -> Journal | None:
+        """Of the blocks that receivers store, where these outlive the run; ``None`` where they do not."""
+        settings = self._context.settings
+        if not settings[conf.WRITE_AHEAD_LOG]:
+            return None
+        folder = Directory.of(self.directory).child("receivedBlockMetadata")
+        return Journal(folder, self.run, settings, self._context.clock)
+
+    def completed_outputs(self) -> CompletedOutputs | None:
+        """Which outputs are done; ``None`` when that is not written down."""
+        settings, graph = self._context.settings, self._context.graph
+        if not settings[conf.SKIP_COMPLETED]:
+            return None
+        folder = Directory.of(self.directory).child("completedOutputs")
+        names = {output.output_op_id: name for name, output in named(graph.outputs, graph.outputs).items()}
+        return CompletedOutputs(Journal(folder, self.run, settings, self._context.clock), names)
+
     def checkpointer(
         self,
         rates: Callable[[], Mapping[int, float]],
@@ -142,6 +161,7 @@ class Recovery:
         on_failures: Callable[[int, BaseException], object],
         *,
         keeps_blocks: bool,
+        outputs: CompletedOutputs | None,
     ) -> Checkpointer:
         """What writes this run's checkpoints; the first is written now.
 
@@ -159,6 +179,7 @@ class Recovery:
             listeners=listeners,
             attempts=self.attempts,
             keeps_blocks=keeps_blocks,
+            outputs=outputs,
             delete_file=partial(delete_file, sc),
             delete_folder=lambda name: delete_file(sc, f"{self._folder.uri}/{name}"),
             max_failures=context.settings[conf.CHECKPOINT_MAX_FAILURES],

@@ -288,12 +288,13 @@ class JobGenerator:
             error = self._allocate(self._waiting[0])
             if not self._backing_off:
                 self._make(self._waiting.popleft(), error)
-        self._pause(bool(self._waiting) and not self._has_room())
+        self._pause(bool(self._waiting) and not self._is_below(self._pause_at))
 
     def _has_room(self) -> bool:
-        limit = self._pause_at
-        if self._waiting and self._waiting[0] <= self._late_ms:
-            limit = min(limit or self._late_max_pending, self._late_max_pending)
+        is_late = bool(self._waiting) and self._waiting[0] <= self._late_ms
+        return self._is_below(self._pause_at) and (not is_late or self._is_below(self._late_max_pending))
+
+    def _is_below(self, limit: int) -> bool:
         return not limit or len(self._scheduler.pending_batches) < limit
 
     def _pause(self, paused: bool) -> None:

@@ -145,6 +145,12 @@ class BlockLedger:
         with self._lock:
             return {stream_id for stream_id, queue in self._unallocated.items() if queue}
 
+    def known(self) -> list[StoredBlock]:
+        """All blocks that are not cleaned up."""
+        with self._lock:
+            batches = [block for batch in self._allocated.values() for blocks in batch.values() for block in blocks]
+            return [*batches, *(block for queue in self._unallocated.values() for block in queue.values())]
+
     @property
     def times(self) -> list[int]:
         """The batches that are remembered, in the order of their allocation."""

@@ -13,7 +13,7 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.blocks.block import StoredBlock
-from penstock.blocks.block_log import BlockLog, stream_directory
+from penstock.blocks.block_log import BlockLog, file_name, stream_directory
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.event_loop import EventLoop
@@ -75,6 +75,12 @@ class BlockLogs:
     def directory(self, stream_id: int) -> str:
         """Where the log of a stream is: a path, or a URI."""
         return self._logs[stream_id].directory
+
+    def sweep(self, known: Iterable[StoredBlock]) -> None:
+        """Delete what an earlier run stored and nobody was told of, before a receiver is launched."""
+        names = {file_name(block.block_id) for block in known}
+        for block_log in self._logs.values():
+            block_log.sweep(names)
 
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
         """Delete blocks that no batch needs any more; returns at once. What cannot be deleted is logged and left."""

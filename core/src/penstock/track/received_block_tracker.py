@@ -134,6 +134,10 @@ class ReceivedBlockTracker:
             heads = {stream_id: self._ledger.unallocated(stream_id)[:n] for stream_id, n in self._leftovers.items()}
         return {stream_id: _records(blocks) for stream_id, blocks in heads.items()}
 
+    def known(self) -> list[StoredBlock]:
+        """All blocks that are not cleaned up."""
+        return self._ledger.known()
+
     def set_aside(self) -> dict[int, int]:
         """How many recovered records are of streams that are no more, by stream. They stay in the journal."""
         others = self._ledger.waiting_streams.difference(self._stream_ids)

@@ -189,6 +189,7 @@ class ReceiverTracker:
         self._loop.start()
         if self._logs is not None:
             self._logs.start()
+            self._logs.sweep(self.blocks.known())
         for tracked in self._tracked.values():
             tracked.start()
         self._housekeeping.start()
@@ -249,11 +250,16 @@ class ReceiverTracker:
         """The rates that were set, records/s, by stream id."""
         return {stream_id: tracked.rate for stream_id, tracked in self._tracked.items() if tracked.rate is not None}
 
-    def restore_rates(self, rates: Mapping[int, float]) -> None:
+    def restore_rates(self, rates: Mapping[int, float], batch_interval_ms: int) -> None:
         """Have receivers begin at the rates of an earlier run; before the start."""
         for stream_id, rate in rates.items():
             if stream_id in self._tracked:
                 self._tracked[stream_id].rate = rate
+        limits = {stream_id: self.rate_limit(stream_id) for stream_id in self._tracked}
+        # What was received before goes to batches as it would have come.
+        self.blocks.spread_leftovers(
+            {stream_id: rate * batch_interval_ms / 1000 for stream_id, rate in limits.items() if rate is not None}
+        )
 
     def pause(self, paused: bool) -> None:
         """Have all receivers take nothing more, or go on; returns at once. One that is launched meanwhile obeys too."""

@@ -1,0 +1,257 @@
+"""Kill the driver again and again, and count what is lost: ``python benchmarks/crash.py [--kills 20] [--seed 1]``.
+
+A source on this machine sends numbered records and takes their acknowledgement; a program with the block log and
+checkpoints on counts them by key, in two kinds of state and in a window. The program is killed (-9) at random moments,
+and started again each time. At the end it is stopped gracefully, and its outputs are compared: every batch time is
+there, every acknowledged record is in some batch, and states and windows are what the batches say they must be.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import socketserver
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+INTERVAL_S = 1.0
+WINDOW = 4
+KEYS = 7
+RECORDS_A_SEND = 20
+
+
+# -- the source --
+
+
+class Source(socketserver.ThreadingTCPServer):
+    """Sends numbers, a few at a time, and the next ones when those are acknowledged."""
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.rng = random.Random(seed)
+        self.acknowledged = 0
+        self.lock = threading.Lock()
+        self.paused = threading.Event()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    server: Source
+
+    def handle(self) -> None:
+        while not self.server.paused.is_set():
+            with self.server.lock:
+                first = self.server.acknowledged
+            numbers = range(first, first + RECORDS_A_SEND)
+            try:
+                self.wfile.write(json.dumps(list(numbers)).encode() + b"\n")
+                answer = self.rfile.readline()
+            except OSError:
+                return
+            if not answer:
+                return
+            with self.server.lock:
+                self.server.acknowledged = max(self.server.acknowledged, int(answer))
+            time.sleep(self.server.rng.uniform(0.0, 0.06))
+        self.wfile.write(b"[]\n")
+        self.rfile.readline()
+
+
+# -- the program --
+
+
+def program(folder: Path, port: int) -> None:
+    """Run until SIGTERM, from the checkpoint if there is one."""
+    from pyspark import RDD, SparkConf, SparkContext
+
+    from penstock import StateSpec, StreamingContext, ThreadReceiver
+
+    class Acknowledging(ThreadReceiver[int]):
+        """Stores what the source sends, then acknowledges it."""
+
+        def receive(self) -> None:
+            while not self.isStopped():
+                try:
+                    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+                        stream = connection.makefile("rwb")
+                        while not self.isStopped() and (line := stream.readline()):
+                            numbers = json.loads(line)
+                            if numbers:
+                                self.store_all(numbers)
+                            stream.write(b"%d\n" % (numbers[-1] + 1 if numbers else -1))
+                            stream.flush()
+                except OSError:
+                    time.sleep(0.1)
+
+    class Write:
+        """Writes each batch of an output to a file of its own."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
+            batch_ms = round(time.timestamp() * 1000)
+            attempt = rdd.context.getLocalProperty("spark.penstock.batch.attempt")
+            target = folder / "out" / f"{self.name}-{batch_ms}-{attempt}-{os.getpid()}"
+            partial = target.with_suffix(".partial")
+            partial.write_text(json.dumps(sorted(rdd.collect())))
+            partial.rename(target)
+
+    def total(new: Iterable[int], old: int | None) -> int:
+        return sum(new) + (old or 0)
+
+    def count(key: str, value: int, state: Any) -> None:
+        state.update((state.get() if state.exists() else 0) + value)
+
+    def create() -> StreamingContext:
+        conf = SparkConf().setMaster("local[4]").setAppName("crash").set("spark.ui.enabled", "false")
+        conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.ui.showConsoleProgress", "false")
+        conf.set("spark.streaming.receiver.writeAheadLog.enable", "true").set("spark.penstock.log.level", "INFO")
+        conf.set("spark.streaming.stopGracefullyOnShutdown", "true").set("spark.streaming.gracefulStopTimeout", "60s")
+        sc = SparkContext(conf=conf)
+        ssc = StreamingContext(sc, INTERVAL_S)
+        numbers = ssc.receiverStream(Acknowledging())
+        pairs = numbers.map(lambda number: (f"key {number % KEYS}", 1))
+        numbers.foreachRDD(Write("records"))
+        pairs.updateStateByKey(total, 2).checkpoint(4 * INTERVAL_S).foreachRDD(Write("updated"))
+        mapped = pairs.mapWithState(StateSpec.function(count).numPartitions(2))
+        mapped.checkpoint(4 * INTERVAL_S)
+        mapped.stateSnapshots().foreachRDD(Write("mapped"))
+        windows = pairs.reduceByKeyAndWindow(lambda a, b: a + b, None, WINDOW * INTERVAL_S, INTERVAL_S, 2)
+        windows.foreachRDD(Write("window"))
+        return ssc
+
+    ssc = StreamingContext.getOrCreate(str(folder / "checkpoint"), create)
+    ssc.sparkContext.setLogLevel("OFF")
+    signal.signal(signal.SIGTERM, lambda _signal, _frame: ssc.stop(stopGracefully=True))
+    ssc.start()
+    print("started", flush=True)
+    ssc.awaitTermination()
+
+
+# -- the killing and the counting --
+
+
+def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """Start the program, and wait until its context has started."""
+    with (folder / "log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--program", str(folder), "--port", str(port)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+    before = (folder / "log").read_bytes().count(b"started\n")
+    deadline = time.monotonic() + 120
+    while (folder / "log").read_bytes().count(b"started\n") == before:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit(f"the program did not start; its log is {folder / 'log'}")
+        time.sleep(0.05)
+    return process
+
+
+def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
+    """The batches of an output by time, and which were not the same when they were made again."""
+    found: dict[int, Any] = {}
+    differ = []
+    for path in sorted((folder / "out").glob(f"{name}-*[0-9]"), key=lambda path: path.stat().st_mtime_ns):
+        batch_ms = int(path.name.split("-")[1])
+        records = json.loads(path.read_text())
+        if batch_ms in found and found[batch_ms] != records:
+            differ.append(f"{name} of {batch_ms}")
+        found[batch_ms] = records
+    return found, differ
+
+
+def check(folder: Path, acknowledged: int) -> dict[str, Any]:
+    """Compare the outputs with each other and with what was acknowledged."""
+    interval_ms = round(INTERVAL_S * 1000)
+    records, differ = outputs(folder, "records")
+    times = range(min(records), max(records) + 1, interval_ms)
+    missing = [time for time in times if time not in records]
+    seen = Counter(number for batch in records.values() for number in batch)
+    keys = Counter[str]()
+    wrong: list[str] = []
+    results = {}
+    for name in ("updated", "mapped", "window"):
+        results[name], again = outputs(folder, name)
+        differ += again
+    for time_ms in times:
+        keys.update(f"key {number % KEYS}" for number in records.get(time_ms, ()))
+        window = Counter(
+            f"key {number % KEYS}" for back in range(WINDOW) for number in records.get(time_ms - back * interval_ms, ())
+        )
+        expected = {"updated": keys, "mapped": keys, "window": window}
+        for name, result in results.items():
+            if result.get(time_ms) != sorted([key, count] for key, count in expected[name].items()):
+                wrong.append(f"{name} of {time_ms}")
+    return {
+        "acknowledged records": acknowledged,
+        "lost": sum(number not in seen for number in range(acknowledged)),
+        "more than once": sum(count > 1 for count in seen.values()),
+        "batches": len(times),
+        "batches missing": len(missing),
+        "batches that differ when made again": len(differ),
+        "wrong states and windows": len(wrong),
+        "first of them": [*wrong, *differ][:5],
+        "files of outputs": sum(1 for _ in (folder / "out").iterdir()),
+    }
+
+
+def main() -> None:
+    """Kill, start, count."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20, help="how often the driver is killed")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument("--program", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.program:
+        program(options.program, options.port)
+        return
+    rng = random.Random(options.seed)
+    folder = Path(tempfile.mkdtemp(prefix="penstock-crash-"))
+    (folder / "out").mkdir()
+    (folder / "log").touch()
+    source = Source(options.seed)
+    port = source.server_address[1]
+    began = time.monotonic()
+    for number in range(options.kills):
+        process = start(folder, port)
+        after_s = rng.uniform(0.0, 8.0)
+        time.sleep(after_s)
+        process.kill()
+        process.wait()
+        print(f"kill {number + 1} of {options.kills}: {after_s:.2f} s after the start", flush=True)
+    process = start(folder, port)
+    time.sleep(5)
+    source.paused.set()
+    process.send_signal(signal.SIGTERM)
+    process.wait(120)
+    found = {"kills": options.kills, "seed": options.seed, **check(folder, source.acknowledged)}
+    found["seconds"] = round(time.monotonic() - began)
+    for name, value in found.items():
+        print(f"{name}: {value}")
+    faults = ("lost", "batches missing", "batches that differ when made again", "wrong states and windows")
+    if not source.acknowledged or any(found[name] for name in faults):
+        raise SystemExit(f"FAILED; all of it is in {folder}")
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()
