@@ -86,7 +86,8 @@ def gate() -> Iterator[Gate]:
 
 def jobs(*works: Work) -> list[OutputJob]:
     return [
-        OutputJob(n, CallSite("pprint", f"pprint at app.py:{n}", f"pprint at /app.py:{n}"), work) for n, work in enumerate(works)
+        OutputJob(n, CallSite("pprint", f"pprint at app.py:{n}", f"pprint at /app.py:{n}"), work)
+        for n, work in enumerate(works)
     ]
 
 
