@@ -294,14 +294,6 @@ WRITE_AHEAD_LOG_MAX_FAILURES = _key(
     "Tries to write a block there before the store raises, in place of `spark.penstock.receiver.storeRetries`; a full "
     "disk is waited for.",
 )
-DURABILITY = _key(
-    "spark.penstock.writeAheadLog.durability",
-    one_of("none", "flush", "fsync"),
-    "flush",
-    "When what is logged counts as written. `none`: at once; `flush`: when the operating system has it; `fsync`: when "
-    "the disk has it. A block is one file, flushed in any case as it is closed; on other file systems than local ones "
-    "it is closed, and no more.",
-)
 RELAUNCH_DELAY = _key(
     "spark.penstock.receiver.relaunchDelay",
     positive(duration_ms),

@@ -1,0 +1,39 @@
+"""Directories in full, as Spark understands them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.errors import ConfigurationError
+from penstock.spark.checkpoint import qualified
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_path_of_this_host(sc: SparkContext) -> None:
+    for given in ("/some/check point", "file:/some/check point", "file:///some/check point", "/some/check point/"):
+        assert qualified(sc, given) == "/some/check point"
+    assert qualified(sc, "/some/a%20b") == "/some/a%20b"
+    assert qualified(sc, "check") == str(Path("check").absolute())
+
+
+def test_a_path_of_another_file_system_is_a_uri(sc: SparkContext) -> None:
+    hadoop = sc._jsc.hadoopConfiguration()
+    before = hadoop.get("fs.defaultFS")
+    hadoop.set("fs.defaultFS", "hdfs://127.0.0.1:8020")
+    try:
+        assert qualified(sc, "/some/check") == "hdfs://127.0.0.1:8020/some/check"
+        assert qualified(sc, "file:/some/check") == "/some/check"
+    finally:
+        hadoop.set("fs.defaultFS", before)
+
+
+def test_what_no_file_system_answers_to(sc: SparkContext) -> None:
+    with pytest.raises(ConfigurationError, match="nosuch://host/check"):
+        qualified(sc, "nosuch://host/check")
