@@ -6,7 +6,6 @@ Owns the calls for what PySpark does not offer. Called on the program's thread a
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
 from pyspark import RDD, SparkContext
@@ -54,7 +53,8 @@ def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
             "name one that this program may write to"
         ) from error
     base, _slash, name = uri.rstrip("/").rpartition("/")
-    path = unquote(urlsplit(base).path) if uri.startswith("file:") else base.replace("s3a://", "s3://", 1)
+    # Hadoop quotes nothing in it.
+    path = base.removeprefix("file:") if uri.startswith("file:/") else base.replace("s3a://", "s3://", 1)
     return RunFolder(name, base, path)
 
 
