@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,52 +42,95 @@ def unstarted(sc: SparkContext) -> StreamingContext:
     return StreamingContext(sc, 0.5)
 
 
-class RunAll:
-    """Runs many operations on the same inputs at once: a run costs more than an output."""
+class RunOutputs:
+    """Runs a program that has outputs of its own: beside them, nothing is collected."""
 
     def __init__(self, harness: StreamHarness) -> None:
         self._harness = harness
 
-    def __call__(
-        self, operations: Mapping[str, Operation], *inputs: Batches, num_batches: int | None = None
-    ) -> dict[str, Batches]:
-        """Each operation's batches. Records are sorted: behind a shuffle they have no order."""
-        found: dict[str, Batches] = {name: [] for name in operations}
+    def __call__(self, program: Callable[..., None], *inputs: Batches, num_batches: int | None = None) -> None:
+        """Run the program, given a stream for each input."""
 
         def build(*streams: DStream[Any]) -> DStream[Any]:
-            for name, operation in operations.items():
-                self._collect(operation(*streams), found[name])
-            return streams[0]
+            program(*streams)
+            return streams[0].transform(lambda _rdd: None)
 
         self._harness.run(build, *inputs, num_batches=num_batches)
+
+
+@pytest.fixture(scope="session")
+def run_outputs(harness: StreamHarness) -> RunOutputs:
+    return RunOutputs(harness)
+
+
+class RunAll:
+    """Runs many operations on the same inputs at once, a batch as one job: what costs is runs and jobs."""
+
+    def __init__(self, sc: SparkContext, run_outputs: RunOutputs) -> None:
+        self._sc, self._run_outputs = sc, run_outputs
+
+    def __call__(
+        self, operations: Mapping[str, Operation], *inputs: Batches, num_batches: int | None = None, sort: bool = True
+    ) -> dict[str, Batches]:
+        """Each operation's batches: one for each RDD of its stream.
+
+        Args:
+            operations: given a stream for each input, each returns the stream to collect.
+            inputs: the batches of each stream.
+            num_batches: how many to run; as many as the longest input has by default.
+            sort: the records of a batch, for behind a shuffle they have no order.
+        """
+        found: dict[str, Batches] = {name: [] for name in operations}
+        # Of the batch that runs.
+        rdds: dict[str, RDD[Any]] = {}
+
+        def collect(_rdd: RDD[Any]) -> None:
+            for name, records in self._collected(rdds).items():
+                found[name].append(sorted(records, key=repr) if sort else records)
+            rdds.clear()
+
+        def program(*streams: DStream[Any]) -> None:
+            for name, operation in operations.items():
+                operation(*streams).foreachRDD(partial(rdds.__setitem__, name))
+            streams[0].foreachRDD(collect)
+
+        self._run_outputs(program, *inputs, num_batches=num_batches)
         return found
 
-    @staticmethod
-    def _collect(stream: DStream[Any], batches: Batches) -> None:
-        stream.foreachRDD(lambda rdd: batches.append(sorted(rdd.collect(), key=repr)))
+    def _collected(self, rdds: Mapping[str, RDD[Any]]) -> dict[str, list[Any]]:
+        """The records of several RDDs, with one job of one task at its end: more of them would start more workers."""
+        found: dict[str, list[Any]] = {name: [] for name in rdds}
+        if rdds:
+            named = self._sc.union([rdd.mapPartitions(_named(name)) for name, rdd in rdds.items()])
+            for name, records in named.coalesce(1).collect():
+                found[name] += records
+        return found
 
 
-@pytest.fixture
-def run_all(harness: StreamHarness) -> RunAll:
-    return RunAll(harness)
+def _named(name: str) -> Callable[[Iterable[Any]], list[tuple[str, list[Any]]]]:
+    return lambda records: [(name, list(records))]
+
+
+@pytest.fixture(scope="session")
+def run_all(sc: SparkContext, run_outputs: RunOutputs) -> RunAll:
+    return RunAll(sc, run_outputs)
 
 
 class Reasons:
     """Runs operations that are to fail in their tasks, all at once, and says what each failed on, in one line."""
 
-    def __init__(self, harness: StreamHarness) -> None:
-        self._harness = harness
+    def __init__(self, run_outputs: RunOutputs) -> None:
+        self._run_outputs = run_outputs
 
     def __call__(self, operations: Mapping[str, Operation], *inputs: Batches) -> dict[str, str]:
         """The first error of each; an operation that fails in no batch is not in it."""
         reasons: dict[str, str] = {}
 
-        def build(*streams: DStream[Any]) -> DStream[Any]:
+        def program(*streams: DStream[Any]) -> None:
             for name, operation in operations.items():
                 self._note(operation(*streams), name, reasons)
-            return streams[0]
 
-        self._harness.run(build, *inputs)
+        self._run_outputs(program, *inputs)
         return reasons
 
     @staticmethod
@@ -101,5 +145,5 @@ class Reasons:
 
 
 @pytest.fixture
-def reasons(harness: StreamHarness) -> Reasons:
-    return Reasons(harness)
+def reasons(run_outputs: RunOutputs) -> Reasons:
+    return Reasons(run_outputs)

@@ -10,7 +10,6 @@ from penstock.errors import BatchFailedError
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
-PARTITIONS = 2
 
 
 def test_keys_that_cannot_be_hashed(reasons: Any) -> None:

@@ -7,21 +7,17 @@ from typing import Any
 import pytest
 
 from penstock import DStream
-from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 
 
-def test_three_streams_in_another_order(harness: StreamHarness) -> None:
-    def operation(*streams: DStream[Any]) -> DStream[Any]:
+def test_three_streams_in_another_order_and_one_that_has_no_rdd(run_all: Any) -> None:
+    def reordered(*streams: DStream[Any]) -> DStream[Any]:
         return streams[0].context().transform(streams, lambda rdds: rdds[1].union(rdds[2]).union(rdds[0]))
 
-    assert harness.run(operation, [[1]], [[2]], [[3]]) == [[2, 3, 1]]
-
-
-def test_a_stream_without_an_rdd_gives_an_empty_one(harness: StreamHarness) -> None:
-    def operation(left: DStream[Any], right: DStream[Any]) -> DStream[Any]:
+    def one_without(left: DStream[Any], right: DStream[Any], _third: DStream[Any]) -> DStream[Any]:
         without = right.transform(lambda _rdd: None)
         return left.context().transform([left, without], lambda rdds: rdds[0].union(rdds[1]))
 
-    assert harness.run(operation, [[1]], [[2]]) == [[1]]
+    found = run_all({"reordered": reordered, "one without": one_without}, [[1]], [[2]], [[3]], sort=False)
+    assert found == {"reordered": [[2, 3, 1]], "one without": [[1]]}

@@ -7,22 +7,18 @@ from typing import Any
 import pytest
 
 from penstock import DStream
-from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 2
 
 
-def test_an_empty_batch_counts_0(harness: StreamHarness) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        return stream.count()
+def test_batches_and_rdds_without_records_count_0(run_all: Any) -> None:
+    def without_partitions(stream: DStream[Any]) -> DStream[Any]:
+        return stream.transform(lambda rdd: rdd.context.emptyRDD())
 
-    batches = [list(range(n)) for n in range(5)]
-    assert harness.run(operation, batches) == [[0], [1], [2], [3], [4]]
-
-
-def test_an_rdd_without_partitions_counts_0(harness: StreamHarness) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        return stream.transform(lambda rdd: rdd.context.emptyRDD()).count()
-
-    assert harness.run(operation, [[1]]) == [[0]]
+    operations = {
+        "batches": lambda stream: stream.count(),
+        "no partitions": lambda stream: without_partitions(stream).count(),
+    }
+    found = run_all(operations, [[], [0], [0, 1, 2, 3]])
+    assert found == {"batches": [[0], [1], [4]], "no partitions": [[0], [0], [0]]}

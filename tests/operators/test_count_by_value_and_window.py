@@ -15,7 +15,7 @@ def test_values_are_counted_and_leave(run_all: Any) -> None:
             "of 2": lambda stream: stream.countByValueAndWindow(2, 1),
             "of 5": lambda stream: stream.countByValueAndWindow(5, 1, 1),
         },
-        [["a"], ["b", "b"], ["a", "b"], [], [], []],
+        [["a"], ["b", "b"], ["a", "b"]],
         num_batches=7,
     )
     both = [("a", 2), ("b", 3)]

@@ -6,29 +6,14 @@ from typing import Any
 
 import pytest
 
-from penstock import DStream
-from penstock.testing import StreamHarness
-
 pytestmark = pytest.mark.spark
 
 
-def test_counts_over_three_batches(harness: StreamHarness) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        return stream.countByWindow(3, 1)
-
-    batches = [list(range(n)) for n in range(1, 6)]
-    assert harness.run(operation, batches, num_batches=7) == [[1], [3], [6], [9], [12], [9], [5]]
-
-
-def test_counts_over_five_batches_come_from_the_window_before(harness: StreamHarness) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        return stream.countByWindow(5, 1)
-
-    batches = [list(range(n)) for n in range(1, 7)]
-    expected = [[1], [3], [6], [10], [15], [20], [18], [15], [11], [6], [0]]
-    assert harness.run(operation, batches, num_batches=11) == expected
-
-
-def test_a_short_window_without_records_has_no_count(harness: StreamHarness) -> None:
-    batches = [[0], [0], [0, 1], [0], [], []]
-    assert harness.run(lambda stream: stream.countByWindow(2, 1), batches) == [[1], [2], [3], [3], [1], []]
+def test_counts_grow_and_shrink(run_all: Any) -> None:
+    windows = {f"of {length}": lambda stream, length=length: stream.countByWindow(length, 1) for length in (2, 3, 5)}
+    # Those of five batches come from the window before, so that they have a count of 0 too.
+    assert run_all(windows, [[0], [0, 1], [0, 1, 2]], num_batches=8) == {
+        "of 2": [[1], [3], [5], [3], [], [], [], []],
+        "of 3": [[1], [3], [6], [5], [3], [], [], []],
+        "of 5": [[1], [3], [6], [6], [6], [5], [3], [0]],
+    }

@@ -10,12 +10,11 @@ import pytest
 
 from penstock import DStream
 from penstock.errors import BatchFailedError
-from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 
 
-def test_a_function_is_given_the_rdd_and_the_time_if_it_takes_it(harness: StreamHarness) -> None:
+def test_a_function_is_given_the_rdd_and_the_time_if_it_takes_it(run_outputs: Any) -> None:
     seen: list[Any] = []
 
     class Method:
@@ -25,39 +24,36 @@ def test_a_function_is_given_the_rdd_and_the_time_if_it_takes_it(harness: Stream
         def with_time(self, time: datetime, rdd: Any) -> None:
             seen.append(("method", time.timestamp(), rdd.collect()))
 
-    def operation(stream: DStream[Any]) -> DStream[Any]:
+    def program(stream: DStream[Any]) -> None:
         stream.foreachRDD(lambda rdd: seen.append(("function", rdd.collect())))
         stream.foreachRDD(Method())
         stream.foreachRDD(Method().with_time)
         stream.foreachRDD(partial(lambda name, time, rdd: seen.append((name, time.timestamp())), "partial"))
-        return stream
 
-    harness.run(operation, [[1], [2]])
+    run_outputs(program, [[1], [2]])
     assert seen == [
         *(("function", [1]), ("object", [1]), ("method", 1.0, [1]), ("partial", 1.0)),
         *(("function", [2]), ("object", [2]), ("method", 2.0, [2]), ("partial", 2.0)),
     ]
 
 
-def test_a_failing_batch_is_told_and_the_others_run(harness: StreamHarness) -> None:
+def test_a_failing_batch_is_told_and_the_others_run(run_outputs: Any) -> None:
     seen: list[Any] = []
 
-    def operation(stream: DStream[Any]) -> DStream[Any]:
+    def program(stream: DStream[Any]) -> None:
         def note(rdd: Any) -> None:
             seen.append(rdd.map(lambda n: 1 // (n - 2)).collect())
 
         stream.foreachRDD(note)
-        return stream
 
     with pytest.raises(BatchFailedError, match=r"(?s)batch 2000 ms.*ZeroDivisionError"):
-        harness.run(operation, [[1], [2], [3], [4]])
+        run_outputs(program, [[1], [2], [3], [4]])
     assert seen == [[-1], [1], [0]]
 
 
-def test_a_stop_iteration_fails_the_batch(harness: StreamHarness) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
+def test_a_stop_iteration_fails_the_batch(run_outputs: Any) -> None:
+    def program(stream: DStream[Any]) -> None:
         stream.foreachRDD(lambda _rdd: next(iter(())))
-        return stream
 
     with pytest.raises(BatchFailedError, match="StopIteration"):
-        harness.run(operation, [[1]])
+        run_outputs(program, [[1]])

@@ -16,9 +16,4 @@ def test_each_record_becomes_one(harness: StreamHarness) -> None:
     def operation(stream: DStream[Any]) -> DStream[Any]:
         return stream.map(str)
 
-    assert harness.run(operation, [[1, 2, 3, 4], [5, 6], [], [None]]) == [
-        ["1", "2", "3", "4"],
-        ["5", "6"],
-        [],
-        ["None"],
-    ]
+    assert harness.run(operation, [[1, 2, 3, 4], [], [None]]) == [["1", "2", "3", "4"], [], ["None"]]

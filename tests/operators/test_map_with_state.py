@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,12 +11,12 @@ from pyspark.core.rdd import Partitioner
 from penstock import DStream, State, StateSpec
 from penstock.errors import BatchFailedError
 from penstock.graph.keyed_state import MapWithStateDStream
-from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 
+Batches = list[list[Any]]
 
-LETTERS = [[], ["a"], ["a", "b"], ["a", "b", "c"], ["a", "b"], ["a"], []]
+LETTERS = [[], ["a"], ["a", "b"], ["a", "b", "c"], []]
 
 
 def keyed(stream: DStream[Any]) -> DStream[Any]:
@@ -29,119 +29,160 @@ def running(key: str, value: int, state: State[int]) -> int:
     return total
 
 
-class Both:
-    """What the function returned, and the states, of each batch."""
-
-    def __init__(self, run_all: Any) -> None:
-        self._run_all = run_all
-
-    def __call__(self, spec: StateSpec, batches: list[list[Any]]) -> tuple[list[list[Any]], list[dict[str, Any]]]:
-        made: list[MapWithStateDStream] = []
-
-        def mapped(stream: DStream[Any]) -> DStream[Any]:
-            made.append(keyed(stream).mapWithState(spec))
-            return made[0]
-
-        found = self._run_all({"mapped": mapped, "states": lambda _: made[0].stateSnapshots()}, batches)
-        return found["mapped"], [dict(states) for states in found["states"]]
+def every_other(time: Any, key: str, value: int, state: State[int]) -> tuple[float, str] | None:
+    state.update((state.getOption() or 0) + value)
+    return (time.timestamp(), key) if state.get() % 2 else None
 
 
-@pytest.fixture
-def both(run_all: Any) -> Both:
-    return Both(run_all)
+def toggle(key: str, value: int, state: State[bool]) -> str:
+    if state.exists():
+        state.remove()
+        return f"-{key}"
+    state.update(True)
+    return f"+{key}"
 
 
-def test_a_function_of_key_value_and_state(both: Both) -> None:
-    mapped, states = both(StateSpec.function(running).numPartitions(2), LETTERS)
-    assert mapped == [[], [1], [1, 2], [1, 2, 3], [3, 4], [5], []]
-    last = {"a": 5, "b": 3, "c": 1}
-    assert states == [{}, {"a": 1}, {"a": 2, "b": 1}, {"a": 3, "b": 2, "c": 1}, {"a": 4, "b": 3, "c": 1}, last, last]
+class Count:
+    """As a class of the program's own file."""
+
+    __module__ = "__main__"
+
+    def __init__(self) -> None:
+        self.number = 0
 
 
-def test_initial_states(both: Both, sc: Any) -> None:
-    initial = [("a", 5), ("b", 10), ("c", -20), ("d", 0)]
-    mapped, states = both(StateSpec.function(running).initialState(sc.parallelize(initial)), LETTERS)
-    assert mapped == [[], [6], [11, 7], [-19, 12, 8], [13, 9], [10], []]
-    assert states[0] == dict(initial)
-    assert states[-1] == {"a": 10, "b": 13, "c": -19, "d": 0}
+def counted(key: str, value: int, state: State[Count]) -> int:
+    count = state.getOption() or Count()
+    count.number += value
+    state.update(count)
+    return count.number
 
 
-def test_a_function_of_the_time_leaves_records_out(both: Both) -> None:
-    def every_other(time: datetime, key: str, value: int, state: State[int]) -> tuple[float, str] | None:
-        state.update((state.getOption() or 0) + value)
-        return (time.timestamp(), key) if state.get() % 2 else None
-
-    mapped, states = both(StateSpec.function(every_other).initialState([("b", 1)]), LETTERS[1:4])
-    assert mapped == [[(1.0, "a")], [], [(3.0, "a"), (3.0, "b"), (3.0, "c")]]
-    assert states[-1] == {"a": 3, "b": 3, "c": 1}
+def watch(key: str, value: int | None, state: State[int]) -> Any:
+    if state.isTimingOut():
+        assert value is None
+        return ("timed out", key, state.get())
+    state.update((state.getOption() or 0) + 1)
+    return None
 
 
-def test_states_are_removed_and_made_again(both: Both) -> None:
-    def toggle(key: str, value: int, state: State[bool]) -> str:
-        if state.exists():
-            state.remove()
-            return f"-{key}"
-        state.update(True)
-        return f"+{key}"
+def look(key: str, value: int | None, state: State[int]) -> bool:
+    if not state.exists():
+        state.update(0)
+    return state.isTimingOut()
 
-    mapped, states = both(StateSpec.function(toggle).numPartitions(1), LETTERS)
-    assert mapped == [[], ["+a"], ["+b", "-a"], ["+a", "+c", "-b"], ["+b", "-a"], ["+a"], []]
-    assert [set(batch) for batch in states] == [
-        set(),
-        {"a"},
-        {"b"},
-        {"a", "c"},
-        {"b", "c"},
-        {"a", "b", "c"},
-        {"a", "b", "c"},
+
+def attempt(call: Callable[[], object]) -> str | None:
+    try:
+        call()
+    except (ValueError, LookupError) as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def misuse(key: str, value: int | None, state: State[int]) -> list[str | None]:
+    if not state.exists() and key != "removed":
+        told = [attempt(state.get), attempt(lambda: state.update(None))]  # type: ignore[arg-type]
+        state.update(1)
+        return told
+    if not state.isTimingOut():
+        state.update(1)
+        state.remove()
+    return [attempt(lambda: state.update(2)), attempt(state.remove)]
+
+
+@pytest.fixture(scope="module")
+def found(run_all: Any, sc: Any) -> dict[str, Batches]:
+    """What each function returned, and the states of all keys, of each batch: each with an input of its own."""
+    begun = sc.parallelize([("a", 5), ("b", 10), ("c", -20), ("d", 0)])
+    programs: dict[str, tuple[StateSpec, Batches]] = {
+        "running": (StateSpec.function(running).numPartitions(2), LETTERS),
+        "begun": (StateSpec.function(running).initialState(begun), LETTERS),
+        "every other": (StateSpec.function(every_other).initialState([("b", 1)]), LETTERS[1:4]),
+        "toggle": (StateSpec.function(toggle).numPartitions(1), LETTERS),
+        "counted": (StateSpec.function(counted), LETTERS),
+        "watch": (StateSpec.function(watch).timeout(2), [["a", "b", "c"], ["a", "b"], ["a"], ["a"], ["a", "c"]]),
+        "look": (StateSpec.function(look).timeout(1), [["a"], ["a"], ["a"], [], []]),
+        "no state": (StateSpec.function(lambda key, value, state: state.exists()).timeout(1), [["a"], [], []]),
+        "misuse": (StateSpec.function(misuse).timeout(1), [["new"], [], ["removed"]]),
+    }
+    mapped: dict[str, MapWithStateDStream] = {}
+    operations: dict[str, Any] = {}
+    for number, (name, (spec, _batches)) in enumerate(programs.items()):
+
+        def returned(*streams: DStream[Any], number: int = number, name: str = name, spec: StateSpec = spec) -> Any:
+            mapped[name] = keyed(streams[number]).mapWithState(spec)
+            return mapped[name]
+
+        operations[name] = returned
+        operations[f"{name}: states"] = lambda *_streams, name=name: mapped[name].stateSnapshots()
+    batches: dict[str, Batches] = run_all(operations, *(batches for _spec, batches in programs.values()))
+    return batches
+
+
+def test_a_function_of_key_value_and_state(found: dict[str, Batches]) -> None:
+    assert found["running"] == [[], [1], [1, 2], [1, 2, 3], []]
+    last = [("a", 3), ("b", 2), ("c", 1)]
+    assert found["running: states"] == [[], [("a", 1)], [("a", 2), ("b", 1)], last, last]
+
+
+def test_initial_states(found: dict[str, Batches]) -> None:
+    assert found["begun"] == [[], [6], [11, 7], [-19, 12, 8], []]
+    assert found["begun: states"][0] == [("a", 5), ("b", 10), ("c", -20), ("d", 0)]
+    assert found["begun: states"][-1] == [("a", 8), ("b", 12), ("c", -19), ("d", 0)]
+
+
+def test_a_function_of_the_time_leaves_records_out(found: dict[str, Batches]) -> None:
+    assert found["every other"] == [[(1.0, "a")], [], [(3.0, "a"), (3.0, "b"), (3.0, "c")], [], []]
+    assert found["every other: states"][-1] == [("a", 3), ("b", 3), ("c", 1)]
+
+
+def test_states_are_removed_and_made_again(found: dict[str, Batches]) -> None:
+    assert found["toggle"] == [[], ["+a"], ["+b", "-a"], ["+a", "+c", "-b"], []]
+    states = [[key for key, _state in batch] for batch in found["toggle: states"]]
+    assert states == [[], ["a"], ["b"], ["a", "c"], ["a", "c"]]
+
+
+def test_states_of_a_class_of_the_program(found: dict[str, Batches]) -> None:
+    assert found["counted"] == [[], [1], [1, 2], [1, 2, 3], []]
+    assert {key: state.number for key, state in found["counted: states"][-1]} == {"a": 3, "b": 2, "c": 1}
+
+
+def test_idle_states_time_out_once(found: dict[str, Batches]) -> None:
+    # At 4 s the state of 1 s is older than 2 s, that of 2 s is not.
+    returned = [[record for record in batch if record] for batch in found["watch"]]
+    assert returned == [[], [], [], [("timed out", "c", 1)], [("timed out", "b", 2)]]
+    states = [dict(batch) for batch in found["watch: states"]]
+    assert [set(batch) for batch in states] == [{"a", "b", "c"}] * 3 + [{"a", "b"}, {"a", "c"}]
+    assert states[-1] == {"a": 5, "c": 1}
+
+
+def test_a_record_refreshes_a_state_that_is_not_updated(found: dict[str, Batches]) -> None:
+    assert found["look"] == [[False], [False], [False], [], [True]]
+
+
+def test_no_state_and_no_update_is_none(found: dict[str, Batches]) -> None:
+    assert found["no state"] == [[False], [], [], [], []]
+    assert found["no state: states"] == [[]] * 5
+
+
+def test_what_a_state_refuses(found: dict[str, Batches]) -> None:
+    unset = "LookupError: State is not set: ask exists() first, or use getOption()"
+    timing_out = [
+        "ValueError: cannot update a state that times out: it is removed when the function returns",
+        "ValueError: cannot remove a state that times out: it is removed when the function returns",
     ]
-
-
-def test_idle_states_time_out_once(both: Both) -> None:
-    def watch(key: str, value: int | None, state: State[int]) -> Any:
-        if state.isTimingOut():
-            assert value is None
-            return ("timed out", key, state.get())
-        state.update((state.getOption() or 0) + 1)
-        return None
-
-    # At 5 s the state of 1 s is older than 3 s, that of 2 s is not.
-    batches = [["a", "b", "c"], ["a", "b"], ["a"], ["a"], ["a"], ["a"], ["a", "c"]]
-    mapped, states = both(StateSpec.function(watch).timeout(3), batches)
-    assert [[record for record in batch if record] for batch in mapped] == [
+    removed = [
+        "ValueError: cannot update a state that was removed",
+        "ValueError: cannot remove a state that was removed",
+    ]
+    assert found["misuse"] == [
+        [[unset, "ValueError: a state cannot be None; remove() forgets it"]],
         [],
+        [timing_out, removed],
         [],
-        [],
-        [],
-        [("timed out", "c", 1)],
-        [("timed out", "b", 2)],
         [],
     ]
-    assert [set(batch) for batch in states] == [
-        {"a", "b", "c"},
-        {"a", "b", "c"},
-        {"a", "b", "c"},
-        {"a", "b", "c"},
-        {"a", "b"},
-        {"a"},
-        {"a", "c"},
-    ]
-    assert states[-1] == {"a": 7, "c": 1}
-
-
-def test_a_record_refreshes_a_state_that_is_not_updated(both: Both) -> None:
-    def look(key: str, value: int | None, state: State[int]) -> bool:
-        if not state.exists():
-            state.update(0)
-        return state.isTimingOut()
-
-    mapped, _ = both(StateSpec.function(look).timeout(1), [["a"], ["a"], ["a"], [], []])
-    assert mapped == [[False], [False], [False], [], [True]]
-
-
-def test_no_state_and_no_update_is_none(both: Both) -> None:
-    mapped, states = both(StateSpec.function(lambda key, value, state: state.exists()).timeout(1), [["a"], [], []])
-    assert (mapped, states) == ([[False], [], []], [{}, {}, {}])
 
 
 def test_states_are_partitioned_as_the_spec_says(run_all: Any) -> None:
@@ -152,80 +193,32 @@ def test_states_are_partitioned_as_the_spec_says(run_all: Any) -> None:
 
     found = run_all(
         {
-            "number": snapshots(StateSpec.function(running).numPartitions(5)),
+            "number": snapshots(StateSpec.function(running).numPartitions(2)),
             "function": snapshots(StateSpec.function(running).partitioner(by_letter).initialState([("c", 7)])),
         },
         [["a", "b"], ["b"]],
     )
-    assert [len(batch) for batch in found["number"]] == [5, 5]
+    assert [len(batch) for batch in found["number"]] == [2, 2]
     assert found["function"] == [[[("a", 1)], [("b", 1)], [("c", 7)]], [[("a", 1)], [("b", 2)], [("c", 7)]]]
 
 
-def test_what_a_state_refuses(both: Both) -> None:
-    def attempt(call: Any) -> str | None:
-        try:
-            call()
-        except (ValueError, LookupError) as error:
-            return f"{type(error).__name__}: {error}"
-        return None
-
-    def misuse(key: str, value: int | None, state: State[int]) -> list[str | None]:
-        if not state.exists() and key != "removed":
-            told = [attempt(state.get), attempt(lambda: state.update(None))]  # type: ignore[arg-type]
-            state.update(1)
-            return told
-        if not state.isTimingOut():
-            state.update(1)
-            state.remove()
-        return [attempt(lambda: state.update(2)), attempt(state.remove)]
-
-    mapped, _ = both(StateSpec.function(misuse).timeout(1), [["new"], [], ["removed"]])
-    unset = "LookupError: State is not set: ask exists() first, or use getOption()"
-    assert mapped[0] == [[unset, "ValueError: a state cannot be None; remove() forgets it"]]
-    assert mapped[1] == []
-    assert sorted(mapped[2]) == [
-        [
-            "ValueError: cannot update a state that times out: it is removed when the function returns",
-            "ValueError: cannot remove a state that times out: it is removed when the function returns",
-        ],
-        ["ValueError: cannot update a state that was removed", "ValueError: cannot remove a state that was removed"],
-    ]
-
-
-def test_a_key_whose_function_fails_keeps_its_state_and_the_others_go_on(harness: StreamHarness) -> None:
+def test_a_key_whose_function_fails_keeps_its_state_and_the_others_go_on(run_outputs: Any) -> None:
     def fails_on_13(key: str, value: int, state: State[int]) -> int:
         state.update((state.getOption() or 0) + value)
         if value == 13:
             raise ValueError("unlucky")
         return state.get()
 
-    mapped: list[list[int]] = []
+    returned: list[list[int]] = []
     states: list[dict[str, int]] = []
 
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        made = stream.mapWithState(StateSpec.function(fails_on_13))
-        made.foreachRDD(lambda rdd: mapped.append(sorted(rdd.collect())))
-        made.stateSnapshots().foreachRDD(lambda rdd: states.append(dict(rdd.collect())))
-        return made
+    def program(stream: DStream[Any]) -> None:
+        mapped = stream.mapWithState(StateSpec.function(fails_on_13))
+        mapped.foreachRDD(lambda rdd: returned.append(sorted(rdd.collect())))
+        mapped.stateSnapshots().foreachRDD(lambda rdd: states.append(dict(rdd.collect())))
 
     batches: list[list[Any]] = [[("a", 1), ("b", 1)], [("a", 5), ("b", 1), ("a", 13), ("a", 5)], [("a", 1)], []]
     with pytest.raises(BatchFailedError, match="key 'a': ValueError: unlucky"):
-        harness.run(operation, batches)
-    assert mapped == [[1, 1], [2], []]
+        run_outputs(program, batches)
+    assert returned == [[1, 1], [2], []]
     assert states == [{"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 2, "b": 2}]
-
-
-def test_states_of_a_class_of_the_program(both: Both) -> None:
-    class Count:
-        def __init__(self) -> None:
-            self.number = 0
-
-    def count(key: str, value: int, state: State[Count]) -> int:
-        counted = state.getOption() or Count()
-        counted.number += value
-        state.update(counted)
-        return counted.number
-
-    mapped, states = both(StateSpec.function(count), LETTERS[1:4])
-    assert mapped == [[1], [1, 2], [1, 2, 3]]
-    assert {key: state.number for key, state in states[-1].items()} == {"a": 3, "b": 2, "c": 1}

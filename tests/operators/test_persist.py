@@ -11,6 +11,7 @@ from pyspark import RDD, StorageLevel
 
 from penstock import DStream
 from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.recover import checkpoint_store
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
@@ -22,27 +23,27 @@ class Kept:
     def __init__(self, stream: DStream[Any]) -> None:
         self.rdds: list[RDD[Any]] = []
         self.levels: list[StorageLevel] = []
+        self.batches: list[list[Any]] = []
         stream.foreachRDD(self._note)
 
     def _note(self, rdd: RDD[Any]) -> None:
-        rdd.count()
+        self.batches.append(rdd.collect())
         self.rdds.append(rdd)
         self.levels.append(rdd.getStorageLevel())
 
 
-def test_levels_are_the_programs_and_old_rdds_are_let_go(harness: StreamHarness, wait_for: Any) -> None:
+def test_levels_are_the_programs_and_old_rdds_are_let_go(run_outputs: Any, wait_for: Any) -> None:
     kept: dict[str, Kept] = {}
 
-    def operation(stream: DStream[Any]) -> DStream[Any]:
+    def program(stream: DStream[Any]) -> None:
         streams = {
             "none": stream.map(str),
             "cached": stream.map(str).cache(),
             "on disk": stream.map(str).persist(StorageLevel.DISK_ONLY),
         }
         kept.update({name: Kept(each) for name, each in streams.items()})
-        return stream
 
-    harness.run(operation, [[1], [2], [3], [4]])
+    run_outputs(program, [[1], [2], [3], [4]])
     levels = {name: {repr(level) for level in each.levels} for name, each in kept.items()}
     assert levels == {
         "none": {repr(StorageLevel.NONE)},
@@ -53,33 +54,30 @@ def test_levels_are_the_programs_and_old_rdds_are_let_go(harness: StreamHarness,
     wait_for(lambda: not oldest.getStorageLevel().useMemory, "the oldest RDD is not kept any more")
 
 
-def test_a_cached_stream_is_computed_once_for_two_outputs(harness: StreamHarness, sc: Any) -> None:
+def test_a_cached_stream_is_computed_once_for_two_outputs(run_outputs: Any, sc: Any) -> None:
     calls = sc.accumulator(0)
 
-    def operation(stream: DStream[Any]) -> DStream[Any]:
+    def program(stream: DStream[Any]) -> None:
         def count(n: int) -> int:
             calls.add(1)
             return n
 
         cached = stream.map(count).cache()
         cached.map(str).foreachRDD(lambda rdd: rdd.count())
-        return cached.filter(bool)
+        cached.filter(bool).foreachRDD(lambda rdd: rdd.count())
 
-    harness.run(operation, [[1, 2], [3]])
+    run_outputs(program, [[1, 2], [3]])
     assert calls.value == 3
 
 
 def test_checkpoints_are_made_at_their_interval_and_deleted_when_a_younger_one_is_there(
-    harness: StreamHarness, wait_for: Any
+    run_outputs: Any, wait_for: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # No program that was killed goes on from an older one.
+    monkeypatch.setattr(checkpoint_store, "_KEPT", 1)
     made: list[Kept] = []
-
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        checkpointed = stream.map(str).checkpoint(2)
-        made.append(Kept(checkpointed))
-        return checkpointed
-
-    assert harness.run(operation, [[n] for n in range(8)]) == [[str(n)] for n in range(8)]
+    run_outputs(lambda stream: made.append(Kept(stream.map(str).checkpoint(2))), [[n] for n in range(8)])
+    assert made[0].batches == [[str(n)] for n in range(8)]
     rdds = made[0].rdds
     assert [rdd.isCheckpointed() for rdd in rdds] == [False, True] * 4
     first, last = (Path(urlsplit(str(rdds[number].getCheckpointFile())).path) for number in (1, 7))
@@ -88,10 +86,10 @@ def test_checkpoints_are_made_at_their_interval_and_deleted_when_a_younger_one_i
     assert last.exists()
 
 
-def test_a_running_program_cannot_be_changed(harness: StreamHarness) -> None:
+def test_a_running_program_cannot_be_changed(run_outputs: Any) -> None:
     refused: list[str] = []
 
-    def operation(stream: DStream[Any]) -> DStream[Any]:
+    def program(stream: DStream[Any]) -> None:
         def attempt(_rdd: Any) -> None:
             for change in (
                 stream.cache,
@@ -108,9 +106,8 @@ def test_a_running_program_cannot_be_changed(harness: StreamHarness) -> None:
                     refused.append(str(error))
 
         stream.foreachRDD(attempt)
-        return stream
 
-    harness.run(operation, [[1]])
+    run_outputs(program, [[1]])
     assert len(refused) == 7
     assert all("after starting a context is not supported" in message for message in refused)
 

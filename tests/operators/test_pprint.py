@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from penstock import DStream
-from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 
@@ -16,12 +15,11 @@ pytestmark = pytest.mark.spark
 RULE = "-------------------------------------------"
 
 
-def test_it_prints_as_pyspark_does(harness: StreamHarness, capsys: pytest.CaptureFixture[str]) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
+def test_it_prints_as_pyspark_does(run_outputs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def program(stream: DStream[Any]) -> None:
         stream.pprint(2)
-        return stream
 
-    harness.run(operation, [[1, "b"], [1, 2, 3], []])
+    run_outputs(program, [[1, "b"], [1, 2, 3], []])
     times = [datetime.fromtimestamp(second) for second in (1, 2, 3)]
     expected = [
         *(RULE, f"Time: {times[0]}", RULE, "1", "b", ""),
@@ -31,10 +29,9 @@ def test_it_prints_as_pyspark_does(harness: StreamHarness, capsys: pytest.Captur
     assert capsys.readouterr().out == "\n".join(expected)
 
 
-def test_ten_records_by_default(harness: StreamHarness, capsys: pytest.CaptureFixture[str]) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
+def test_ten_records_by_default(run_outputs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def program(stream: DStream[Any]) -> None:
         stream.pprint()
-        return stream
 
-    harness.run(operation, [list(range(11))])
+    run_outputs(program, [list(range(11))])
     assert capsys.readouterr().out.splitlines()[3:] == [*map(str, range(10)), "...", ""]

@@ -7,30 +7,23 @@ from typing import Any
 
 import pytest
 
-from penstock import DStream
-from penstock.testing import StreamHarness
-
 pytestmark = pytest.mark.spark
 
 
-def test_with_and_without_an_inverse(run_all: Any) -> None:
+def test_with_and_without_an_inverse_and_in_the_order_of_time(run_all: Any) -> None:
     found = run_all(
         {
-            "without": lambda stream: stream.reduceByWindow(operator.add, None, 2, 1),
-            "every 2": lambda stream: stream.reduceByWindow(operator.add, operator.sub, 4, 2),
-            "inverse": lambda stream: stream.reduceByWindow(operator.add, operator.sub, 5, 1),
+            "without": lambda numbers, _: numbers.reduceByWindow(operator.add, None, 2, 1),
+            "every 2": lambda numbers, _: numbers.reduceByWindow(operator.add, operator.sub, 4, 2),
+            "inverse": lambda numbers, _: numbers.reduceByWindow(operator.add, operator.sub, 5, 1),
+            "text": lambda _, letters: letters.reduceByWindow(operator.add, None, 3, 1),
         },
         [[1], [2], [3], [4], [5], []],
+        [["a"], ["b"], [], ["c"], [], []],
     )
     assert found == {
         "without": [[1], [3], [5], [7], [9], [5]],
         "every 2": [[3], [10], [12]],
         "inverse": [[1], [3], [6], [10], [15], [14]],
+        "text": [["a"], ["ab"], ["ab"], ["bc"], ["c"], ["c"]],
     }
-
-
-def test_records_are_reduced_in_the_order_of_time(harness: StreamHarness) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        return stream.reduceByWindow(operator.add, None, 3, 1)
-
-    assert harness.run(operation, [["a"], ["b"], [], ["c"]]) == [["a"], ["ab"], ["ab"], ["bc"]]

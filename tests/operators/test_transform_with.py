@@ -13,20 +13,38 @@ from penstock.testing import StreamHarness
 pytestmark = pytest.mark.spark
 
 
-def test_streams_without_an_rdd_give_an_empty_one(harness: StreamHarness) -> None:
-    def operation(left: DStream[Any], right: DStream[Any]) -> DStream[Any]:
+def test_a_function_makes_one_rdd_of_two(run_all: Any) -> None:
+    def of_pairs(left: DStream[Any], right: DStream[Any]) -> DStream[Any]:
+        return left.transformWith(lambda a, b: a.cartesian(b), right)
+
+    def of_the_time(left: DStream[Any], right: DStream[Any]) -> DStream[Any]:
+        return left.transformWith(lambda time, a, b: a.union(b).map(lambda x: (time.timestamp(), x)), right)
+
+    def without(left: DStream[Any], right: DStream[Any]) -> DStream[Any]:
         return left.transform(lambda _rdd: None).transformWith(lambda a, b: a.union(b), right, keepSerializer=True)
 
-    assert harness.run(operation, [[1]], [[2]]) == [[2]]
-
-
-def test_a_function_that_returns_none_leaves_the_batch_out(harness: StreamHarness) -> None:
-    def operation(left: DStream[Any], right: DStream[Any]) -> DStream[Any]:
+    def in_the_second(left: DStream[Any], right: DStream[Any]) -> DStream[Any]:
         return left.transformWith(lambda time, a, b: a.union(b) if time.timestamp() > 1 else None, right)
 
-    assert harness.run(operation, [[1], [2]], [[3], [4]]) == [[2, 4]]
+    operations = {
+        "pairs": of_pairs,
+        "with the time": of_the_time,
+        "a stream without an RDD gives an empty one": without,
+        "None leaves the batch out": in_the_second,
+    }
+    assert run_all(operations, [[1], [2]], [["x"], []], sort=False) == {
+        "pairs": [[(1, "x")], []],
+        "with the time": [[(1.0, 1), (1.0, "x")], [(2.0, 2)]],
+        "a stream without an RDD gives an empty one": [["x"], []],
+        "None leaves the batch out": [[2]],
+    }
 
 
 def test_a_function_that_fails_fails_the_batch(harness: StreamHarness) -> None:
     with pytest.raises(BatchFailedError, match="returned int, not an RDD"):
         harness.run(lambda left, right: left.transformWith(lambda a, b: 1, right), [[1]], [[2]])
+
+
+def test_functions_of_another_arity_are_refused(harness: StreamHarness) -> None:
+    with pytest.raises(AssertionError, match="two or three arguments"):
+        harness.run(lambda left, right: left.transformWith(lambda a: a, right), [[1]], [[2]])

@@ -8,69 +8,78 @@ import pytest
 
 from penstock import DStream
 from penstock.errors import BatchFailedError
-from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark
 
 
-LETTERS = [["a"], ["a", "b"], ["a", "b", "c"], ["a", "b"], ["a"], []]
+LETTERS = [["a"], ["a", "b"], ["a", "b", "c"], ["a"], []]
+COMING_AND_GOING: list[list[Any]] = [[("a", 1)], [("b", 1)], [("b", 1)], [], [("a", 1)]]
 
 
 def total(values: list[int], state: int | None) -> int:
     return sum(values) + (state or 0)
 
 
-def test_sums_with_and_without_initial_states(run_all: Any, sc: Any) -> None:
-    def counts(**options: Any) -> Any:
-        return lambda stream: stream.map(lambda letter: (letter, 1)).updateStateByKey(total, **options)
+def idle(values: list[int], state: tuple[int, int] | None) -> tuple[int, int] | None:
+    """A key leaves with its second batch without values in a row, and can come back."""
+    seen, idle = state or (0, 0)
+    idle = 0 if values else idle + 1
+    return None if idle == 2 else (seen + len(values), idle)
 
-    initial = [("a", 1), ("c", 2)]
-    found = run_all(
+
+def now_and_then(stream: DStream[Any]) -> DStream[Any]:
+    """Longer without an RDD than what is remembered with a checkpoint in every batch."""
+    some = stream.transform(lambda time, rdd: rdd if time.timestamp() in (1, 5) else None)
+    return some.updateStateByKey(total).checkpoint(1)
+
+
+@pytest.fixture(scope="module")
+def found(run_all: Any, sc: Any) -> dict[str, list[list[Any]]]:
+    def counts(**options: Any) -> Any:
+        return lambda letters, _: letters.map(lambda letter: (letter, 1)).updateStateByKey(total, **options)
+
+    def lists(letters: DStream[Any], _: DStream[Any]) -> DStream[Any]:
+        initial = sc.parallelize([("k", [0, 1])])
+        numbers = letters.transform(lambda time, rdd: rdd.context.parallelize([("k", round(time.timestamp()) + 1)]))
+        return numbers.updateStateByKey(lambda values, state: (state or []) + values, initialRDD=initial)
+
+    batches: dict[str, list[list[Any]]] = run_all(
         {
-            "none": counts(numPartitions=2),
-            "an RDD": counts(initialRDD=sc.parallelize(initial)),
+            "counts": counts(numPartitions=2),
+            "counts, begun": counts(initialRDD=sc.parallelize([("a", 1), ("c", 2)])),
+            "lists": lists,
+            "idle": lambda _, pairs: pairs.updateStateByKey(idle),
+            "now and then": lambda _, pairs: now_and_then(pairs),
         },
         LETTERS,
+        COMING_AND_GOING,
     )
-    assert [dict(batch) for batch in found["none"]] == [
+    return batches
+
+
+def test_sums_with_and_without_initial_states(found: dict[str, list[list[Any]]]) -> None:
+    assert [dict(batch) for batch in found["counts"]] == [
         {"a": 1},
         {"a": 2, "b": 1},
         {"a": 3, "b": 2, "c": 1},
-        {"a": 4, "b": 3, "c": 1},
-        {"a": 5, "b": 3, "c": 1},
-        {"a": 5, "b": 3, "c": 1},
+        {"a": 4, "b": 2, "c": 1},
+        {"a": 4, "b": 2, "c": 1},
     ]
-    assert [dict(batch) for batch in found["an RDD"]] == [
+    assert [dict(batch) for batch in found["counts, begun"]] == [
         {"a": 2, "c": 2},
         {"a": 3, "b": 1, "c": 2},
         {"a": 4, "b": 2, "c": 3},
-        {"a": 5, "b": 3, "c": 3},
-        {"a": 6, "b": 3, "c": 3},
-        {"a": 6, "b": 3, "c": 3},
+        {"a": 5, "b": 2, "c": 3},
+        {"a": 5, "b": 2, "c": 3},
     ]
 
 
-def test_pysparks_numbers(harness: StreamHarness, sc: Any) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        initial = sc.parallelize([("k", [0, 1])])
-        return stream.updateStateByKey(lambda values, state: (state or []) + values, initialRDD=initial)
-
-    batches = harness.run(operation, [[("k", n)] for n in (2, 3, 4)])
-    assert batches == [[("k", [0, 1, 2])], [("k", [0, 1, 2, 3])], [("k", [0, 1, 2, 3, 4])]]
+def test_pysparks_numbers(found: dict[str, list[list[Any]]]) -> None:
+    assert found["lists"] == [[("k", list(range(last + 1)))] for last in range(2, 7)]
 
 
-def test_none_removes_a_key(harness: StreamHarness) -> None:
-    # A key leaves with its second batch without values in a row, and can come back.
-    def idle(values: list[int], state: tuple[int, int] | None) -> tuple[int, int] | None:
-        seen, idle = state or (0, 0)
-        idle = 0 if values else idle + 1
-        return None if idle == 2 else (seen + len(values), idle)
-
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        return stream.updateStateByKey(idle)
-
-    batches = harness.run(operation, [[("a", 1)], [("b", 1)], [("b", 1)], [], [("a", 1)]])
-    assert [dict(batch) for batch in batches] == [
+def test_none_removes_a_key(found: dict[str, list[list[Any]]]) -> None:
+    assert [dict(batch) for batch in found["idle"]] == [
         {"a": (1, 0)},
         {"a": (1, 1), "b": (1, 0)},
         {"b": (2, 0)},
@@ -79,7 +88,11 @@ def test_none_removes_a_key(harness: StreamHarness) -> None:
     ]
 
 
-def test_a_key_whose_function_fails_keeps_its_state_and_the_others_go_on(harness: StreamHarness) -> None:
+def test_batches_without_an_rdd_have_no_new_values(found: dict[str, list[list[Any]]]) -> None:
+    assert found["now and then"] == [[("a", 1)]] * 4 + [[("a", 2)]]
+
+
+def test_a_key_whose_function_fails_keeps_its_state_and_the_others_go_on(run_outputs: Any) -> None:
     def fails_on_13(values: list[int], state: int | None) -> int:
         if 13 in values:
             raise ValueError("unlucky")
@@ -87,21 +100,11 @@ def test_a_key_whose_function_fails_keeps_its_state_and_the_others_go_on(harness
 
     seen: list[dict[str, int]] = []
 
-    def operation(stream: DStream[Any]) -> DStream[Any]:
+    def program(stream: DStream[Any]) -> None:
         states = stream.updateStateByKey(fails_on_13)
         states.foreachRDD(lambda rdd: seen.append(dict(rdd.collect())))
-        return states
 
     batches: list[list[Any]] = [[("a", 1), ("b", 1)], [("a", 13), ("b", 1), ("c", 13)], [("a", 1)], [("c", 1)]]
     with pytest.raises(BatchFailedError, match=r"key '[ac]': ValueError: unlucky"):
-        harness.run(operation, batches)
+        run_outputs(program, batches)
     assert seen == [{"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 2, "b": 2, "c": 1}]
-
-
-def test_batches_without_an_rdd_have_no_new_values(run_all: Any) -> None:
-    def operation(stream: DStream[Any]) -> DStream[Any]:
-        some = stream.transform(lambda time, rdd: rdd if time.timestamp() in (1, 7) else None)
-        return some.updateStateByKey(total).checkpoint(1)
-
-    batches = [[("a", 1)], [], [], [], [], [], [("a", 1)]]
-    assert run_all({"": operation}, batches)[""] == [[("a", 1)]] * 6 + [[("a", 2)]]
