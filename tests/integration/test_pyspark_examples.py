@@ -13,6 +13,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from penstock import conf
 from penstock.spark.java import ensure_java
 
 pytestmark = pytest.mark.spark
@@ -53,7 +54,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         source = (EXAMPLES / name).read_text()
         changed = source.replace("from pyspark.streaming import", "from penstock import")
         assert changed.count("from penstock import") == 1
-        path = tmp_path / name
+        path = tmp_path / f"{len(running)}-{name}"
         path.write_text(changed)
         running.append(Program(path, list(args)))
         return running[-1]
@@ -155,14 +156,49 @@ def test_network_wordjoinsentiments(
     ]
 
 
-def test_recoverable_network_wordcount(
+def test_recoverable_network_wordcount_goes_on_after_a_kill(
     example: Callable[..., Program], server: Server, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:
-    program = example("recoverable_network_wordcount.py", *server.address, "checkpoints", "counts.txt")
+    arguments = ("recoverable_network_wordcount.py", *server.address, "checkpoints", "counts.txt")
+    program = example(*arguments)
     counts = tmp_path / "counts.txt"
     with server.accept() as connection:
         connection.sendall(b"a rose is a rose\n")
         wait_for(lambda: counts.exists() and "('rose', 2)" in counts.read_text(), "the line's words", 60)
-    assert "Creating new context" in program.lines
-    wait_for(lambda: "Dropped 2 word(s) totally" in program.lines, "the excluded words, counted")
-    assert "('a'" not in counts.read_text()
+        assert "Creating new context" in program.lines
+        wait_for(lambda: "Dropped 2 word(s) totally" in program.lines, "the excluded words, counted")
+        assert "('a'" not in counts.read_text()
+        program.process.kill()
+    again = example(*arguments)
+    with server.accept() as connection:
+        connection.sendall(b"a tulip is no rose\n")
+        wait_for(lambda: "('tulip', 1)" in counts.read_text(), "words behind the kill", 60)
+    wait_for(lambda: "Dropped 1 word(s) totally" in again.lines, "the excluded word, counted anew")
+    # The file would have been deleted, too.
+    assert "Creating new context" not in again.lines
+    assert "('rose', 2)" in counts.read_text()
+
+
+def test_stateful_network_wordcount_goes_on_after_a_kill(
+    example: Callable[..., Program],
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    wait_for: Callable[..., None],
+) -> None:
+    """It says nothing of recovery: that its own code makes the streams again, and the log, are configuration."""
+    monkeypatch.setenv(
+        "PYSPARK_SUBMIT_ARGS",
+        f"--conf {conf.CHECKPOINT_REBUILD.name}=true --conf {conf.WRITE_AHEAD_LOG.name}=true "
+        + os.environ["PYSPARK_SUBMIT_ARGS"],
+    )
+    program = example("stateful_network_wordcount.py", *server.address)
+    with server.accept() as connection:
+        connection.sendall(b"hello streams\n")
+        wait_for(lambda: "('hello', 2)" in program.lines, "the initial state and one more", 60)
+        program.process.kill()
+    again = example("stateful_network_wordcount.py", *server.address)
+    with server.accept() as connection:
+        connection.sendall(b"hello again\n")
+        wait_for(lambda: "('hello', 3)" in again.lines, "the state before the kill and one more", 60)
+    assert "('world', 1)" in again.lines
+    assert "('streams', 1)" in again.lines

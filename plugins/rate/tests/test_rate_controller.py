@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import math
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -216,12 +218,52 @@ class Context:
             receivers=lambda: [(stream, object()) for stream in streams], batch_interval_ms=1000
         )
         self.rates: list[tuple[int, float]] = []
+        self.kept: dict[str, Callable[[], Any]] = {}
+        #: In the checkpoint that the program goes on from.
+        self.found: dict[str, Any] = {}
+
+    def keep(self, name: str, value: Callable[[], Any]) -> Any:
+        self.kept[name] = value
+        return self.found.get(name)
 
     def set_rate(self, stream_id: int, rate: float) -> None:
         self.rates.append((stream_id, rate))
 
     def controllers(self) -> list[RateController]:
         return controllers(cast("StreamingContext", self))
+
+
+@pytest.mark.parametrize("name", ["pid", "model"])
+def test_a_run_that_goes_on_estimates_as_if_it_had_not_ended(name: str) -> None:
+    def batch(number: int) -> BatchCompleted:
+        return completed({0: 400 + 37 * (number % 5)}, time=T + 1000 * number, took=700 + 11 * (number % 7))
+
+    whole = Context(enabled="true", rateEstimator=name, streams=(0,))
+    (one,) = whole.controllers()
+    for number in range(20):
+        one.onBatchCompleted(batch(number))
+
+    first = Context(enabled="true", rateEstimator=name, streams=(0,))
+    (before,) = first.controllers()
+    for number in range(12):
+        before.onBatchCompleted(batch(number))
+    second = Context(enabled="true", rateEstimator=name, streams=(0,))
+    # As a checkpoint has it.
+    second.found = json.loads(json.dumps({kept: value() for kept, value in first.kept.items()}))
+    (after,) = second.controllers()
+    assert second.rates == []  # the receiver has its rate already
+    for number in range(12, 20):
+        after.onBatchCompleted(batch(number))
+    assert [*first.rates, *second.rates] == whole.rates
+
+
+@pytest.mark.parametrize("kept", [{"rate": "fast"}, [], 7, {"another": 1}])
+def test_what_another_estimator_kept_is_left(kept: Any) -> None:
+    context = Context(enabled="true", rateEstimator="model", streams=(0,))
+    context.found = {"rate model 0": kept}
+    (made,) = context.controllers()
+    assert context.rates == [(0, 2)]
+    made.onBatchCompleted(completed({0: 2}, took=10))
 
 
 def test_without_backpressure_there_is_none() -> None:

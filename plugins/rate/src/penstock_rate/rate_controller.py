@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
+import attrs
+import cattrs
 from attrs import frozen
 
 from penstock import BatchCompleted, BatchInfo, RateEstimator, RateEstimatorSpec
@@ -71,11 +73,29 @@ class RateController:
         self._steered = frozenset({stream_id, *steered})
         self._history: tuple[Estimate, ...] = ()
         self._warned_at: int | None = None
+        self._kept: Any = None
         self.refused = self.failed = 0
 
     def history(self) -> tuple[Estimate, ...]:
         """The last hundred rates that were published, the oldest first."""
         return self._history
+
+    def kept(self) -> Any:
+        """What the estimator remembers, as JSON values; ``None`` when it has no ``state`` of attrs. On any thread."""
+        return self._kept
+
+    def go_on_from(self, kept: Any) -> bool:
+        """Have the estimator remember what another did; say whether it does. Before the first batch."""
+        state = getattr(self.estimator, "state", None)
+        if kept is None or not attrs.has(type(state)):
+            return False
+        try:
+            self.estimator.state = cattrs.structure(kept, type(state))  # type: ignore[attr-defined]
+        except Exception as error:
+            log.warning("the estimator begins anew: what was kept is not its", reason=repr(error))
+            return False
+        self._kept = kept
+        return True
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
         """Estimate from a batch that succeeded and publish what comes out."""
@@ -94,6 +114,8 @@ class RateController:
             self.failed += 1
             self._warn(end, "the estimator failed, the last rate stays", error=repr(error), failed=self.failed)
             return
+        if attrs.has(type(state := getattr(self.estimator, "state", None))):
+            self._kept = cattrs.unstructure(state)
         if answer is None:
             return
         rate = _rate(answer)
@@ -154,7 +176,11 @@ def controllers(context: StreamingContext) -> list[RateController]:
     made = []
     for stream_id in streams:
         estimator = _estimator(spec, read_options("rate estimator", spec, given), context.graph.batch_interval_ms)
-        made.append(RateController(stream_id, estimator, context.set_rate, streams))
+        controller = RateController(stream_id, estimator, context.set_rate, streams)
+        made.append(controller)
+        # In a run that goes on the receiver has its rate already.
+        if controller.go_on_from(context.keep(f"rate {spec.name} {stream_id}", controller.kept)):
+            continue
         first = _rate(getattr(estimator, "initial_rate", None))
         # What the program says of the first rate goes before.
         if first is not None and "initialRate" not in context.settings.under("spark.streaming.backpressure."):
