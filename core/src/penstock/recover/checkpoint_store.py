@@ -73,7 +73,7 @@ class CheckpointStore:
         return self._kept
 
     def write(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Write one, then delete all but ten.
+        """Write one, then delete all but ten; what cannot be deleted is so the next time.
 
         Returns:
             The oldest that is kept, which a run may still go on from.
@@ -81,18 +81,27 @@ class CheckpointStore:
         Raises:
             OSError: it cannot be written; nothing is deleted.
         """
-        name = f"checkpoint-{checkpoint.number:010d}"
+        name = _name(checkpoint)
         self._directory.write(name, frame(checkpoint.to_json()), sync=self._sync)
         self._kept = [*self._kept, checkpoint][-_KEPT:]
-        kept = {f"checkpoint-{each.number:010d}" for each in self._kept}
-        for old in self._names():
-            if old not in kept:
-                self._directory.delete(old)
+        try:
+            self._delete_old()
+        # It is written all the same.
+        except OSError as error:
+            log.warning("old checkpoints not deleted", written=name, reason=str(error))
+        return self._kept[0]
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Count an earlier run's as one of this run's: until there are ten, it may be gone on from as well."""
+        self._kept = [checkpoint]
+
+    def _delete_old(self) -> None:
+        kept = {_name(each) for each in self._kept}
         programs = {each.program.name for each in self._kept if each.program is not None}
         for old in self._directory.names():
-            if _PROGRAM.fullmatch(old) and old not in programs:
+            is_old = _NAME.fullmatch(old) and old not in kept
+            if is_old or (_PROGRAM.fullmatch(old) and old not in programs):
                 self._directory.delete(old)
-        return self._kept[0]
 
     def write_program(self, data: bytes) -> SavedFile:
         """Write pickled functions; the same ones have the same name.
@@ -139,3 +148,7 @@ class CheckpointStore:
     def last_number(self) -> int:
         """The highest number that a file has, sound or not; 0 when there is none."""
         return max((int(name.rpartition("-")[2]) for name in self._names()), default=0)
+
+
+def _name(checkpoint: Checkpoint) -> str:
+    return f"checkpoint-{checkpoint.number:010d}"

@@ -97,7 +97,11 @@ class CheckpointWriter:
                 self._told(checkpoint, oldest)
                 return
         self.failures += 1
-        self._on_failures(self.failures, error)
+        try:
+            self._on_failures(self.failures, error)
+        # The next one may be written.
+        except Exception:
+            log.exception("failures of checkpoints could not be told", in_a_row=self.failures)
 
     def _told(self, checkpoint: Checkpoint, oldest: Checkpoint) -> None:
         try:

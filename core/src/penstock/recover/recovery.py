@@ -108,6 +108,8 @@ class Recovery:
         program = None if rebuilds else self._write_program()
         if found is not None:
             self._check(found)
+            # The first of this run may be damaged, too.
+            self._store.keep(found)
             reattach(context.graph, found, self._folder, drops=settings[conf.CHECKPOINT_MISMATCH] == "drop-state")
             self._resume = _resume_of(found, settings)
         self._first = self._first_checkpoint(found, before, program)
