@@ -1,0 +1,122 @@
+"""Rate control, live: ``python benchmarks/rate_live.py ENGINE [--seconds 40]``, ENGINE being pid, model or pyspark.
+
+A server on this machine sends lines without end. The job of a batch takes 50 ms and 1 s for every 20,000 lines; a third
+of the time into the run that becomes 10,000 lines, and two thirds into it 20,000 again. ``pid`` and ``model`` are
+Penstock's estimators, ``pyspark`` is pyspark.streaming's own backpressure, which needs to be told where to begin
+(``--initial-rate``; without it, it takes whatever comes until the first batch has ended).
+
+Printed is, for each third, in which batch it settled (from it on every batch waits for less than one interval), the
+longest wait behind that, the part of the capacity that was used, and every batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+INTERVAL_S = 1.0
+CAPACITY = 20_000.0
+FIXED_S = 0.05
+LINE = b"x" * 20 + b"\n"
+
+
+class Server:
+    """Sends lines to whoever connects, as fast as they are taken."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _address = self._socket.accept()
+            threading.Thread(target=self._send, args=(connection,), daemon=True).start()
+
+    @staticmethod
+    def _send(connection: socket.socket) -> None:
+        try:
+            while True:
+                connection.sendall(LINE * 1000)
+        except OSError:
+            pass
+
+
+def capacity(elapsed_s: float, seconds: float) -> float:
+    """Records/s of the job, beyond what a batch costs anyway."""
+    return CAPACITY / 2 if seconds / 3 <= elapsed_s < 2 * seconds / 3 else CAPACITY
+
+
+def run(engine: str, seconds: float, initial_rate: float | None) -> list[dict[str, float]]:
+    """Run; say of every batch when it was due, how many records it had, how long it waited and took."""
+    from pyspark import RDD, SparkConf, SparkContext
+
+    conf = SparkConf().setMaster("local[3]").setAppName("rate").set("spark.ui.enabled", "false")
+    conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.ui.showConsoleProgress", "false")
+    conf.set("spark.streaming.backpressure.enabled", "true")
+    conf.set("spark.streaming.backpressure.rateEstimator", "pid" if engine == "pyspark" else engine)
+    if initial_rate is not None:
+        conf.set("spark.streaming.backpressure.initialRate", str(int(initial_rate)))
+    sc = SparkContext(conf=conf)
+    sc.setLogLevel("OFF")
+    sc.parallelize(range(2), 2).map(lambda x: x).count()  # a first worker
+    module = __import__("pyspark.streaming" if engine == "pyspark" else "penstock", fromlist=["StreamingContext"])
+    ssc = module.StreamingContext(sc, INTERVAL_S)
+    batches: list[dict[str, float]] = []
+    began = time.time()
+
+    def work(batch_time: Any, rdd: RDD[str]) -> None:
+        started = time.time()
+        count = rdd.count()
+        due = batch_time.timestamp()
+        # What counting takes is part of what a batch costs anyway.
+        left_s = max(FIXED_S - (time.time() - started), 0.0) + count / capacity(started - began, seconds)
+        time.sleep(left_s)
+        batches.append(
+            {"due": due - began, "records": count, "waited": max(started - due, 0.0), "took": time.time() - started}
+        )
+
+    ssc.socketTextStream("127.0.0.1", Server().port).foreachRDD(work)
+    ssc.start()
+    time.sleep(seconds)
+    ssc.stop(stopSparkContext=False, stopGraceFully=False)
+    sc.stop()
+    return batches
+
+
+def report(batches: list[dict[str, float]], seconds: float) -> None:
+    """Print."""
+    for number, name in enumerate(("20,000/s", "10,000/s", "20,000/s again")):
+        begin, end = seconds * number / 3, seconds * (number + 1) / 3
+        part = [batch for batch in batches if begin <= batch["due"] < end]
+        late = [index for index, batch in enumerate(part) if batch["waited"] >= INTERVAL_S]
+        settled = part[late[-1] + 1 :] if late else part
+        used = [batch["records"] / (capacity(batch["due"], seconds) * (INTERVAL_S - FIXED_S)) for batch in settled[2:]]
+        print(
+            f"{name}: {len(part)} batches, settled in batch {len(part) - len(settled) + 1 if settled else 'none'}, "
+            f"longest wait {max((batch['waited'] for batch in part), default=0):.2f} s, behind settling "
+            f"{max((batch['waited'] for batch in settled), default=0):.2f} s, capacity used "
+            f"{sum(used) / len(used) if used else 0:.0%}"
+        )
+    for batch in batches:
+        print("  {due:5.1f} s  {records:7.0f} records  waited {waited:.2f} s  took {took:.2f} s".format(**batch))
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("engine", choices=("pid", "model", "pyspark"))
+    parser.add_argument("--seconds", type=float, default=60.0, help="of the run")
+    parser.add_argument("--initial-rate", type=float, help="records/s; the engine's own choice by default")
+    options = parser.parse_args()
+    print(f"{options.engine}, initial rate {options.initial_rate or 'its own'}")
+    report(run(options.engine, options.seconds, options.initial_rate), options.seconds)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
