@@ -1,0 +1,27 @@
+"""The driver is killed (-9) and started again: a short run of the command that counts what is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+COMMAND = Path(__file__).parents[2] / "benchmarks" / "crash.py"
+
+
+def test_nothing_is_lost_and_no_state_is_wrong() -> None:
+    run = subprocess.run(
+        [sys.executable, str(COMMAND), "--kills", "2", "--seed", "4"], capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    for line in (
+        "lost: 0",
+        "batches missing: 0",
+        "batches that differ when made again: 0",
+        "wrong states and windows: 0",
+    ):
+        assert line in run.stdout
