@@ -74,7 +74,7 @@ def test_what_is_no_checkpoint_is_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("version", [0, 2, "1", None])
 def test_another_format_is_refused_by_name(version: object) -> None:
-    with pytest.raises(CheckpointError, match="it has format .* reads format 1"):
+    with pytest.raises(CheckpointError, match=r"it has format .* reads format 1"):
         Checkpoint.from_json(json.dumps({"format": version}).encode())
 
 

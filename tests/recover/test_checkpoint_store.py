@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -165,7 +164,7 @@ def test_a_run_that_goes_on_keeps_the_one_it_goes_on_from() -> None:
 def test_nothing_is_deleted_when_the_disk_is_full() -> None:
     disk, store = written(*range(1, 11))
     before = disk.copy().files
-    disk.fail_at(range(0, 1))
+    disk.fail_at(range(1))
     with pytest.raises(OSError, match="No space"):
         store.write(numbered(11))
     assert disk.files == before
@@ -198,9 +197,8 @@ def test_the_program_is_read_as_it_was_written_or_refused_by_name() -> None:
     saved = store.write_program(data)
     assert store.read_program(saved) == data
     rng = random.Random(2)
-    changes: list[Callable[[bytearray], bytearray]] = [lambda file, n=n: file[:n] for n in range(len(data))]
-    for change in changes:
-        disk.files[saved.name] = change(bytearray(data))
+    for length in range(len(data)):
+        disk.files[saved.name] = bytearray(data[:length])
         with pytest.raises(CheckpointError, match=re.escape(saved.name)):
             store.read_program(saved)
     for _ in range(200):

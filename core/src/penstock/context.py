@@ -33,7 +33,7 @@ from penstock.schedule.generator_report import GeneratorReport
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
-from penstock.spark import cluster, saved_conf
+from penstock.spark import cluster, failure, saved_conf
 from penstock.spark.checkpoint import set_checkpoint_directory
 from penstock.spark.local_properties import LocalProperties
 from penstock.threads import EngineThread, on_engine_thread
@@ -597,7 +597,11 @@ class StreamingContext(StreamBuilder):
         # The state as it is now: the next run need not make it again from data that may be gone.
         if graceful:
             for table in self.graph.tables():
-                table.checkpoint_youngest()
+                try:
+                    table.checkpoint_youngest()
+                # There is an older one, and what is behind it is made again.
+                except Exception as error:
+                    log.warning("state not checkpointed", operation=table.call_site.short, reason=failure.reason(error))
         if self._generator is not None and self.graph.zero_time_ms is not None:
             self._generator.save()
         if not self._checkpointer.stop(_QUICK_STOP_S):

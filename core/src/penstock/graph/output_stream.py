@@ -52,12 +52,9 @@ class ForEachDStream(DStream[Any]):
         """The batch's job; ``None`` when the parent has no RDD for that time.
 
         What the making of the RDD raises (the program's functions for ``transform`` run here) does not concern the
-        batch's other outputs: this one's job tries again. What a run before this one has done is not repeated.
+        batch's other outputs: this one's job tries again. What a run before this one has done is not repeated; its RDD
+        is made all the same, for states must have been through every batch.
         """
-        done = self._graph.outputs_done
-        if done is not None and done.has(time_ms, self.output_op_id):
-            log.info("output not repeated: it was done", batch_time=time_ms, operation=self.call_site.short)
-            return self._job(lambda: None)
         try:
             self._graph.before_output(time_ms, self.output_op_id)
             rdd = self._parent.get_or_compute(time_ms)
@@ -80,10 +77,14 @@ class ForEachDStream(DStream[Any]):
         return OutputJob(self.output_op_id, self.call_site, run)
 
     def _run(self, time_ms: int, rdd: RDD[Any]) -> None:
+        done = self._graph.outputs_done
+        if done is not None and done.has(time_ms, self.output_op_id):
+            log.info("output not repeated: it was done", batch_time=time_ms, operation=self.call_site.short)
+            return
         self._function(self.datetime_of(time_ms), rdd)
         self._graph.raise_failures()
-        if self._graph.outputs_done is not None:
-            self._graph.outputs_done.note(time_ms, self.output_op_id)
+        if done is not None:
+            done.note(time_ms, self.output_op_id)
 
     def _generate_again(self, time_ms: int, error: BaseException) -> None:
         """On the job's thread, so that no other batch waits for it: the tries that are left, then the function."""

@@ -86,6 +86,11 @@ class Stream(Generic[T]):
         """How often a stream that must be checkpointed is so when the program does not say."""
         return self.slide_ms * math.ceil(_CHECKPOINT_MS / self.slide_ms)
 
+    @property
+    def checkpoint_ms(self) -> int:
+        """How often it is checkpointed, or would be."""
+        return self._checkpoint_ms or self.default_checkpoint_ms
+
     def keep(self) -> None:
         """Have RDDs kept that a child asks for again and again."""
         if self._storage_level is None:
@@ -211,13 +216,13 @@ class Stream(Generic[T]):
             parent.clear_metadata(time_ms, unpersist=unpersist)
 
     def checkpointed(self) -> dict[int, str]:
-        """Where those of the remembered RDDs are that were checkpointed, by time."""
+        """Where RDDs are that were checkpointed, by time: the remembered ones, and older ones until one of these is."""
         for time_ms, rdd in self._generated.items():
             if time_ms not in self._files and self._is_checkpoint(time_ms):
                 path = checkpoint_file(rdd)
                 if path is not None:
                     self._files[time_ms] = path
-        return {time_ms: path for time_ms, path in self._files.items() if time_ms in self._generated}
+        return dict(self._files)
 
     def _discard_files(self) -> None:
         """Have the files deleted of RDDs that are forgotten, once there is that of a younger one."""

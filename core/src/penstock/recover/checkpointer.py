@@ -23,6 +23,7 @@ from penstock.recover.checkpoint_writer import CheckpointWriter
 from penstock.recover.completed_outputs import CompletedOutputs
 from penstock.recover.names import named
 from penstock.recover.reattachment import function_name
+from penstock.recover.starting_points import starting_points
 
 log = get_logger("checkpoint")
 
@@ -84,7 +85,8 @@ class Checkpointer:
         self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
         self._number = first.number
         self._folders = list(first.folders)
-        self._tables, self._inputs = named(graph.tables(), graph.streams()), named(graph.inputs, graph.inputs)
+        self._tables = named(graph.tables(), graph.streams())
+        self._inputs = named(graph.inputs, [*graph.inputs, *graph.streams()])
         # Files that no stream needs, with the number of the first checkpoint that does not mention them.
         self._discarded: deque[tuple[int, str]] = deque()
         self._lock = threading.Lock()
@@ -171,8 +173,9 @@ class Checkpointer:
 
     def _on_written(self, _written: Checkpoint, oldest: Checkpoint) -> None:
         if self._tables:
-            since = [_tables_ms(table, oldest) for table in oldest.tables]
-            self._graph.recoverable_ms = (min(since, default=oldest.zero_time_ms),)
+            saved = {self._tables[each.name].number: each for each in oldest.tables if each.name in self._tables}
+            since_ms = starting_points(oldest, self._graph, saved).oldest_ms
+            self._graph.recoverable_ms = (oldest.zero_time_ms if since_ms is None else since_ms,)
         with self._lock:
             old = []
             while self._discarded and self._discarded[0][0] <= oldest.number:
@@ -204,7 +207,3 @@ class Checkpointer:
 def _position(stream: Any) -> dict[str, Any] | None:
     said = getattr(stream, "position", None)
     return None if said is None else said()
-
-
-def _tables_ms(table: SavedTable, checkpoint: Checkpoint) -> int:
-    return max(table.files, default=checkpoint.zero_time_ms)

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import ConfigurationError
-from penstock.graph.call_site import CallSite
 from penstock.graph.stream import Stream
 
 
@@ -21,24 +20,25 @@ def named(streams: Iterable[Stream[Any]], among: Iterable[Stream[Any]]) -> dict[
 
     Args:
         streams: to name.
-        among: all streams of the program.
+        among: the streams whose names the program may have said.
 
     Raises:
         ConfigurationError: two have the same name.
     """
-    said: dict[CallSite, set[str]] = {}
+    streams = list(streams)
     for stream in among:
         if stream.name is not None:
-            said.setdefault(stream.call_site, set()).add(stream.name)
+            _pass_on(stream, {each.number for each in streams})
+    # One that the program says, to have an earlier run's state go there, is not given to another.
+    taken = {stream.name for stream in streams}
     found: dict[str, Any] = {}
     counted: Counter[str] = Counter()
     for stream in streams:
         name = stream.name
-        if name is None and len(names := said.get(stream.call_site, set())) == 1:
-            name = stream.name = next(iter(names))
-        if name is None:
+        while name is None:
             name = automatic(stream.call_site.operation, counted[stream.call_site.operation])
             counted[stream.call_site.operation] += 1
+            name = None if name in taken else name
         if name in found:
             raise ConfigurationError(
                 f"two streams have the name {name!r}, made by {found[name].call_site.short} and "
@@ -46,6 +46,17 @@ def named(streams: Iterable[Stream[Any]], among: Iterable[Stream[Any]]) -> dict[
             )
         found[name] = stream
     return found
+
+
+def _pass_on(stream: Stream[Any], wanted: set[int]) -> None:
+    """Give a stream's name to the nearest of those to name that were made with it, in one call."""
+    waiting = [stream]
+    while waiting:
+        each = waiting.pop()
+        if each.number in wanted:
+            each.name = each.name or stream.name
+        else:
+            waiting.extend(parent for parent in each.parents if parent.call_site == stream.call_site)
 
 
 def automatic(operation: str, number: int) -> str:

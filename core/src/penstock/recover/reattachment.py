@@ -16,6 +16,7 @@ from penstock.errors import CheckpointError
 from penstock.log import get_logger
 from penstock.recover.checkpoint import Checkpoint, SavedInput, SavedTable
 from penstock.recover.names import is_automatic, named
+from penstock.recover.starting_points import starting_points
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
@@ -32,7 +33,7 @@ class _Difference:
     what: str
 
 
-def reattach(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, drops: bool) -> None:
+def reattach(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, drops: bool) -> int | None:
     """Give the streams of a graph what a checkpoint holds for them.
 
     Args:
@@ -41,28 +42,37 @@ def reattach(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, 
         folder: of this run, which says where the directory is now.
         drops: go on without what has no place; it is told.
 
+    Returns:
+        The batch behind which states are made again; ``None`` when nothing is carried on.
+
     Raises:
         CheckpointError: something has no place, and is not to be dropped; says what, and what to do.
         ConfigurationError: two streams have the same name.
     """
     tables: dict[str, TableDStream] = named(graph.tables(), graph.streams())
-    inputs: dict[str, Any] = named(graph.inputs, graph.inputs)
+    inputs: dict[str, Any] = named(graph.inputs, [*graph.inputs, *graph.streams()])
     differences: list[_Difference] = []
     matched = _match(checkpoint.tables, tables, "the state of", differences)
+    placed: list[tuple[SavedTable, TableDStream]] = []
     for saved, table in matched:
         difference = _placement(saved, table)
-        if difference is not None:
+        if difference is None:
+            placed.append((saved, table))
+        else:
             differences.append(difference)
-        elif saved.files:
-            files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in saved.files.items()}
-            table.go_on_from(files, saved.num_partitions, f"{folder.path}/{saved.home}" if saved.home else "")
     sources = _match(checkpoint.inputs, inputs, "the position of", differences)
     if differences:
         _tell(differences, checkpoint, tables, drops=drops)
+    points = starting_points(checkpoint, graph, {table.number: saved for saved, table in placed})
+    for saved, table in placed:
+        if points.files[saved.name]:
+            files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
+            table.go_on_from(files, saved.num_partitions, f"{folder.path}/{saved.home}" if saved.home else "")
     _number(graph, checkpoint, sources)
     for saved_input, stream in sources:
         if saved_input.position is not None and hasattr(stream, "go_on_from"):
             stream.go_on_from(saved_input.position)
+    return points.oldest_ms
 
 
 def _match(
@@ -71,13 +81,18 @@ def _match(
     saved = list(saved)
     matched: list[tuple[Any, Any]] = []
     for operation in dict.fromkeys(each.operation for each in saved):
-        before = [each.name for each in saved if each.operation == operation and is_automatic(each.name, operation)]
+        said = {name for name, stream in present.items() if stream.name is not None}
+        before = [
+            each.name
+            for each in saved
+            if each.operation == operation and is_automatic(each.name, operation) and each.name not in said
+        ]
         here = {name: stream for name, stream in present.items() if stream.call_site.operation == operation}
         now = [name for name, stream in here.items() if stream.name is None]
         ambiguous = bool(before) and len(before) != len(now) and bool(now)
         for each in (each for each in saved if each.operation == operation):
             stream = present.get(each.name)
-            if ambiguous and each.name in before and (stream is None or stream.name is None):
+            if ambiguous and each.name in before:
                 differences.append(
                     _Difference(
                         f"{what} {each.name}: {len(before)} unnamed {operation} there, {len(now)} here. Which of them "

@@ -29,6 +29,7 @@ from penstock.recover.directory import Directory, Durability
 from penstock.recover.journal import Journal
 from penstock.recover.names import named
 from penstock.recover.reattachment import reattach
+from penstock.recover.starting_points import starting_points
 from penstock.schedule.resume import Resume
 from penstock.spark import saved_conf
 from penstock.spark.checkpoint import RunFolder, delete_file
@@ -78,9 +79,12 @@ class Recovery:
         if found.program is None:
             raise CheckpointError("the program's functions were not saved")
         saved_program.load(self._store.read_program(found.program), self._context)
-        with_files = {table.name for table in found.tables if table.files}
-        for name, table in named(self._context.graph.tables(), self._context.graph.streams()).items():
-            if isinstance(table, StateDStream) and not table.can_begin and name not in with_files:
+        graph = self._context.graph
+        tables = named(graph.tables(), graph.streams())
+        saved = {tables[each.name].number: each for each in found.tables if each.name in tables}
+        files = starting_points(found, graph, saved).files
+        for name, table in tables.items():
+            if isinstance(table, StateDStream) and not table.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{table.call_site.short}: no state was checkpointed yet, and its initial states were in an RDD"
                 )
@@ -110,8 +114,8 @@ class Recovery:
             self._check(found)
             # The first of this run may be damaged, too.
             self._store.keep(found)
-            reattach(context.graph, found, self._folder, drops=settings[conf.CHECKPOINT_MISMATCH] == "drop-state")
-            self._resume = _resume_of(found, settings)
+            drops = settings[conf.CHECKPOINT_MISMATCH] == "drop-state"
+            self._resume = _resume_of(found, reattach(context.graph, found, self._folder, drops=drops), settings)
         self._first = self._first_checkpoint(found, before, program)
 
     @property
@@ -284,15 +288,14 @@ class Recovery:
         )
 
 
-def _resume_of(found: Checkpoint, settings: conf.Settings) -> Resume | None:
+def _resume_of(found: Checkpoint, tables_ms: int | None, settings: conf.Settings) -> Resume | None:
     if found.zero_time_ms < 0:
         return None  # it died before its first batch
-    newest = [max(table.files, default=found.zero_time_ms) for table in found.tables]
     return Resume(
         found.zero_time_ms,
         found.last_time_ms,
         frozenset(found.pending),
-        min(newest, default=None),
+        tables_ms,
         settings[conf.CATCH_UP_BATCHES],
         settings[conf.CATCH_UP] == "skip-empty",
     )
