@@ -84,6 +84,7 @@ class Checkpointer:
         self.keeps_blocks, self._outputs = keeps_blocks, outputs
         self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
         self._number = first.number
+        self._kept = dict(first.listeners)
         self._folders = list(first.folders)
         self._tables = named(graph.tables(), graph.streams())
         self._inputs = named(graph.inputs, [*graph.inputs, *graph.streams()])
@@ -127,7 +128,7 @@ class Checkpointer:
                     SavedInput(name, stream.call_site.operation, stream.id, rates.get(stream.id), _position(stream))
                     for name, stream in self._inputs.items()
                 ],
-                listeners={name: keep() for name, keep in self._listeners.items()},
+                listeners=self._kept_by_listeners(),
                 folders=list(self._folders),
             )
         )
@@ -145,6 +146,15 @@ class Checkpointer:
     def failures(self) -> int:
         """Checkpoints in a row that could not be written."""
         return self._writer.failures
+
+    def _kept_by_listeners(self) -> dict[str, Any]:
+        """What each keeps now; of one that fails, what it kept last."""
+        for name, keep in self._listeners.items():
+            try:
+                self._kept[name] = keep()
+            except Exception as error:
+                log.warning("a listener's value is as it was: it failed to give it", listener=name, reason=str(error))
+        return {name: self._kept[name] for name in self._listeners if name in self._kept}
 
     def _discard(self, path: str) -> None:
         with self._lock:

@@ -1,0 +1,176 @@
+"""``Checkpointer``: what it gathers, and that nothing is deleted which a kept checkpoint leads to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from attrs import evolve
+from tests.recover.conftest import full_disk
+from tests.recover.test_checkpoint_store import FIRST, Disk
+from tests.recover.test_reattachment import Program
+
+from penstock.clock import ManualClock
+from penstock.recover.checkpoint import Checkpoint
+from penstock.recover.checkpoint_store import CheckpointStore
+from penstock.recover.checkpointer import Checkpointer
+
+
+class Writing:
+    """A checkpointer of a program with one state, on a disk in memory."""
+
+    def __init__(self, first: Checkpoint, listeners: dict[str, Callable[[], Any]]) -> None:
+        self.disk, self.program = Disk(), Program()
+        self.program.state("sums")
+        self.deleted: list[str] = []
+        self.told: list[int] = []
+        self.cleanable: list[int] = []
+        self.checkpointer = Checkpointer(
+            first,
+            self.program.context.graph,
+            CheckpointStore(self.disk),
+            ManualClock(0),
+            rates=lambda: {0: 5.0},
+            listeners=listeners,
+            attempts={2000: 3},
+            keeps_blocks=True,
+            outputs=None,
+            delete_file=self.deleted.append,
+            delete_folder=self.deleted.append,
+            max_failures=2,
+            on_failures=lambda count, _error: self.told.append(count),
+        )
+        self._done = threading.Semaphore(0)
+        self.checkpointer.on_cleanable = self._on_cleanable
+        write = self.checkpointer._writer._write
+
+        def counted(checkpoint: Checkpoint) -> None:
+            write(checkpoint)
+            self._done.release()
+
+        self.checkpointer._writer._write = counted  # type: ignore[method-assign]
+
+    def _on_cleanable(self, before_ms: int) -> None:
+        self.cleanable.append(before_ms)
+
+    def save(self, number: int, pending: tuple[int, ...] = ()) -> None:
+        """Save batch ``number``, and return when that is written or was tried."""
+        self.checkpointer.save(number * 1000, pending, number * 1000 - 1000)
+        assert self._done.acquire(timeout=30)
+
+    @property
+    def table(self) -> Any:
+        return self.program.tables()["sums"]
+
+    @property
+    def newest(self) -> Checkpoint:
+        found = CheckpointStore(self.disk).newest()
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Writing]]:
+    made: list[Writing] = []
+
+    def make(listeners: dict[str, Callable[[], Any]] | None = None, **first: Any) -> Writing:
+        made.append(Writing(evolve(FIRST, folders=["before", "now"], **first), listeners or {}))
+        made[-1].checkpointer.start()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.checkpointer.stop(10)
+
+
+def test_a_run_is_known_of_before_its_first_batch(make: Callable[..., Writing]) -> None:
+    assert make().newest.number == FIRST.number
+
+
+def test_what_changes_is_gathered(make: Callable[..., Writing]) -> None:
+    writing = make()
+    writing.table._files[2000] = "file:/somewhere/now/rdd-1"
+    writing.save(3, pending=(2000, 3000))
+    newest = writing.newest
+    assert (newest.last_time_ms, newest.pending, newest.needed_ms) == (3000, {2000: 3, 3000: 1}, 2000)
+    assert newest.tables[0].files == {2000: "now/rdd-1"}
+    assert (newest.inputs[0].stream_id, newest.inputs[0].rate) == (0, 5.0)
+
+
+def test_a_file_is_deleted_when_no_kept_checkpoint_has_it(make: Callable[..., Writing]) -> None:
+    writing = make()
+    writing.table._files[1000] = "file:/somewhere/now/rdd-1"
+    writing.save(1)
+    del writing.table._files[1000]
+    writing.program.context.graph.discard("file:/somewhere/now/rdd-1")
+    for number in range(2, 20):
+        files = [file for each in writing.checkpointer._store.kept for table in each.tables for file in table.files]
+        assert not files or "file:/somewhere/now/rdd-1" not in writing.deleted
+        writing.save(number)
+    assert writing.deleted.count("file:/somewhere/now/rdd-1") == 1
+
+
+def test_the_folder_of_an_earlier_run_goes_with_the_last_checkpoint_that_leads_there(
+    make: Callable[..., Writing],
+) -> None:
+    writing = make()
+    assert writing.deleted == ["before"]
+    again = make(tables=[evolve(writing.program.saved().tables[0], files={1000: "before/rdd-1"})])
+    for number in range(1, 10):
+        again.save(number)
+    assert again.deleted == []
+    again.save(10)
+    assert again.deleted == ["before"]
+
+
+def test_blocks_that_the_oldest_kept_checkpoint_needs_are_not_cleaned_up(make: Callable[..., Writing]) -> None:
+    writing = make()
+    for number in range(1, 13):
+        writing.save(number)
+    # The tenth from the end.
+    assert writing.cleanable[-1] == (12 - 9) * 1000 - 1000
+
+
+def test_a_listener_that_fails_has_what_it_kept_last(make: Callable[..., Writing]) -> None:
+    answers: list[Any] = [{"k": 1}]
+    writing = make(listeners={"good": lambda: 7, "bad": lambda: answers.pop()})
+    writing.save(1)
+    writing.save(2)
+    assert writing.newest.last_time_ms == 2000
+    assert writing.newest.listeners == {"good": 7, "bad": {"k": 1}}
+
+
+def test_failures_in_a_row_are_told_once_and_again_after_a_success(make: Callable[..., Writing]) -> None:
+    writing = make()
+
+    def fail(operation: str, _name: str) -> None:
+        if operation == "write":
+            raise full_disk()
+
+    for expected in ([2], [2, 2]):
+        writing.disk.hook = fail
+        for number in range(3):
+            writing.save(number)
+        assert writing.told == expected
+        writing.disk.hook = lambda _operation, _name: None
+        writing.save(4)
+    assert writing.checkpointer.failures == 0
+
+
+def test_nothing_is_deleted_while_the_disk_is_full(make: Callable[..., Writing]) -> None:
+    writing = make()
+    before = writing.disk.copy().files
+    deleted = list(writing.deleted)
+    writing.program.context.graph.discard("file:/somewhere/now/rdd-1")
+
+    def fail(operation: str, _name: str) -> None:
+        if operation == "write":
+            raise full_disk()
+
+    writing.disk.hook = fail
+    for number in range(1, 30):
+        writing.save(number)
+    assert (writing.disk.files, writing.deleted) == (before, deleted)
+    assert writing.cleanable == [-1]

@@ -1,0 +1,260 @@
+"""A generator that goes on: which batches it makes, in which order, how many at a time, and what it has written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from attrs import evolve, frozen
+from tests.recover.runs.conftest import stop_while_it_ticks
+from tests.schedule.conftest import INTERVAL_MS, Engine, Gate, Log
+
+from penstock.clock import ManualClock
+from penstock.listen.events import BatchCompleted, StreamInputInfo
+from penstock.schedule.job_generator import JobGenerator
+from penstock.schedule.resume import Resume
+
+LEFT = Resume(zero_time_ms=0, last_time_ms=500, pending=frozenset(), tables_ms=None, max_pending=10, skips_empty=False)
+
+
+@frozen
+class Saved:
+    last_time_ms: int
+    pending: tuple[int, ...]
+    needed_ms: int
+
+
+class StubCheckpoints:
+    """Notes what it is to write."""
+
+    keeps_blocks = True
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
+
+    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
+        self._log.add(Saved(last_time_ms, tuple(pending), needed_ms))
+
+
+class GoingOn:
+    """An engine that goes on, at a time."""
+
+    def __init__(self, resume: Resume, now_ms: int, concurrent_jobs: int = 1) -> None:
+        self.clock = ManualClock(now_ms)
+        self.engine = Engine(self.clock, concurrent_jobs)
+        self.resume, self.log = resume, self.engine.log
+        self.unallocated: Callable[[], bool] = lambda: False
+        self.spans_batches = False
+
+    def start(self) -> GoingOn:
+        engine, outer = self.engine, self
+
+        class Intake:
+            """As the engine's, with blocks that belong to no batch."""
+
+            has_unallocated_blocks = property(lambda _self: outer.unallocated())
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(engine.intake, name)
+
+        graph_type = type(engine.graph)
+        engine.graph.__class__ = type(
+            "Graph", (graph_type,), {"needs_every_batch": property(lambda _self: outer.spans_batches)}
+        )
+        engine.generator = JobGenerator(
+            self.clock,
+            engine.graph,
+            engine.scheduler,
+            Intake(),
+            engine.input_info,
+            unpersist=True,
+            on_error=engine.errors.append,
+            checkpoints=StubCheckpoints(self.log),
+        )
+        engine.scheduler.start()
+        engine.generator.start(self.resume)
+        return self
+
+    @property
+    def generated(self) -> list[int]:
+        return [time_ms for (time_ms,) in self.engine.of("generate")]
+
+    @property
+    def saved(self) -> list[Saved]:
+        return self.log.of(Saved)
+
+    def tick(self) -> None:
+        self.clock.await_waiters()
+        self.clock.advance(INTERVAL_MS)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open()
+
+
+@pytest.fixture
+def going_on() -> Iterator[Callable[..., GoingOn]]:
+    made: list[GoingOn] = []
+
+    def make(now_ms: int, concurrent_jobs: int = 1, **left: Any) -> GoingOn:
+        made.append(GoingOn(evolve(LEFT, **left), now_ms, concurrent_jobs))
+        return made[-1]
+
+    yield make
+    for each in made:
+        if each.engine.generator is not None:
+            each.engine.generator.abandon()
+            each.engine.generator.stop(None)
+        each.engine.scheduler.stop(1)
+
+
+@pytest.mark.parametrize(
+    ("pending", "last", "start", "due"),
+    [
+        ((), 500, 600, []),
+        ((500,), 500, 600, [500]),
+        ((), 500, 900, [600, 700, 800]),
+        ((500, 300), 500, 700, [300, 500, 600]),
+        ((), 500, 300, []),
+    ],
+)
+def test_what_was_not_complete_is_due_and_what_is_in_between(
+    pending: tuple[int, ...], last: int, start: int, due: list[int]
+) -> None:
+    assert evolve(LEFT, last_time_ms=last, pending=frozenset(pending)).due(start, INTERVAL_MS) == due
+
+
+def test_pending_and_missed_batches_come_before_the_ticks_oldest_first(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=840, pending=frozenset({500, 300})).start()
+    run.log.await_count(BatchCompleted, 5)
+    run.tick()
+    run.log.await_count(BatchCompleted, 6)
+    assert run.generated == run.engine.completed == [300, 500, 600, 700, 800, 900]
+    assert run.engine.of("start graph") == [(0,)]
+    assert not run.engine.errors
+
+
+def test_with_nothing_due_the_first_tick_is_the_next(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=540).start()
+    run.tick()
+    run.log.await_count(BatchCompleted)
+    assert run.generated == [600]
+
+
+def test_a_clock_that_was_set_back_is_waited_for(
+    going_on: Callable[..., GoingOn], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = going_on(now_ms=250, pending=frozenset({500})).start()
+    run.log.await_count(BatchCompleted)
+    for _ in range(5):
+        run.tick()
+    run.log.await_count(BatchCompleted, 3)
+    assert run.generated == [500, 600, 700]
+    assert "the clock is behind the last batch" in caplog.text
+
+
+def test_no_more_than_the_limit_are_pending_while_it_catches_up(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=2040, max_pending=3)
+    pending: list[int] = []
+    lock = threading.Lock()
+
+    def work() -> None:
+        with lock:
+            pending.append(len(run.engine.scheduler.pending_batches))
+
+    run.engine.graph.make = lambda _time_ms: [work]
+    run.start()
+    run.log.await_count(BatchCompleted, 15)
+    assert run.generated == list(range(600, 2001, 100))
+    assert max(pending) <= 3
+
+
+def test_what_waits_is_not_complete_in_a_checkpoint(going_on: Callable[..., GoingOn], gate: Gate) -> None:
+    run = going_on(now_ms=1040, max_pending=2)
+    run.engine.graph.make = lambda _time_ms: [gate]
+    run.start()
+    run.log.await_count(Saved, 2)
+    assert [(each.last_time_ms, sorted(each.pending)) for each in run.saved] == [
+        (1000, [600, 700, 800, 900, 1000]),
+        (1000, [600, 700, 800, 900, 1000]),
+    ]
+    gate.open()
+    run.log.await_count(BatchCompleted, 5)
+    run.engine.settle()
+    assert run.saved[-1].pending == ()
+
+
+def test_blocks_that_a_batch_to_be_made_needs_are_needed(going_on: Callable[..., GoingOn], gate: Gate) -> None:
+    run = going_on(now_ms=940, pending=frozenset({300}), max_pending=1)
+    run.engine.graph.make = lambda time_ms: [gate] if time_ms == 300 else [lambda: None]
+    run.start()
+    assert gate.reached.wait(10)
+    assert all(each.needed_ms <= 300 - INTERVAL_MS for each in run.saved)
+    gate.open()
+    run.log.await_count(BatchCompleted, 5)
+    for saved in run.saved:
+        assert saved.needed_ms <= min([saved.last_time_ms, *saved.pending]) - INTERVAL_MS
+
+
+@pytest.mark.parametrize(("spans_batches", "made"), [(False, [500, 800, 900]), (True, [500, 600, 700, 800, 900])])
+def test_empty_batches_are_left_out_where_nothing_spans_batches(
+    spans_batches: bool, made: list[int], going_on: Callable[..., GoingOn]
+) -> None:
+    run = going_on(now_ms=840, pending=frozenset({500}), skips_empty=True)
+    run.spans_batches = spans_batches
+    asked: list[bool] = []
+
+    def unallocated() -> bool:
+        # Blocks turn up when the third of the missed batches is looked at.
+        asked.append(len(asked) == 2)
+        return asked[-1]
+
+    run.unallocated = unallocated
+    run.start()
+    run.log.await_count(BatchCompleted, len(made) - 1)
+    run.tick()
+    run.log.await_count(BatchCompleted, len(made))
+    assert run.generated == made
+
+
+def test_a_graceful_stop_waits_for_what_is_late(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=1540, max_pending=1).start()
+    generator = run.engine.generator
+    assert generator is not None
+    done: list[bool] = []
+    stop_while_it_ticks(generator._timer, run.clock, lambda: done.append(generator.stop(time.monotonic() + 30)))
+    assert done == [True]
+    assert run.generated[:10] == list(range(600, 1501, 100))
+    assert run.engine.scheduler.pending_batches == []
+
+
+def test_batches_made_again_have_their_true_number_of_records(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=640, pending=frozenset({500}))
+
+    def make(time_ms: int) -> list[Callable[[], object]]:
+        run.engine.input_info.report(time_ms, StreamInputInfo(0, time_ms // 100))
+        return [lambda: None]
+
+    run.engine.graph.make = make
+    run.start()
+    run.log.await_count(BatchCompleted, 2)
+    assert {event.batchInfo.batchTime: event.batchInfo.numRecords for event in run.log.of(BatchCompleted)} == {
+        500: 5,
+        600: 6,
+    }
+
+
+def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Callable[..., GoingOn], gate: Gate) -> None:
+    run = going_on(now_ms=540, pending=frozenset({500}), tables_ms=200)
+    run.engine.graph.make = lambda _time_ms: [gate]
+    run.start()
+    assert gate.reached.wait(10)
+    assert sorted(run.engine.graph.unmade) == [300, 400]
+    assert run.generated == [500]
