@@ -111,6 +111,12 @@ def test_what_is_no_checkpoint_is_passed_over_and_named_when_there_is_no_other(d
         CheckpointStore(disk).newest()
 
 
+def test_what_is_behind_a_checkpoint_makes_it_none() -> None:
+    disk, _store = written(1, 2)
+    disk.files[name(2)] += b"x"
+    assert CheckpointStore(disk).newest() == numbered(1)
+
+
 def test_an_older_format_is_refused_by_name() -> None:
     disk = Disk({name(7): frame(b'{"format":0}')})
     with pytest.raises(CheckpointError, match=f"{name(7)}: it has format 0 .* reads format 1"):

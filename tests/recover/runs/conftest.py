@@ -64,6 +64,24 @@ class Completed:
                 raise TimeoutError(f"batch {time_ms} is not complete; complete are {self.times}")
 
 
+def stop_while_it_ticks(timer: Any, clock: ManualClock, stop: Callable[[], object]) -> None:
+    """Stop gracefully: the timer still has two ticks to make, for which the clock must go on."""
+    is_told, timer_stop = threading.Event(), timer.stop
+
+    def told(**how: Any) -> Any:
+        timer._stopped = True
+        is_told.set()
+        return timer_stop(**how)
+
+    timer.stop = told
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    assert is_told.wait(30)
+    clock.advance(2 * INTERVAL_MS)
+    stopping.join(60)
+    assert not stopping.is_alive()
+
+
 class Run:
     """One run of a program, from its start or from a checkpoint."""
 
@@ -82,8 +100,16 @@ class Run:
             self._clock.advance(INTERVAL_MS)
             self.completed.await_time(self._clock.now_ms())
 
-    def stop(self, *, graceful: bool = False) -> None:
-        self.context.stop(stopSparkContext=False, stopGracefully=graceful)
+    def stop(self) -> None:
+        self.context.stop(stopSparkContext=False)
+
+    def stop_gracefully(self) -> None:
+        assert self.context._generator is not None
+        stop_while_it_ticks(
+            self.context._generator._timer,
+            self._clock,
+            lambda: self.context.stop(stopSparkContext=False, stopGracefully=True),
+        )
 
 
 def _copy_if_there(source: str, target: str) -> None:

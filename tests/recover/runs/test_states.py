@@ -172,7 +172,7 @@ def test_a_graceful_stop_repeats_nothing(runs: Runs, folder: Path) -> None:
     build = build_all(folder, [operation for operation, _after in which])
     first = runs.new(build).start()
     first.batches(4)
-    first.stop(graceful=True)
+    first.stop_gracefully()
     last = runs.clock.now_ms() // INTERVAL_MS
     forget(folder)
     second = runs.new(build).start()
