@@ -4,10 +4,11 @@ usage: chaos.py [SECONDS] [SEED]
 
 Two receivers on the executors of a `local-cluster` store numbered records reliably for SECONDS (60) and note, in a file
 each, which ones `store_all` returned for; what is begun is never begun again. Meanwhile, in an order and at times drawn
-from SEED: a receiver's Python worker is killed (-9), an executor is, all connections to the driver are cut (they go
-through a proxy here), the disk of the blocks is full (a small tmpfs, filled up; needs the right to mount one), a batch
-is slow. Then the program stops gracefully, and the notes are held against the batches. Ends with 1 if a record was
-lost or came twice. Only the faults are seeded: what they meet differs from run to run.
+from SEED: a receiver's Python worker is killed (-9), an executor is, an executor is told to end and tidies up, all
+connections to the driver are cut (they go through a proxy here), the disk of the blocks is full (a small tmpfs, filled
+up; needs the right to mount one), a batch is slow. Then the program stops gracefully, and the notes are held against
+the batches. Ends with 1 if a record was lost or came twice. Only the faults are seeded: what they meet differs from run
+to run.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ class Chaos:
 
     def run(self, seconds: float) -> None:
         """One fault after the other, each kind once a round."""
-        kinds: list[Callable[[], None]] = [self.kill_worker, self.kill_executor, self.cut_connections, self.slow_batch]
+        kinds = [self.kill_worker, self.kill_executor, self.end_executor, self.cut_connections, self.slow_batch]
         if self._disk is not None:
             kinds.append(self.fill_disk)
         ends = time.monotonic() + seconds
@@ -196,14 +197,18 @@ class Chaos:
         """Kill the JVM below a receiver."""
         self._kill("executor", "killed executors")
 
-    def _kill(self, which: str, name: str) -> None:
+    def end_executor(self) -> None:
+        """Have the JVM below a receiver end in order, as one does that runs out of memory: it tidies up."""
+        self._kill("executor", "executors ended in order", signal.SIGTERM)
+
+    def _kill(self, which: str, name: str, with_signal: signal.Signals = signal.SIGKILL) -> None:
         try:
             pids = json.loads(self._random.choice(self._notes).with_suffix(".pids").read_text())
         except FileNotFoundError:
             return
         process = Process(**pids[which])
         if process.is_alive:
-            os.kill(process.pid, signal.SIGKILL)
+            os.kill(process.pid, with_signal)
             self.done[name] += 1
 
     def cut_connections(self) -> None:

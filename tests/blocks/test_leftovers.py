@@ -59,6 +59,20 @@ def test_blocks_of_a_run_whose_process_lives_stay(tmp_path: Path, notes: Path, c
     assert sweep(notes) == []
 
 
+def test_a_directory_that_two_share_stays_while_one_of_them_lives(
+    tmp_path: Path, notes: Path, child: subprocess.Popen[bytes]
+) -> None:
+    directory = run_directory(tmp_path)
+    claim(directory, dead(), notes)
+    claim(directory, Process.of(child.pid), notes)
+    assert sweep(notes) == []
+    assert directory.exists()
+    assert len(list(notes.iterdir())) == 1
+    child.kill()
+    child.wait()
+    assert sweep(notes) == [directory]
+
+
 def test_a_process_that_only_has_the_same_number_is_another(tmp_path: Path, notes: Path) -> None:
     directory = run_directory(tmp_path)
     myself = Process.of(os.getpid())

@@ -298,6 +298,23 @@ def test_what_dead_runs_left_is_swept(tracker: FakeTracker, tmp_path: Path) -> N
     assert sorted(path.name for path in (tmp_path / "penstock").iterdir()) == ["app-00", "app-1"]
 
 
+@pytest.mark.parametrize(
+    ("given", "home"),
+    [
+        # Of local[n]: the process is the application.
+        ("/tmp/blockmgr-1", "/tmp/blockmgr-1"),
+        ("/tmp/spark-1/executor-2/blockmgr-3", "/tmp/spark-1/executor-2"),
+        ("/yarn/appcache/application_1_2/blockmgr-3,/other", "/yarn/appcache/application_1_2"),
+        ("/data", "/data"),
+    ],
+)
+def test_blocks_outlive_the_executor_where_there_is_a_place_for_it(
+    monkeypatch: pytest.MonkeyPatch, given: str, home: str
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", given)
+    assert local_directory("app-1") == Path(home) / "penstock" / "app-1"
+
+
 def test_without_spark_blocks_go_to_the_temporary_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_DIRS")
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/somewhere")

@@ -115,15 +115,17 @@ def sweep(notes: Path | None = None) -> list[Path]:
     """Delete the block directories of runs whose process is gone; say which."""
     swept: list[Path] = []
     try:
-        for note in sorted(_own_folder(notes).glob("*.json")):
-            found = _read(note)
-            if found is None:
+        found = {note: _read(note) for note in sorted(_own_folder(notes).glob("*.json"))}
+        # Executors of one host, one after the other or side by side, share a directory.
+        in_use = {each[0] for each in found.values() if each is not None and each[1].is_alive}
+        for note, each in found.items():
+            if each is None:
                 note.unlink(missing_ok=True)
                 continue
-            directory, owner, patience_s = found
+            directory, owner, patience_s = each
             if owner.is_alive or _age_s(directory) < patience_s:
                 continue
-            if _is_ours(directory):
+            if directory not in in_use and _is_ours(directory):
                 shutil.rmtree(directory, ignore_errors=True)
                 swept.append(directory)
             note.unlink(missing_ok=True)

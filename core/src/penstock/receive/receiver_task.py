@@ -44,6 +44,9 @@ from penstock.wire.messages import (
 )
 from penstock.wire.token import Token
 
+# As the worker of a standalone cluster, and YARN, name an application's directory on a host.
+_OF_THE_APPLICATION = ("executor-", "application_")
+
 
 @frozen
 class ReceiverTask:
@@ -173,9 +176,13 @@ def address_towards(location: str) -> str:
 
 
 def local_directory(run_id: str) -> Path:
-    """Where this executor keeps a run's blocks; Spark removes it with the executor's other local files."""
-    root = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
-    return Path(root) / leftovers.PARENT / run_id
+    """Where executors of this host keep a run's blocks; Spark removes it with the application's other local files."""
+    root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+    # An executor deletes its own directory when it ends in order, though what is stored there may be unread. The one
+    # above, where a cluster makes it, is the application's: all its executors on this host share it, until all ends.
+    if root.name.startswith("blockmgr-") and root.parent.name.startswith(_OF_THE_APPLICATION):
+        root = root.parent
+    return root / leftovers.PARENT / run_id
 
 
 def _disk_bytes(directory: Path) -> int:
