@@ -74,6 +74,8 @@ def test_a_block_that_cannot_be_journalled_is_to_be_reported_again(
         with pytest.raises(WireError, match="the disk is full"):
             process.add(0)
     assert not tracked.tracker.blocks.has_unallocated_blocks
+    # Of a receiver that is launched again the blocks have other names: these must not count for ever.
+    assert tracked.tracker.unread_bytes() == 0
     assert process.add(0).accepted
     assert tracked.tracker.blocks.has_unallocated_blocks
     assert tracked.tracker.unread_bytes() == 1000
@@ -103,3 +105,18 @@ def test_a_journal_that_cannot_be_written_fails_the_start(
     with pytest.raises(JournalError, match="journal cannot be written"):
         tracked.tracker.start()
     assert tracked.launches == []
+
+
+def test_a_report_made_again_behind_a_relaunch_is_not_refused(
+    make_tracker: MakeTracker, make_journal: MakeJournal
+) -> None:
+    tracked = make_tracker(journal=make_journal())
+    tracked.tracker.start()
+    process = tracked.registered()
+    assert process.add(0).accepted  # and the answer is lost with the connection
+    tracked.launch().end(RuntimeError("the executor was lost"))
+    tracked.relaunch()
+    tracked.registered(2)
+    # Who is refused deletes the block, which a batch is to have.
+    assert process.add(0).accepted
+    assert not process.add(1).accepted

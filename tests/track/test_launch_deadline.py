@@ -95,11 +95,13 @@ def test_a_job_that_cannot_be_cancelled_is_told_once(make_tracker: MakeTracker) 
     ("conf", "refused"),
     [
         ({"spark.speculation": "true", "spark.speculation.task.duration.threshold": "60s"}, True),
+        # As PySpark writes the True of a program.
+        ({"spark.speculation": "True", "spark.speculation.task.duration.threshold": "60s"}, True),
         ({"spark.speculation": "true"}, False),
         ({"spark.speculation.task.duration.threshold": "60s"}, False),
         ({}, False),
     ],
-    ids=["both", "speculation", "threshold", "neither"],
+    ids=["both", "both, in Python", "speculation", "threshold", "neither"],
 )
 def test_a_spark_that_would_start_second_copies_is_refused(
     make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], refused: bool

@@ -300,8 +300,8 @@ class ReceiverSupervisor:
                 finally:
                     self._starting = None
                 self._tell_rate(before)
-            # The receiver is the author's code: sys.exit in it ends this receiver, not the worker's bookkeeping.
-            except (Exception, SystemExit) as error:
+            # The receiver is the author's code: whatever it raises ends this receiver, not the worker's bookkeeping.
+            except BaseException as error:
                 self.stop(f"Error starting receiver {self.stream_id}: {text_of(error)}", error)
 
     def _watch_start(self) -> None:
@@ -335,7 +335,7 @@ class ReceiverSupervisor:
         self._limiter.stop()
         try:
             self._receiver.onStop()
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self.report_error("onStop failed", error)
 
     def _restart(self, message: str, error: BaseException | None, delay_ms: float) -> None:

@@ -47,7 +47,7 @@ def check_speculation(sc: SparkContext) -> None:
         ConfigurationError: it would.
     """
     settings, threshold = sc.getConf(), "spark.speculation.task.duration.threshold"
-    if settings.get("spark.speculation", "false") == "true" and settings.get(threshold):
+    if str(settings.get("spark.speculation", "false")).lower() == "true" and settings.get(threshold):
         raise ConfigurationError(
             f"with {threshold}={settings.get(threshold)} Spark would run a second copy of each receiver after that "
             "time, and stop the first: unset it, or set spark.speculation=false"

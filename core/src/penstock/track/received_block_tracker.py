@@ -84,6 +84,10 @@ class ReceivedBlockTracker:
             self._journal.append(block_events.blocks_added(new))
         return self._ledger.gone(blocks)
 
+    def unknown(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
+        """Those that were never taken."""
+        return self._ledger.new(blocks)
+
     def seal(self) -> None:
         """Take no more blocks: those that are here are for the last batches."""
         self._is_sealed = True

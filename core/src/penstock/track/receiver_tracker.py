@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -24,7 +24,7 @@ from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.block_reader import ReadBlocks
 from penstock.clock import Clock
 from penstock.conf import Settings
-from penstock.errors import StreamingStateError
+from penstock.errors import JournalError, StreamingStateError
 from penstock.event_loop import EventLoop
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.log import get_logger
@@ -391,6 +391,9 @@ class ReceiverTracker:
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
         tracked = self._tracked.get(message.stream_id)
+        # What was taken before stays so, whoever reports it again: who is refused deletes the block.
+        if tracked is not None and not self.blocks.unknown(message.blocks):
+            return Reply()
         if tracked is None or message.epoch != tracked.epoch:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
         if any(block.stream_id != message.stream_id for block in message.blocks):
@@ -402,10 +405,18 @@ class ReceiverTracker:
         try:
             gone = self.blocks.add_blocks(message.blocks)
         except StreamingStateError as error:
+            self._forget(self.blocks.unknown(message.blocks))
             return Reply(accepted=False, reason=str(error))
-        self._places.forget(gone)
-        self._unread.processed(gone)
+        except JournalError:
+            # Reported again they count again; under other names, after a relaunch, these would count for ever.
+            self._forget(self.blocks.unknown(message.blocks))
+            raise
+        self._forget(gone)
         return Reply()
+
+    def _forget(self, blocks: Sequence[StoredBlock]) -> None:
+        self._places.forget(blocks)
+        self._unread.processed(blocks)
 
     def _on_blocks_lost(self, message: BlocksLost) -> Reply:
         self._loop.post(lambda: self._lost.note(message.blocks))
