@@ -19,6 +19,7 @@ from penstock import (
     OutputOperationCompleted,
     OutputOperationStarted,
     Receiver,
+    StopProgress,
     StreamingContext,
     StreamingListener,
     StreamingStarted,
@@ -135,7 +136,7 @@ def test_the_events_of_a_batch_come_in_order_output_by_output(program: Program) 
     program.start()
     program.run_batch()
     program.stop()
-    batch = [event for event in heard.events if not isinstance(event, StreamingStarted)]
+    batch = [event for event in heard.events if not isinstance(event, StreamingStarted | StopProgress)]
     operations = [OutputOperationStarted, OutputOperationCompleted] * 3
     assert [type(event) for event in batch] == [BatchSubmitted, BatchStarted, *operations, BatchCompleted]
     assert [event.outputOperationInfo.id for event in batch[2:-1]] == [0, 0, 1, 1, 2, 2]

@@ -128,9 +128,20 @@ def test_the_folder_of_an_earlier_run_goes_with_the_last_checkpoint_that_leads_t
 def test_blocks_that_the_oldest_kept_checkpoint_needs_are_not_cleaned_up(make: Callable[..., Writing]) -> None:
     writing = make()
     for number in range(1, 13):
+        writing.table._files[number * 1000] = f"file:/somewhere/now/rdd-{number}"
         writing.save(number)
-    # The tenth from the end.
-    assert writing.cleanable[-1] == (12 - 9) * 1000 - 1000
+    oldest_ms = (12 - 9) * 1000  # the tenth from the end
+    remember_ms = writing.program.context.graph.max_input_remember_ms
+    assert writing.cleanable[-1] == oldest_ms - max(remember_ms, 1000)
+
+
+def test_blocks_that_a_state_is_made_again_from_are_not_cleaned_up(make: Callable[..., Writing]) -> None:
+    writing = make()
+    writing.table._files[1000] = "file:/somewhere/now/rdd-1"
+    for number in range(1, 30):
+        writing.save(number)
+    # It was not checkpointed since.
+    assert writing.cleanable[-1] <= 1000
 
 
 def test_a_listener_that_fails_has_what_it_kept_last(make: Callable[..., Writing]) -> None:

@@ -148,6 +148,10 @@ class StubIntake:
         self._log.add(("pause", paused))
 
     @property
+    def last_allocated_ms(self) -> int:
+        return -1
+
+    @property
     def has_unallocated_blocks(self) -> bool:
         return False
 

@@ -95,6 +95,10 @@ class Intake:
         """Nobody to pause."""
 
     @property
+    def last_allocated_ms(self) -> int:
+        return -1
+
+    @property
     def has_unallocated_blocks(self) -> bool:
         return self._blocks.has_unallocated_blocks
 

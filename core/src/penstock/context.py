@@ -513,6 +513,9 @@ class StreamingContext(StreamBuilder):
 
     def _on_error(self, error: BaseException) -> None:
         gone = cluster.is_stopped(self._sc) and self._stop_thread is None
+        if gone and self._scheduler is not None:
+            # What fails from now on fails for that: a run that goes on makes it again.
+            self._scheduler.abandon()
         if gone:
             error = StreamingStateError("the SparkContext was stopped under the StreamingContext; stop that one first")
             log.error(str(error))
@@ -594,9 +597,12 @@ class StreamingContext(StreamBuilder):
 
     def _stop_checkpointer(self, *, graceful: bool) -> None:
         assert self._checkpointer is not None
-        # The state as it is now: the next run need not make it again from data that may be gone.
-        if graceful:
+        # The state as it is now: the next run need not make it again from data that may be gone. Where batches are left
+        # it goes on from before them.
+        if graceful and self._scheduler is not None and not self._scheduler.pending_batches:
             for table in self.graph.tables():
+                if not self._stops_gracefully:
+                    break  # a second request came
                 try:
                     table.checkpoint_youngest()
                 # There is an older one, and what is behind it is made again.

@@ -105,7 +105,9 @@ class PulledInputDStream(InputDStream):
         """Where the source is, ``None`` when it does not say; JSON values. On the generator's loop."""
         if not isinstance(self._source, RecoverableSource):
             return None
-        return {"time_ms": self._asked_ms, "source": self._source.position()}
+        # A batch of an earlier run that is made again may have to be made once more by the next.
+        asked_ms = max(self._asked_ms, self._position_ms)
+        return {"time_ms": asked_ms, "source": self._source.position()}
 
     def go_on_from(self, position: Mapping[str, Any]) -> None:
         """Have the source go on from where it was in an earlier run."""

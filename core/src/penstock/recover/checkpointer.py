@@ -108,6 +108,17 @@ class Checkpointer:
         self._graph.discard = self._discard
         self._writer.start()
 
+    def begin(self, zero_time_ms: int) -> None:
+        """Write that there are batches from now on, before the first is made: on the program's thread.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._number += 1
+        self._store.write(
+            evolve(self._first, number=self._number, zero_time_ms=zero_time_ms, last_time_ms=zero_time_ms)
+        )
+
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
         """Have a checkpoint written soon."""
         with self._lock:
@@ -182,10 +193,13 @@ class Checkpointer:
     # -- on the writer's thread --
 
     def _on_written(self, _written: Checkpoint, oldest: Checkpoint) -> None:
+        needed_ms = oldest.needed_ms
         if self._tables:
             saved = {self._tables[each.name].number: each for each in oldest.tables if each.name in self._tables}
             since_ms = starting_points(oldest, self._graph, saved).oldest_ms
             self._graph.recoverable_ms = (oldest.zero_time_ms if since_ms is None else since_ms,)
+            # A state that was not checkpointed for long is made again from all that came since.
+            needed_ms = min(needed_ms, self._graph.recoverable_ms[0] - self._graph.max_input_remember_ms)
         with self._lock:
             old = []
             while self._discarded and self._discarded[0][0] <= oldest.number:
@@ -195,7 +209,7 @@ class Checkpointer:
         self._sweep()
         if self._outputs is not None:
             self._outputs.clean_up(min(oldest.pending, default=oldest.last_time_ms))
-        self.on_cleanable(oldest.needed_ms)
+        self.on_cleanable(needed_ms)
 
     def _sweep(self) -> None:
         """Delete the folders of earlier runs that no checkpoint leads to any more."""
@@ -206,7 +220,8 @@ class Checkpointer:
         for folder in [folder for folder in self._folders if folder not in mine]:
             if not any(path.startswith(f"{folder}/") for path in paths):
                 self._delete_folder(folder)
-                self._folders.remove(folder)
+                # Another list: the generator's loop may be reading this one.
+                self._folders = [each for each in self._folders if each != folder]
 
     def _on_failures(self, count: int, error: BaseException) -> None:
         log.error("checkpoint not written", in_a_row=count, reason=str(error))

@@ -157,7 +157,11 @@ class Recovery:
         if not settings[conf.SKIP_COMPLETED]:
             return None
         folder = Directory.of(self.directory).child("completedOutputs")
-        names = {output.output_op_id: name for name, output in named(graph.outputs, graph.outputs).items()}
+        # With their number: when outputs come or go nobody can tell which is which, and all of them are repeated.
+        count = len(graph.outputs)
+        names = {
+            output.output_op_id: f"{name} of {count}" for name, output in named(graph.outputs, graph.outputs).items()
+        }
         return CompletedOutputs(Journal(folder, self.run, settings, self._context.clock), names)
 
     def checkpointer(

@@ -64,6 +64,11 @@ class Intake(Protocol):
         """Whether some block belongs to no batch yet."""
         ...
 
+    @property
+    def last_allocated_ms(self) -> int:
+        """The last batch that was given blocks; -1 for none."""
+        ...
+
 
 class Checkpoints(Protocol):
     """Where what a later run needs is written."""
@@ -76,6 +81,10 @@ class Checkpoints(Protocol):
             pending: batches that are not complete.
             needed_ms: blocks of batches strictly older than that are not needed any more.
         """
+        ...
+
+    def begin(self, zero_time_ms: int) -> None:
+        """Write, before the first batch can be made, since when there are batches."""
         ...
 
     @property
@@ -179,7 +188,10 @@ class JobGenerator:
         """
         start_ms = self._timer.start_time_ms()
         if resume is None:
-            self._graph.start(start_ms - self._graph.batch_interval_ms)
+            zero_time_ms = start_ms - self._graph.batch_interval_ms
+            self._graph.start(zero_time_ms)
+            if self._checkpoints is not None:
+                self._checkpoints.begin(zero_time_ms)
         else:
             start_ms = self._resume(resume, start_ms)
         self._loop.start()
@@ -200,13 +212,13 @@ class JobGenerator:
         due = resume.due(start_ms, interval_ms)
         # What is carried on comes by way of the batches that are complete, and not in the tables that are there.
         if resume.tables_ms is not None:
-            first_ms = due[0] if due else start_ms
-            for time_ms in range(resume.tables_ms + interval_ms, first_ms, interval_ms):
-                self._graph.unmade[time_ms] += 1
+            self._graph.make_tables(range(resume.tables_ms + interval_ms, due[0] if due else start_ms, interval_ms))
         log.info("going on", batches_due=len(due), of_them_pending=len(resume.pending), first_tick=start_ms)
         self._late_ms, self._late_max_pending = start_ms - interval_ms, resume.max_pending
         if resume.skips_empty and not self._graph.needs_every_batch:
-            self._skippable = set(due) - resume.pending
+            # What has blocks already is not empty, though no checkpoint knows of it.
+            allocated_ms = self._intake.last_allocated_ms
+            self._skippable = {time_ms for time_ms in due if time_ms > allocated_ms} - resume.pending
         self._waiting.extend(due)
         self._generated_ms = max([resume.last_time_ms, *due])
         return start_ms
@@ -402,8 +414,10 @@ class JobGenerator:
             return
         with self._timed("checkpoint"):
             # A late batch that is not made yet is one that is not complete.
+            # What ends between the two calls is in the second only, which is of no harm.
+            needed_ms = self._needed()[0]
             pending = [*self._scheduler.pending_batches, *(time for time in self._waiting if time <= self._late_ms)]
-            self._checkpoints.save(self._generated_ms, pending, self._needed()[0])
+            self._checkpoints.save(self._generated_ms, pending, needed_ms)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[Callable[[], float]]:

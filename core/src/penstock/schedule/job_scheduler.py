@@ -263,11 +263,15 @@ class JobScheduler:
             self._count(info)
         # Whatever goes wrong in the telling: it is over.
         finally:
+            # What failed because all was broken off is not: a run that goes on makes it again.
+            is_over = not self._abandoned or bool(job_set.info().succeeded)
             with self._changed:
-                del self._pending[job_set.time_ms]
-                self._dropped = [time_ms for time_ms in self._dropped if time_ms > job_set.time_ms]
+                if is_over:
+                    del self._pending[job_set.time_ms]
+                    self._dropped = [time_ms for time_ms in self._dropped if time_ms > job_set.time_ms]
                 self._changed.notify_all()
-            self.on_batch_completion(job_set.time_ms)
+            if is_over:
+                self.on_batch_completion(job_set.time_ms)
 
     def _count(self, info: BatchInfo) -> None:
         if info.succeeded:

@@ -107,8 +107,14 @@ def driver_bind_address(sc: SparkContext) -> str:
 
 
 def is_stopped(sc: SparkContext) -> bool:
-    """Say whether the SparkContext was stopped."""
-    return sc._jsc is None
+    """Say whether the SparkContext was stopped, or its JVM is no more."""
+    if sc._jsc is None:
+        return True
+    try:
+        return bool(sc._jsc.sc().isStopped())
+    # Py4J has several errors for a connection that is refused.
+    except Exception:
+        return True
 
 
 def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:

@@ -37,6 +37,11 @@ class TrackedIntake:
         """Whether some block belongs to no batch yet."""
         return self._tracker.blocks.has_unallocated_blocks
 
+    @property
+    def last_allocated_ms(self) -> int:
+        """The last batch that was given blocks; -1 for none."""
+        return self._tracker.blocks.last_allocated_ms
+
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
         self._tracker.clean_up(before_ms, delete=delete)
