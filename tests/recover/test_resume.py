@@ -52,6 +52,7 @@ class GoingOn:
         self.resume, self.log = resume, self.engine.log
         self.unallocated: Callable[[], bool] = lambda: False
         self.spans_batches = False
+        self.last_allocated_ms = -1
 
     def start(self) -> GoingOn:
         engine, outer = self.engine, self
@@ -60,6 +61,7 @@ class GoingOn:
             """As the engine's, with blocks that belong to no batch."""
 
             has_unallocated_blocks = property(lambda _self: outer.unallocated())
+            last_allocated_ms = property(lambda _self: outer.last_allocated_ms)
 
             def __getattr__(self, name: str) -> Any:
                 return getattr(engine.intake, name)
@@ -225,6 +227,17 @@ def test_empty_batches_are_left_out_where_nothing_spans_batches(
     run.tick()
     run.log.await_count(BatchCompleted, len(made))
     assert run.generated == made
+
+
+def test_a_batch_that_was_given_blocks_is_not_left_out(going_on: Callable[..., GoingOn]) -> None:
+    # The driver died between the allocation and the checkpoint that would have known of it.
+    run = going_on(now_ms=840, pending=frozenset({500}), skips_empty=True)
+    run.last_allocated_ms = 600
+    run.start()
+    run.log.await_count(BatchCompleted, 2)
+    run.tick()
+    run.log.await_count(BatchCompleted, 3)
+    assert run.generated == [500, 600, 900]
 
 
 def test_a_graceful_stop_waits_for_what_is_late(going_on: Callable[..., GoingOn]) -> None:

@@ -96,6 +96,19 @@ def test_an_error_that_names_its_place_is_told_as_it_is(engine: Engine) -> None:
     assert engine.errors == [error]
 
 
+def test_what_fails_because_all_was_broken_off_is_not_complete(engine: Engine) -> None:
+    engine.start_scheduler()
+    engine.submit(1, nothing)
+    engine.log.await_entry(("complete", 1))
+    engine.scheduler.abandon()
+    engine.submit(2, fail)
+    engine.submit(3, nothing)
+    engine.log.await_entry(("complete", 3))
+    # A run that goes on makes it again.
+    assert engine.scheduler.pending_batches == [2]
+    assert ("complete", 2) not in engine.log.entries
+
+
 def test_a_batch_leaves_the_pending_ones_whatever_goes_wrong_at_its_end(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
