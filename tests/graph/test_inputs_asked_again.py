@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -110,3 +112,41 @@ def test_what_was_taken_from_a_queue_for_a_batch_is_tried_again_and_nothing_else
     context.graph.clear_metadata(200, unpersist=True)
     assert stream._taken == {}
     assert list(items) == [[2]]
+
+
+class LastingSource(Source):
+    """A source that a later run goes on with."""
+
+    def __init__(self, context: FakeContext) -> None:
+        super().__init__(context)
+        self.again: list[int] = []
+
+    def position(self) -> dict[str, Any]:
+        return {"asked": self.asked}
+
+    def go_on_from(self, position: Mapping[str, Any]) -> None:
+        self.asked = list(position["asked"])
+
+    def compute_again(self, batch_time_ms: int) -> SourceBatch | None:
+        self.again.append(batch_time_ms)
+        return SourceBatch(self._sc.parallelize([-batch_time_ms]), 1) if batch_time_ms in self.asked else None
+
+
+def test_a_batch_that_two_runs_begin_again_has_its_records_in_both(context: FakeContext) -> None:
+    # Each run dies before batch 200 is complete.
+    def a_run(position: Mapping[str, Any] | None) -> tuple[PulledInputDStream, LastingSource]:
+        source = LastingSource(context)
+        stream = PulledInputDStream(cast(StreamingContext, context), lambda: source)
+        stream.initialize(0)
+        if position is not None:
+            stream.go_on_from(json.loads(json.dumps(position)))
+        return stream, source
+
+    first, _source = a_run(None)
+    assert [records(first, time_ms) for time_ms in (100, 200)] == [[100], [200]]
+    second, _source = a_run(first.position())
+    assert records(second, 200) == [-200]
+    third, source = a_run(second.position())
+    assert records(third, 200) == [-200]
+    assert source.again == [200]
+    assert records(third, 300) == [300]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from penstock import StreamInputInfo
 from penstock.clock import ManualClock
 from penstock.errors import BatchFailedError
 from penstock.listen.events import BatchCompleted, BatchSubmitted
+from penstock.schedule.job_generator import JobGenerator
 from penstock.threads import EngineThread
 
 if TYPE_CHECKING:
@@ -253,3 +254,32 @@ def test_a_second_stop_is_harmless(engine: Engine) -> None:
     generator = engine.start()
     assert generator.stop(None)
     assert generator.stop(None)
+
+
+def test_a_fresh_run_is_known_of_before_its_first_batch(engine: Engine) -> None:
+    class Checkpoints:
+        keeps_blocks = True
+        on_cleanable: Callable[[int], object] = staticmethod(lambda _before_ms: None)
+
+        def begin(self, zero_time_ms: int) -> None:
+            engine.log.add(("begin", zero_time_ms))
+
+        def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
+            engine.log.add(("save", last_time_ms))
+
+    generator = JobGenerator(
+        engine.clock,
+        engine.graph,
+        engine.scheduler,
+        engine.intake,
+        engine.input_info,
+        unpersist=True,
+        on_error=engine.errors.append,
+        checkpoints=Checkpoints(),
+    )
+    engine.start_scheduler()
+    generator.start()
+    engine.generator = generator
+    # Blocks that are allocated and of no known run would be in no batch.
+    assert engine.of("start graph") == engine.of("begin")
+    assert not engine.of("allocate")
