@@ -43,8 +43,8 @@ setup: $(READY)  ## build .venv: every distribution, editable, its extras and th
 demo: $(READY)  ## run the main job: a stream at work
 	$(BIN)/penstock demo $(ARGS)
 
-# Two parts at a time: most of what a test on Spark takes is waiting.
-PARTS := without-spark on-spark integration
+# Two parts at a time, the longest first: most of what a test on Spark takes is waiting.
+PARTS := integration without-spark on-spark
 test: lint  ## all checks: lint, then the tests (with ARGS: those alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(PARTS))
 
