@@ -26,8 +26,8 @@ from penstock.spark.java import ensure_java
 ensure_java()
 conf = SparkConf().setMaster("local[2]").set("spark.ui.enabled", "false").set("spark.local.dir", sys.argv[1])
 sc = SparkContext(conf=conf)
-ssc = StreamingContext(sc, 60)
-ssc.receiverStream("synthetic", rate=100.0).pprint()
+ssc = StreamingContext(sc, 86400)
+ssc.receiverStream("synthetic", rate=100.0).foreachRDD(lambda rdd: None)
 ssc.start()
 while not ssc.unread_bytes():
     time.sleep(0.05)
