@@ -2,11 +2,13 @@
 
 usage: chaos.py [SECONDS] [SEED]
 
-Two receivers on the executors of a `local-cluster` store numbered records reliably for SECONDS (60) and note, in a file
-each, which ones `store_all` returned for; what is begun is never begun again. Meanwhile, in an order and at times drawn
+Two receivers on the executors of a `local-cluster` store numbered records reliably for SECONDS (60), and until each
+kind of fault was had once; they note, in a file each, which ones `store_all` returned for; what is begun is never begun
+again. Meanwhile, in an order and at times drawn
 from SEED: a receiver's Python worker is killed (-9), an executor is, an executor is told to end and tidies up, all
 connections to the driver are cut (they go through a proxy here), the disk of the blocks is full (a small tmpfs, filled
-up; needs the right to mount one), a batch is slow. Then the program stops gracefully, and the notes are held against
+up; needs the right to mount one), a batch is slow. A fault waits for what it is to break: a fault that met nothing is
+none. Then the program stops gracefully, and the notes are held against
 the batches. Ends with 1 if a record was lost or came twice. Only the faults are seeded: what they meet differs from run
 to run.
 """
@@ -30,7 +32,7 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +95,8 @@ class Proxy:
         return int(self._listener.getsockname()[1])
 
     def cut(self, for_s: float) -> int:
-        """Reset all connections, take no new one for a while; say how many there were."""
+        """Reset all connections, once there is one; take no new one for a while; say how many there were."""
+        wait_for(lambda: self._pairs, "a connection to the driver")
         self._closed_until = time.monotonic() + for_s
         open_ones = list(self._pairs)
         for each in open_ones:
@@ -174,20 +177,22 @@ class Chaos:
         self.slow_s = 0.0
 
     def run(self, seconds: float) -> None:
-        """One fault after the other, each kind once a round."""
+        """One fault after the other, each kind once a round: one round at least."""
         kinds = [self.kill_worker, self.kill_executor, self.end_executor, self.cut_connections, self.slow_batch]
         if self._disk is not None:
             kinds.append(self.fill_disk)
         ends = time.monotonic() + seconds
+        rounds = 0
         while True:
             self._random.shuffle(kinds)
             for fault in kinds:
                 pause_s = self._random.uniform(0.5, 2.5)
-                if time.monotonic() + pause_s >= ends:
+                if rounds and time.monotonic() + pause_s >= ends:
                     time.sleep(max(ends - time.monotonic(), 0))
                     return
                 time.sleep(pause_s)
                 fault()
+            rounds += 1
 
     def kill_worker(self) -> None:
         """Kill the process that a receiver is."""
@@ -202,14 +207,18 @@ class Chaos:
         self._kill("executor", "executors ended in order", signal.SIGTERM)
 
     def _kill(self, which: str, name: str, with_signal: signal.Signals = signal.SIGKILL) -> None:
-        try:
-            pids = json.loads(self._random.choice(self._notes).with_suffix(".pids").read_text())
-        except FileNotFoundError:
-            return
-        process = Process(**pids[which])
-        if process.is_alive:
-            os.kill(process.pid, with_signal)
-            self.done[name] += 1
+        written = self._random.choice(self._notes).with_suffix(".pids")
+
+        def strike() -> bool:
+            process = Process(**json.loads(written.read_text())[which])
+            with suppress(ProcessLookupError):
+                if process.is_alive:
+                    os.kill(process.pid, with_signal)
+                    return True
+            return False
+
+        wait_for(strike, f"a receiver's {which} that lives")
+        self.done[name] += 1
 
     def cut_connections(self) -> None:
         """Reset every connection to the driver."""
@@ -225,11 +234,10 @@ class Chaos:
         assert self._disk is not None
         ballast = self._disk / "ballast"
         with ballast.open("wb", buffering=0) as file:
-            try:
+            with suppress(OSError):
                 while file.write(b"\0" * 65536):
                     pass
-            except OSError:
-                self.done["full disks"] += 1
+            self.done["full disks"] += 1
             time.sleep(self._random.uniform(0.5, 2))
         ballast.unlink()
 
@@ -243,7 +251,7 @@ def small_disk(folder: Path) -> Iterator[Path | None]:
         ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False
     )
     if mounting.returncode:
-        print("no disk is filled up, a tmpfs cannot be mounted:", mounting.stderr.strip())
+        print("No disk is filled up, a tmpfs cannot be mounted:", mounting.stderr.strip())
         yield None
         return
     try:

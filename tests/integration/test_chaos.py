@@ -14,13 +14,23 @@ pytestmark = pytest.mark.spark
 CHAOS = Path(__file__).parents[2] / "benchmarks" / "chaos.py"
 
 
+FAULTS = (
+    "killed Python workers of receivers",
+    "killed executors",
+    "executors ended in order",
+    "cut connections to the driver",
+    "slow batches",
+    "full disks",
+)
+
+
 def test_whatever_breaks_nothing_acknowledged_is_lost_or_comes_twice() -> None:
-    ran = subprocess.run([sys.executable, CHAOS, "10", "722"], capture_output=True, text=True, timeout=115, check=False)
+    ran = subprocess.run([sys.executable, CHAOS, "8", "722"], capture_output=True, text=True, timeout=150, check=False)
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     figures = {name: int(count.replace(",", "")) for count, name in re.findall(r"^ *([\d,]+) (.*)$", ran.stdout, re.M)}
     assert (figures["records lost"], figures["records twice"]) == (0, 0)
     assert figures["records acknowledged"] > 10_000
-    # The seed is one that has each of them early.
-    for fault in ("killed Python workers of receivers", "executors ended in order", "cut connections to the driver"):
-        assert figures[fault], fault
+    had = {fault for fault in FAULTS if figures.get(fault)}
+    missing = {"full disks"} if "a tmpfs cannot be mounted" in ran.stdout else set()
+    assert had == set(FAULTS) - missing
