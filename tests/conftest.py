@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from penstock.wire.token import Tls
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _spark_conf() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"))
+        # Not drivers and executors, which read that, but what starts them.
+        for name in ("SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
+            patch.setenv(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        yield
+
+
 @pytest.fixture(scope="session")
 def sc() -> Iterator[SparkContext]:
     """The one SparkContext of the test run, with room for two receivers and two tasks."""
@@ -35,8 +45,6 @@ def sc() -> Iterator[SparkContext]:
         .set("spark.ui.enabled", "false")
         .set("spark.ui.showConsoleProgress", "false")
         .set("spark.python.unix.domain.socket.enabled", "true")
-        # Processor time is what the tests wait for: the second compiler's is not earned back in a minute or two.
-        .set("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .set("spark.python.daemon.module", "frugal_daemon")
         .setExecutorEnv("PYTHONPATH", str(Path(__file__).parent / "daemon"))
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import pytest
 
 from penstock import Receiver, StreamingContext, ThreadReceiver
 from penstock.errors import ConfigurationError
-from penstock.spark.java import ensure_java
+from penstock.receive.receiver_task import local_directory
 
 pytestmark = pytest.mark.spark
 
@@ -102,62 +100,35 @@ def test_it_does_not_start_without_a_checkpoint_directory(make_ssc: Callable[...
         ssc.start()
 
 
-PROGRAM = """
-import os, signal, sys, time
-from pathlib import Path
-from pyspark import SparkConf, SparkContext
-from penstock import Receiver, StreamingContext
-from penstock.blocks.leftovers import executor_process
-from penstock.receive.receiver_task import local_directory
+class StoresOnce(Receiver[int]):
+    """Stores in its first process only; then says which one that is, and where blocks lie without a log."""
 
-folder = Path(sys.argv[1])
-conf = SparkConf().setMaster("local-cluster[2,1,1024]").setAppName("block log").set("spark.ui.enabled", "false")
-conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.streaming.receiver.writeAheadLog.enable", "true")
+    def __init__(self, stored: Path) -> None:
+        self._stored = stored
 
-
-class StoresOnce(Receiver):
-    def onStart(self):
-        stored = folder / "stored"
-        if not stored.exists():
+    def onStart(self) -> None:
+        if not self._stored.exists():
             self.store_all(range(1000))
-            aside = folder / "aside"
-            aside.write_text(f"{executor_process().pid} {local_directory('any').parent}")
-            aside.rename(stored)
+            aside = self._stored.with_suffix(".aside")
+            aside.write_text(f"{os.getpid()} {local_directory('any').parent}")
+            aside.rename(self._stored)
 
 
-ssc = StreamingContext(SparkContext(conf=conf), 0.5)
-ssc.checkpoint(str(folder / "check"))
-ssc.remember(600)
-rdds, started = [], []
-ssc.receiverStream(StoresOnce()).foreachRDD(lambda rdd: rdds.append(rdd) if rdd.getNumPartitions() else None)
-
-
-class Notes:
-    def onReceiverStarted(self, receiverStarted):
-        started.append(receiverStarted.receiverInfo.executorId)
-
-
-ssc.addStreamingListener(Notes())
-ssc.start()
-deadline = time.monotonic() + 80
-while not (rdds and (folder / "stored").exists()) and time.monotonic() < deadline:
-    time.sleep(0.01)
-pid, local = (folder / "stored").read_text().split()
-kept = list(Path(local).glob(f"{ssc.sparkContext.applicationId}-*"))  # with the executor, lost with a host
-os.kill(int(pid), signal.SIGKILL)
-while len(started) < 2 and time.monotonic() < deadline:
-    time.sleep(0.05)
-seen = [record for rdd in rdds for record in rdd.collect()]
-ssc.stop(stopSparkContext=False)
-print(kept, "seen all" if seen == list(range(1000)) else seen, len(started))
-"""
-
-
-def test_blocks_are_read_when_the_executor_that_stored_them_is_gone(tmp_path: Path) -> None:
-    ensure_java()
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=110, check=False
-    )
-    assert done.stdout.splitlines()[-1:] == ["[] seen all 2"], done.stdout + done.stderr[-3000:]
+def test_blocks_are_read_when_the_process_that_stored_them_is_gone(
+    make_ssc: Callable[..., StreamingContext], wait_for: Callable[..., None], tmp_path: Path
+) -> None:
+    ssc = make_ssc(conf=LOG | {"spark.penstock.receiver.relaunchDelay": "20ms"})
+    ssc.checkpoint(str(tmp_path / "check"))
+    ssc.remember(600)
+    rdds: list[Any] = []
+    stored = tmp_path / "stored"
+    ssc.receiverStream(StoresOnce(stored)).foreachRDD(lambda rdd: rdds.append(rdd) if rdd.getNumPartitions() else None)
+    ssc.start()
+    wait_for(lambda: rdds and stored.exists(), "a batch of all")
+    pid, local = stored.read_text().split()
+    # What an executor would take along.
+    kept = list(Path(local).glob(f"{ssc.sparkContext.applicationId}-*/**/*.arrow"))
+    os.kill(int(pid), signal.SIGKILL)
+    wait_for(lambda: ssc.receiver_infos()[0].active is False, "its end is known")
+    assert [record for rdd in rdds for record in rdd.collect()] == list(range(1000))
+    assert kept == []

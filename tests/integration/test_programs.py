@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import subprocess
 import sys
@@ -132,20 +130,6 @@ def test_ctrl_c_then_a_graceful_stop_loses_nothing_accepted(
     program.end()
     (seen,) = [int(line.split()[1]) for line in program.lines if line.startswith("seen ")]
     assert seen == len(program.accepted.read_text())
-
-
-def test_a_worker_killed_on_a_separate_executor_is_told_and_launched_again(
-    run: Callable[..., Program], wait_for: Callable[..., None]
-) -> None:
-    program = run(INTERRUPTED, "local-cluster[2,1,1024]")
-    wait_for(lambda: program.processes, "a batch", 60)
-    victim = program.processes[0]
-    os.kill(victim, signal.SIGKILL)
-    wait_for(lambda: program.processes[-1] != victim, "records of another process", 60)
-    happened = [re.sub(":.*", "", line) for line in program.lines if not line.startswith("process")]
-    assert happened[:4] == ["started", "error", "stopped", "started"]
-    program.process.send_signal(signal.SIGINT)
-    program.end()
 
 
 def test_a_context_whose_spark_is_gone_stops(run: Callable[..., Program]) -> None:

@@ -103,19 +103,6 @@ def test_network_wordcount(example: Callable[..., Program], server: Server, wait
     assert "('to', 2)" in program.lines
 
 
-def test_stateful_network_wordcount(
-    example: Callable[..., Program], server: Server, wait_for: Callable[..., None]
-) -> None:
-    program = example("stateful_network_wordcount.py", *server.address)
-    with server.accept() as connection:
-        connection.sendall(b"hello streams\n")
-        wait_for(lambda: "('hello', 2)" in program.lines, "the initial state and one more", 60)
-        connection.sendall(b"hello again\n")
-        wait_for(lambda: "('hello', 3)" in program.lines, "the state of the batch before and one more", 60)
-    assert "('world', 1)" in program.lines
-    assert "('streams', 1)" in program.lines
-
-
 def test_hdfs_wordcount(example: Callable[..., Program], tmp_path: Path, wait_for: Callable[..., None]) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()

@@ -43,6 +43,10 @@ def test_with_an_executor_its_receiver_comes_back_and_moves_to_the_new_one(repor
     assert report["killed on"] not in report["back"]
 
 
+def test_a_killed_worker_is_told_and_started_again(report: Any) -> None:
+    assert report["told of a killed worker"] == ["error", "stopped", "started"]
+
+
 def test_with_all_that_nothing_is_lost_and_nothing_comes_twice(report: Any) -> None:
     assert min(report["stored"]) > 20
     assert report["failed batches"] == 0

@@ -1,4 +1,4 @@
-"""A program on two executors, for ``test_two_executors``: where receivers come up, when they move, what is lost.
+"""A program on two executors, for ``test_two_executors``: where receivers come up, when they move, what they outlive.
 
 Prints one JSON object of what it saw. Spark speculates here as eagerly as it can. Runs in a process of its own.
 """
@@ -20,7 +20,7 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 
-from penstock import StreamingContext, ThreadReceiver
+from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import executor_process
 from penstock.spark import cluster
 from penstock.spark.java import ensure_java
@@ -28,7 +28,7 @@ from penstock.spark.located_rdd import LocatedPartition, located_rdd
 
 
 class Counting(ThreadReceiver[int]):
-    """Stores numbers reliably, each once, and notes where it was started."""
+    """Stores numbers reliably, each once, and notes where it was started: on which executor, in which process."""
 
     def __init__(self, notes: Path) -> None:
         self.notes = notes
@@ -36,7 +36,7 @@ class Counting(ThreadReceiver[int]):
     def receive(self) -> None:
         executor = executor_process()
         with self.notes.with_suffix(".starts").open("a") as starts:
-            starts.write(f"{executor.pid if executor else 0}\n")
+            starts.write(f"{executor.pid if executor else 0} {os.getpid()}\n")
         while not self.wait(0.02):
             with self.notes.with_suffix(".begun").open("ab", buffering=0) as begun:
                 begun.write(b".")
@@ -46,9 +46,10 @@ class Counting(ThreadReceiver[int]):
                 stored.write(f"{number}\n")
 
     @property
-    def starts(self) -> list[int]:
-        """The executors that it was started on."""
-        return [int(line) for line in self.notes.with_suffix(".starts").read_text().splitlines()]
+    def starts(self) -> list[tuple[int, int]]:
+        """The executor and the Python worker of each start."""
+        lines = self.notes.with_suffix(".starts").read_text().splitlines()
+        return [(int(executor), int(worker)) for executor, worker in map(str.split, lines)]
 
 
 def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:
@@ -75,6 +76,26 @@ def occupy(sc: SparkContext, place: str, slots: int, until: Path) -> threading.T
     return thread
 
 
+class Told(StreamingListener):
+    """Notes what is told of the second receiver."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+
+    def onReceiverStarted(self, receiverStarted: Any) -> None:
+        self._note("started", receiverStarted)
+
+    def onReceiverError(self, receiverError: Any) -> None:
+        self._note("error", receiverError)
+
+    def onReceiverStopped(self, receiverStopped: Any) -> None:
+        self._note("stopped", receiverStopped)
+
+    def _note(self, what: str, event: Any) -> None:
+        if event.receiverInfo.streamId == 1:
+            self.all.append(what)
+
+
 class Warnings(logging.Handler):
     """Counts what is warned of."""
 
@@ -98,7 +119,9 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     held = occupy(sc, first.preference, 2, freed)
     receivers = [Counting(folder / name) for name in ("a", "b")]
     seen: list[list[int]] = [[], []]
+    told = Told()
     ssc = StreamingContext(sc, 1)
+    ssc.addStreamingListener(told)
     for receiver, into in zip(receivers, seen, strict=True):
         ssc.receiverStream(receiver).foreachRDD(lambda rdd, into=into: into.extend(rdd.collect()))
     ssc.start()
@@ -118,11 +141,17 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     # A while for Spark to think that they take too long: no batch but them runs so long.
     time.sleep(1.5)
     starts = [len(receiver.starts) for receiver in receivers]
-    os.kill(receivers[0].starts[-1], signal.SIGKILL)
+    executor, _ = receivers[0].starts[-1]
+    os.kill(executor, signal.SIGKILL)
     wait_for(lambda: len(receivers[0].starts) > starts[0], "the first is back")
     killed_on = spread[0]
     wait_for(lambda: len(set(on()) - {"", killed_on}) == 2, "one has moved to the new executor")
     back = on()
+    before = len(told.all)
+    _, worker = receivers[1].starts[-1]
+    os.kill(worker, signal.SIGKILL)
+    wait_for(lambda: "started" in told.all[before:], "the second is back, in another process")
+    told_of_worker = told.all[before:]
     stopping = time.monotonic()
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     stop_s = time.monotonic() - stopping
@@ -139,6 +168,7 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
         "starts": starts,
         "killed on": killed_on,
         "back": back,
+        "told of a killed worker": told_of_worker,
         "stop took": stop_s,
         "failed batches": ssc.generator_report().failed_batches,
         "stored": [len(numbers) for numbers in stored],
