@@ -111,13 +111,16 @@ def test_a_further_try_is_made_under_the_lock(make_input: MakeInput, context: Fa
 
 
 def test_a_stop_ends_the_wait_between_two_tries(make_input: MakeInput, context: FakeContext) -> None:
-    make_input().transform(Flaky(99)).foreachRDD(print)
+    flaky = Flaky(99)
+    make_input().transform(flaky).foreachRDD(print)
     context.graph.generation_retries = 1_000_000
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     with ThreadPoolExecutor() as pool:
         running = pool.submit(job.run)
-        time.sleep(0.02)
+        while flaky.calls < 2:
+            assert not running.done()
+            time.sleep(0.001)
         context.graph.stop()
         with pytest.raises(BatchFailedError, match="could not be made"):
             running.result(timeout=10)

@@ -54,10 +54,11 @@ if __name__ == "__main__":
     seen: list[int] = []
     ssc.receiverStream(Counting(sys.argv[2])).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
     ssc.start()
+    notes = Path(sys.argv[2])
     deadline = time.monotonic() + 40
-    while not seen and time.monotonic() < deadline:
+    # A batch, and something for the next one.
+    while not (seen and len(notes.read_text().split()) > len(seen)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    time.sleep(0.5)
     before, started = len(seen), time.monotonic()
     info = ssc.receiver_infos()[0]
     ssc.stop(stopSparkContext=False, stopGracefully=True)
@@ -67,7 +68,7 @@ if __name__ == "__main__":
         json.dumps(
             {
                 "executor": info.executorId,
-                "stored": [int(line) for line in Path(sys.argv[2]).read_text().split()],
+                "stored": [int(line) for line in notes.read_text().split()],
                 "seen": seen,
                 "before the stop": before,
                 "stop took": took_s,
