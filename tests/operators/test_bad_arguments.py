@@ -90,12 +90,19 @@ def test_streams_belong_to_one_context(unstarted: StreamingContext, stream: DStr
 def test_there_is_something_to_unite_and_to_take_from(unstarted: StreamingContext, stream: DStream[Any]) -> None:
     with pytest.raises(ValueError, match="should have at least one DStream to union"):
         unstarted.union()
-    with pytest.raises(TypeError, match="union takes DStreams, not list"):
+    with pytest.raises(TypeError, match="union takes a DStream, not list"):
         unstarted.union(stream, [1])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="should have at least one DStream to transform"):
         unstarted.transform([], lambda rdds: rdds[0])
+    with pytest.raises(TypeError, match="transform takes a DStream, not int"):
+        unstarted.transform([5], lambda rdds: rdds[0])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="transformFunc must be a function, not 5"):
+        unstarted.transform([stream], 5)  # type: ignore[arg-type]
     with pytest.raises(IndexError, match="empty list and no default"):
         unstarted.queueStream([])
+    for no_queue in (5, "text"):
+        with pytest.raises(TypeError, match=r"queueStream takes a list of RDDs, a deque or a queue.Queue, not "):
+            unstarted.queueStream(no_queue)  # type: ignore[arg-type]
 
 
 def test_a_spec_is_one_and_makes_sense(stream: DStream[Any]) -> None:

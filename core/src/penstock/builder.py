@@ -16,6 +16,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
+from penstock.graph import arguments
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_stream import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
@@ -165,7 +166,10 @@ class StreamBuilder:
 
         Raises:
             IndexError: the list is empty and there is no default: every batch would be empty.
+            TypeError: it is no queue and no sequence.
         """
+        if not isinstance(rdds, Sequence | queue.Queue) or isinstance(rdds, str | bytes):
+            raise TypeError(f"queueStream takes a list of RDDs, a deque or a queue.Queue, not {type(rdds).__name__}")
         if isinstance(rdds, Sequence) and not isinstance(rdds, deque):
             if not rdds and default is None:
                 raise IndexError(
@@ -179,16 +183,14 @@ class StreamBuilder:
         """Put the records of several streams together.
 
         Raises:
+            TypeError: one is no stream.
             ValueError: there is none, or their slide durations differ.
         """
         if not dstreams:
             raise ValueError("should have at least one DStream to union")
         if len(dstreams) == 1:
-            return dstreams[0]
-        for stream in dstreams:
-            if not isinstance(stream, DStream):
-                raise TypeError(f"union takes DStreams, not {type(stream).__name__}")
-        if len({stream.slide_ms for stream in dstreams}) > 1:
+            return arguments.stream("union", dstreams[0])
+        if len({arguments.stream("union", stream).slide_ms for stream in dstreams}) > 1:
             raise ValueError("All DStreams should have same slide duration")
         if any(stream.context() is not self for stream in dstreams):
             raise ValueError("All DStreams should belong to this StreamingContext")
@@ -198,11 +200,14 @@ class StreamBuilder:
         """Make one RDD of several streams': ``transformFunc`` gets the RDDs, in the order of the streams, once a batch.
 
         Raises:
+            TypeError: something given is no stream, or the function is none.
             ValueError: there is no stream, or their slide durations differ.
         """
-        if not dstreams:
+        streams = tuple(arguments.stream("transform", each) for each in dstreams)
+        if not streams:
             raise ValueError("should have at least one DStream to transform")
-        return TransformedDStream(tuple(dstreams), lambda _time, *rdds: transformFunc(rdds))
+        function = arguments.called("transformFunc", transformFunc)
+        return TransformedDStream(streams, lambda _time, *rdds: function(rdds))
 
     def input_stream(self, name: str, **options: Any) -> DStream[Any]:
         """Pull from a source that a plugin offers.

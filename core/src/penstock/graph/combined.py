@@ -11,6 +11,7 @@ from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 
 from penstock.graph import functions
+from penstock.graph.arguments import partitions
 from penstock.graph.dstream import DStream
 
 
@@ -22,7 +23,7 @@ class CombinedDStream(DStream[tuple[Any, Any]]):
         self._parent = parent._narrow(functions.CombineValues(combiner), True)
         self._parents = (self._parent,)
         self.combiner = combiner
-        self.num_partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
+        self.num_partitions = partitions(num_partitions, self._sc.defaultParallelism)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """The three steps."""

@@ -19,6 +19,7 @@ from pyspark.util import _parse_memory
 
 from penstock.clock import duration_ms, milliseconds
 from penstock.graph import functions
+from penstock.graph.arguments import called, partitions, storage_level, stream
 from penstock.graph.arity import takes_time
 from penstock.graph.call_site import call_site
 from penstock.graph.functions import PartitionFunction
@@ -44,35 +45,35 @@ class DStream(Stream[T]):
 
     def map(self, f: Callable[[T], Any], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record."""
-        return self._narrow(functions.Map(f), preservesPartitioning)
+        return self._narrow(functions.Map(called("f", f)), preservesPartitioning)
 
     def flatMap(self, f: Callable[[T], Iterable[Any]], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record and flatten the results."""
-        return self._narrow(functions.FlatMap(f), preservesPartitioning)
+        return self._narrow(functions.FlatMap(called("f", f)), preservesPartitioning)
 
     def filter(self, f: Callable[[T], Any]) -> DStream[T]:
         """Keep the records for which ``f`` is true."""
-        return self._narrow(functions.Filter(f), True)
+        return self._narrow(functions.Filter(called("f", f)), True)
 
     def mapPartitions(
         self, f: Callable[[Iterable[T]], Iterable[Any]], preservesPartitioning: bool = False
     ) -> DStream[Any]:
         """Apply ``f`` to the records of each partition."""
-        return self._narrow(functions.MapPartitions(f), preservesPartitioning)
+        return self._narrow(functions.MapPartitions(called("f", f)), preservesPartitioning)
 
     def mapPartitionsWithIndex(
         self, f: Callable[[int, Iterable[T]], Iterable[Any]], preservesPartitioning: bool = False
     ) -> DStream[Any]:
         """Apply ``f`` to the index and the records of each partition."""
-        return self._narrow(functions.MapPartitionsWithIndex(f), preservesPartitioning)
+        return self._narrow(functions.MapPartitionsWithIndex(called("f", f)), preservesPartitioning)
 
     def mapValues(self, f: Callable[[Any], Any]) -> DStream[tuple[Any, Any]]:
         """Apply ``f`` to the value of each pair."""
-        return self._narrow(functions.MapValues(f), True)
+        return self._narrow(functions.MapValues(called("f", f)), True)
 
     def flatMapValues(self, f: Callable[[Any], Iterable[Any]]) -> DStream[tuple[Any, Any]]:
         """Apply ``f`` to the value of each pair and flatten; the key stays with each result."""
-        return self._narrow(functions.FlatMapValues(f), True)
+        return self._narrow(functions.FlatMapValues(called("f", f)), True)
 
     def glom(self) -> DStream[list[T]]:
         """Make one list of each partition."""
@@ -82,7 +83,7 @@ class DStream(Stream[T]):
         self, func: Callable[[Any, Any], Any], numPartitions: int | None = None
     ) -> DStream[tuple[Any, Any]]:
         """Reduce the values of each key, batch by batch."""
-        return self.combineByKey(records.same, func, func, numPartitions)
+        return self.combineByKey(records.same, called("func", func), func, numPartitions)
 
     def combineByKey(
         self,
@@ -94,7 +95,12 @@ class DStream(Stream[T]):
         """Combine the values of each key, batch by batch."""
         from penstock.graph.combined import CombinedDStream
 
-        return CombinedDStream(self, self._combiner(createCombiner, mergeValue, mergeCombiners), numPartitions)
+        combiner = self._combiner(
+            called("createCombiner", createCombiner),
+            called("mergeValue", mergeValue),
+            called("mergeCombiners", mergeCombiners),
+        )
+        return CombinedDStream(self, combiner, numPartitions)
 
     def groupByKey(self, numPartitions: int | None = None) -> DStream[tuple[Any, Iterable[Any]]]:
         """Gather the values of each key, batch by batch."""
@@ -126,17 +132,19 @@ class DStream(Stream[T]):
 
     def repartition(self, numPartitions: int) -> DStream[T]:
         """Change the number of partitions of each RDD."""
-        return self.transform(lambda rdd: rdd.repartition(numPartitions))
+        count = partitions(numPartitions)
+        return self.transform(lambda rdd: rdd.repartition(count))
 
     def union(self, other: DStream[Any]) -> DStream[Any]:
         """Put the records of two streams together.
 
         Raises:
+            TypeError: the other one is no stream.
             ValueError: their slide durations differ.
         """
         from penstock.graph.united import UnionDStream
 
-        if self.slide_ms != other.slide_ms:
+        if self.slide_ms != stream("union", other).slide_ms:
             raise ValueError("the two DStream should have same slide duration")
         return UnionDStream((self, other))
 
@@ -169,15 +177,16 @@ class DStream(Stream[T]):
         from penstock.graph.transformed import TransformedDStream
 
         if takes_time(func, 2, "func should take two or three arguments"):
-            return TransformedDStream((self, other), func)
-        return TransformedDStream((self, other), lambda _time, a, b: func(a, b))
+            return TransformedDStream((self, stream("transformWith", other)), func)
+        return TransformedDStream((self, stream("transformWith", other)), lambda _time, a, b: func(a, b))
 
     def partitionBy(
         self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
     ) -> DStream[tuple[Any, Any]]:
         """Put the pairs of each batch into partitions by their keys."""
-        pairs = self._pairs() if partitionFunc is portable_hash else self
-        return pairs.transform(lambda rdd: rdd.partitionBy(numPartitions, partitionFunc))
+        count, function = partitions(numPartitions), called("partitionFunc", partitionFunc)
+        pairs = self._pairs() if function is portable_hash else self
+        return pairs.transform(lambda rdd: rdd.partitionBy(count, function))
 
     def cogroup(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
         """Gather the values of each key in both streams, batch by batch."""
@@ -246,9 +255,10 @@ class DStream(Stream[T]):
 
         Raises:
             StreamingStateError: the context was started.
+            TypeError: it is no storage level.
         """
         self._context.check_can_build("persist")
-        self._storage_level = storageLevel
+        self._storage_level = storage_level(storageLevel)
         return self
 
     def slice(self, begin: datetime | float, end: datetime | float) -> list[RDD[T]]:
@@ -377,7 +387,11 @@ class DStream(Stream[T]):
         from penstock.graph.windowed import window_of
 
         window_ms, slide_ms = window_of(self, windowDuration, slideDuration)
-        panes = CombinedDStream(self, self._combiner(records.same, func, func), numPartitions)
+        combiner = self._combiner(records.same, called("func", func), func)
+        for name, function in (("invFunc", invFunc), ("filterFunc", filterFunc)):
+            if function is not None:
+                called(name, function)
+        panes = CombinedDStream(self, combiner, numPartitions)
         if invFunc is not None:
             return TableView(InverseWindowDStream(panes, invFunc, window_ms, slide_ms, filterFunc), ToPairs())
         reduced = ReducedWindowDStream(panes, window_ms, slide_ms)
@@ -402,7 +416,8 @@ class DStream(Stream[T]):
         from penstock.graph.table import TableView
         from penstock.graph.updated_state import UpdatedStateDStream
 
-        table = UpdatedStateDStream(self, updateFunc, numPartitions, initialRDD, self._memory_limit_mb)
+        function = called("updateFunc", updateFunc)
+        table = UpdatedStateDStream(self, function, numPartitions, initialRDD, self._memory_limit_mb)
         return TableView(table, ToPairs())
 
     def mapWithState(self, spec: StateSpec) -> MapWithStateDStream:
@@ -442,8 +457,9 @@ class DStream(Stream[T]):
         ForEachDStream(self, function, call_site(operation))
 
     def _joined(self, operation: Callable[..., Any], other: DStream[Any], num_partitions: int | None) -> DStream[Any]:
-        partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
-        return self._pairs().transformWith(lambda a, b: operation(a, b, partitions), other._pairs())
+        count = partitions(num_partitions, self._sc.defaultParallelism)
+        pairs = stream(operation.__name__, other)._pairs()
+        return self._pairs().transformWith(lambda a, b: operation(a, b, count), pairs)
 
     def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> functions.Combiner:
         return functions.Combiner(create, merge_value, merge_combiners, self._memory_limit_mb)

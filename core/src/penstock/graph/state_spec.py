@@ -13,6 +13,7 @@ from pyspark import RDD
 from pyspark.core.rdd import Partitioner, portable_hash
 
 from penstock.clock import duration_ms
+from penstock.graph.arguments import partitions
 from penstock.graph.arity import takes_time
 
 S = TypeVar("S")
@@ -56,11 +57,10 @@ class StateSpec:
         """Keep the states in so many partitions; as many as the default parallelism otherwise.
 
         Raises:
+            TypeError: it is no whole number.
             ValueError: it is not positive.
         """
-        if numPartitions < 1:
-            raise ValueError(f"numPartitions must be at least 1, not {numPartitions}")
-        self.num_partitions = numPartitions
+        self.num_partitions = partitions(numPartitions)
         return self
 
     def partitioner(self, partitioner: Partitioner) -> StateSpec:

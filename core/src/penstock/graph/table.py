@@ -14,6 +14,7 @@ from attrs import frozen
 from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 
+from penstock.graph.arguments import partitions
 from penstock.graph.dstream import DStream
 from penstock.graph.functions import PartitionFunction
 from penstock.graph.map_partitions import MapPartitionsDStream
@@ -37,7 +38,7 @@ class TableDStream(DStream[Any]):
     def __init__(self, parent: DStream[Any], num_partitions: int | None = None) -> None:
         super().__init__(parent.context(), (parent,))
         self._parent = parent
-        self.num_partitions = self._sc.defaultParallelism if num_partitions is None else num_partitions
+        self.num_partitions = partitions(num_partitions, self._sc.defaultParallelism)
         self.keep()
 
     @property
