@@ -16,16 +16,16 @@ import pytest
 from penstock_file import FileReceiver, FileReceiverOptions, watch
 
 if TYPE_CHECKING:
-    from plugins.file.tests.conftest import Launched
+    from penstock.testing import ReceiverHarness
 
-Launch = Callable[..., "Launched"]
+Launch = Callable[..., "ReceiverHarness"]
 
 
 def follow(path: Path | str, **options: Any) -> FileReceiver:
     return FileReceiver(FileReceiverOptions(path=str(path), **{"poll_interval": 0.005, **options}))
 
 
-def has_records(launched: Launched, count: int) -> bool:
+def has_records(launched: ReceiverHarness, count: int) -> bool:
     return len(launched.records) >= count
 
 

@@ -13,9 +13,11 @@ import pytest
 from penstock_socket import RawSocketOptions, RawSocketReceiver
 
 if TYPE_CHECKING:
-    from plugins.socket.tests.conftest import Launched, Server
+    from plugins.socket.tests.conftest import Server
 
-Launch = Callable[..., "Launched"]
+    from penstock.testing import ReceiverHarness
+
+Launch = Callable[..., "ReceiverHarness"]
 
 
 def receiver(server: Server, **options: Any) -> RawSocketReceiver:

@@ -17,9 +17,11 @@ from penstock_socket import SocketOptions, SocketReceiver, tcp_receiver
 from penstock_socket.connection import Connection, Interrupted
 
 if TYPE_CHECKING:
-    from plugins.socket.tests.conftest import Launched, Server
+    from plugins.socket.tests.conftest import Server
 
-Launch = Callable[..., "Launched"]
+    from penstock.testing import ReceiverHarness
+
+Launch = Callable[..., "ReceiverHarness"]
 
 
 def receiver(server: Server, **options: Any) -> SocketReceiver:
@@ -306,7 +308,7 @@ def assert_limits_hold(launch: Launch, rates: tuple[int, ...]) -> None:
 
     assert stored() <= 1
     for asked in rates:
-        launched.supervisor.update_rate(asked)
+        launched.update_rate(asked)
         rate = min(asked, 2000)
         before, burst = stored(), rate // 10
         for passed_ms in range(10, 1001, 10):

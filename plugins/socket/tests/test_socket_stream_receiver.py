@@ -24,9 +24,11 @@ from penstock_socket.connection import Connection, Interrupted
 from penstock_socket.connection_file import ConnectionFile
 
 if TYPE_CHECKING:
-    from plugins.socket.tests.conftest import Launched, Server
+    from plugins.socket.tests.conftest import Server
 
-Launch = Callable[..., "Launched"]
+    from penstock.testing import ReceiverHarness
+
+Launch = Callable[..., "ReceiverHarness"]
 # Longer than any test takes.
 LONG = {"spark.streaming.blockInterval": "1h"}
 
@@ -40,7 +42,7 @@ def lines(file: BinaryIO) -> Iterator[str]:
         yield line.decode().rstrip("\n")
 
 
-def traces(launched: Launched) -> list[str]:
+def traces(launched: ReceiverHarness) -> list[str]:
     return [message.error for message in launched.messages if type(message).__name__ == "ReportError"]
 
 

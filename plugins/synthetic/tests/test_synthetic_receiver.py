@@ -14,9 +14,9 @@ from penstock_synthetic import SyntheticOptions, SyntheticReceiver, synthetic_re
 from penstock_synthetic.pool import POOL_RECORDS, SHAPES, Pool, Shape
 
 if TYPE_CHECKING:
-    from plugins.synthetic.tests.conftest import Launched
+    from penstock.testing import ReceiverHarness
 
-Launch = Callable[..., "Launched"]
+Launch = Callable[..., "ReceiverHarness"]
 
 
 class Timed(SyntheticReceiver):
@@ -129,7 +129,7 @@ def test_it_begins_anew_when_it_is_started_again(launch: Launch) -> None:
 @pytest.mark.parametrize("rate", [0, 1e-6, 1000])
 def test_stopping_is_prompt(launch: Launch, rate: float) -> None:
     launched = launch(SyntheticReceiver(SyntheticOptions(rate=rate)))
-    launched.supervisor.stop("at once")
+    launched.stop()
     thread = launched.receiver._thread  # type: ignore[attr-defined]
     assert not thread.is_alive()
 
