@@ -43,6 +43,7 @@ WRONG = {
     conf.RELAUNCH_DELAY: ["0", "x"],
     conf.MAX_RELAUNCH_DELAY: ["0", "x"],
     conf.PARTITION_BYTES: ["0", "x"],
+    conf.BURST: ["0", "-1s", "x"],
     conf.WIRE_TIMEOUT: ["0", "x"],
     conf.LOG_LEVEL: ["LOUD", ""],
 }
@@ -99,6 +100,12 @@ def test_the_initial_rate_falls_back_to_the_maximum() -> None:
     assert Settings({conf.MAX_RATE.name: "50", conf.INITIAL_RATE.name: "7.5"})[conf.INITIAL_RATE] == 7.5
     with pytest.raises(ConfigurationError, match=re.escape(f"{conf.MAX_RATE.name}='x'")):
         Settings({conf.MAX_RATE.name: "x"})[conf.INITIAL_RATE]
+
+
+def test_the_burst_is_a_block_interval_or_as_set() -> None:
+    assert Settings({})[conf.BURST] == 200
+    assert Settings({conf.BLOCK_INTERVAL.name: "50ms"})[conf.BURST] == 50
+    assert Settings({conf.BLOCK_INTERVAL.name: "50ms", conf.BURST.name: "1s"})[conf.BURST] == 1000
 
 
 @pytest.mark.parametrize(
