@@ -90,9 +90,15 @@ def test_the_defaults_are_sparks() -> None:
     settings.check()
 
 
+@pytest.mark.parametrize("key", [conf.MAX_RATE, conf.MAX_TOTAL_RATE, conf.INITIAL_RATE], ids=lambda key: key.name)
 @pytest.mark.parametrize("text", ["0", "-1", "-1000.5"])
-def test_a_rate_of_zero_or_less_means_no_limit(text: str) -> None:
-    assert Settings({conf.MAX_RATE.name: text})[conf.MAX_RATE] == math.inf
+def test_a_rate_of_zero_or_less_means_no_limit(key: Key[float], text: str) -> None:
+    assert Settings({key.name: text})[key] == math.inf
+
+
+@pytest.mark.parametrize("key", [conf.MAX_RATE, conf.MAX_TOTAL_RATE, conf.INITIAL_RATE], ids=lambda key: key.name)
+def test_a_rate_may_be_below_one(key: Key[float]) -> None:
+    assert Settings({key.name: "0.25"})[key] == 0.25
 
 
 def test_the_initial_rate_falls_back_to_the_maximum() -> None:

@@ -78,6 +78,13 @@ MAX_RATE = _key(
     "0",
     "Records/s that one receiver may store, in whatever form; zero or less: no limit.",
 )
+MAX_TOTAL_RATE = _key(
+    "spark.penstock.maxTotalRate",
+    rate_per_s,
+    "0",
+    "Records/s that all receivers of the application may store together, in equal parts; whoever is held to less "
+    "leaves the rest to the others; zero or less: no limit.",
+)
 BURST = _key(
     "spark.penstock.receiver.burst",
     positive(duration_ms),

@@ -107,7 +107,12 @@ With `spark.streaming.backpressure.enabled=true` an estimator says after each ba
 receiver may store. Which one is configuration: `spark.streaming.backpressure.rateEstimator`. Options, how `model`
 decides, and how to write one: [penstock-rate](../plugins/rate/README.md).
 
-Here they are on simulated plants: places where a batch takes a fixed time and a time a record, with noise, and
+Limits that no estimate lifts: `spark.streaming.receiver.maxRate` for a receiver, `spark.penstock.maxTotalRate` for all
+of an application together. Over any time *t* a receiver stores no more than *rate x (t + burst)* records, whatever form
+of store it uses and from however many threads; the burst is `spark.penstock.receiver.burst`, one block interval when
+not set. [configuration.md](configuration.md) has the keys.
+
+Here estimators are on simulated plants: places where a batch takes a fixed time and a time a record, with noise, and
 sources offer more, or now and then more, than can be processed. Medians of {seeds} seeds, {batches} batches each. This
 page is made by `python plugins/rate/tests/write_rate_control.py`; for a run in the terminal there is
 `penstock rate simulate --estimator model --plant step-down`, for a table `--all`. Nothing here was measured with
