@@ -133,7 +133,7 @@ _FINDINGS = """\
   floor cost `pid` time. With a good first rate, or when nothing changes for longer than here, that measure too is
   `pid`'s.
 - **The headroom** of `model` is 15 % of the interval, and down to 6 % where times vary little; `model 0.85` has that
-  share set. What it gains is capacity; what it costs shows where a burst comes through the limiter (`bursty`) or one
+  share set. Less headroom gains capacity; what it costs shows where a burst comes through the limiter (`bursty`) or one
   record more is much (`below-one`).
 - Below a hundred records a second `pid` does not go unless `minRate` is set: there it does not keep up.
 - From a good first rate `pid` is often there sooner than `model`, which trusts what it has seen. A first rate that

@@ -39,8 +39,11 @@ class ReceiverRates:
     def __init__(self, tracked: Mapping[int, TrackedReceiver], settings: Settings) -> None:
         self._tracked, self._max_rate = tracked, settings[conf.MAX_RATE]
         self._initial_rate, self._total = settings[conf.INITIAL_RATE], settings[conf.MAX_TOTAL_RATE]
+        # Of the application's maximum, when there is one: of each receiver that is not given up.
+        self._parts: dict[int, float] = {}
         # The limit that each receiver knows of.
         self._told: dict[int, float] = {}
+        self.divide()
 
     def wanted(self) -> dict[int, float]:
         """The rates that were set, records/s, by stream id."""
@@ -48,35 +51,47 @@ class ReceiverRates:
 
     def limit(self, stream_id: int) -> float | None:
         """What a receiver is to keep to, records/s; ``None`` for no limit."""
-        limit = self._limits().get(stream_id, math.inf)
+        limit = self._limit(stream_id)
         return None if math.isinf(limit) else limit
+
+    def restore(self, rates: Mapping[int, float]) -> None:
+        """Note what was wanted in an earlier run; before the start."""
+        for stream_id, rate in rates.items():
+            if stream_id in self._tracked:
+                self._tracked[stream_id].rate = rate
+        self.divide()
 
     def set(self, stream_id: int, rate: float) -> None:
         """Note what is wanted of a receiver, records/s, and tell those whom that concerns."""
         self._tracked[stream_id].rate = rate
         # It may have missed the last message.
         self._told.pop(stream_id, None)
-        self.tell()
+        self.divide()
+        self._tell(stream_id)
 
-    def tell(self) -> None:
-        """Tell the receivers whose limit has changed."""
-        for stream_id, limit in self._limits().items():
-            tracked = self._tracked[stream_id]
-            if tracked.is_active and limit != self._told.get(stream_id):
-                self._told[stream_id] = limit
-                tracked.tell(UpdateRateLimit(limit))
+    def divide(self) -> None:
+        """Divide the application's maximum anew, if there is one, and tell those whose part has changed."""
+        if math.isinf(self._total):
+            return
+        takers = [stream_id for stream_id, tracked in self._tracked.items() if not tracked.given_up]
+        self._parts = shares({stream_id: self._wanted(stream_id) for stream_id in takers}, self._total)
+        for stream_id in takers:
+            self._tell(stream_id)
 
     def at_registration(self, stream_id: int) -> float | None:
         """What a receiver is told when it registers."""
-        limit = self.limit(stream_id)
-        self._told[stream_id] = math.inf if limit is None else limit
-        return limit
+        self._told[stream_id] = self._limit(stream_id)
+        return self.limit(stream_id)
 
-    def _limits(self) -> dict[int, float]:
-        """Of all receivers that are not given up; infinite for none."""
-        wanted = {
-            stream_id: min(self._initial_rate if tracked.rate is None else tracked.rate, self._max_rate)
-            for stream_id, tracked in self._tracked.items()
-            if not tracked.given_up
-        }
-        return wanted if math.isinf(self._total) else shares(wanted, self._total)
+    def _tell(self, stream_id: int) -> None:
+        limit, tracked = self._limit(stream_id), self._tracked[stream_id]
+        if tracked.is_active and limit != self._told.get(stream_id):
+            self._told[stream_id] = limit
+            tracked.tell(UpdateRateLimit(limit))
+
+    def _limit(self, stream_id: int) -> float:
+        return self._parts.get(stream_id) or self._wanted(stream_id)
+
+    def _wanted(self, stream_id: int) -> float:
+        tracked = self._tracked.get(stream_id)
+        return min(self._initial_rate if tracked is None or tracked.rate is None else tracked.rate, self._max_rate)

@@ -78,7 +78,7 @@ class ReceiverStates:
         finally:
             tracked.ended.set()
             # If it is given up, the others may have its part.
-            self._rates.tell()
+            self._rates.divide()
 
     def _on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         was_active = tracked.is_active

@@ -293,9 +293,7 @@ class ReceiverTracker:
 
     def restore_rates(self, rates: Mapping[int, float], batch_interval_ms: int) -> None:
         """Have receivers begin at the rates of an earlier run; before the start."""
-        for stream_id, rate in rates.items():
-            if stream_id in self._tracked:
-                self._tracked[stream_id].rate = rate
+        self._rates.restore(rates)
         limits = {stream_id: self.rate_limit(stream_id) for stream_id in self._tracked}
         # What was received before goes to batches as it would have come.
         self.blocks.spread_leftovers(
