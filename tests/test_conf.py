@@ -43,6 +43,7 @@ WRONG = {
     conf.RELAUNCH_DELAY: ["0", "x"],
     conf.MAX_RELAUNCH_DELAY: ["0", "x"],
     conf.PARTITION_BYTES: ["0", "x"],
+    conf.BURST: ["0", "-1s", "x"],
     conf.WIRE_TIMEOUT: ["0", "x"],
     conf.LOG_LEVEL: ["LOUD", ""],
 }
@@ -89,9 +90,15 @@ def test_the_defaults_are_sparks() -> None:
     settings.check()
 
 
+@pytest.mark.parametrize("key", [conf.MAX_RATE, conf.MAX_TOTAL_RATE, conf.INITIAL_RATE], ids=lambda key: key.name)
 @pytest.mark.parametrize("text", ["0", "-1", "-1000.5"])
-def test_a_rate_of_zero_or_less_means_no_limit(text: str) -> None:
-    assert Settings({conf.MAX_RATE.name: text})[conf.MAX_RATE] == math.inf
+def test_a_rate_of_zero_or_less_means_no_limit(key: Key[float], text: str) -> None:
+    assert Settings({key.name: text})[key] == math.inf
+
+
+@pytest.mark.parametrize("key", [conf.MAX_RATE, conf.MAX_TOTAL_RATE, conf.INITIAL_RATE], ids=lambda key: key.name)
+def test_a_rate_may_be_below_one(key: Key[float]) -> None:
+    assert Settings({key.name: "0.25"})[key] == 0.25
 
 
 def test_the_initial_rate_falls_back_to_the_maximum() -> None:
@@ -99,6 +106,12 @@ def test_the_initial_rate_falls_back_to_the_maximum() -> None:
     assert Settings({conf.MAX_RATE.name: "50", conf.INITIAL_RATE.name: "7.5"})[conf.INITIAL_RATE] == 7.5
     with pytest.raises(ConfigurationError, match=re.escape(f"{conf.MAX_RATE.name}='x'")):
         Settings({conf.MAX_RATE.name: "x"})[conf.INITIAL_RATE]
+
+
+def test_the_burst_is_a_block_interval_or_as_set() -> None:
+    assert Settings({})[conf.BURST] == 200
+    assert Settings({conf.BLOCK_INTERVAL.name: "50ms"})[conf.BURST] == 50
+    assert Settings({conf.BLOCK_INTERVAL.name: "50ms", conf.BURST.name: "1s"})[conf.BURST] == 1000
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,9 @@ class Unavailable:
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         return 5
 
+    def rate_limit(self, stream_id: int) -> float | None:
+        return None
+
     def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
         raise ConnectionError("the JVM does not answer")
 

@@ -30,6 +30,9 @@ class Received:
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         return batch_time_ms // 10 + stream_id
 
+    def rate_limit(self, stream_id: int) -> float | None:
+        return 2.5 + stream_id
+
     def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
         return [LocatedPartition((f"{batch_time_ms}-{stream_id}-{n}",)) for n in range(2)]
 
@@ -79,7 +82,10 @@ def test_a_batch_is_reported_once_however_many_outputs_need_it(
     for _ in range(3):
         received.get_or_compute(100)
     received.get_or_compute(200)
-    assert reports == [(100, StreamInputInfo(0, 10)), (200, StreamInputInfo(0, 20))]
+    assert reports == [
+        (100, StreamInputInfo(0, 10, rate_limit=2.5)),
+        (200, StreamInputInfo(0, 20, rate_limit=2.5)),
+    ]
 
 
 def test_before_the_start_there_are_no_records_and_no_report(

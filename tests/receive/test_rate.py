@@ -113,6 +113,37 @@ def test_every_form_of_store_is_held_back(
     assert records() == list(range(100))
 
 
+@pytest.mark.parametrize(
+    ("conf", "burst"),
+    [
+        ({}, 20),
+        ({"spark.streaming.blockInterval": "50ms"}, 5),
+        ({"spark.penstock.receiver.burst": "1s"}, 100),
+        ({"spark.penstock.receiver.burst": "1ms"}, 1),
+    ],
+    ids=["default", "another block interval", "longer", "shorter than a record"],
+)
+def test_unused_permits_keep_for_a_block_interval_or_as_long_as_configured(
+    supervise: Supervise,
+    receiver: Noting,
+    clock: ManualClock,
+    background: Background,
+    conf: dict[str, str],
+    burst: int,
+) -> None:
+    supervisor = supervise(receiver, {MAX_RATE: "100", **conf})
+    supervisor.start()
+    clock.await_waiters()
+    clock.advance(60_000)
+    receiver.store_all(range(burst))
+    storing = background(lambda: receiver.store(0))
+    clock.await_waiters(2)
+    assert supervisor.stored_records == burst
+    assert not storing.done()
+    clock.advance(10)
+    storing.result(timeout=10)
+
+
 def test_a_new_rate_wakes_who_waits(
     supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background
 ) -> None:

@@ -129,7 +129,7 @@ def test_chance_is_the_same_for_every_estimator() -> None:
 def test_a_run_at_the_right_rate_from_the_beginning_is_reported_as_such() -> None:
     said = report(run_of(Constant(880, initial_rate=880), plain(1000, 2000, batches=50)))
     assert (said.settling, said.overshoot, said.queue, said.oscillation, said.stable) == (0, 0, 0, 0, True)
-    assert said.used == said.in_time == pytest.approx(880 / 900, abs=0.001)
+    assert said.used == said.in_time == said.nearly_in_time == pytest.approx(880 / 900, abs=0.001)
 
 
 def test_a_run_without_a_limit_is_reported_as_unstable() -> None:
@@ -138,8 +138,18 @@ def test_a_run_without_a_limit_is_reported_as_unstable() -> None:
     assert said.settling is None
     assert said.overshoot == pytest.approx(1.1)
     assert said.queue == pytest.approx(99 * 1.1)
-    assert said.in_time == 0
+    assert said.in_time == said.nearly_in_time == 0
     assert said.used == pytest.approx(47 * 2000 / (100 * 900))
+
+
+def test_what_is_used_in_time_is_of_batches_that_end_before_the_next_is_due() -> None:
+    def batch(waited_ms: int, took_ms: int) -> SimulatedBatch:
+        return SimulatedBatch((90,), (90.0,), waited_ms, took_ms, 100.0)
+
+    batches = (batch(0, 1000), batch(0, 1001), batch(1001, 1000), batch(1000, 1000), batch(1, 1000), batch(1, 1000))
+    said = report(PlantRun(plain(1000, 2000, batches=6), batches, 0, ()))
+    # The last ends after the run, and counts nowhere.
+    assert (said.in_time, said.nearly_in_time, said.used) == pytest.approx((90 / 600, 360 / 600, 450 / 600))
 
 
 def test_settling_is_that_of_the_slowest_change() -> None:

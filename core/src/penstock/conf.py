@@ -78,6 +78,21 @@ MAX_RATE = _key(
     "0",
     "Records/s that one receiver may store, in whatever form; zero or less: no limit.",
 )
+MAX_TOTAL_RATE = _key(
+    "spark.penstock.maxTotalRate",
+    rate_per_s,
+    "0",
+    "Records/s that all receivers of the application may store together, in equal parts; whoever is held to less "
+    "leaves the rest to the others; zero or less: no limit.",
+)
+BURST = _key(
+    "spark.penstock.receiver.burst",
+    positive(duration_ms),
+    "200ms",
+    "How long permits of the rate limit keep that a receiver has not used: over any time t it stores no more than "
+    "rate x (t + burst) records, but always one. One `spark.streaming.blockInterval` when not set.",
+    falls_back_to=BLOCK_INTERVAL,
+)
 BACKPRESSURE_ENABLED = _key(
     "spark.streaming.backpressure.enabled", boolean, "false", "Steer each receiver's rate by what the batches take."
 )

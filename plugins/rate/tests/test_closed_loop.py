@@ -43,7 +43,7 @@ def test_model_settles_soon_and_uses_the_capacity(plant: str, seed: int) -> None
     said = reported(plant, "model", seed)
     assert said.settling is not None
     assert said.settling <= 25
-    # Of what is attainable the share of 85 %, or three quarters where the fixed cost leaves less; less the beginning.
+    # At least 85 % of what is attainable, or three quarters where the fixed cost leaves less; less the beginning.
     assert said.used >= 0.66
     assert said.oscillation < 0.08
 
@@ -52,7 +52,8 @@ def test_model_settles_soon_and_uses_the_capacity(plant: str, seed: int) -> None
 def test_where_nothing_changes_no_batch_of_model_takes_longer_than_the_interval(plant: str) -> None:
     for seed in SEEDS:
         said = reported(plant, "model", seed)
-        assert said.overshoot <= 0.02
+        # Of an interval of 100 ms that is 2 ms, but for the last bit of a float.
+        assert round(said.overshoot, 9) <= 0.02
         assert said.queue <= 0.1
 
 
@@ -66,6 +67,8 @@ def test_model_is_ahead_of_pid_on_most_of_the_plants(seed: int) -> None:
     assert ahead("overshoot") >= 12
     assert ahead("queue") >= 12
     assert ahead("oscillation") >= 12
+    assert ahead("in_time") >= 14
+    assert ahead("nearly_in_time") >= 8
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -129,5 +132,6 @@ def test_a_restart_in_between_changes_nothing(plant: str) -> None:
 
 
 def _cost(said: PlantReport, name: str) -> float:
+    """What is better when it is less."""
     value = getattr(said, name)
-    return math.inf if value is None else float(value)
+    return math.inf if value is None else -value if name in ("in_time", "nearly_in_time") else float(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import random
 import time
 from itertools import pairwise
 from typing import Any
@@ -52,7 +53,7 @@ def test_the_name_makes_it() -> None:
     assert isinstance(made, ModelRateEstimator)
     assert isinstance(made, RateEstimator)
     assert {option.name: option.default for option in options_of(SPEC)} == {
-        "share": "0.85",
+        "share": "None",
         "initial_rate": "None",
         "min_rate": "0.001",
     }
@@ -90,7 +91,7 @@ def test_restored_it_begins_where_it_was() -> None:
 
 
 def test_it_at_least_doubles_while_batches_are_short_and_then_settles_at_the_share() -> None:
-    loop = Loop(model())
+    loop = Loop(model(share=0.85))
     rates = [loop.rate] + [loop.batch() for _ in range(30)]
     steps = [after / before for before, after in pairwise(rates) if after < 8000 * 0.9]
     assert len(steps) >= 5
@@ -99,10 +100,31 @@ def test_it_at_least_doubles_while_batches_are_short_and_then_settles_at_the_sha
     assert max(rates) < 8500
 
 
-@pytest.mark.parametrize("share", [0.5, 0.95])
+@pytest.mark.parametrize("share", [0.5, 0.85, 0.95])
 def test_the_share_is_kept(share: float) -> None:
     loop = Loop(model(share=share)).settle()
     assert 50 + loop.rate * 0.1 == pytest.approx(share * 1000, rel=0.02)
+
+
+def test_without_a_share_regular_batches_take_more_of_the_interval_than_those_that_vary() -> None:
+    def takes(noise: float) -> float:
+        loop, chance = Loop(model()), random.Random(5)
+        for _ in range(100):
+            loop.batch(times=chance.lognormvariate(0, noise))
+        return 50 + loop.rate * 0.1
+
+    assert takes(0.0) == pytest.approx(940, rel=0.02)
+    assert 850 < takes(0.04) < 930
+    assert takes(0.15) == pytest.approx(850, rel=0.08)
+
+
+def test_without_a_share_it_aims_at_no_more_than_the_least_until_batches_have_shown_to_be_regular() -> None:
+    loop = Loop(model())
+    assert loop.estimator.state.cost.deviation == 0.2
+    loop.settle(8)
+    assert "aims at 850 ms" in loop.estimator.reason
+    loop.settle(40)
+    assert "aims at 937.5 ms" in loop.estimator.reason
 
 
 def test_of_what_a_high_fixed_cost_leaves_a_part_is_used() -> None:
@@ -150,7 +172,7 @@ def test_when_the_input_is_the_limit_it_does_not_follow_down() -> None:
 
 
 def test_a_source_that_never_gave_much_winds_nothing_up() -> None:
-    loop = Loop(model())
+    loop = Loop(model(share=0.85))
     for _ in range(500):
         loop.batch(at_most=100)
     assert 100 < loop.rate <= 8500
@@ -178,7 +200,7 @@ def test_one_batch_that_stands_out_is_got_over() -> None:
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])
 def test_a_step_of_the_capacity_is_followed(factor: float) -> None:
-    loop = Loop(model()).settle()
+    loop = Loop(model(share=0.85)).settle()
     loop.record_ms /= factor
     loop.settle(15)
     assert 50 + loop.rate * loop.record_ms == pytest.approx(850, rel=0.05)
@@ -201,7 +223,7 @@ def test_a_clock_that_jumps_is_got_over() -> None:
 
 
 def test_the_reason_says_what_was_learned_and_what_was_done() -> None:
-    loop = Loop(model())
+    loop = Loop(model(share=0.85))
     assert loop.estimator.reason == "no batch yet"
     loop.batch()
     assert loop.estimator.reason == "0 ms and 25 ms a record: aims at 850 ms, by no more than is sure"

@@ -28,5 +28,5 @@ def test_the_drawings_are_current(command: dict[str, Any]) -> None:
 
 def test_links_lead_somewhere() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", (DOCS / "rate-control.md").read_text(encoding="utf-8"))
-    assert len(links) == 3
+    assert len(links) == 4
     assert all((DOCS / link).exists() for link in links)

@@ -122,6 +122,7 @@ _MEASURES: dict[str, Callable[[PlantReport], str]] = {
     "queue": lambda said: f"{said.queue:.1f}",
     "used": lambda said: f"{said.used:.0%}",
     "in time": lambda said: f"{said.in_time:.0%}",
+    "nearly": lambda said: f"{said.nearly_in_time:.0%}",
     "oscillation": lambda said: f"{said.oscillation:.1%}",
     "stable": lambda said: "yes" if said.stable else "no",
 }
@@ -170,7 +171,8 @@ def _sentences(run: PlantRun) -> list[str]:
         f"{len(run.batches)} batches every {run.plant.interval_ms:,} ms: {settled}, "
         f"{'stable' if said.stable else 'unstable'}{refused}",
         f"{longest}, longest wait {said.queue:.2f}; at the end the rate changes by {said.oscillation:.1%} a batch",
-        f"{said.used:.0%} of what was attainable, {said.in_time:.0%} within two intervals",
+        f"{said.used:.0%} of what was attainable: {said.in_time:.0%} before the next batch was due, "
+        f"{said.nearly_in_time:.0%} within two intervals",
         *([f"last decision: {run.reasons[-1]}"] if run.reasons and run.reasons[-1] else []),
     ]
 

@@ -47,6 +47,10 @@ class ReceivedBlocks(Protocol):
         """The batch's records."""
         ...
 
+    def rate_limit(self, stream_id: int) -> float | None:
+        """What the receiver keeps to now, records/s; ``None`` for no limit."""
+        ...
+
     @property
     def reader(self) -> ReadBlocks:
         """What tasks read the references with."""

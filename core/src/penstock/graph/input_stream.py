@@ -67,7 +67,8 @@ class ReceiverInputDStream(InputDStream):
             return self._sc.emptyRDD()
         references = located_rdd(self._sc, received.partitions(time_ms, self.id))
         # Last: what fails above is made again for the next output, and must not be reported twice.
-        self._graph.report_input(time_ms, StreamInputInfo(self.id, received.count(time_ms, self.id)))
+        info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
+        self._graph.report_input(time_ms, info)
         return references.mapPartitionsWithIndex(received.reader)
 
 

@@ -20,11 +20,13 @@ class StreamInputInfo:
         inputStreamId: id of the stream.
         numRecords: records it gave; 0 where a stream cannot know.
         metadata: anything the stream says about them; the key ``Description`` is for people.
+        rate_limit: records/s that the stream's receiver was held to when the batch was made; ``None`` for no limit.
     """
 
     inputStreamId: int
     numRecords: int
     metadata: Mapping[str, Any] = field(factory=dict)
+    rate_limit: float | None = None
 
     @property
     def metadataDescription(self) -> str | None:

@@ -86,7 +86,7 @@ class ReceiverSupervisor:
         self._clock = clock or SystemClock()
         self.block_interval_ms = settings[conf.BLOCK_INTERVAL]
         self._limiter = RateLimiter(
-            self._clock, settings[conf.MAX_RATE], settings[conf.INITIAL_RATE], burst_ms=self.block_interval_ms
+            self._clock, settings[conf.MAX_RATE], settings[conf.INITIAL_RATE], burst_ms=settings[conf.BURST]
         )
         self._start_timeout_ms = settings[conf.START_TIMEOUT] or math.inf
         # Since when onStart runs, and what was stored before; None when it does not run, or is watched no more.

@@ -35,7 +35,8 @@ def draw(run: PlantRun, title: str) -> str:
         ),
         _panel(2, "waiting, intervals", [[batch.scheduling_ms / interval for batch in batches]], []),
     ]
-    height = _TOP + 3 * (_PANEL + _GAP)
+    bottom = _TOP + 3 * _PANEL + 2 * _GAP
+    height = bottom + _GAP
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         'font-family="sans-serif" font-size="12">',
@@ -43,6 +44,7 @@ def draw(run: PlantRun, title: str) -> str:
         f'<rect width="{_WIDTH}" height="{height}" fill="white"/>',
         f'<text x="{_LEFT}" y="22" font-size="15" font-weight="bold">{escape(title)}</text>',
         *(line for panel in panels for line in panel),
+        *_batch_numbers(len(batches), bottom + 18),
         "</svg>",
     ]
     return "\n".join(lines) + "\n"
@@ -59,7 +61,7 @@ def _panel(
     shown = fitting or [value for values in curves for value in values]
     top = max((value for value in (*shown, *dashed) if math.isfinite(value)), default=1.0) * 1.1 or 1.0
     yield f'<text x="{_LEFT}" y="{bottom - _PANEL - 6}">{escape(label)}</text>'
-    for value in (0.0, top / 2, top):
+    for value in _ticks(top):
         y = bottom - _PANEL * value / top
         yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - 12}" y2="{y:.1f}" stroke="#ddd"/>'
         yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#555">{_number(value)}</text>'
@@ -69,15 +71,34 @@ def _panel(
         yield _curve(values, top, bottom, colour)
 
 
+def _batch_numbers(batches: int, y: float) -> Iterator[str]:
+    yield f'<text x="{_LEFT - 12}" y="{y}" text-anchor="end" fill="#555">batch</text>'
+    for number in filter(float.is_integer, _ticks(batches - 1, 10)):
+        x = _LEFT + number * _step(batches)
+        yield f'<text x="{x:.1f}" y="{y}" text-anchor="middle" fill="#555">{_number(number)}</text>'
+
+
+def _ticks(top: float, most: int = 5) -> list[float]:
+    """Round numbers from zero to a number: multiples of 1, 2 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(top)) if top > 0 else 1.0
+    step = next(step for part in (0.1, 0.2, 0.5, 1) if (step := part * power) * most >= top or part == 1)
+    return [number * step for number in range(math.floor(top / step * (1 + 1e-9)) + 1)]
+
+
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _curve(values: Sequence[float], top: float, bottom: float, colour: str) -> str:
     """A path; where there is no limit, or one that does not fit, it runs along the top."""
-    step = (_WIDTH - 12 - _LEFT) / max(len(values) - 1, 1)
+    step = _step(len(values))
     points = " L".join(
         f"{_LEFT + number * step:.1f},{bottom - _PANEL * min(value / top, 1.0):.1f}"
         for number, value in enumerate(values)
     )
     return f'<path d="M{points}" fill="none" stroke="{colour}" stroke-width="1.6"/>'
+
+
+def _step(batches: int) -> float:
+    """From a batch to the next."""
+    return (_WIDTH - 12 - _LEFT) / max(batches - 1, 1)

@@ -58,6 +58,10 @@ class TrackedIntake:
         """The batch's records."""
         return sum(block.num_records for block in self._tracker.blocks.blocks_of_batch(batch_time_ms, stream_id))
 
+    def rate_limit(self, stream_id: int) -> float | None:
+        """What the receiver keeps to now, records/s; ``None`` for no limit."""
+        return self._tracker.rate_limit(stream_id)
+
     def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
         """The batch's blocks, as partitions of references."""
         blocks = self._tracker.blocks.blocks_of_batch(batch_time_ms, stream_id)

@@ -21,6 +21,7 @@ from penstock.track.intake_pauses import IntakePauses
 from penstock.track.launches import Launches
 from penstock.track.placement import Placement
 from penstock.track.receiver_failures import ReceiverFailures
+from penstock.track.receiver_rates import ReceiverRates
 from penstock.track.tracked_receiver import Place, ReceiverState, TrackedReceiver
 from penstock.track.unread_blocks import UnreadBlocks
 from penstock.wire.client import Client
@@ -45,6 +46,7 @@ class ReceiverStates:
         places: where a receiver's blocks are.
         unread: is told of a receiver's disk.
         pauses: whether a receiver may take anything.
+        rates: how much it may take.
     """
 
     def __init__(
@@ -60,11 +62,12 @@ class ReceiverStates:
         places: BlockPlaces,
         unread: UnreadBlocks,
         pauses: IntakePauses,
+        rates: ReceiverRates,
     ) -> None:
         self._tracked, self._settings, self._token = tracked, settings, token
         self._stopping, self._post = stopping, post
         self._launches, self._placement, self._failures = launches, placement, failures
-        self._places, self._unread, self._pauses = places, unread, pauses
+        self._places, self._unread, self._pauses, self._rates = places, unread, pauses, rates
 
     def on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         """A launch has ended: tell how, and launch the receiver again unless it is given up or all stops."""
@@ -74,6 +77,8 @@ class ReceiverStates:
             self._on_job_end(tracked, epoch, error)
         finally:
             tracked.ended.set()
+            # If it is given up, the others may have its part.
+            self._rates.divide()
 
     def _on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         was_active = tracked.is_active
@@ -138,7 +143,9 @@ class ReceiverStates:
         log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=tracked.place.host)
         self._post(ReceiverStarted(tracked.info))
         self._places.delete_leftovers(tracked)
-        return Registered(accepted=True, rate=tracked.rate, paused=self._pauses.paused)
+        return Registered(
+            accepted=True, rate=self._rates.at_registration(message.stream_id), paused=self._pauses.paused
+        )
 
     def on_deregister(self, message: DeregisterReceiver) -> Reply:
         """A receiver has stopped."""

@@ -1,8 +1,8 @@
 """``ReceiverTracker``: where receivers run, what they are told, what they stored.
 
-Owns the endpoint that receivers call, the parts that do the work, and the wanted rates. Messages that change
-a receiver's state are handled one at a time on the tracker's own loop; additions of blocks go straight to the
-ReceivedBlockTracker on the endpoint's threads; what the driver says to a receiver goes through that receiver's outbox.
+Owns the endpoint that receivers call, and the parts that do the work. Messages that change a receiver's state are
+handled one at a time on the tracker's own loop; additions of blocks go straight to the ReceivedBlockTracker on the
+endpoint's threads; what the driver says to a receiver goes through that receiver's outbox.
 Of the program's code it runs only the pickling and ``preferredLocation`` of receivers.
 """
 
@@ -42,6 +42,7 @@ from penstock.track.lost_blocks import LostBlocks
 from penstock.track.placement import Placement
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_failures import ReceiverFailures
+from penstock.track.receiver_rates import ReceiverRates
 from penstock.track.receiver_states import ReceiverStates
 from penstock.track.restart_budget import RestartBudget
 from penstock.track.tracked_receiver import TrackedReceiver
@@ -56,7 +57,6 @@ from penstock.wire.messages import (
     Reply,
     ReportError,
     StopReceiver,
-    UpdateRateLimit,
 )
 from penstock.wire.token import Tls, Token
 
@@ -124,6 +124,7 @@ class ReceiverTracker:
         self._stopping = threading.Event()
         self._logs = logs = BlockLogs.of(sc, settings, checkpoint_directory, self._tracked)
         self._places = BlockPlaces(self._tracked, run_id, self._loop.post, logs)
+        self._rates = ReceiverRates(self._tracked, settings)
         self._pauses = IntakePauses(self._tracked.values(), clock, self._stopping, self._loop.post)
         self._unread = UnreadBlocks(
             settings[conf.MAX_UNREAD], lambda *change: self._loop.post(lambda: self._on_unread(*change))
@@ -158,6 +159,7 @@ class ReceiverTracker:
             self._places,
             self._unread,
             self._pauses,
+            self._rates,
         )
         self._lost = LostBlocks(self._tracked, self._failures, skips=settings[conf.ON_LOST_BLOCKS] == "skip")
         self._housekeeping = Housekeeping(
@@ -283,17 +285,15 @@ class ReceiverTracker:
     def send_rate_update(self, stream_id: int, rate: float) -> None:
         """Set a receiver's rate, records/s. Kept: a receiver that is relaunched starts at it."""
         if stream_id in self._tracked and rate > 0 and not self._stopping.is_set():
-            self._loop.post(lambda: self._set_rate(stream_id, rate))
+            self._loop.post(lambda: self._rates.set(stream_id, rate))
 
     def rates(self) -> dict[int, float]:
         """The rates that were set, records/s, by stream id."""
-        return {stream_id: tracked.rate for stream_id, tracked in self._tracked.items() if tracked.rate is not None}
+        return self._rates.wanted()
 
     def restore_rates(self, rates: Mapping[int, float], batch_interval_ms: int) -> None:
         """Have receivers begin at the rates of an earlier run; before the start."""
-        for stream_id, rate in rates.items():
-            if stream_id in self._tracked:
-                self._tracked[stream_id].rate = rate
+        self._rates.restore(rates)
         limits = {stream_id: self.rate_limit(stream_id) for stream_id in self._tracked}
         # What was received before goes to batches as it would have come.
         self.blocks.spread_leftovers(
@@ -307,11 +307,7 @@ class ReceiverTracker:
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate a stream's receiver keeps to, records/s; ``None`` for no limit."""
-        tracked = self._tracked.get(stream_id)
-        if tracked is not None and tracked.rate is not None:
-            return min(tracked.rate, self._settings[conf.MAX_RATE])
-        initial = min(self._settings[conf.INITIAL_RATE], self._settings[conf.MAX_RATE])
-        return None if initial == float("inf") else initial
+        return self._rates.limit(stream_id)
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
         """What is known of every receiver, by stream id."""
@@ -370,12 +366,6 @@ class ReceiverTracker:
                     f"intake pauses: {num_bytes} bytes on {host} are unread, more than {conf.MAX_UNREAD.name} allows"
                 )
                 self._failures.tell(tracked, message)
-
-    def _set_rate(self, stream_id: int, rate: float) -> None:
-        tracked = self._tracked[stream_id]
-        tracked.rate = rate
-        if tracked.is_active:
-            tracked.tell(UpdateRateLimit(rate))
 
     def _tell_all_to_stop(self, serve_ms: int) -> None:
         for tracked in self._tracked.values():

@@ -2,7 +2,8 @@
 
 Owns the rates it gave and what it learned. It begins low and goes up by no more than is sure; knows from the rates it
 gave whether the rate or the input was the limit, and in the latter case leaves the rate or raises it; aims lower while
-batches wait. Reads no clock and no chance; runs on the thread of whoever calls it.
+batches wait and, unless a share is set, as high as the spread of their times allows. Reads no clock and no chance; runs
+on the thread of whoever calls it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from attrs import Attribute, Factory, define, field, frozen
 from attrs.validators import optional
 
-from penstock_rate.batch_cost import BatchCost
+from penstock_rate.batch_cost import LEAST_DEVIATION, BatchCost
 from penstock_rate.options import checked_interval_ms, positive
 
 # The rate was the limit when a batch has so much of what it let in.
@@ -20,6 +21,9 @@ _BINDING = 0.9
 # How fast the rate goes up: while it is the limit, so far that even a cost growing with the square of the records would
 # fit, but within these; while the input is the limit.
 _GROWTH, _MOST_GROWTH, _EXPLORATION = 2.0, 4.0, 1.1
+# Without an option: at least this share, and as much as leaves room for so many mean deviations. Where times are normal
+# these are 2.5 standard ones: one batch in 160 takes longer.
+_LEAST_SHARE, _HEADROOM = 0.85, 3.125
 # However high the fixed cost: so much of what it leaves of the interval, relative to the share, is for records; and so
 # much of the interval.
 _PART_OF_THE_REST, _LEAST_ROOM = 0.9, 0.05
@@ -46,8 +50,12 @@ def _is_share(_options: object, attribute: Attribute[float], value: float) -> No
 class ModelOptions:
     """Options of ``model``, set by ``spark.streaming.backpressure.model.<option>``."""
 
-    share: float = field(
-        default=0.85, validator=_is_share, metadata={"help": "of the batch interval that a batch is to take"}
+    share: float | None = field(
+        default=None,
+        validator=optional(_is_share),
+        metadata={
+            "help": "of the interval that a batch is to take; if not given 0.85, up to 0.94 when times vary little"
+        },
     )
     initial_rate: float | None = field(
         default=None,
@@ -158,12 +166,17 @@ class ModelRateEstimator:
         first = self._first_rate if len(self.state.rates) < _RATES else self.state.rates[0][1]
         return let_in + first * (until - since) / 1000
 
+    def _share(self) -> float:
+        """Of the interval, what a batch is to take: as wanted, or what its deviations leave."""
+        deviation = max(self.state.cost.deviation, LEAST_DEVIATION)
+        return self._options.share or max(1 - _HEADROOM * deviation, _LEAST_SHARE)
+
     def _room(self) -> float:
         """How much of a batch's time is for its records.
 
         What the fixed cost leaves of the share; where that is little, a part of what it leaves of the interval.
         """
-        interval, fixed_ms, share = self._interval_ms, self.state.cost.fixed_ms, self._options.share
+        interval, fixed_ms, share = self._interval_ms, self.state.cost.fixed_ms, self._share()
         rest_ms = interval - fixed_ms
         return max(share * interval - fixed_ms, _PART_OF_THE_REST * share * rest_ms, _LEAST_ROOM * interval)
 

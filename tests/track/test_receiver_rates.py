@@ -1,0 +1,135 @@
+"""What the application may store in all is divided among its receivers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock import Receiver
+from penstock.track.receiver_rates import shares
+from penstock.wire.messages import UpdateRateLimit
+
+if TYPE_CHECKING:
+    from tests.track.conftest import FakeProcess, Tracked
+
+MAX_TOTAL_RATE = "spark.penstock.maxTotalRate"
+MAX_RATE = "spark.streaming.receiver.maxRate"
+
+Three = Callable[[Mapping[str, str]], "tuple[Tracked, list[FakeProcess]]"]
+
+
+@pytest.fixture
+def three(make_tracker: Callable[..., Tracked], silent: type[Receiver[Any]]) -> Three:
+    """A tracker of three receivers with a configuration, and their processes by stream; none is registered yet."""
+
+    def three(conf: Mapping[str, str]) -> tuple[Tracked, list[FakeProcess]]:
+        tracked = make_tracker([silent(), silent(), silent()], conf=conf)
+        tracked.tracker.start()
+        tracked.launch(3)
+        processes = [tracked.process(number) for number in (1, 2, 3)]
+        return tracked, sorted(processes, key=lambda process: process.task.stream_id)
+
+    return three
+
+
+@pytest.mark.parametrize(
+    ("wanted", "total", "given"),
+    [
+        ([math.inf, math.inf], 100, [50, 50]),
+        ([10, math.inf, math.inf], 100, [10, 45, 45]),
+        ([10, 20, 30], 100, [10, 20, 30]),
+        ([90, 10, 60], 100, [45, 10, 45]),
+        ([math.inf], 0.5, [0.5]),
+        ([], 100, []),
+    ],
+)
+def test_who_wants_less_than_an_equal_part_leaves_the_rest(
+    wanted: list[float], total: float, given: list[float]
+) -> None:
+    assert shares(dict(enumerate(wanted)), total) == pytest.approx(dict(enumerate(given)))
+
+
+@given(st.lists(st.floats(1e-6, 1e12) | st.just(math.inf), min_size=1, max_size=20), st.floats(1e-6, 1e12))
+@settings(derandomize=True, deadline=None)
+def test_a_total_is_used_up_if_wanted_and_never_exceeded(wanted: list[float], total: float) -> None:
+    given = shares(dict(enumerate(wanted)), total)
+    assert sum(given.values()) == pytest.approx(min(total, sum(wanted)))
+    most = max(given.values())
+    for stream_id, rate in given.items():
+        assert 0 < rate <= wanted[stream_id]
+        # Whoever is denied something has as much as anybody.
+        assert rate == wanted[stream_id] or rate == pytest.approx(most)
+
+
+def test_receivers_begin_with_equal_parts(three: Three) -> None:
+    tracked, processes = three({MAX_TOTAL_RATE: "90"})
+    assert [process.register().rate for process in processes] == [30, 30, 30]
+    assert [tracked.tracker.rate_limit(stream_id) for stream_id in range(3)] == [30, 30, 30]
+    assert all(process.told.entries == [] for process in processes)
+
+
+def test_the_maximum_of_a_receiver_holds_too(three: Three) -> None:
+    _tracked, processes = three({MAX_TOTAL_RATE: "90", MAX_RATE: "20"})
+    assert [process.register().rate for process in processes] == [20, 20, 20]
+
+
+def test_what_one_is_held_below_its_part_is_the_others(three: Three) -> None:
+    tracked, processes = three({MAX_TOTAL_RATE: "90"})
+    for process in processes:
+        process.register()
+    tracked.tracker.send_rate_update(0, 10.0)
+    assert [process.told.await_one(UpdateRateLimit).rate for process in processes] == [10, 40, 40]
+    tracked.tracker.send_rate_update(1, 1000.0)
+    assert processes[1].told.await_one(UpdateRateLimit, 2).rate == 40
+    tracked.tracker.send_rate_update(0, 1000.0)
+    assert [
+        process.told.await_one(UpdateRateLimit, number).rate
+        for process, number in zip(processes, (2, 3, 2), strict=True)
+    ] == [
+        30,
+        30,
+        30,
+    ]
+    # What is wanted outlives the run, not what there was of it.
+    assert tracked.tracker.rates() == {0: 1000, 1: 1000}
+
+
+def test_a_receiver_that_is_given_up_leaves_its_part(three: Three) -> None:
+    _tracked, processes = three(
+        {
+            MAX_TOTAL_RATE: "90",
+            "spark.penstock.receiver.maxRestarts": "0",
+            "spark.penstock.receiver.onFailure": "stop-stream",
+        }
+    )
+    for process in processes:
+        process.register()
+    processes[2].launch.end(RuntimeError("died"))
+    assert [process.told.await_one(UpdateRateLimit).rate for process in processes[:2]] == [45, 45]
+
+
+def test_one_that_comes_back_has_the_part_that_is_its_now(three: Three) -> None:
+    tracked, processes = three({MAX_TOTAL_RATE: "90"})
+    for process in processes:
+        process.register()
+    processes[2].launch.end(RuntimeError("died"))
+    tracked.tracker.send_rate_update(0, 10.0)
+    tracked.relaunch()
+    again = tracked.process(4)
+    assert again.register().rate == 40
+    tracked.settle()
+    assert again.told.entries == []
+
+
+def test_without_a_total_only_the_one_is_told(three: Three) -> None:
+    tracked, processes = three({})
+    assert [process.register().rate for process in processes] == [None, None, None]
+    tracked.tracker.send_rate_update(0, 10.0)
+    assert processes[0].told.await_one(UpdateRateLimit).rate == 10
+    tracked.settle()
+    assert processes[1].told.entries == processes[2].told.entries == []
