@@ -207,3 +207,36 @@ def test_the_table_has_a_row_of_three_cells_for_each_key() -> None:
 def test_the_table_is_printed_by_the_module() -> None:
     printed = subprocess.run([sys.executable, "-m", "penstock.conf"], capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == conf.as_markdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("spark.penstock.receiver.maxRestart", "spark.penstock.receiver.maxRestarts"),
+        ("spark.penstock.reciever.maxRestarts", "spark.penstock.receiver.maxRestarts"),
+        ("spark.penstock.maxFailedBatch", "spark.penstock.maxFailedBatches"),
+        ("spark.streaming.backpressure.enable", "spark.streaming.backpressure.enabled"),
+        ("spark.streaming.blockinterval", "spark.streaming.blockInterval"),
+    ],
+)
+def test_a_name_that_is_nearly_a_keys_is_told(name: str, near: str) -> None:
+    assert Settings({name: "1", near: "1", "spark.app.name": "x"}).misspelled() == {name: near}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(key.name for key in KEYS),
+        # A plugin's, and Spark's own.
+        "spark.penstock.receiver.socket.port",
+        "spark.penstock.receiver.burst.size",
+        "spark.penstock.receiver.kafka.maxRestarts",
+        "spark.penstock.mine",
+        "spark.streaming.backpressure.pid.minRate",
+        "spark.streaming.kafka.maxRatePerPartition",
+        "spark.streaming.dynamicAllocation.enabled",
+        "spark.streaming.ui.retainedBatches",
+    ],
+)
+def test_other_names_are_nobodys_business(name: str) -> None:
+    assert Settings({name: "1"}).misspelled() == {}

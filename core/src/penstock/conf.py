@@ -7,6 +7,7 @@ values come from the SparkConf. Times are in milliseconds once parsed, sizes in 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 from attrs import field, frozen
@@ -443,6 +444,18 @@ class Settings:
         """
         for key in KEYS:
             self[key]
+
+    def misspelled(self) -> dict[str, str]:
+        """What was set and means nothing, though a key has almost that name: by name, the key's."""
+        known = {key.name for key in KEYS}
+        found: dict[str, str] = {}
+        for name in self._pairs.keys() - known:
+            # Spark has more keys below its own prefix: there only one beside it can have been meant.
+            family = "spark.penstock." if name.startswith("spark.penstock.") else name.rpartition(".")[0] + "."
+            near = get_close_matches(name, [key for key in known if key.startswith(family)], 1, 0.85)
+            if near and near[0].count(".") == name.count("."):
+                found[name] = near[0]
+        return found
 
     def __repr__(self) -> str:
         """Names only: a plugin's option may be a secret."""

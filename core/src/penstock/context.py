@@ -98,6 +98,8 @@ class StreamingContext(StreamBuilder):
         self.settings = Settings(pairs)
         self.settings.check()
         set_level(self.settings[conf.LOG_LEVEL])
+        for name, near in self.settings.misspelled().items():
+            log.warning(f"{name} is no key of Penstock's and has no effect; did you mean {near}?")
         if pairs.get(_UDS) != "true":
             log.warning(
                 f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
