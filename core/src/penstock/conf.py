@@ -452,9 +452,10 @@ class Settings:
         for name in self._pairs.keys() - known:
             # Spark has more keys below its own prefix: there only one beside it can have been meant.
             family = "spark.penstock." if name.startswith("spark.penstock.") else name.rpartition(".")[0] + "."
-            near = get_close_matches(name, [key for key in known if key.startswith(family)], 1, 0.85)
-            if near and near[0].count(".") == name.count("."):
-                found[name] = near[0]
+            rests = {key.removeprefix(family): key for key in known if key.startswith(family)}
+            near = get_close_matches(name.removeprefix(family), rests, 1, 0.8)
+            if near and rests[near[0]].count(".") == name.count("."):
+                found[name] = rests[near[0]]
         return found
 
     def __repr__(self) -> str:
