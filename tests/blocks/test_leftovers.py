@@ -198,3 +198,25 @@ def test_without_a_jvm_above_the_parent_counts() -> None:
     process = executor_process()
     assert process is not None
     assert process.is_alive
+
+
+def test_a_note_that_another_program_took_at_the_same_time_keeps_nobody_from_sweeping(
+    tmp_path: Path, notes: Path
+) -> None:
+    directory = run_directory(tmp_path)
+    claim(directory, dead(), notes)
+    # Listed, and gone when it is read.
+    (notes / "a-1.json").symlink_to(notes / "taken")
+    assert sweep(notes) == [directory]
+    assert not directory.exists()
+
+
+def test_a_file_that_goes_while_ages_are_asked_makes_nothing_old(tmp_path: Path, notes: Path) -> None:
+    directory = run_directory(tmp_path)
+    (directory / "gone").symlink_to(directory / "nowhere")
+    claim(directory, None, notes)
+    (note,) = notes.iterdir()
+    content = json.loads(note.read_text())
+    note.write_text(json.dumps({**content, "owner": {**content["owner"], "started": 1}}))
+    assert sweep(notes) == []
+    assert directory.exists()

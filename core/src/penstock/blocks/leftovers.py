@@ -15,6 +15,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,11 @@ def sweep(notes: Path | None = None) -> list[Path]:
     """Delete the block directories of runs whose process is gone; say which."""
     swept: list[Path] = []
     try:
-        found = {note: _read(note) for note in sorted(_own_folder(notes).glob("*.json"))}
+        found: dict[Path, tuple[Path, Process, float] | None] = {}
+        for note in sorted(_own_folder(notes).glob("*.json")):
+            # Another program may sweep at the same time.
+            with suppress(FileNotFoundError):
+                found[note] = _read(note)
         # Executors of one host, one after the other or side by side, share a directory.
         in_use = {each[0] for each in found.values() if each is not None and each[1].is_alive}
         for note, each in found.items():
@@ -146,10 +151,12 @@ def _own_folder(notes: Path | None) -> Path:
 
 def _age_s(directory: Path) -> float:
     """How long nothing was stored there; for ever when it is not there."""
-    try:
-        changed = max(path.stat().st_mtime for path in (directory, *directory.iterdir()))
-    except OSError:
-        return math.inf
+    changed = -math.inf
+    with suppress(OSError):
+        for path in (directory, *directory.iterdir()):
+            # The driver may delete what was there a moment ago.
+            with suppress(FileNotFoundError):
+                changed = max(changed, path.stat().st_mtime)
     return time.time() - changed
 
 
