@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import evolve
@@ -12,10 +12,28 @@ from tests.recover.conftest import full_disk
 from tests.recover.test_checkpoint_store import FIRST, Disk
 from tests.recover.test_reattachment import Program
 
+from penstock import StreamingContext
 from penstock.clock import ManualClock
+from penstock.errors import CheckpointError
+from penstock.graph.input_stream import PulledInputDStream
 from penstock.recover.checkpoint import Checkpoint
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpointer import Checkpointer
+
+
+class Source:
+    """Says where it is."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[], Any] = lambda: {"known": ["a file"]}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("open", "start", "compute", "clean_up", "stop", "go_on_from", "compute_again"):
+            return lambda *_args: None
+        raise AttributeError(name)
+
+    def position(self) -> Any:
+        return self.answer()
 
 
 class Writing:
@@ -24,8 +42,11 @@ class Writing:
     def __init__(self, first: Checkpoint, listeners: dict[str, Callable[[], Any]]) -> None:
         self.disk, self.program = Disk(), Program()
         self.program.state("sums")
+        self.source = Source()
+        PulledInputDStream(cast(StreamingContext, self.program.context), lambda: self.source).setName("files")
         self.deleted: list[str] = []
         self.told: list[int] = []
+        self.reasons: list[str] = []
         self.cleanable: list[int] = []
         self.checkpointer = Checkpointer(
             first,
@@ -40,17 +61,21 @@ class Writing:
             delete_file=self.deleted.append,
             delete_folder=self.deleted.append,
             max_failures=2,
-            on_failures=lambda count, _error: self.told.append(count),
+            on_failures=self._on_failures,
         )
         self._done = threading.Semaphore(0)
         self.checkpointer.on_cleanable = self._on_cleanable
         write = self.checkpointer._writer._write
 
-        def counted(checkpoint: Checkpoint) -> None:
-            write(checkpoint)
+        def counted(taken: Checkpoint | Exception) -> None:
+            write(taken)
             self._done.release()
 
         self.checkpointer._writer._write = counted  # type: ignore[method-assign]
+
+    def _on_failures(self, count: int, error: BaseException) -> None:
+        self.told.append(count)
+        self.reasons.append(str(error))
 
     def _on_cleanable(self, before_ms: int) -> None:
         self.cleanable.append(before_ms)
@@ -63,6 +88,12 @@ class Writing:
     @property
     def table(self) -> Any:
         return self.program.tables()["sums"]
+
+    @property
+    def position(self) -> Any:
+        """Of the source, in the newest."""
+        saved = {each.name: each.position for each in self.newest.inputs}["files"]
+        return None if saved is None else saved["source"]
 
     @property
     def newest(self) -> Checkpoint:
@@ -87,6 +118,16 @@ def make() -> Iterator[Callable[..., Writing]]:
 
 def test_a_run_is_known_of_before_its_first_batch(make: Callable[..., Writing]) -> None:
     assert make().newest.number == FIRST.number
+
+
+def test_where_sources_are_is_known_before_the_first_batch(make: Callable[..., Writing]) -> None:
+    # A file that comes while the program is down is new only to who knows which were there before.
+    writing = make()
+    assert writing.position == {"known": ["a file"]}
+    writing.source.answer = lambda: {"known": ["a file", "another"]}
+    writing.checkpointer.begin(5000)
+    assert (writing.newest.zero_time_ms, writing.newest.last_time_ms) == (5000, 5000)
+    assert writing.position == {"known": ["a file", "another"]}
 
 
 def test_what_changes_is_gathered(make: Callable[..., Writing]) -> None:
@@ -142,6 +183,45 @@ def test_blocks_that_a_state_is_made_again_from_are_not_cleaned_up(make: Callabl
         writing.save(number)
     # It was not checkpointed since.
     assert writing.cleanable[-1] <= 1000
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda: [][0], "the position of input stream files cannot be had: IndexError: list index out of range"),
+        (lambda: {"known": {b"a file"}}, "the position of input stream files is no JSON: Object of type set"),
+    ],
+    ids=["raises", "no JSON"],
+)
+def test_a_source_that_does_not_say_where_it_is_is_named(
+    answer: Callable[[], Any], reason: str, make: Callable[..., Writing]
+) -> None:
+    writing = make()
+    writing.source.answer = answer
+    for number in range(3):
+        writing.save(number)
+    assert (writing.told, writing.checkpointer.failures) == ([2], 3)
+    assert writing.reasons[0].startswith(reason)
+    # Nor does a run begin.
+    with pytest.raises(CheckpointError, match=reason.partition(":")[0]):
+        writing.checkpointer.begin(0)
+    writing.source.answer = lambda: {"known": []}
+    writing.save(4)
+    assert (writing.position, writing.checkpointer.failures) == ({"known": []}, 0)
+
+
+def test_a_listener_whose_value_is_no_json_has_what_it_kept_last(
+    make: Callable[..., Writing], caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[Any] = [object(), {1, 2}, {"k": (1,)}]
+    writing = make(listeners={"rates": lambda: answers.pop(), "none": object})
+    for number in range(1, 4):
+        writing.save(number)
+        assert writing.newest.listeners == {"rates": {"k": [1]}}
+    assert not writing.told
+    # Once as long as it goes on.
+    told = [record.getMessage() for record in caplog.records if "a listener's value" in record.getMessage()]
+    assert ["listener=rates" in each for each in told] == [False, True]
 
 
 def test_a_listener_that_fails_has_what_it_kept_last(make: Callable[..., Writing]) -> None:

@@ -119,8 +119,16 @@ class Checkpoint:
     folders: list[str] = field(factory=list)
 
     def to_json(self) -> bytes:
-        """As UTF-8 JSON."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        """As UTF-8 JSON.
+
+        Raises:
+            CheckpointError: something in it has none; says what.
+        """
+        try:
+            return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            wrong = [f"the position of input stream {each.name}" for each in self.inputs if not _is_json(each.position)]
+            raise CheckpointError(f"{', '.join(wrong) or 'the checkpoint'} is no JSON: {error}") from error
 
     @staticmethod
     def from_json(data: bytes) -> Checkpoint:
@@ -143,6 +151,15 @@ class Checkpoint:
             raise
         except Exception as error:
             raise CheckpointError(f"it is no checkpoint of Penstock's: {type(error).__name__}: {error}") from error
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value can be written."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 _CONVERTER = cattrs.Converter(forbid_extra_keys=True)

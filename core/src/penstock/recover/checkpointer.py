@@ -6,6 +6,7 @@ any more, and their deletion on the writer's thread. Never writes on the loop.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from penstock.clock import Clock
+from penstock.errors import CheckpointError, text_of
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.table import TableDStream
 from penstock.log import get_logger
@@ -80,11 +82,13 @@ class Checkpointer:
         self._first, self._graph, self._store, self._clock = first, graph, store, clock
         self._rates, self._listeners, self._attempts = rates, listeners, attempts
         self._delete_file, self._delete_folder = delete_file, delete_folder
-        self._max_failures, self._tell = max_failures, on_failures
+        self._max_failures, self._on_too_many = max_failures, on_failures
         self.keeps_blocks, self._outputs = keeps_blocks, outputs
         self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
         self._number = first.number
         self._kept = dict(first.listeners)
+        # Listeners of which the log has been told.
+        self._told: set[str] = set()
         self._folders = list(first.folders)
         self._tables = named(graph.tables(), graph.streams())
         self._inputs = named(graph.inputs, [*graph.inputs, *graph.streams()])
@@ -98,9 +102,11 @@ class Checkpointer:
 
         Raises:
             OSError: it cannot be written.
+            CheckpointError: it cannot be made: a source does not say where it is.
             JournalError: the journal of outputs cannot be written.
         """
-        oldest = self._store.write(self._first)
+        # With where sources are: for a run that goes on, what comes meanwhile is new.
+        oldest = self._store.write(evolve(self._first, inputs=self._saved_inputs()))
         # What is of another run may go now: this one is known of.
         if self._outputs is not None:
             self._outputs.start()
@@ -113,35 +119,34 @@ class Checkpointer:
 
         Raises:
             OSError: it cannot be written.
+            CheckpointError: it cannot be made.
         """
-        self._number += 1
-        self._store.write(
-            evolve(self._first, number=self._number, zero_time_ms=zero_time_ms, last_time_ms=zero_time_ms)
-        )
+        self._store.write(self._gathered(zero_time_ms, zero_time_ms, (), -1))
 
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
-        """Have a checkpoint written soon."""
+        """Have a checkpoint written soon. One that cannot be made counts as one that could not be written."""
+        zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
+        try:
+            self._writer.write(self._gathered(zero_time_ms, last_time_ms, pending, needed_ms))
+        except CheckpointError as error:
+            self._writer.fail(error)
+
+    def _gathered(self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> Checkpoint:
         with self._lock:
             self._number += 1
             number = self._number
-        rates = self._rates()
-        self._writer.write(
-            evolve(
-                self._first,
-                number=number,
-                written_ms=self._clock.now_ms(),
-                zero_time_ms=-1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms,
-                last_time_ms=last_time_ms,
-                pending={time_ms: self._attempts.get(time_ms, 1) for time_ms in pending},
-                needed_ms=needed_ms,
-                tables=[self._saved_table(name, table) for name, table in self._tables.items()],
-                inputs=[
-                    SavedInput(name, stream.call_site.operation, stream.id, rates.get(stream.id), _position(stream))
-                    for name, stream in self._inputs.items()
-                ],
-                listeners=self._kept_by_listeners(),
-                folders=list(self._folders),
-            )
+        return evolve(
+            self._first,
+            number=number,
+            written_ms=self._clock.now_ms(),
+            zero_time_ms=zero_time_ms,
+            last_time_ms=last_time_ms,
+            pending={time_ms: self._attempts.get(time_ms, 1) for time_ms in pending},
+            needed_ms=needed_ms,
+            tables=[self._saved_table(name, table) for name, table in self._tables.items()],
+            inputs=self._saved_inputs(),
+            listeners=self._kept_by_listeners(),
+            folders=list(self._folders),
         )
 
     def stop(self, timeout_s: float) -> bool:
@@ -162,14 +167,29 @@ class Checkpointer:
         """What each keeps now; of one that fails, what it kept last."""
         for name, keep in self._listeners.items():
             try:
-                self._kept[name] = keep()
+                # A copy: the listener goes on while it is written.
+                self._kept[name] = json.loads(json.dumps(keep()))
+                self._told.discard(name)
             except Exception as error:
-                log.warning("a listener's value is as it was: it failed to give it", listener=name, reason=str(error))
+                if name not in self._told:
+                    log.warning(
+                        "a listener's value is kept as it was: it gives none that is JSON",
+                        listener=name,
+                        reason=f"{type(error).__name__}: {text_of(error)}",
+                    )
+                self._told.add(name)
         return {name: self._kept[name] for name in self._listeners if name in self._kept}
 
     def _discard(self, path: str) -> None:
         with self._lock:
             self._discarded.append((self._number + 1, path))
+
+    def _saved_inputs(self) -> list[SavedInput]:
+        rates = self._rates()
+        return [
+            SavedInput(name, stream.call_site.operation, stream.id, rates.get(stream.id), _position(name, stream))
+            for name, stream in self._inputs.items()
+        ]
 
     def _saved_table(self, name: str, table: TableDStream) -> SavedTable:
         return SavedTable(
@@ -226,9 +246,15 @@ class Checkpointer:
     def _on_failures(self, count: int, error: BaseException) -> None:
         log.error("checkpoint not written", in_a_row=count, reason=str(error))
         if count == self._max_failures:
-            self._tell(count, error)
+            self._on_too_many(count, error)
 
 
-def _position(stream: Any) -> dict[str, Any] | None:
+def _position(name: str, stream: Any) -> dict[str, Any] | None:
     said = getattr(stream, "position", None)
-    return None if said is None else said()
+    try:
+        return None if said is None else said()
+    # Without it what the stream has read would be read again, or never.
+    except Exception as error:
+        raise CheckpointError(
+            f"the position of input stream {name} cannot be had: {type(error).__name__}: {text_of(error)}"
+        ) from error
