@@ -14,9 +14,10 @@ from tests.recover.test_reattachment import Program
 
 from penstock import StreamingContext
 from penstock.clock import ManualClock
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, JournalError
 from penstock.graph.input_stream import PulledInputDStream
-from penstock.recover.checkpoint import Checkpoint
+from penstock.recover.attempts import Attempts
+from penstock.recover.checkpoint import Checkpoint, SavedInput
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpointer import Checkpointer
 
@@ -45,6 +46,7 @@ class Writing:
         self.source = Source()
         PulledInputDStream(cast(StreamingContext, self.program.context), lambda: self.source).setName("files")
         self.deleted: list[str] = []
+        self.forgotten: list[set[int]] = []
         self.told: list[int] = []
         self.reasons: list[str] = []
         self.cleanable: list[int] = []
@@ -55,11 +57,12 @@ class Writing:
             ManualClock(0),
             rates=lambda: {0: 5.0},
             listeners=listeners,
-            attempts={2000: 3},
+            attempts=Attempts({2000: 3}),
             keeps_blocks=True,
             outputs=None,
             delete_file=self.deleted.append,
             delete_folder=self.deleted.append,
+            forget_streams=self.forgotten.append,
             max_failures=2,
             on_failures=self._on_failures,
         )
@@ -106,8 +109,12 @@ class Writing:
 def make() -> Iterator[Callable[..., Writing]]:
     made: list[Writing] = []
 
-    def make(listeners: dict[str, Callable[[], Any]] | None = None, **first: Any) -> Writing:
-        made.append(Writing(evolve(FIRST, folders=["before", "now"], **first), listeners or {}))
+    def make(
+        listeners: dict[str, Callable[[], Any]] | None = None, kept: Checkpoint | None = None, **first: Any
+    ) -> Writing:
+        made.append(Writing(evolve(FIRST, **{"folders": ["before", "now"], **first}), listeners or {}))
+        if kept is not None:
+            made[-1].checkpointer._store.keep(kept)
         made[-1].checkpointer.start()
         return made[-1]
 
@@ -164,6 +171,36 @@ def test_the_folder_of_an_earlier_run_goes_with_the_last_checkpoint_that_leads_t
     assert again.deleted == []
     again.save(10)
     assert again.deleted == ["before"]
+
+
+def test_streams_that_no_checkpoint_has_any_more_are_forgotten(make: Callable[..., Writing]) -> None:
+    saved = [SavedInput("source", "receiverStream", 0), SavedInput("dropped", "receiverStream", 3)]
+    found = evolve(FIRST, inputs=saved, next_stream_id=5)
+    writing = make(kept=found, number=2, next_stream_id=5, folders=["now"])
+    assert writing.newest.next_stream_id == 5
+    for number in range(1, 9):
+        writing.save(number)
+    # Of 2 and 4 there was nothing already; the one gone on from has 3 still.
+    assert (writing.forgotten, writing.deleted) == ([{2, 4}], ["receivedData/2", "receivedData/4"])
+    writing.save(9)
+    writing.save(10)
+    assert (writing.forgotten, writing.deleted[2:]) == ([{2, 4}, {3}], ["receivedData/3"])
+
+
+def test_streams_that_could_not_be_forgotten_are_so_the_next_time(make: Callable[..., Writing]) -> None:
+    writing = make(next_stream_id=3, folders=["now"])
+    forgotten: list[set[int]] = []
+
+    def forget(stream_ids: set[int]) -> None:
+        forgotten.append(stream_ids)
+        if len(forgotten) == 1:
+            raise JournalError("the disk is full")
+
+    writing.checkpointer._forget_streams = forget
+    for number in range(3):
+        writing.save(number)
+    assert forgotten == [{2}, {2}]
+    assert writing.deleted == ["receivedData/2"]
 
 
 def test_blocks_that_the_oldest_kept_checkpoint_needs_are_not_cleaned_up(make: Callable[..., Writing]) -> None:

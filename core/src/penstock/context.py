@@ -222,7 +222,8 @@ class StreamingContext(StreamBuilder):
         if made.graph.checkpoint_directory != checkpointPath:
             made.checkpoint(checkpointPath)
         assert made._recovery is not None
-        made._recovery.found = found
+        # Again: Spark may have the directory elsewhere than it could be looked for without a SparkContext.
+        made._recovery.find()
         return made
 
     @classmethod
@@ -438,7 +439,7 @@ class StreamingContext(StreamBuilder):
         intake = TrackedIntake(self._tracker, self.settings[conf.PARTITION_BYTES])
         input_info = InputInfoTracker()
         self.graph.received_blocks, self.graph.report_input = intake, input_info.report
-        properties = LocalProperties(self._sc, {} if recovery is None else recovery.attempts)
+        properties = LocalProperties(self._sc) if recovery is None else LocalProperties(self._sc, recovery.attempts)
         self.graph.generation_retries = self.settings[conf.GENERATION_RETRIES]
         self.graph.before_output, self.graph.monotonic_ms = properties.put, self._clock.monotonic_ms
         max_pending = self.settings[conf.MAX_PENDING_BATCHES]
@@ -461,6 +462,7 @@ class StreamingContext(StreamBuilder):
                 self._tracker.rates,
                 self._kept,
                 self._on_checkpoint_failures,
+                self._tracker.blocks.forget_streams,
                 keeps_blocks=self.settings[conf.WRITE_AHEAD_LOG],
                 outputs=self._outputs_done,
             )

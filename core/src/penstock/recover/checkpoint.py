@@ -98,6 +98,8 @@ class Checkpoint:
         conf: in force; without secrets.
         program: the pickled functions, ``None`` when the program is made anew by its own code.
         folders: in the checkpoint directory, which hold what this run or one before has written.
+        next_stream_id: no input has had that number, or a higher one.
+        begun: how many runs may have begun a batch that is younger than the youngest.
     """
 
     number: int
@@ -117,6 +119,8 @@ class Checkpoint:
     conf: dict[str, str] = field(factory=dict, repr=False)
     program: SavedFile | None = None
     folders: list[str] = field(factory=list)
+    next_stream_id: int = 0
+    begun: int = 1
 
     def to_json(self) -> bytes:
         """As UTF-8 JSON.

@@ -28,7 +28,7 @@ class CheckpointWriter:
     Args:
         store: writes one.
         clock: of the engine.
-        on_written: is told the one that was written, and the oldest that is kept; on the writer's thread.
+        on_written: is told the oldest that is kept, when one was written; on the writer's thread.
         on_failures: is told how many in a row could not be written, and why the last could not; on the writer's thread.
     """
 
@@ -36,7 +36,7 @@ class CheckpointWriter:
         self,
         store: CheckpointStore,
         clock: Clock,
-        on_written: Callable[[Checkpoint, Checkpoint], object],
+        on_written: Callable[[Checkpoint], object],
         on_failures: Callable[[int, BaseException], object],
     ) -> None:
         self._store, self._clock, self._on_written, self._on_failures = store, clock, on_written, on_failures
@@ -112,13 +112,13 @@ class CheckpointWriter:
                 log.debug(
                     "checkpoint written", number=checkpoint.number, took_ms=round((time.monotonic() - began) * 1000, 1)
                 )
-                self._told(checkpoint, oldest)
+                self._told(checkpoint.number, oldest)
                 return None
         return error
 
-    def _told(self, checkpoint: Checkpoint, oldest: Checkpoint) -> None:
+    def _told(self, number: int, oldest: Checkpoint) -> None:
         try:
-            self._on_written(checkpoint, oldest)
+            self._on_written(oldest)
         # What cannot be cleaned up stays for the next time.
         except Exception as error:
-            log.warning("old files not cleaned up", number=checkpoint.number, reason=str(error))
+            log.warning("old files not cleaned up", number=number, reason=str(error))
