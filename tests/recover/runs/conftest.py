@@ -104,9 +104,10 @@ class Run:
         self.context.stop(stopSparkContext=False)
 
     def stop_gracefully(self) -> None:
-        assert self.context._generator is not None
+        assert self.context._engine is not None
+        assert self.context._engine.generator is not None
         stop_while_it_ticks(
-            self.context._generator._timer,
+            self.context._engine.generator._timer,
             self._clock,
             lambda: self.context.stop(stopSparkContext=False, stopGracefully=True),
         )
