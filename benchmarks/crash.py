@@ -2,13 +2,15 @@
 
 A source on this machine sends numbered records and takes their acknowledgement; a program with the block log and
 checkpoints on counts them by key, in two kinds of state and in a window. The program is killed (-9) at random moments,
-and started again each time. At the end it is stopped gracefully, and its outputs are compared: every batch time is
+and started again each time; at every third kill, on average, it is its JVM that dies, and the program must find that
+out and end. At the end it is stopped gracefully, and its outputs are compared: every batch time is
 there, every acknowledged record is in some batch, and states and windows are what the batches say they must be.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -31,6 +33,9 @@ INTERVAL_S = 1.0
 WINDOW = 4
 KEYS = 7
 RECORDS_A_SEND = 20
+JVM_SHARE = 1 / 3
+# What a program may take to find out that its JVM is dead, and to end.
+MOURNING_S = 60
 
 
 # -- the source --
@@ -138,7 +143,6 @@ def program(folder: Path, port: int) -> None:
 
     ssc = StreamingContext.getOrCreate(str(folder / "checkpoint"), create)
     ssc.sparkContext.setLogLevel("OFF")
-    signal.signal(signal.SIGTERM, lambda _signal, _frame: ssc.stop(stopGracefully=True))
     ssc.start()
     (folder / f"started-{os.getpid()}").touch()
     ssc.awaitTermination()
@@ -163,6 +167,28 @@ def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
             raise SystemExit(f"the program did not start; its log is {folder / 'log'}")
         time.sleep(0.05)
     return process
+
+
+def jvm_of(process: subprocess.Popen[bytes]) -> int:
+    """The process of a program's JVM."""
+    for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+            return int(pid)
+    raise SystemExit(f"the program {process.pid} has no JVM")
+
+
+def kill_jvm(process: subprocess.Popen[bytes]) -> float:
+    """Kill the JVM, and return after how many seconds the program has ended with an error, as it must."""
+    began = time.monotonic()
+    os.kill(jvm_of(process), signal.SIGKILL)
+    try:
+        code = process.wait(MOURNING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise SystemExit(f"FAILED: {MOURNING_S} s after its JVM was killed, the program lives") from None
+    if code == 0:
+        raise SystemExit("FAILED: a program whose JVM was killed ended as if all were well")
+    return time.monotonic() - began
 
 
 def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
@@ -231,24 +257,37 @@ def main() -> None:
     source = Source(options.seed)
     port = source.server_address[1]
     began = time.monotonic()
+    jvm_kills = 0
     for number in range(options.kills):
         process = start(folder, port)
         after_s = rng.uniform(0.0, 10.0)
+        of_jvm = rng.random() < JVM_SHARE
         time.sleep(after_s)
-        process.kill()
-        process.wait()
-        print(f"kill {number + 1} of {options.kills}: {after_s:.2f} s after the start", flush=True)
+        what = "its JVM" if of_jvm else "the driver"
+        ended = ""
+        if of_jvm:
+            ended = f"; the program ended {kill_jvm(process):.1f} s later"
+            jvm_kills += 1
+        else:
+            process.kill()
+            process.wait()
+        print(f"kill {number + 1} of {options.kills}: {what}, {after_s:.2f} s after the start{ended}", flush=True)
     process = start(folder, port)
     time.sleep(5)
     source.paused.set()
     process.send_signal(signal.SIGTERM)
-    process.wait(120)
-    found = {"kills": options.kills, "seed": options.seed, **check(folder, source.acknowledged)}
+    found: dict[str, Any] = {"kills": options.kills, "of them of the JVM": jvm_kills, "seed": options.seed}
+    # None where it does not end: a graceful stop has a deadline of 60 s.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(120)
+    found["exit code of the last run"] = process.returncode
+    process.kill()
+    found |= check(folder, source.acknowledged)
     found["seconds"] = round(time.monotonic() - began)
     for name, value in found.items():
         print(f"{name}: {value}")
     faults = ("lost", "batches missing", "batches that differ when made again", "wrong states and windows")
-    if not source.acknowledged or any(found[name] for name in faults):
+    if not source.acknowledged or process.returncode != 0 or any(found[name] for name in faults):
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 

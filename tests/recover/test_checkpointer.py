@@ -20,6 +20,7 @@ from penstock.recover.attempts import Attempts
 from penstock.recover.checkpoint import Checkpoint, SavedInput
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpointer import Checkpointer
+from penstock.recover.directory import Directory
 
 
 class Source:
@@ -38,10 +39,13 @@ class Source:
 
 
 class Writing:
-    """A checkpointer of a program with one state, on a disk in memory."""
+    """A checkpointer of a program with one state, on a disk in memory unless another is given."""
 
-    def __init__(self, first: Checkpoint, listeners: dict[str, Callable[[], Any]]) -> None:
+    def __init__(
+        self, first: Checkpoint, listeners: dict[str, Callable[[], Any]], directory: Directory | None = None
+    ) -> None:
         self.disk, self.program = Disk(), Program()
+        self._directory = directory or self.disk
         self.program.state("sums")
         self.source = Source()
         PulledInputDStream(cast(StreamingContext, self.program.context), lambda: self.source).setName("files")
@@ -53,7 +57,7 @@ class Writing:
         self.checkpointer = Checkpointer(
             first,
             self.program.context.graph,
-            CheckpointStore(self.disk),
+            CheckpointStore(self._directory),
             ManualClock(0),
             rates=lambda: {0: 5.0},
             listeners=listeners,
@@ -100,7 +104,7 @@ class Writing:
 
     @property
     def newest(self) -> Checkpoint:
-        found = CheckpointStore(self.disk).newest()
+        found = CheckpointStore(self._directory).newest()
         assert found is not None
         return found
 
