@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import queue
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -252,6 +253,30 @@ def test_await_termination_says_whether_it_stopped(program: Program) -> None:
     program.stop()
     assert program.ssc.awaitTermination(10) is True
     assert program.ssc.awaitTerminationOrTimeout(10) is True
+
+
+def test_a_stop_while_the_program_ends_is_the_same_stop(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    program.start()
+    engine = program.ssc._engine
+    assert engine is not None
+    stop, begun, going = engine.stop, threading.Semaphore(0), threading.Event()
+
+    def slowly(deadline: float | None) -> None:
+        begun.release()
+        assert going.wait(30)
+        stop(deadline)
+
+    monkeypatch.setattr(engine, "stop", slowly)
+    threads = [threading.Thread(target=program.ssc._on_exit), threading.Thread(target=program.stop)]
+    threads[0].start()
+    assert begun.acquire(timeout=30)
+    threads[1].start()
+    again = begun.acquire(timeout=0.2)
+    going.set()
+    for thread in threads:
+        thread.join(30)
+    assert not again
+    assert program.ssc.getState().value == "stopped"
 
 
 class Outputs:

@@ -101,7 +101,7 @@ class StreamingContext(StreamBuilder):
         self._state = State.INITIALIZED
         self._lock = threading.RLock()
         self._signals = StopSignals(self._on_signal)
-        self._stop_thread: EngineThread | None = None
+        self._stop_thread: threading.Thread | None = None
         self._stops_gracefully = False
         self._ended = threading.Condition()
         # What awaitTermination raises; and what it will, when the context has stopped.
@@ -336,7 +336,7 @@ class StreamingContext(StreamBuilder):
         if stop_spark_later:
             self._sc.stop()
 
-    def _request_stop(self, *, graceful: bool, stop_spark: bool) -> tuple[EngineThread, bool]:
+    def _request_stop(self, *, graceful: bool, stop_spark: bool) -> tuple[threading.Thread, bool]:
         """Have the engine stopped; at once when it is being stopped gracefully. The thread, and if this began it."""
         with self._lock:
             is_first = self._stop_thread is None
@@ -484,8 +484,12 @@ class StreamingContext(StreamBuilder):
 
     def _on_exit(self) -> None:
         self._signals.close()
-        if self._stop_thread is not None:
-            self._stop_thread.join()
+        with self._lock:
+            stopping = self._stop_thread
+            if stopping is None:
+                self._stop_thread = threading.current_thread()
+        if stopping is not None:
+            stopping.join()
             return
         # On this very thread: an interpreter that ends may start no other.
         self._stop(self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN], stop_spark=False)

@@ -134,7 +134,8 @@ class Checkpointer:
         zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
         try:
             self._writer.write(self._gathered(zero_time_ms, last_time_ms, pending, needed_ms))
-        except CheckpointError as error:
+        # Of an input, or of a Spark that is gone.
+        except Exception as error:
             self._writer.fail(error)
 
     def _gathered(self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> Checkpoint:
