@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -119,6 +120,17 @@ def _copy_if_there(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
+@frozen
+class Hold:
+    """Where an output waits, while there is a pipe, until somebody has opened and closed that."""
+
+    path: Path
+
+    def __call__(self, *_batch: object) -> None:
+        if self.path.exists():
+            self.path.read_bytes()
+
+
 class Runs:
     """Makes runs."""
 
@@ -151,6 +163,17 @@ class Runs:
         copy = self._folder / name
         shutil.copytree(self.directory, copy, copy_function=_copy_if_there)
         return copy
+
+    def break_off_at(self, hold: Hold) -> Path:
+        """The same, when the next batch is at work: it comes to a hold, which it waits at meanwhile."""
+        os.mkfifo(hold.path)
+        self.clock.await_waiters()
+        self.clock.advance(INTERVAL_MS)
+        # Returns when somebody waits.
+        with hold.path.open("wb"):
+            left = self.break_off()
+            hold.path.unlink()
+        return left
 
     def stop(self) -> None:
         for run in self._made:
