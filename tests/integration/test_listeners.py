@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import queue
+import signal
 import threading
 import time
 from collections import deque
@@ -277,6 +278,32 @@ def test_a_stop_while_the_program_ends_is_the_same_stop(program: Program, monkey
         thread.join(30)
     assert not again
     assert program.ssc.getState().value == "stopped"
+
+
+def test_the_second_signal_stops_at_once(program: Program, wait_for: Callable[..., None]) -> None:
+    heard, held, reached = Recorder(), threading.Event(), threading.Event()
+
+    def hold(_rdd: object) -> None:
+        reached.set()
+        assert held.wait(60)
+
+    def phases() -> list[str]:
+        return [event.phase for event in heard.of(StopProgress)]
+
+    program.stream.foreachRDD(hold)
+    program.ssc.addStreamingListener(heard)
+    program.start()
+    program.clock.await_waiters()
+    program.clock.advance(1000)
+    assert reached.wait(30)
+    program.ssc._on_signal(signal.SIGTERM)
+    wait_for(lambda: "batches" in phases(), "the wait for the batch")
+    assert program.ssc.awaitTermination(0.1) is False
+    # The timer would have two more ticks to make, and the clock stands still.
+    program.ssc._on_signal(signal.SIGINT)
+    wait_for(lambda: "jobs" in phases(), "the end of that wait", 5)
+    held.set()
+    assert program.ssc.awaitTermination(30) is True
 
 
 class Outputs:
