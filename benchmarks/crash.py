@@ -36,6 +36,7 @@ RECORDS_A_SEND = 20
 JVM_SHARE = 1 / 3
 # What a program may take to find out that its JVM is dead, and to end.
 MOURNING_S = 60
+CATCH_UP_S = 300
 
 
 # -- the source --
@@ -204,6 +205,16 @@ def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
     return found, differ
 
 
+def catch_up(folder: Path, process: subprocess.Popen[bytes]) -> None:
+    """Return when the batches of the time in which the program was down are made: a stop would leave some."""
+    deadline = time.monotonic() + CATCH_UP_S
+    while max(outputs(folder, "window")[0], default=0) / 1000 < time.time() - 3 * INTERVAL_S:
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise SystemExit(f"FAILED: the program does not catch up; all of it is in {folder}")
+        time.sleep(0.5)
+
+
 def check(folder: Path, acknowledged: int) -> dict[str, Any]:
     """Compare the outputs with each other and with what was acknowledged."""
     interval_ms = round(INTERVAL_S * 1000)
@@ -275,6 +286,7 @@ def main() -> None:
     process = start(folder, port)
     time.sleep(5)
     source.paused.set()
+    catch_up(folder, process)
     process.send_signal(signal.SIGTERM)
     found: dict[str, Any] = {"kills": options.kills, "of them of the JVM": jvm_kills, "seed": options.seed}
     # None where it does not end: a graceful stop has a deadline of 60 s.
