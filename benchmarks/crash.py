@@ -3,7 +3,7 @@
 A source on this machine sends numbered records and takes their acknowledgement; a program with the block log and
 checkpoints on counts them by key, in two kinds of state and in a window. The program is killed (-9) at random moments,
 and started again each time; at every third kill, on average, it is its JVM that dies, and the program must find that
-out and end. At the end it is stopped gracefully, and its outputs are compared: every batch time is
+out and end. At the end it catches up and is stopped gracefully, and its outputs are compared: every batch time is
 there, every acknowledged record is in some batch, and states and windows are what the batches say they must be.
 """
 

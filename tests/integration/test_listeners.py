@@ -26,7 +26,9 @@ from penstock import (
     StreamingListener,
     StreamingStarted,
 )
+from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF
+from penstock.spark import cluster
 from penstock.testing import ManualClock
 
 pytestmark = pytest.mark.spark
@@ -304,6 +306,36 @@ def test_the_second_signal_stops_at_once(program: Program, wait_for: Callable[..
     wait_for(lambda: "jobs" in phases(), "the end of that wait", 5)
     held.set()
     assert program.ssc.awaitTermination(30) is True
+
+
+def test_what_fails_because_spark_goes_during_a_graceful_stop_is_not_complete(
+    program: Program, wait_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, held, reached = Recorder(), threading.Event(), threading.Event()
+
+    def fail(_rdd: object) -> None:
+        reached.set()
+        assert held.wait(60)
+        raise ConnectionRefusedError("the JVM is dead")
+
+    program.stream.foreachRDD(fail)
+    program.ssc.addStreamingListener(heard)
+    program.start()
+    program.clock.await_waiters()
+    program.clock.advance(1000)
+    assert reached.wait(30)
+    stopping = threading.Thread(target=lambda: program.ssc.stop(stopSparkContext=False, stopGracefully=True))
+    stopping.start()
+    wait_for(lambda: "batches" in [event.phase for event in heard.of(StopProgress)], "the wait for the batch")
+    # As when one SIGTERM reaches both processes.
+    monkeypatch.setattr(cluster, "is_stopped", lambda _sc: True)
+    held.set()
+    with pytest.raises(StreamingStateError, match="the SparkContext was stopped"):
+        program.ssc.awaitTermination(30)
+    stopping.join(30)
+    assert program.ssc._engine is not None
+    # A run that goes on makes it again.
+    assert program.ssc._engine.scheduler.pending_batches == [1000]
 
 
 class Outputs:

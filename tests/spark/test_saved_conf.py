@@ -8,7 +8,8 @@ import pytest
 
 from penstock.spark import saved_conf
 
-SAVED = {"spark.app.name": "counts", "spark.master": "local[4]", "own": "saved", "other": "saved"}
+LAUNCH = {"spark.app.name": "counts", "spark.master": "local[4]", "spark.driver.memory": "2g"}
+SAVED = {**LAUNCH, "own": "saved", "other": "saved"}
 
 
 class Conf(dict[str, str]):
@@ -67,8 +68,8 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
 def test_what_the_new_process_says_wins_but_for_the_name(spark: Spark) -> None:
     made: Any = saved_conf.spark_context(SAVED)
     assert made == {**SAVED, "own": "current"}
-    # Memory, for one, counts only when the JVM is launched.
-    assert spark.launched_with == SAVED
+    # What files of defaults say of the rest would lose to it.
+    assert spark.launched_with == LAUNCH
 
 
 def test_before_there_is_a_jvm_what_it_will_be_launched_with_is_known(

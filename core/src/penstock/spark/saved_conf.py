@@ -23,6 +23,7 @@ _OF_A_PROCESS = re.compile(
     r"|blockManager\.port|kubernetes\.driver\.pod\.name|kubernetes\.executor\.podNamePrefix|yarn\.app\..*"
     r"|submit\..*|repl\..*|driver\.extraJavaOptions|executor\.extraJavaOptions)"
 )
+_OF_THE_LAUNCH = re.compile(r"spark\.(master|app\.name|driver\..*|jars(\..*)?|files|archives)")
 
 
 def conf_to_save(sc: SparkContext) -> dict[str, str]:
@@ -55,8 +56,10 @@ def spark_context(saved: Mapping[str, str]) -> SparkContext:
     if SparkContext._active_spark_context is not None:
         return SparkContext._active_spark_context
     ensure_java()
-    # Until there is a JVM nobody knows what the files of defaults and the command line say.
-    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(saved.items())))
+    # Until there is a JVM nobody knows what the files of defaults and the command line say. It is launched with what
+    # would come too late afterwards.
+    launch = [(key, value) for key, value in saved.items() if _OF_THE_LAUNCH.fullmatch(key)]
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(launch))
     conf = SparkConf()
     for key, value in saved.items():
         conf.setIfMissing(key, value)
