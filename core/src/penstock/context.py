@@ -109,6 +109,7 @@ class StreamingContext(StreamBuilder):
         self._last_error: BaseException | None = None
         self._engine: Engine | None = None
         self._recovery: Recovery | None = None
+        self._is_spark_gone = False
         # Its streams came from a checkpoint.
         self._is_loaded = False
         # What listeners keep in a checkpoint, by name.
@@ -431,7 +432,7 @@ class StreamingContext(StreamBuilder):
         self._request_stop(graceful=first, stop_spark=False)
 
     def _on_error(self, error: BaseException) -> None:
-        if self._stop_thread is None and cluster.is_stopped(self._sc):
+        if cluster.is_stopped(self._sc):
             self._on_spark_gone()
             return
         # Below the limit of failures in a row it is in the events and in the log.
@@ -442,16 +443,20 @@ class StreamingContext(StreamBuilder):
             self._ended.notify_all()
 
     def _on_spark_gone(self) -> None:
+        assert self._engine is not None
+        # What fails from now on, of a graceful stop too, fails for that: a run that goes on makes it again.
+        self._engine.abandon()
+        if self._is_spark_gone:
+            return
+        self._is_spark_gone = True
         error = StreamingStateError("the SparkContext was stopped under the StreamingContext; stop that one first")
         log.error(str(error))
-        if self._engine is not None:
-            # What fails from now on fails for that: a run that goes on makes it again.
-            self._engine.scheduler.abandon()
         with self._ended:
             # The reason for whatever failed before, too.
             self._error = error
             self._ended.notify_all()
-        self.stop(stopSparkContext=False)
+        if self._stop_thread is None:
+            self.stop(stopSparkContext=False)
 
     def _on_give_up(self, error: BaseException) -> None:
         log.error(str(error))

@@ -2,7 +2,7 @@
 
 Owns them: it makes them, starts them and stops them, in order. Never does their work, and knows no state but whether a
 stop is still graceful. Made and started on the thread that starts the context, stopped on the one that stops it;
-``stop_at_once`` may come from any.
+``abandon`` may come from any.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from penstock.recover.recovery import Recovery
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
+from penstock.spark import cluster
 from penstock.spark.local_properties import LocalProperties
 from penstock.track.intake import TrackedIntake
 from penstock.track.receiver_tracker import ReceiverTracker
@@ -174,14 +175,19 @@ class Engine:
         for name, step in steps:
             self._step(name, step)
 
-    def stop_at_once(self) -> None:
-        """Have a graceful stop wait for nothing any longer: what is not processed is left."""
+    def abandon(self) -> None:
+        """Have a graceful stop wait for nothing any longer; what fails from now on is not complete."""
         self._is_graceful = False
         if self.generator is not None:
             self.generator.abandon()
         self.scheduler.abandon()
         self._last_states.abandon()
-        self._sc.cancelAllJobs()
+
+    def stop_at_once(self) -> None:
+        """The same, and end what runs: what is not processed is left."""
+        self.abandon()
+        if not cluster.is_stopped(self._sc):
+            self._sc.cancelAllJobs()
 
     def _step(self, name: str, step: Callable[[], object]) -> None:
         log.info("stopping", phase=name)
