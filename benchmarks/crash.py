@@ -2,13 +2,15 @@
 
 A source on this machine sends numbered records and takes their acknowledgement; a program with the block log and
 checkpoints on counts them by key, in two kinds of state and in a window. The program is killed (-9) at random moments,
-and started again each time. At the end it is stopped gracefully, and its outputs are compared: every batch time is
-there, every acknowledged record is in some batch, and states and windows are what the batches say they must be.
+and started again each time; at every third kill, on average, it is its JVM that dies, and the program must find that
+out and end. At the end it is stopped gracefully, and its outputs are compared: every batch time is there, every
+acknowledged record is in some batch, and states and windows are what the batches say they must be.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -31,6 +33,11 @@ INTERVAL_S = 1.0
 WINDOW = 4
 KEYS = 7
 RECORDS_A_SEND = 20
+JVM_SHARE = 1 / 3
+# What a program may take to find out that its JVM is dead, and to end.
+MOURNING_S = 60
+# What the last stop may take: the batches of all the time in which the program was down come first.
+STOP_S = 600
 
 
 # -- the source --
@@ -122,7 +129,8 @@ def program(folder: Path, port: int) -> None:
         conf = SparkConf().setMaster("local[4]").setAppName("crash").set("spark.ui.enabled", "false")
         conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.ui.showConsoleProgress", "false")
         conf.set("spark.streaming.receiver.writeAheadLog.enable", "true").set("spark.penstock.log.level", "INFO")
-        conf.set("spark.streaming.stopGracefullyOnShutdown", "true").set("spark.streaming.gracefulStopTimeout", "60s")
+        conf.set("spark.streaming.stopGracefullyOnShutdown", "true")
+        conf.set("spark.streaming.gracefulStopTimeout", f"{STOP_S}s")
         sc = SparkContext(conf=conf)
         ssc = StreamingContext(sc, INTERVAL_S)
         numbers = ssc.receiverStream(Acknowledging())
@@ -138,7 +146,6 @@ def program(folder: Path, port: int) -> None:
 
     ssc = StreamingContext.getOrCreate(str(folder / "checkpoint"), create)
     ssc.sparkContext.setLogLevel("OFF")
-    signal.signal(signal.SIGTERM, lambda _signal, _frame: ssc.stop(stopGracefully=True))
     ssc.start()
     (folder / f"started-{os.getpid()}").touch()
     ssc.awaitTermination()
@@ -165,6 +172,28 @@ def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
     return process
 
 
+def jvm_of(process: subprocess.Popen[bytes]) -> int:
+    """The process of a program's JVM."""
+    for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "java":
+            return int(pid)
+    raise SystemExit(f"the program {process.pid} has no JVM")
+
+
+def kill_jvm(process: subprocess.Popen[bytes]) -> float:
+    """Kill the JVM, and return after how many seconds the program has ended with an error, as it must."""
+    began = time.monotonic()
+    os.kill(jvm_of(process), signal.SIGKILL)
+    try:
+        code = process.wait(MOURNING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise SystemExit(f"FAILED: {MOURNING_S} s after its JVM was killed, the program lives") from None
+    if code == 0:
+        raise SystemExit("FAILED: a program whose JVM was killed ended as if all were well")
+    return time.monotonic() - began
+
+
 def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
     """The batches of an output by time, and which were not the same when they were made again."""
     found: dict[int, Any] = {}
@@ -178,11 +207,11 @@ def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
     return found, differ
 
 
-def check(folder: Path, acknowledged: int) -> dict[str, Any]:
-    """Compare the outputs with each other and with what was acknowledged."""
+def check(folder: Path, acknowledged: int, stopped_ms: int) -> dict[str, Any]:
+    """Compare the outputs with each other and with what was acknowledged, up to the stop at least."""
     interval_ms = round(INTERVAL_S * 1000)
     records, differ = outputs(folder, "records")
-    times = range(min(records), max(records) + 1, interval_ms)
+    times = range(min(records), max(*records, stopped_ms) + 1, interval_ms)
     missing = [time for time in times if time not in records]
     seen = Counter(number for batch in records.values() for number in batch)
     keys = Counter[str]()
@@ -231,24 +260,38 @@ def main() -> None:
     source = Source(options.seed)
     port = source.server_address[1]
     began = time.monotonic()
+    jvm_kills = 0
     for number in range(options.kills):
         process = start(folder, port)
         after_s = rng.uniform(0.0, 10.0)
+        of_jvm = rng.random() < JVM_SHARE
         time.sleep(after_s)
-        process.kill()
-        process.wait()
-        print(f"kill {number + 1} of {options.kills}: {after_s:.2f} s after the start", flush=True)
+        what = "its JVM" if of_jvm else "the driver"
+        ended = ""
+        if of_jvm:
+            ended = f"; the program ended {kill_jvm(process):.1f} s later"
+            jvm_kills += 1
+        else:
+            process.kill()
+            process.wait()
+        print(f"kill {number + 1} of {options.kills}: {what}, {after_s:.2f} s after the start{ended}", flush=True)
     process = start(folder, port)
     time.sleep(5)
     source.paused.set()
     process.send_signal(signal.SIGTERM)
-    process.wait(120)
-    found = {"kills": options.kills, "seed": options.seed, **check(folder, source.acknowledged)}
+    found: dict[str, Any] = {"kills": options.kills, "of them of the JVM": jvm_kills, "seed": options.seed}
+    stopped_ms = round(time.time() * 1000)
+    # None where it does not end.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_S + 60)
+    found["exit code of the last run"] = process.returncode
+    process.kill()
+    found |= check(folder, source.acknowledged, stopped_ms)
     found["seconds"] = round(time.monotonic() - began)
     for name, value in found.items():
         print(f"{name}: {value}")
     faults = ("lost", "batches missing", "batches that differ when made again", "wrong states and windows")
-    if not source.acknowledged or any(found[name] for name in faults):
+    if not source.acknowledged or process.returncode != 0 or any(found[name] for name in faults):
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 

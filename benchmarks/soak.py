@@ -60,7 +60,7 @@ while len(batches) < n:
     time.sleep(0.05)
     if len(batches) // EVERY > told:
         told = len(batches) // EVERY
-        pending = len(ssc._scheduler.pending_batches)
+        pending = len(ssc._engine.scheduler.pending_batches)
         print(f"{len(batches):>8} {resident_mb():>8.1f} {time.monotonic() - started:>7.0f} {pending:>8}", flush=True)
 print(f"{len(batches):>8} {resident_mb():>8.1f} {time.monotonic() - started:>7.0f}; {records} records", flush=True)
 print(ssc.generator_report(), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -67,6 +68,35 @@ def test_a_source_that_failed_is_asked_again(pulled: PulledInputDStream, source:
     assert records(pulled, 100) == [100]
     assert records(pulled, 100) == [100]
     assert source.asked == [100, 100, 100]
+
+
+def test_a_source_is_not_asked_where_it_is_while_it_makes_a_batch(context: FakeContext) -> None:
+    # A further try is made on a job's thread: what it has taken and not yet noted would be in no batch.
+    said: list[str] = []
+    where = ["before"]
+
+    class Moving(Source):
+        def position(self) -> Any:
+            said.append(where[0])
+
+        def go_on_from(self, position: Any) -> None: ...
+
+        def compute_again(self, batch_time_ms: int) -> SourceBatch | None: ...
+
+        def compute(self, batch_time_ms: int) -> SourceBatch:
+            where[0] = "in between"
+            asking.start()
+            asking.join(0.1)
+            where[0] = "behind"
+            return super().compute(batch_time_ms)
+
+    stream = PulledInputDStream(cast(StreamingContext, context), lambda: Moving(context))
+    stream.initialize(0)
+    asking = threading.Thread(target=stream.position)
+    with context.graph.lock:
+        stream.get_or_compute(100)
+    asking.join(30)
+    assert said == ["behind"]
 
 
 def test_a_source_is_not_asked_for_a_time_that_is_over(pulled: PulledInputDStream, source: Source) -> None:

@@ -44,8 +44,8 @@ class Completed:
 
 def paused_with_blocks(ssc: StreamingContext) -> bool:
     """The receivers have stored something, and pause."""
-    assert ssc._tracker is not None
-    return ssc._tracker._pauses.paused and ssc._tracker.blocks.has_blocks
+    assert ssc._engine is not None
+    return ssc._engine.tracker._pauses.paused and ssc._engine.tracker.blocks.has_blocks
 
 
 def fail(_rdd: Any) -> None:
@@ -120,8 +120,8 @@ def test_receivers_pause_while_batches_pile_up_and_go_on_and_nothing_is_lost(
 
     ssc.receiverStream(Numbers()).foreachRDD(hold)
     ssc.start()
-    assert ssc._tracker is not None
-    blocks = ssc._tracker.blocks
+    assert ssc._engine is not None
+    blocks = ssc._engine.tracker.blocks
     wait_for(lambda: paused_with_blocks(ssc), "the pause")
 
     def stored() -> int:
@@ -134,8 +134,8 @@ def test_receivers_pause_while_batches_pile_up_and_go_on_and_nothing_is_lost(
 
     before = stored()
     assert before > 0
-    assert ssc._scheduler is not None
-    assert len(ssc._scheduler.pending_batches) == 2
+    assert ssc._engine is not None
+    assert len(ssc._engine.scheduler.pending_batches) == 2
     gate.set()
     wait_for(lambda: len(seen) > 100 * before + 1000, "the receiver to go on")
     ssc.stop(stopSparkContext=False, stopGraceFully=True)
@@ -157,11 +157,11 @@ def test_a_graceful_stop_of_paused_receivers_processes_what_was_stored(make_ssc:
     ssc.start()
     wait_for(lambda: paused_with_blocks(ssc), "the pause")
     threading.Timer(0.5, gate.set).start()
-    assert ssc._tracker is not None
+    assert ssc._engine is not None
     ssc.stop(stopSparkContext=False, stopGraceFully=True)
     assert len(seen) >= 100
     assert seen == list(range(len(seen)))
-    assert not ssc._tracker.blocks.has_unallocated_blocks
+    assert not ssc._engine.tracker.blocks.has_unallocated_blocks
 
 
 def test_the_oldest_batch_is_given_up_where_that_is_asked_for(make_ssc: MakeSsc, wait_for: WaitFor) -> None:

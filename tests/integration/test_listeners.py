@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import queue
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -24,7 +26,9 @@ from penstock import (
     StreamingListener,
     StreamingStarted,
 )
+from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF
+from penstock.spark import cluster
 from penstock.testing import ManualClock
 
 pytestmark = pytest.mark.spark
@@ -252,6 +256,86 @@ def test_await_termination_says_whether_it_stopped(program: Program) -> None:
     program.stop()
     assert program.ssc.awaitTermination(10) is True
     assert program.ssc.awaitTerminationOrTimeout(10) is True
+
+
+def test_a_stop_while_the_program_ends_is_the_same_stop(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    program.start()
+    engine = program.ssc._engine
+    assert engine is not None
+    stop, begun, going = engine.stop, threading.Semaphore(0), threading.Event()
+
+    def slowly(deadline: float | None) -> None:
+        begun.release()
+        assert going.wait(30)
+        stop(deadline)
+
+    monkeypatch.setattr(engine, "stop", slowly)
+    threads = [threading.Thread(target=program.ssc._on_exit), threading.Thread(target=program.stop)]
+    threads[0].start()
+    assert begun.acquire(timeout=30)
+    threads[1].start()
+    again = begun.acquire(timeout=0.2)
+    going.set()
+    for thread in threads:
+        thread.join(30)
+    assert not again
+    assert program.ssc.getState().value == "stopped"
+
+
+def test_the_second_signal_stops_at_once(program: Program, wait_for: Callable[..., None]) -> None:
+    heard, held, reached = Recorder(), threading.Event(), threading.Event()
+
+    def hold(_rdd: object) -> None:
+        reached.set()
+        assert held.wait(60)
+
+    def phases() -> list[str]:
+        return [event.phase for event in heard.of(StopProgress)]
+
+    program.stream.foreachRDD(hold)
+    program.ssc.addStreamingListener(heard)
+    program.start()
+    program.clock.await_waiters()
+    program.clock.advance(1000)
+    assert reached.wait(30)
+    program.ssc._on_signal(signal.SIGTERM)
+    wait_for(lambda: "batches" in phases(), "the wait for the batch")
+    assert program.ssc.awaitTermination(0.1) is False
+    # The timer would have two more ticks to make, and the clock stands still.
+    program.ssc._on_signal(signal.SIGINT)
+    wait_for(lambda: "jobs" in phases(), "the end of that wait", 5)
+    held.set()
+    assert program.ssc.awaitTermination(30) is True
+
+
+def test_what_fails_because_spark_goes_during_a_graceful_stop_is_not_complete(
+    program: Program, wait_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard, held, reached = Recorder(), threading.Event(), threading.Event()
+
+    def fail(_rdd: object) -> None:
+        reached.set()
+        assert held.wait(60)
+        raise ConnectionRefusedError("the JVM is dead")
+
+    program.stream.foreachRDD(fail)
+    program.ssc.addStreamingListener(heard)
+    program.start()
+    program.clock.await_waiters()
+    program.clock.advance(1000)
+    assert reached.wait(30)
+    stopping = threading.Thread(target=lambda: program.ssc.stop(stopSparkContext=False, stopGracefully=True))
+    stopping.start()
+    wait_for(lambda: "batches" in [event.phase for event in heard.of(StopProgress)], "the wait for the batch")
+    # As when one SIGTERM reaches both processes.
+    monkeypatch.setattr(cluster, "is_stopped", lambda _sc: True)
+    held.set()
+    with pytest.raises(StreamingStateError, match="the SparkContext was stopped"):
+        program.ssc.awaitTermination(30)
+    stopping.join(30)
+    assert program.ssc._engine is not None
+    # A run that goes on makes it again.
+    assert program.ssc._engine.scheduler.pending_batches == [1000]
 
 
 class Outputs:

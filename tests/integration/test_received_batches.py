@@ -177,8 +177,8 @@ def test_contexts_of_one_application_do_not_share_blocks(
         ssc.receiverStream(AtOnce(["a"])).foreachRDD(lambda rdd, seen=seen: seen.extend(rdd.collect()))
         ssc.start()
         wait_for(lambda seen=seen: seen, "the record")
-        tracker = ssc._tracker
-        assert tracker is not None
+        assert ssc._engine is not None
+        tracker = ssc._engine.tracker
         (directory,) = tracker._places._directories
         paths.append(directory)
         ssc.stop(stopSparkContext=False)
@@ -190,6 +190,6 @@ def test_old_blocks_are_deleted(ssc: StreamingContext, collect: Any, wait_for: C
     batches = collect(ssc.receiverStream(AtOnce(range(10))))
     ssc.start()
     wait_for(lambda: len(batches.records) >= 10, "ten numbers")
-    tracker = ssc._tracker
-    assert tracker is not None
+    assert ssc._engine is not None
+    tracker = ssc._engine.tracker
     wait_for(lambda: not tracker.blocks.has_blocks, "the batch to be cleaned up")

@@ -43,6 +43,8 @@ _checkpoints = st.builds(
     conf=st.dictionaries(_text, _text, max_size=2),
     program=st.none() | st.builds(SavedFile, _text, _int, _int),
     folders=st.lists(_text, max_size=2),
+    next_stream_id=_int,
+    begun=_int,
 )
 
 

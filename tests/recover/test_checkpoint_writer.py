@@ -29,7 +29,8 @@ class Writing:
         self.on_written: Callable[[], object] = lambda: None
         self.on_failures: Callable[[], object] = lambda: None
         self._changed = threading.Condition()
-        self.writer = CheckpointWriter(CheckpointStore(self.disk), ManualClock(0), self._on_written, self._on_failures)
+        self.store = CheckpointStore(self.disk)
+        self.writer = CheckpointWriter(self.store, ManualClock(0), self._on_written, self._on_failures)
         self.writer.start()
 
     def _hook(self, operation: str, _name: str) -> None:
@@ -40,9 +41,9 @@ class Writing:
             if self.fails():
                 raise full_disk()
 
-    def _on_written(self, checkpoint: Checkpoint, _oldest: Checkpoint) -> None:
+    def _on_written(self, _oldest: Checkpoint) -> None:
         with self._changed:
-            self.written.append(checkpoint.number)
+            self.written.append(self.store.kept[-1].number)
             self._changed.notify_all()
         self.on_written()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import evolve
@@ -12,45 +12,77 @@ from tests.recover.conftest import full_disk
 from tests.recover.test_checkpoint_store import FIRST, Disk
 from tests.recover.test_reattachment import Program
 
+from penstock import StreamingContext
 from penstock.clock import ManualClock
-from penstock.recover.checkpoint import Checkpoint
+from penstock.errors import CheckpointError, JournalError
+from penstock.graph.input_stream import PulledInputDStream
+from penstock.recover.attempts import Attempts
+from penstock.recover.checkpoint import Checkpoint, SavedInput
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpointer import Checkpointer
+from penstock.recover.directory import Directory
+
+
+class Source:
+    """Says where it is."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[], Any] = lambda: {"known": ["a file"]}
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("open", "start", "compute", "clean_up", "stop", "go_on_from", "compute_again"):
+            return lambda *_args: None
+        raise AttributeError(name)
+
+    def position(self) -> Any:
+        return self.answer()
 
 
 class Writing:
-    """A checkpointer of a program with one state, on a disk in memory."""
+    """A checkpointer of a program with one state, on a disk in memory unless another is given."""
 
-    def __init__(self, first: Checkpoint, listeners: dict[str, Callable[[], Any]]) -> None:
+    def __init__(
+        self, first: Checkpoint, listeners: dict[str, Callable[[], Any]], directory: Directory | None = None
+    ) -> None:
         self.disk, self.program = Disk(), Program()
+        self._directory = directory or self.disk
         self.program.state("sums")
+        self.source = Source()
+        PulledInputDStream(cast(StreamingContext, self.program.context), lambda: self.source).setName("files")
         self.deleted: list[str] = []
+        self.forgotten: list[set[int]] = []
         self.told: list[int] = []
+        self.reasons: list[str] = []
         self.cleanable: list[int] = []
         self.checkpointer = Checkpointer(
             first,
             self.program.context.graph,
-            CheckpointStore(self.disk),
+            CheckpointStore(self._directory),
             ManualClock(0),
             rates=lambda: {0: 5.0},
             listeners=listeners,
-            attempts={2000: 3},
+            attempts=Attempts({2000: 3}),
             keeps_blocks=True,
             outputs=None,
             delete_file=self.deleted.append,
             delete_folder=self.deleted.append,
+            forget_streams=self.forgotten.append,
             max_failures=2,
-            on_failures=lambda count, _error: self.told.append(count),
+            on_failures=self._on_failures,
         )
         self._done = threading.Semaphore(0)
         self.checkpointer.on_cleanable = self._on_cleanable
         write = self.checkpointer._writer._write
 
-        def counted(checkpoint: Checkpoint) -> None:
-            write(checkpoint)
+        def counted(taken: Checkpoint | Exception) -> None:
+            write(taken)
             self._done.release()
 
         self.checkpointer._writer._write = counted  # type: ignore[method-assign]
+
+    def _on_failures(self, count: int, error: BaseException) -> None:
+        self.told.append(count)
+        self.reasons.append(str(error))
 
     def _on_cleanable(self, before_ms: int) -> None:
         self.cleanable.append(before_ms)
@@ -65,8 +97,14 @@ class Writing:
         return self.program.tables()["sums"]
 
     @property
+    def position(self) -> Any:
+        """Of the source, in the newest."""
+        saved = {each.name: each.position for each in self.newest.inputs}["files"]
+        return None if saved is None else saved["source"]
+
+    @property
     def newest(self) -> Checkpoint:
-        found = CheckpointStore(self.disk).newest()
+        found = CheckpointStore(self._directory).newest()
         assert found is not None
         return found
 
@@ -75,8 +113,12 @@ class Writing:
 def make() -> Iterator[Callable[..., Writing]]:
     made: list[Writing] = []
 
-    def make(listeners: dict[str, Callable[[], Any]] | None = None, **first: Any) -> Writing:
-        made.append(Writing(evolve(FIRST, folders=["before", "now"], **first), listeners or {}))
+    def make(
+        listeners: dict[str, Callable[[], Any]] | None = None, kept: Checkpoint | None = None, **first: Any
+    ) -> Writing:
+        made.append(Writing(evolve(FIRST, **{"folders": ["before", "now"], **first}), listeners or {}))
+        if kept is not None:
+            made[-1].checkpointer._store.keep(kept)
         made[-1].checkpointer.start()
         return made[-1]
 
@@ -87,6 +129,16 @@ def make() -> Iterator[Callable[..., Writing]]:
 
 def test_a_run_is_known_of_before_its_first_batch(make: Callable[..., Writing]) -> None:
     assert make().newest.number == FIRST.number
+
+
+def test_where_sources_are_is_known_before_the_first_batch(make: Callable[..., Writing]) -> None:
+    # A file that comes while the program is down is new only to who knows which were there before.
+    writing = make()
+    assert writing.position == {"known": ["a file"]}
+    writing.source.answer = lambda: {"known": ["a file", "another"]}
+    writing.checkpointer.begin(5000)
+    assert (writing.newest.zero_time_ms, writing.newest.last_time_ms) == (5000, 5000)
+    assert writing.position == {"known": ["a file", "another"]}
 
 
 def test_what_changes_is_gathered(make: Callable[..., Writing]) -> None:
@@ -125,6 +177,36 @@ def test_the_folder_of_an_earlier_run_goes_with_the_last_checkpoint_that_leads_t
     assert again.deleted == ["before"]
 
 
+def test_streams_that_no_checkpoint_has_any_more_are_forgotten(make: Callable[..., Writing]) -> None:
+    saved = [SavedInput("source", "receiverStream", 0), SavedInput("dropped", "receiverStream", 3)]
+    found = evolve(FIRST, inputs=saved, next_stream_id=5)
+    writing = make(kept=found, number=2, next_stream_id=5, folders=["now"])
+    assert writing.newest.next_stream_id == 5
+    for number in range(1, 9):
+        writing.save(number)
+    # Of 2 and 4 there was nothing already; the one gone on from has 3 still.
+    assert (writing.forgotten, writing.deleted) == ([{2, 4}], ["receivedData/2", "receivedData/4"])
+    writing.save(9)
+    writing.save(10)
+    assert (writing.forgotten, writing.deleted[2:]) == ([{2, 4}, {3}], ["receivedData/3"])
+
+
+def test_streams_that_could_not_be_forgotten_are_so_the_next_time(make: Callable[..., Writing]) -> None:
+    writing = make(next_stream_id=3, folders=["now"])
+    forgotten: list[set[int]] = []
+
+    def forget(stream_ids: set[int]) -> None:
+        forgotten.append(stream_ids)
+        if len(forgotten) == 1:
+            raise JournalError("the disk is full")
+
+    writing.checkpointer._forget_streams = forget
+    for number in range(3):
+        writing.save(number)
+    assert forgotten == [{2}, {2}]
+    assert writing.deleted == ["receivedData/2"]
+
+
 def test_blocks_that_the_oldest_kept_checkpoint_needs_are_not_cleaned_up(make: Callable[..., Writing]) -> None:
     writing = make()
     for number in range(1, 13):
@@ -142,6 +224,45 @@ def test_blocks_that_a_state_is_made_again_from_are_not_cleaned_up(make: Callabl
         writing.save(number)
     # It was not checkpointed since.
     assert writing.cleanable[-1] <= 1000
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda: [][0], "the position of input stream files cannot be had: IndexError: list index out of range"),
+        (lambda: {"known": {b"a file"}}, "the position of input stream files is no JSON: Object of type set"),
+    ],
+    ids=["raises", "no JSON"],
+)
+def test_a_source_that_does_not_say_where_it_is_is_named(
+    answer: Callable[[], Any], reason: str, make: Callable[..., Writing]
+) -> None:
+    writing = make()
+    writing.source.answer = answer
+    for number in range(3):
+        writing.save(number)
+    assert (writing.told, writing.checkpointer.failures) == ([2], 3)
+    assert writing.reasons[0].startswith(reason)
+    # Nor does a run begin.
+    with pytest.raises(CheckpointError, match=reason.partition(":")[0]):
+        writing.checkpointer.begin(0)
+    writing.source.answer = lambda: {"known": []}
+    writing.save(4)
+    assert (writing.position, writing.checkpointer.failures) == ({"known": []}, 0)
+
+
+def test_a_listener_whose_value_is_no_json_has_what_it_kept_last(
+    make: Callable[..., Writing], caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[Any] = [object(), {1, 2}, {"k": (1,)}]
+    writing = make(listeners={"rates": lambda: answers.pop(), "none": object})
+    for number in range(1, 4):
+        writing.save(number)
+        assert writing.newest.listeners == {"rates": {"k": [1]}}
+    assert not writing.told
+    # Once as long as it goes on.
+    told = [record.getMessage() for record in caplog.records if "a listener's value" in record.getMessage()]
+    assert ["listener=rates" in each for each in told] == [False, True]
 
 
 def test_a_listener_that_fails_has_what_it_kept_last(make: Callable[..., Writing]) -> None:

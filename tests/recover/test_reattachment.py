@@ -295,6 +295,17 @@ def test_inputs_keep_their_numbers_and_new_ones_have_others() -> None:
     assert {stream.name: stream.id for stream in now.context.graph.inputs} == {"source": 0, "x": 1, "y": 2, "new": 3}
 
 
+def test_the_number_of_an_input_that_is_no_more_is_not_given_again() -> None:
+    # It was the highest, and no checkpoint that is left has it: its blocks may be there still.
+    before, now = Program(), Program()
+    for program in (before, now):
+        program.source.setName("source")
+        program.state("a")
+    now.output(named_input(now, "new"))
+    now.reattach(before.saved(next_stream_id=3))
+    assert {stream.name: stream.id for stream in now.context.graph.inputs} == {"source": 0, "new": 3}
+
+
 # -- which table of those that are there --
 
 

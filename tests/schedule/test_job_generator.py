@@ -250,6 +250,24 @@ def test_a_graceful_stop_gives_up_at_its_deadline(engine: Engine, clock: ManualC
     assert engine.scheduler.pending_batches == [100]
 
 
+@pytest.mark.parametrize("stops_first", [True, False])
+def test_nobody_waits_for_a_tick_when_all_is_abandoned(
+    engine: Engine, clock: ManualClock, joining: threading.Event, stops_first: bool
+) -> None:
+    generator = engine.start()
+    clock.await_waiters()
+    with ThreadPoolExecutor() as pool:
+        if not stops_first:
+            generator.abandon()
+        stopping = pool.submit(generator.stop, time.monotonic() + 30)
+        assert joining.wait(10)
+        if stops_first:
+            generator.abandon()
+        # The next tick is as far away as the interval is long.
+        stopping.result(timeout=10)
+    assert engine.of("generate") == []
+
+
 def test_a_second_stop_is_harmless(engine: Engine) -> None:
     generator = engine.start()
     assert generator.stop(None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.errors import ConfigurationError
-from penstock.spark.checkpoint import qualified
+from penstock.spark.checkpoint import RunFolder, delete_empty_folders, qualified
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -37,3 +37,14 @@ def test_a_path_of_another_file_system_is_a_uri(sc: SparkContext) -> None:
 def test_what_no_file_system_answers_to(sc: SparkContext) -> None:
     with pytest.raises(ConfigurationError, match="nosuch://host/check"):
         qualified(sc, "nosuch://host/check")
+
+
+def test_empty_folders_of_other_runs_are_deleted_and_nothing_else(sc: SparkContext, tmp_path: Path) -> None:
+    mine, empty, full = (f"0000000{number}-0000-4000-8000-000000000000" for number in range(3))
+    for name in (mine, empty, f"{full}/rdd-1", "receivedData", "0" * 36):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "checkpoint-0000000001").touch()
+    before = {path.name for path in tmp_path.iterdir()}
+    delete_empty_folders(sc, RunFolder(mine, f"file:{tmp_path}", str(tmp_path)))
+    assert before - {path.name for path in tmp_path.iterdir()} == {empty}
+    delete_empty_folders(sc, RunFolder(mine, f"file:{tmp_path}/no/such", str(tmp_path)))

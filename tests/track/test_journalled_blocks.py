@@ -287,6 +287,22 @@ def test_blocks_of_a_stream_that_is_no_more_are_kept_aside_and_told(
     assert again.batches() == {200: {2: 10}}
 
 
+def test_a_stream_that_is_forgotten_leaves_nothing(live: Live) -> None:
+    first = live(1, 2)
+    first.note_launches({1: 1, 2: 5})
+    first.add_blocks([*blocks(1), *blocks(2, stream_id=2)])
+    first.allocate_blocks_to_batch(100)
+    first.add_blocks([*blocks(3), *blocks(4, stream_id=2)])
+    first.close()
+    without = live(1)
+    without.forget_streams({2})
+    for tracker in (without, live(1)):
+        assert tracker.set_aside() == {}
+        assert {each.stream_id for each in tracker.known()} == {1}
+        assert tracker.last_epoch(2) == 0
+    assert live(1).batches() == {100: {1: 10}}
+
+
 def test_a_batch_that_is_cleaned_up_gives_the_blocks_of_streams_that_are_there(live: Live) -> None:
     first = live(1, 2)
     first.add_blocks([*blocks(1), *blocks(2, stream_id=2)])

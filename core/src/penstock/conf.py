@@ -126,7 +126,8 @@ STOP_GRACEFULLY_ON_SHUTDOWN = _key(
     "spark.streaming.stopGracefullyOnShutdown",
     boolean,
     "false",
-    "Stop gracefully when the program ends without calling `stop`.",
+    "Stop gracefully when the program ends without calling `stop`, and at SIGTERM and Ctrl-C; a second of these stops "
+    "at once. A program's own handlers are called, too.",
 )
 GENERATION_RETRIES = _key(
     "spark.penstock.generation.retries",

@@ -1,7 +1,7 @@
 """``StreamingContext``: the life cycle of a program, and the door to everything else.
 
-Owns the state (initialized, active, stopped) and the parts of the engine, which it makes, starts and stops in order.
-Never does their work. Methods may be called from any thread; ``stop`` does its work on a thread of its own.
+Owns the state (initialized, active, stopped), the listeners' bus, and the requests to stop; the engine does the rest.
+Methods may be called from any thread; ``stop`` does its work on a thread of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import SparkContext
@@ -21,35 +20,27 @@ from penstock import conf
 from penstock.builder import StreamBuilder
 from penstock.clock import Clock, SystemClock, duration_ms
 from penstock.conf import Settings
+from penstock.engine import Engine
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.listen.events import CheckpointFailed, ReceiverInfo, StopProgress, StreamingStarted
+from penstock.listen.events import ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.log import get_logger, set_level
 from penstock.plugins import Plugins
 from penstock.recover.checkpointer import CheckpointReport
 from penstock.recover.recovery import Recovery
 from penstock.schedule.generator_report import GeneratorReport
-from penstock.schedule.input_info_tracker import InputInfoTracker
-from penstock.schedule.job_generator import JobGenerator
-from penstock.schedule.job_scheduler import JobScheduler
-from penstock.spark import cluster, failure, saved_conf
+from penstock.spark import cluster, saved_conf
 from penstock.spark.checkpoint import set_checkpoint_directory
-from penstock.spark.local_properties import LocalProperties
+from penstock.stop_signals import StopSignals
 from penstock.threads import EngineThread, on_engine_thread
-from penstock.track.intake import TrackedIntake
-from penstock.track.receiver_tracker import ReceiverTracker
 
 if TYPE_CHECKING:
     from penstock.listen.streaming_listener import StreamingListener
     from penstock.recover.checkpoint import Checkpoint
-    from penstock.recover.checkpointer import Checkpointer
-    from penstock.recover.completed_outputs import CompletedOutputs
 
 log = get_logger("context")
 
-# A stop that is not graceful lets what runs come to its end for so long.
-_QUICK_STOP_S = 10.0
 _UDS = "spark.python.unix.domain.socket.enabled"
 
 
@@ -111,22 +102,18 @@ class StreamingContext(StreamBuilder):
         self._clock: Clock = clock or SystemClock()
         self._state = State.INITIALIZED
         self._lock = threading.RLock()
-        # What signals did before this context was active.
-        self._handlers: dict[int, Any] = {}
-        self._stop_thread: EngineThread | None = None
+        self._signals = StopSignals(self._on_signal)
+        self._stop_thread: threading.Thread | None = None
         self._stops_gracefully = False
         self._ended = threading.Condition()
         # What awaitTermination raises; and what it will, when the context has stopped.
         self._error: BaseException | None = None
         self._last_error: BaseException | None = None
-        self._tracker: ReceiverTracker | None = None
-        self._scheduler: JobScheduler | None = None
-        self._generator: JobGenerator | None = None
+        self._engine: Engine | None = None
         self._recovery: Recovery | None = None
+        self._is_spark_gone = False
         # Its streams came from a checkpoint.
         self._is_loaded = False
-        self._checkpointer: Checkpointer | None = None
-        self._outputs_done: CompletedOutputs | None = None
         # What listeners keep in a checkpoint, by name.
         self._kept: dict[str, Callable[[], Any]] = {}
         if self.settings[conf.CHECKPOINT_DIRECTORY]:
@@ -224,7 +211,8 @@ class StreamingContext(StreamBuilder):
         if made.graph.checkpoint_directory != checkpointPath:
             made.checkpoint(checkpointPath)
         assert made._recovery is not None
-        made._recovery.found = found
+        # Again: Spark may have the directory elsewhere than it could be looked for without a SparkContext.
+        made._recovery.find()
         return made
 
     @classmethod
@@ -295,11 +283,15 @@ class StreamingContext(StreamBuilder):
             try:
                 self._start_engine()
             except BaseException:
-                self._stop_engine(None)
+                if self._engine is not None:
+                    self._engine.stop(None)
                 self._ended_now()
                 raise
             self._state = State.ACTIVE
-            self._take_interrupt()
+            if self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]:
+                self._signals.take()
+            else:
+                self._signals.take_interrupt_back()
             self._bus.post(StreamingStarted(self._clock.now_ms()))
             atexit.register(self._on_exit)
 
@@ -318,6 +310,8 @@ class StreamingContext(StreamBuilder):
         """
         with self._ended:
             self._ended.wait_for(lambda: self._state is State.STOPPED or self._error is not None, timeout)
+            if self._state is State.STOPPED:
+                self._signals.give_back()
             if self._error is not None:
                 raise self._error
             return self._state is State.STOPPED
@@ -341,49 +335,45 @@ class StreamingContext(StreamBuilder):
         if on_engine_thread():
             return
         stopping.join()
-        self._give_interrupt_back()
+        self._signals.give_back()
         if stop_spark_later:
             self._sc.stop()
 
-    def _request_stop(self, *, graceful: bool, stop_spark: bool) -> tuple[EngineThread, bool]:
+    def _request_stop(self, *, graceful: bool, stop_spark: bool) -> tuple[threading.Thread, bool]:
         """Have the engine stopped; at once when it is being stopped gracefully. The thread, and if this began it."""
         with self._lock:
             is_first = self._stop_thread is None
             if self._stop_thread is None:
                 self._stops_gracefully = graceful
-                self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(graceful, stop_spark))
-                self._stop_thread.start()
+                stopping = EngineThread("streaming-stop", lambda: self._stop(graceful, stop_spark))
+                stopping.start()
+                self._stop_thread = stopping
             escalates = self._stops_gracefully and not graceful
             self._stops_gracefully = self._stops_gracefully and graceful
         if escalates:
-            self._stop_at_once()
+            log.warning("stopping at once: what is not processed is left")
+            if self._engine is not None:
+                self._engine.stop_at_once()
         return self._stop_thread, is_first
-
-    def _stop_at_once(self) -> None:
-        log.warning("stopping at once: what is not processed is left")
-        for part in (self._generator, self._scheduler):
-            if part is not None:
-                part.abandon()
-        self._sc.cancelAllJobs()
 
     # -- for plugins --
 
     def set_rate(self, stream_id: int, rate: float) -> None:
         """Set the rate of a stream's receiver, records/s; it is kept when the receiver is relaunched."""
-        if self._tracker is not None:
-            self._tracker.send_rate_update(stream_id, rate)
+        if self._engine is not None:
+            self._engine.tracker.send_rate_update(stream_id, rate)
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate that a stream's receiver keeps to, records/s; ``None`` for no limit."""
-        return None if self._tracker is None else self._tracker.rate_limit(stream_id)
+        return None if self._engine is None else self._engine.tracker.rate_limit(stream_id)
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
         """What is known of every receiver, by stream id."""
-        return {} if self._tracker is None else self._tracker.receiver_infos()
+        return {} if self._engine is None else self._engine.tracker.receiver_infos()
 
     def unread_bytes(self) -> int:
         """How much data receivers have stored that no batch has processed yet."""
-        return 0 if self._tracker is None else self._tracker.unread_bytes()
+        return 0 if self._engine is None else self._engine.tracker.unread_bytes()
 
     def listener_report(self) -> dict[str, dict[str, int | bool]]:
         """By listener: events dropped, events it failed on, whether it was switched off."""
@@ -409,12 +399,13 @@ class StreamingContext(StreamBuilder):
 
     def checkpoint_report(self) -> CheckpointReport:
         """How the writing of checkpoints goes."""
-        writer = self._checkpointer
+        writer = None if self._engine is None else self._engine.checkpointer
         return CheckpointReport() if writer is None else CheckpointReport(writer.written_ms, writer.failures)
 
     def generator_report(self) -> GeneratorReport:
         """How the making of batches went so far: what each phase took, ticks missed, batches dropped and failed."""
-        return GeneratorReport() if self._generator is None else self._generator.report()
+        generator = None if self._engine is None else self._engine.generator
+        return GeneratorReport() if generator is None else generator.report()
 
     # -- inside --
 
@@ -422,113 +413,51 @@ class StreamingContext(StreamBuilder):
         self.graph.validate()
         if self.settings[conf.BACKPRESSURE_ENABLED]:
             self.plugins.spec("rate_estimators", self.settings[conf.RATE_ESTIMATOR])
-        recovery = self._recovery
-        if recovery is not None:
-            recovery.prepare()
-        self._tracker = ReceiverTracker(
+        self._engine = Engine(
             self._sc,
-            dict(self.graph.receivers()),
             self.settings,
             self._clock,
-            self._bus.post,
-            self._on_give_up,
-            self.graph.checkpoint_directory,
-            None if recovery is None else recovery.journal(),
-        )
-        if recovery is not None:
-            self._tracker.restore_rates(recovery.rates, self.graph.batch_interval_ms)
-        intake = TrackedIntake(self._tracker, self.settings[conf.PARTITION_BYTES])
-        input_info = InputInfoTracker()
-        self.graph.received_blocks, self.graph.report_input = intake, input_info.report
-        properties = LocalProperties(self._sc, {} if recovery is None else recovery.attempts)
-        self.graph.generation_retries = self.settings[conf.GENERATION_RETRIES]
-        self.graph.before_output, self.graph.monotonic_ms = properties.put, self._clock.monotonic_ms
-        max_pending = self.settings[conf.MAX_PENDING_BATCHES]
-        drops = self.settings[conf.ON_MAX_PENDING_BATCHES] == "drop-oldest"
-        self._scheduler = JobScheduler(
-            self._clock,
-            self.settings[conf.CONCURRENT_JOBS],
-            properties.put,
-            self._bus.post,
+            self.graph,
+            self._bus,
+            self._recovery,
             self._on_error,
-            drop_at=max_pending if drops else 0,
-            max_failed=self.settings[conf.MAX_FAILED_BATCHES],
-            on_give_up=self._on_give_up,
+            self._on_give_up,
         )
         for listener, origin in self.plugins.listeners(self):
             self._bus.add(listener, origin)
-        if recovery is not None:
-            self.graph.outputs_done = self._outputs_done = recovery.completed_outputs()
-            self._checkpointer = recovery.checkpointer(
-                self._tracker.rates,
-                self._kept,
-                self._on_checkpoint_failures,
-                keeps_blocks=self.settings[conf.WRITE_AHEAD_LOG],
-                outputs=self._outputs_done,
-            )
-        self._generator = JobGenerator(
-            self._clock,
-            self.graph,
-            self._scheduler,
-            intake,
-            input_info,
-            unpersist=self.settings[conf.UNPERSIST],
-            on_error=self._on_error,
-            skip_late=self.settings[conf.LATE_TICKS] == "skip",
-            pause_at=0 if drops else max_pending,
-            checkpoints=self._checkpointer,
-        )
-        self._bus.start()
-        self._scheduler.start()
-        self._tracker.start()
-        self._generator.start(None if recovery is None else recovery.resume)
+        self._engine.start(self._kept)
 
-    def _on_checkpoint_failures(self, count: int, error: BaseException) -> None:
-        self._bus.post(CheckpointFailed(self._clock.now_ms(), count, f"{type(error).__name__}: {error}"))
-
-    def _take_interrupt(self) -> None:
-        """Let Ctrl-C be a KeyboardInterrupt and no more.
-
-        PySpark's handler cancels every job first, those of the receivers included, and with them what is stored and not
-        yet processed: a graceful stop would come too late.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                self._handlers[number] = signal.signal(number, self._on_signal)
-        else:
-            handler = signal.getsignal(signal.SIGINT)
-            if str(getattr(handler, "__module__", "")).startswith("pyspark."):
-                self._handlers[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _on_signal(self, number: int, _frame: Any) -> None:
+    def _on_signal(self, number: int) -> None:
         """The first asks for a graceful stop, the second for one at once; awaitTermination returns then."""
         first = self._stop_thread is None
         log.info("signal received", signal=signal.Signals(number).name, graceful=first)
         self._request_stop(graceful=first, stop_spark=False)
 
-    def _give_interrupt_back(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            while self._handlers:
-                signal.signal(*self._handlers.popitem())
-
     def _on_error(self, error: BaseException) -> None:
-        gone = cluster.is_stopped(self._sc) and self._stop_thread is None
-        if gone and self._scheduler is not None:
-            # What fails from now on fails for that: a run that goes on makes it again.
-            self._scheduler.abandon()
-        if gone:
-            error = StreamingStateError("the SparkContext was stopped under the StreamingContext; stop that one first")
-            log.error(str(error))
+        if cluster.is_stopped(self._sc):
+            self._on_spark_gone()
+            return
         # Below the limit of failures in a row it is in the events and in the log.
         tolerated = isinstance(error, BatchFailedError) and self.settings[conf.MAX_FAILED_BATCHES] > 0
         with self._ended:
-            # A Spark that is gone is the reason for whatever failed before.
-            if gone or not tolerated:
-                self._error = error if gone else self._error or error
+            if not tolerated:
+                self._error = self._error or error
             self._ended.notify_all()
-        if gone:
+
+    def _on_spark_gone(self) -> None:
+        assert self._engine is not None
+        # What fails from now on, of a graceful stop too, fails for that: a run that goes on makes it again.
+        self._engine.abandon()
+        if self._is_spark_gone:
+            return
+        self._is_spark_gone = True
+        error = StreamingStateError("the SparkContext was stopped under the StreamingContext; stop that one first")
+        log.error(str(error))
+        with self._ended:
+            # The reason for whatever failed before, too.
+            self._error = error
+            self._ended.notify_all()
+        if self._stop_thread is None:
             self.stop(stopSparkContext=False)
 
     def _on_give_up(self, error: BaseException) -> None:
@@ -542,7 +471,8 @@ class StreamingContext(StreamBuilder):
             was_active = self._state is State.ACTIVE
         deadline = time.monotonic() + self._graceful_stop_s() if graceful and was_active else None
         if was_active:
-            self._stop_engine(deadline)
+            assert self._engine is not None
+            self._engine.stop(deadline)
             atexit.unregister(self._on_exit)
         self._ended_now()
         if stop_spark:
@@ -556,71 +486,17 @@ class StreamingContext(StreamBuilder):
                 StreamingContext._active = None
             self._ended.notify_all()
 
-    def _stop_engine(self, deadline: float | None) -> None:
-        """Intake, flush, the batches that are left, then the rest; a step that fails does not keep the others."""
-        quick = time.monotonic() + _QUICK_STOP_S
-        steps: list[tuple[str, Callable[[], None]]] = []
-        if self._tracker is not None:
-            steps.append(("receivers", partial(self._tracker.stop, deadline or quick, drains=deadline is not None)))
-        if self._generator is not None:
-            steps.append(("batches", partial(self._stop_generator, deadline)))
-        if self._scheduler is not None:
-            steps.append(("jobs", partial(self._scheduler.stop, 2.0)))
-        if self._checkpointer is not None:
-            steps.append(("checkpoint", partial(self._stop_checkpointer, graceful=deadline is not None)))
-        if self._tracker is not None:
-            # Not before: the last batches read the receivers' blocks, and tell of those that are gone.
-            steps.append(("release", self._tracker.release))
-            steps.append(("files", self._tracker.delete_files))
-            steps.append(("journal", self._tracker.close))
-        if self._outputs_done is not None:
-            steps.append(("journal of outputs", self._outputs_done.close))
-        steps.append(("listeners", partial(self._bus.stop, 5.0)))
-        for name, step in steps:
-            log.info("stopping", phase=name)
-            self._tell_stopping(name)
-            try:
-                step()
-            except Exception:
-                log.exception("a step of stopping failed", phase=name)
-
-    def _tell_stopping(self, phase: str) -> None:
-        left = 0 if self._scheduler is None else len(self._scheduler.pending_batches)
-        if phase == "batches" and left:
-            log.info("batches left", count=left)
-        self._bus.post(StopProgress(self._clock.now_ms(), phase, left))
-
-    def _stop_generator(self, deadline: float | None) -> None:
-        assert self._generator is not None
-        assert self._scheduler is not None
-        if not self._generator.stop(deadline, lambda _left: self._tell_stopping("batches")):
-            left = len(self._scheduler.pending_batches)
-            log.warning("stopped before all was processed", batches_left=left, graceful=deadline is not None)
-
-    def _stop_checkpointer(self, *, graceful: bool) -> None:
-        assert self._checkpointer is not None
-        # The state as it is now: the next run need not make it again from data that may be gone. Where batches are left
-        # it goes on from before them.
-        if graceful and self._scheduler is not None and not self._scheduler.pending_batches:
-            for table in self.graph.tables():
-                if not self._stops_gracefully:
-                    break  # a second request came
-                try:
-                    table.checkpoint_youngest()
-                # There is an older one, and what is behind it is made again.
-                except Exception as error:
-                    log.warning("state not checkpointed", operation=table.call_site.short, reason=failure.reason(error))
-        if self._generator is not None and self.graph.zero_time_ms is not None:
-            self._generator.save()
-        if not self._checkpointer.stop(_QUICK_STOP_S):
-            log.warning("the last checkpoint was not written in time")
-
     def _graceful_stop_s(self) -> float:
         return (self.settings[conf.GRACEFUL_STOP_TIMEOUT] or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
 
     def _on_exit(self) -> None:
-        if self._stop_thread is not None:
-            self._stop_thread.join()
+        self._signals.close()
+        with self._lock:
+            stopping = self._stop_thread
+            if stopping is None:
+                self._stop_thread = threading.current_thread()
+        if stopping is not None:
+            stopping.join()
             return
         # On this very thread: an interpreter that ends may start no other.
         self._stop(self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN], stop_spark=False)

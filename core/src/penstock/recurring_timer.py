@@ -70,10 +70,15 @@ class RecurringTimer:
         """
         self._stopped = True
         if interrupt or not self._thread.finish(timeout_s):
-            self._cancelled.set()
-            self._clock.wake()
+            self.interrupt()
             self._thread.finish()
         return self._previous_ms
+
+    def interrupt(self) -> None:
+        """Cut the wait at hand short, and end; returns at once."""
+        self._stopped = True
+        self._cancelled.set()
+        self._clock.wake()
 
     def _run(self) -> None:
         while not self._stopped:

@@ -100,7 +100,10 @@ class RecoverableSource(InputSource, Protocol):
     """A source that a later run can go on with."""
 
     def position(self) -> Mapping[str, Any]:
-        """Where it is, and the batches not yet cleaned up; JSON values. At each checkpoint: return at once."""
+        """Where it is, and the batches not yet cleaned up; JSON values. At each checkpoint: return at once.
+
+        From ``open`` on, and never while a batch is made.
+        """
         ...
 
     def go_on_from(self, position: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -104,9 +105,10 @@ class Run:
         self.context.stop(stopSparkContext=False)
 
     def stop_gracefully(self) -> None:
-        assert self.context._generator is not None
+        assert self.context._engine is not None
+        assert self.context._engine.generator is not None
         stop_while_it_ticks(
-            self.context._generator._timer,
+            self.context._engine.generator._timer,
             self._clock,
             lambda: self.context.stop(stopSparkContext=False, stopGracefully=True),
         )
@@ -116,6 +118,17 @@ def _copy_if_there(source: str, target: str) -> None:
     # What is deleted meanwhile was not needed any more.
     with contextlib.suppress(FileNotFoundError):
         shutil.copy2(source, target)
+
+
+@frozen
+class Hold:
+    """Where an output waits, while there is a pipe, until somebody has opened and closed that."""
+
+    path: Path
+
+    def __call__(self, *_batch: object) -> None:
+        if self.path.exists():
+            self.path.read_bytes()
 
 
 class Runs:
@@ -150,6 +163,17 @@ class Runs:
         copy = self._folder / name
         shutil.copytree(self.directory, copy, copy_function=_copy_if_there)
         return copy
+
+    def break_off_at(self, hold: Hold) -> Path:
+        """The same, when the next batch is at work: it comes to a hold, which it waits at meanwhile."""
+        os.mkfifo(hold.path)
+        self.clock.await_waiters()
+        self.clock.advance(INTERVAL_MS)
+        # Returns when somebody waits.
+        with hold.path.open("wb"):
+            left = self.break_off()
+            hold.path.unlink()
+        return left
 
     def stop(self) -> None:
         for run in self._made:

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-from attrs import frozen
-from pyspark import RDD
-from tests.recover.runs.conftest import INTERVAL_MS, Output, Runs
+from tests.recover.runs.conftest import Hold, Output, Runs
 
 from penstock import StreamingContext
 
 pytestmark = pytest.mark.spark
 
 
-@frozen
-class Hold:
-    """An output that waits at a pipe, while that is there, until somebody has opened and closed it."""
-
-    path: Path
-
-    def __call__(self, _time: datetime, _rdd: RDD[Any]) -> None:
-        if self.path.exists():
-            self.path.read_bytes()
-
-
 def test_each_file_is_in_one_batch_though_the_directory_was_moved(runs: Runs, tmp_path: Path, output: Output) -> None:
-    incoming, hold = tmp_path / "incoming", tmp_path / "hold"
+    incoming, hold = tmp_path / "incoming", Hold(tmp_path / "hold")
     incoming.mkdir()
 
     def put(name: str) -> None:
@@ -41,19 +26,14 @@ def test_each_file_is_in_one_batch_though_the_directory_was_moved(runs: Runs, tm
     def build(context: StreamingContext) -> None:
         stream = context.textFileStream(str(incoming))
         output.collect(stream)
-        stream.foreachRDD(Hold(hold))
+        stream.foreachRDD(hold)
 
     run = runs.new(build).start()
     put("first")
     run.batches(2)
     put("second")
-    os.mkfifo(hold)
-    runs.clock.await_waiters()
-    runs.clock.advance(INTERVAL_MS)
-    # Returns when the batch is at work: it is pending, and a later run has the same files for it.
-    with hold.open("wb"):
-        left = runs.break_off()
-        hold.unlink()
+    # The batch is pending, and a later run has the same files for it.
+    left = runs.break_off_at(hold)
     run.stop()
     pending_ms = runs.clock.now_ms()
     assert output.written[-1] == (pending_ms, ["second"])

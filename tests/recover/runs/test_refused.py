@@ -12,7 +12,10 @@ from pyspark import SparkContext
 from tests.recover.runs.conftest import INTERVAL_MS, Numbered, Output, Runs
 
 from penstock import StreamingContext
+from penstock import context as context_module
 from penstock.errors import CheckpointError, ConfigurationError, StreamingStateError
+from penstock.recover import recovery
+from penstock.spark.checkpoint import set_checkpoint_directory
 
 pytestmark = pytest.mark.spark
 
@@ -135,6 +138,40 @@ def test_functions_that_do_not_load_are_made_by_the_program(left: Path, runs: Ru
     run.batches(1)
     assert runs.created == 2
     assert output.batches[4] == [["all", 10]]
+
+
+def test_a_directory_is_where_spark_has_it(
+    left: Path, runs: Runs, output: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # As where a path that names no file system is one of Hadoop's default, and no SparkContext was there to say so.
+    name = tmp_path / "elsewhere"
+    monkeypatch.setattr(recovery, "qualified", lambda _sc, directory: directory)
+    monkeypatch.setattr(
+        context_module, "set_checkpoint_directory", lambda sc, _name: set_checkpoint_directory(sc, str(left))
+    )
+    run = runs.new(lambda context: states(context, output), name).start()
+    run.batches(1)
+    assert runs.created == 2
+    assert output.batches[4] == [["all", 10]]
+    assert not name.exists()
+
+
+def test_a_fresh_start_says_what_it_replaces(
+    left: Path, runs: Runs, output: Output, caplog: pytest.LogCaptureFixture, sc: SparkContext
+) -> None:
+    for name in ("receivedData/0", "receivedBlockMetadata", "mine"):
+        (left / name).mkdir(parents=True)
+    context = StreamingContext(sc, INTERVAL_MS / 1000)
+    states(context, output)
+    context.checkpoint(str(left))
+    context.start()
+    context.stop(stopSparkContext=False)
+    (told,) = [record.getMessage() for record in caplog.records if "starts afresh" in record.getMessage()]
+    assert str(left) in told
+    assert "last_batch=3000" in told
+    assert "states=['updateStateByKey-0']" in told
+    assert (left / "mine").is_dir()
+    assert not list(left.glob("received*"))
 
 
 def test_none_is_sound(left: Path, runs: Runs, output: Output) -> None:

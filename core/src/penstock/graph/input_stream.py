@@ -103,12 +103,14 @@ class PulledInputDStream(InputDStream):
         self._open()
 
     def position(self) -> Mapping[str, Any] | None:
-        """Where the source is, ``None`` when it does not say; JSON values. On the generator's loop."""
+        """Where the source is, between two batches; ``None`` when it does not say; JSON values."""
         if not isinstance(self._source, RecoverableSource):
             return None
-        # A batch of an earlier run that is made again may have to be made once more by the next.
-        asked_ms = max(self._asked_ms, self._position_ms)
-        return {"time_ms": asked_ms, "source": self._source.position()}
+        # A further try makes its batch on a job's thread.
+        with self._graph.lock:
+            # A batch of an earlier run that is made again may have to be made once more by the next.
+            asked_ms = max(self._asked_ms, self._position_ms)
+            return {"time_ms": asked_ms, "source": self._source.position()}
 
     def go_on_from(self, position: Mapping[str, Any]) -> None:
         """Have the source go on from where it was in an earlier run."""

@@ -98,6 +98,8 @@ class Checkpoint:
         conf: in force; without secrets.
         program: the pickled functions, ``None`` when the program is made anew by its own code.
         folders: in the checkpoint directory, which hold what this run or one before has written.
+        next_stream_id: no input has had that number, or a higher one.
+        begun: how many runs may have begun a batch that is younger than the youngest.
     """
 
     number: int
@@ -117,10 +119,20 @@ class Checkpoint:
     conf: dict[str, str] = field(factory=dict, repr=False)
     program: SavedFile | None = None
     folders: list[str] = field(factory=list)
+    next_stream_id: int = 0
+    begun: int = 1
 
     def to_json(self) -> bytes:
-        """As UTF-8 JSON."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        """As UTF-8 JSON.
+
+        Raises:
+            CheckpointError: something in it has none; says what.
+        """
+        try:
+            return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            wrong = [f"the position of input stream {each.name}" for each in self.inputs if not _is_json(each.position)]
+            raise CheckpointError(f"{', '.join(wrong) or 'the checkpoint'} is no JSON: {error}") from error
 
     @staticmethod
     def from_json(data: bytes) -> Checkpoint:
@@ -143,6 +155,15 @@ class Checkpoint:
             raise
         except Exception as error:
             raise CheckpointError(f"it is no checkpoint of Penstock's: {type(error).__name__}: {error}") from error
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value can be written."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 _CONVERTER = cattrs.Converter(forbid_extra_keys=True)

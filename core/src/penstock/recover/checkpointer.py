@@ -6,6 +6,7 @@ any more, and their deletion on the writer's thread. Never writes on the loop.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +15,11 @@ from typing import Any
 from attrs import evolve, frozen
 
 from penstock.clock import Clock
+from penstock.errors import CheckpointError, text_of
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.table import TableDStream
 from penstock.log import get_logger
+from penstock.recover.attempts import Attempts
 from penstock.recover.checkpoint import Checkpoint, SavedInput, SavedTable
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpoint_writer import CheckpointWriter
@@ -51,11 +54,12 @@ class Checkpointer:
         clock: of the engine.
         rates: the rates of receivers, by stream id.
         listeners: what listeners keep, by name.
-        attempts: how many runs have begun a batch, by time, where it is not one.
+        attempts: how many runs have begun a batch.
         keeps_blocks: what was received outlives the run.
         outputs: which are done; told which batches no run will make again.
         delete_file: deletes a checkpointed RDD.
         delete_folder: deletes a folder of the checkpoint directory, by name.
+        forget_streams: is told the numbers of inputs that no run will have again.
         max_failures: after so many checkpoints in a row that could not be written ``on_failures`` is told.
         on_failures: is told how many, and why the last could not.
     """
@@ -69,42 +73,50 @@ class Checkpointer:
         *,
         rates: Callable[[], Mapping[int, float]],
         listeners: Mapping[str, Callable[[], Any]],
-        attempts: Mapping[int, int],
+        attempts: Attempts,
         keeps_blocks: bool,
         outputs: CompletedOutputs | None,
         delete_file: Callable[[str], object],
         delete_folder: Callable[[str], object],
+        forget_streams: Callable[[set[int]], object],
         max_failures: int,
         on_failures: Callable[[int, BaseException], object],
     ) -> None:
-        self._first, self._graph, self._store, self._clock = first, graph, store, clock
+        self._stream_ids = {stream.id for stream in graph.inputs}
+        self._first = evolve(first, next_stream_id=max([first.next_stream_id, *(id + 1 for id in self._stream_ids)]))
+        self._graph, self._store, self._clock = graph, store, clock
         self._rates, self._listeners, self._attempts = rates, listeners, attempts
-        self._delete_file, self._delete_folder = delete_file, delete_folder
-        self._max_failures, self._tell = max_failures, on_failures
+        self._delete_file, self._delete_folder, self._forget_streams = delete_file, delete_folder, forget_streams
+        self._max_failures, self._on_too_many = max_failures, on_failures
         self.keeps_blocks, self._outputs = keeps_blocks, outputs
         self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
         self._number = first.number
         self._kept = dict(first.listeners)
+        self._forgotten: set[int] = set()
+        # Listeners of which the log has been told.
+        self._told: set[str] = set()
         self._folders = list(first.folders)
         self._tables = named(graph.tables(), graph.streams())
         self._inputs = named(graph.inputs, [*graph.inputs, *graph.streams()])
         # Files that no stream needs, with the number of the first checkpoint that does not mention them.
         self._discarded: deque[tuple[int, str]] = deque()
         self._lock = threading.Lock()
-        self._writer = CheckpointWriter(store, clock, self._on_written, self._on_failures)
+        self._writer = CheckpointWriter(store, clock, self._on_saved, self._on_failures)
 
     def start(self) -> None:
         """Write the first, so that a run that dies at once is known of; then begin to write on the writer's thread.
 
         Raises:
             OSError: it cannot be written.
+            CheckpointError: it cannot be made: a source does not say where it is.
             JournalError: the journal of outputs cannot be written.
         """
-        oldest = self._store.write(self._first)
+        # With where sources are: for a run that goes on, what comes meanwhile is new.
+        oldest = self._store.write(evolve(self._first, inputs=self._saved_inputs()))
         # What is of another run may go now: this one is known of.
         if self._outputs is not None:
             self._outputs.start()
-        self._on_written(self._first, oldest)
+        self._clean_up(oldest)
         self._graph.discard = self._discard
         self._writer.start()
 
@@ -113,35 +125,37 @@ class Checkpointer:
 
         Raises:
             OSError: it cannot be written.
+            CheckpointError: it cannot be made.
         """
-        self._number += 1
-        self._store.write(
-            evolve(self._first, number=self._number, zero_time_ms=zero_time_ms, last_time_ms=zero_time_ms)
-        )
+        self._store.write(self._gathered(zero_time_ms, zero_time_ms, (), -1))
 
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
-        """Have a checkpoint written soon."""
+        """Have a checkpoint written soon. One that cannot be made counts as one that could not be written."""
+        zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
+        try:
+            self._writer.write(self._gathered(zero_time_ms, last_time_ms, pending, needed_ms))
+        # Of an input, or of a Spark that is gone.
+        except Exception as error:
+            self._writer.fail(error)
+
+    def _gathered(self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> Checkpoint:
         with self._lock:
             self._number += 1
             number = self._number
-        rates = self._rates()
-        self._writer.write(
-            evolve(
-                self._first,
-                number=number,
-                written_ms=self._clock.now_ms(),
-                zero_time_ms=-1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms,
-                last_time_ms=last_time_ms,
-                pending={time_ms: self._attempts.get(time_ms, 1) for time_ms in pending},
-                needed_ms=needed_ms,
-                tables=[self._saved_table(name, table) for name, table in self._tables.items()],
-                inputs=[
-                    SavedInput(name, stream.call_site.operation, stream.id, rates.get(stream.id), _position(stream))
-                    for name, stream in self._inputs.items()
-                ],
-                listeners=self._kept_by_listeners(),
-                folders=list(self._folders),
-            )
+        return evolve(
+            self._first,
+            number=number,
+            written_ms=self._clock.now_ms(),
+            zero_time_ms=zero_time_ms,
+            last_time_ms=last_time_ms,
+            pending={time_ms: self._attempts.of(time_ms) for time_ms in pending},
+            needed_ms=needed_ms,
+            tables=[self._saved_table(name, table) for name, table in self._tables.items()],
+            inputs=self._saved_inputs(),
+            listeners=self._kept_by_listeners(),
+            folders=list(self._folders),
+            # By this run alone: all that was due before is known.
+            begun=1,
         )
 
     def stop(self, timeout_s: float) -> bool:
@@ -162,14 +176,29 @@ class Checkpointer:
         """What each keeps now; of one that fails, what it kept last."""
         for name, keep in self._listeners.items():
             try:
-                self._kept[name] = keep()
+                # A copy: the listener goes on while it is written.
+                self._kept[name] = json.loads(json.dumps(keep()))
+                self._told.discard(name)
             except Exception as error:
-                log.warning("a listener's value is as it was: it failed to give it", listener=name, reason=str(error))
+                if name not in self._told:
+                    log.warning(
+                        "a listener's value is kept as it was: it gives none that is JSON",
+                        listener=name,
+                        reason=f"{type(error).__name__}: {text_of(error)}",
+                    )
+                self._told.add(name)
         return {name: self._kept[name] for name in self._listeners if name in self._kept}
 
     def _discard(self, path: str) -> None:
         with self._lock:
             self._discarded.append((self._number + 1, path))
+
+    def _saved_inputs(self) -> list[SavedInput]:
+        rates = self._rates()
+        return [
+            SavedInput(name, stream.call_site.operation, stream.id, rates.get(stream.id), _position(name, stream))
+            for name, stream in self._inputs.items()
+        ]
 
     def _saved_table(self, name: str, table: TableDStream) -> SavedTable:
         return SavedTable(
@@ -192,7 +221,11 @@ class Checkpointer:
 
     # -- on the writer's thread --
 
-    def _on_written(self, _written: Checkpoint, oldest: Checkpoint) -> None:
+    def _on_saved(self, oldest: Checkpoint) -> None:
+        self._clean_up(oldest)
+        self._forget_inputs()
+
+    def _clean_up(self, oldest: Checkpoint) -> None:
         needed_ms = oldest.needed_ms
         if self._tables:
             saved = {self._tables[each.name].number: each for each in oldest.tables if each.name in self._tables}
@@ -223,12 +256,28 @@ class Checkpointer:
                 # Another list: the generator's loop may be reading this one.
                 self._folders = [each for each in self._folders if each != folder]
 
+    def _forget_inputs(self) -> None:
+        """Forget inputs that no checkpoint has any more, and delete what they received."""
+        kept = {saved.stream_id for checkpoint in self._store.kept for saved in checkpoint.inputs}
+        gone = set(range(self._first.next_stream_id)) - self._stream_ids - kept - self._forgotten
+        if gone:
+            self._forget_streams(gone)
+            self._forgotten |= gone
+        for stream_id in sorted(gone):
+            self._delete_folder(f"receivedData/{stream_id}")
+
     def _on_failures(self, count: int, error: BaseException) -> None:
         log.error("checkpoint not written", in_a_row=count, reason=str(error))
         if count == self._max_failures:
-            self._tell(count, error)
+            self._on_too_many(count, error)
 
 
-def _position(stream: Any) -> dict[str, Any] | None:
+def _position(name: str, stream: Any) -> dict[str, Any] | None:
     said = getattr(stream, "position", None)
-    return None if said is None else said()
+    try:
+        return None if said is None else said()
+    # Without it what the stream has read would be read again, or never.
+    except Exception as error:
+        raise CheckpointError(
+            f"the position of input stream {name} cannot be had: {type(error).__name__}: {text_of(error)}"
+        ) from error

@@ -1,8 +1,7 @@
 """The names by which a run knows what it has in common with an earlier one.
 
 Owns the rule: what the program says with ``setName``, of the stream or of what was made with it in one call; else the
-operation and how many of it came before. Called before
-the start.
+operation and how many of it came before. Called before the start.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def function_name(function: Any) -> str:
 
 def _number(graph: DStreamGraph, checkpoint: Checkpoint, sources: list[tuple[SavedInput, Any]]) -> None:
     """Have inputs keep the numbers by which their blocks are known; new ones get numbers that no other had."""
-    next_id = max([saved.stream_id for saved in checkpoint.inputs], default=-1) + 1
+    next_id = max([checkpoint.next_stream_id, *(saved.stream_id + 1 for saved in checkpoint.inputs)])
     ids = {stream.number: saved.stream_id for saved, stream in sources}
     for stream in graph.inputs:
         if stream.number in ids:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 from attrs import evolve
+from pyspark import SparkContext
 
 from penstock import conf
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.state import StateDStream
 from penstock.log import get_logger
 from penstock.recover import saved_program
+from penstock.recover.attempts import Attempts
 from penstock.recover.checkpoint import Checkpoint, SavedFile
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpointer import Checkpointer
@@ -32,12 +34,15 @@ from penstock.recover.reattachment import reattach
 from penstock.recover.starting_points import starting_points
 from penstock.schedule.resume import Resume
 from penstock.spark import saved_conf
-from penstock.spark.checkpoint import RunFolder, delete_file
+from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file, qualified
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
 
 log = get_logger("checkpoint")
+
+# In the checkpoint directory: what receivers stored, and which batch has which of it.
+_BLOCKS, _BLOCK_JOURNAL = "receivedData", "receivedBlockMetadata"
 
 
 class Recovery:
@@ -52,23 +57,35 @@ class Recovery:
     def __init__(self, context: StreamingContext, directory: str, folder: RunFolder) -> None:
         self._context, self._folder = context, folder
         self.directory = directory
-        self._store = CheckpointStore(Directory.of(directory), Durability(context.settings[conf.DURABILITY]))
+        # Where Spark has it: a path that names no file system is one of Hadoop's default.
+        self._home = Directory.of(folder.path)
+        self._store = CheckpointStore(self._home, Durability(context.settings[conf.DURABILITY]))
         #: To go on from; ``None`` to start afresh.
         self.found: Checkpoint | None = None
-        self._checkpointer: Checkpointer | None = None
+        self._attempts = Attempts()
         self._resume: Resume | None = None
+        # A run that this one does not go on from has left something here.
+        self._replaces = False
 
     @staticmethod
     def newest(directory: str) -> Checkpoint | None:
         """The checkpoint to go on from in a directory; ``None`` when there is none.
 
+        Without a SparkContext nobody knows Hadoop's default file system: it is taken for this host's then.
+
         Raises:
             CheckpointError: there are some, and none can be read.
         """
-        try:
-            return CheckpointStore(Directory.of(directory)).newest()
-        except OSError as error:
-            raise CheckpointError(f"the checkpoint directory {directory!r} cannot be read: {error}") from error
+        sc = SparkContext._active_spark_context
+        return _newest(CheckpointStore(Directory.of(directory if sc is None else qualified(sc, directory))), directory)
+
+    def find(self) -> None:
+        """Go on from the newest checkpoint that is in the directory, if there is one.
+
+        Raises:
+            CheckpointError: there are some, and none can be read.
+        """
+        self.found = _newest(self._store, self.directory)
 
     def load_program(self, found: Checkpoint) -> None:
         """Give the context the streams that were saved, and go on from where they were.
@@ -109,13 +126,17 @@ class Recovery:
         if rebuilds and self.found is None:
             self.found = before
         found = self.found
+        self._replaces = found is None and self._store.last_number() > 0
         program = None if rebuilds else self._write_program()
         if found is not None:
             self._check(found)
             # The first of this run may be damaged, too.
             self._store.keep(found)
+            self._attempts = Attempts.behind(found, context.clock.now_ms())
             drops = settings[conf.CHECKPOINT_MISMATCH] == "drop-state"
             self._resume = _resume_of(found, reattach(context.graph, found, self._folder, drops=drops), settings)
+        elif self._replaces:
+            self._tell_replaced(before)
         self._first = self._first_checkpoint(found, before, program)
 
     @property
@@ -128,10 +149,9 @@ class Recovery:
         """The name that a run shares with those that go on from it."""
         return self._first.run
 
-    @property
-    def attempts(self) -> Mapping[int, int]:
-        """How many runs have begun a batch, this one among them, by time, where it is not one."""
-        return {} if self.found is None else {time_ms: count + 1 for time_ms, count in self.found.pending.items()}
+    def attempts(self, time_ms: int) -> int:
+        """How many runs have begun a batch, this one among them."""
+        return self._attempts.of(time_ms)
 
     @property
     def rates(self) -> Mapping[int, float]:
@@ -148,27 +168,27 @@ class Recovery:
         settings = self._context.settings
         if not settings[conf.WRITE_AHEAD_LOG]:
             return None
-        folder = Directory.of(self.directory).child("receivedBlockMetadata")
-        return Journal(folder, self.run, settings, self._context.clock)
+        return Journal(self._home.child(_BLOCK_JOURNAL), self.run, settings, self._context.clock)
 
     def completed_outputs(self) -> CompletedOutputs | None:
         """Which outputs are done; ``None`` when that is not written down."""
         settings, graph = self._context.settings, self._context.graph
         if not settings[conf.SKIP_COMPLETED]:
             return None
-        folder = Directory.of(self.directory).child("completedOutputs")
         # With their number: when outputs come or go nobody can tell which is which, and all of them are repeated.
         count = len(graph.outputs)
         names = {
             output.output_op_id: f"{name} of {count}" for name, output in named(graph.outputs, graph.outputs).items()
         }
-        return CompletedOutputs(Journal(folder, self.run, settings, self._context.clock), names)
+        journal = Journal(self._home.child("completedOutputs"), self.run, settings, self._context.clock)
+        return CompletedOutputs(journal, names)
 
     def checkpointer(
         self,
         rates: Callable[[], Mapping[int, float]],
         listeners: Mapping[str, Callable[[], Any]],
         on_failures: Callable[[int, BaseException], object],
+        forget_streams: Callable[[set[int]], object],
         *,
         keeps_blocks: bool,
         outputs: CompletedOutputs | None,
@@ -187,11 +207,12 @@ class Recovery:
             context.clock,
             rates=rates,
             listeners=listeners,
-            attempts=self.attempts,
+            attempts=self._attempts,
             keeps_blocks=keeps_blocks,
             outputs=outputs,
             delete_file=partial(delete_file, sc),
-            delete_folder=lambda name: delete_file(sc, f"{self._folder.uri}/{name}"),
+            delete_folder=self._delete_folder,
+            forget_streams=forget_streams,
             max_failures=context.settings[conf.CHECKPOINT_MAX_FAILURES],
             on_failures=on_failures,
         )
@@ -199,10 +220,35 @@ class Recovery:
             made.start()
         except OSError as error:
             raise self._cannot_write(error) from error
-        self._checkpointer = made
+        # From now on the directory is this run's.
+        delete_empty_folders(sc, self._folder)
+        if self._replaces:
+            for name in (_BLOCKS, _BLOCK_JOURNAL):
+                self._delete_folder(name)
         return made
 
     # -- inside --
+
+    def _delete_folder(self, name: str) -> None:
+        delete_file(self._context.sparkContext, f"{self._folder.uri}/{name}")
+
+    def _tell_replaced(self, before: Checkpoint | None) -> None:
+        """Say what a fresh start puts an end to."""
+        what = (
+            {"checkpoints": "none is sound"}
+            if before is None
+            else {
+                "last_batch": before.last_time_ms,
+                "batches_not_complete": len(before.pending),
+                "states": [table.name for table in before.tables],
+            }
+        )
+        log.warning(
+            "an earlier run's checkpoints, states and received blocks are replaced: this program starts afresh",
+            directory=self.directory,
+            advice=f"to go on from there, use getOrCreate or {conf.CHECKPOINT_REBUILD.name}=true",
+            **what,
+        )
 
     def _before(self, rebuilds: bool) -> Checkpoint | None:
         """What an earlier run left here."""
@@ -285,11 +331,18 @@ class Recovery:
             "folders": [*folders, self._folder.name],
         }
         if found is not None:
-            return evolve(found, **own, pending={**found.pending, **self.attempts})
+            return evolve(found, **own, pending=dict(self._attempts.known), begun=self._attempts.begun)
         interval_ms = context.graph.batch_interval_ms
         return Checkpoint(
             **own, run=secrets.token_hex(8), batch_interval_ms=interval_ms, zero_time_ms=-1, last_time_ms=-1
         )
+
+
+def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:
+    try:
+        return store.newest()
+    except OSError as error:
+        raise CheckpointError(f"the checkpoint directory {directory!r} cannot be read: {error}") from error
 
 
 def _resume_of(found: Checkpoint, tables_ms: int | None, settings: conf.Settings) -> Resume | None:

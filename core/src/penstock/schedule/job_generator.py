@@ -224,7 +224,8 @@ class JobGenerator:
         return start_ms
 
     def abandon(self) -> None:
-        """Let nobody wait for what is to be made any longer."""
+        """Make no further batch, and let nobody wait for what is to be made any longer."""
+        self._timer.interrupt()
         with self._generated:
             self._abandoned = True
             self._generated.notify_all()

@@ -6,6 +6,7 @@ Owns the calls for what PySpark does not offer. Called on the program's thread a
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 from attrs import frozen
 from pyspark import RDD, SparkContext
@@ -74,6 +75,29 @@ def qualified(sc: SparkContext, directory: str) -> str:
         ) from error
     # Hadoop quotes nothing in it.
     return uri.removeprefix("file:") if uri.startswith("file:/") else uri.replace("s3a://", "s3://", 1)
+
+
+def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:
+    """Delete what is left in a checkpoint directory of runs that began and wrote nothing; told of where that fails."""
+    try:
+        jvm: Any = sc._jvm
+        home = jvm.org.apache.hadoop.fs.Path(folder.uri)
+        files = home.getFileSystem(sc._jsc.hadoopConfiguration())
+        for status in files.listStatus(home):
+            path = status.getPath()
+            if status.isDirectory() and _is_of_a_run(path.getName(), folder) and not list(files.listStatus(path)):
+                # Not what has come to be in it meanwhile.
+                files.delete(path, False)
+    except Exception as error:
+        log.warning("empty folders of earlier runs not deleted", directory=folder.uri, reason=failure.reason(error))
+
+
+def _is_of_a_run(name: str, folder: RunFolder) -> bool:
+    try:
+        # As Spark calls them.
+        return str(UUID(name)) == name != folder.name
+    except ValueError:
+        return False
 
 
 def checkpoint_file(rdd: RDD[Any]) -> str | None:

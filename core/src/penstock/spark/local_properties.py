@@ -6,7 +6,7 @@ thread only, and that must be one of the engine's: what was in force there befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from pyspark import SparkContext
@@ -24,11 +24,11 @@ class LocalProperties:
 
     Args:
         sc: whose properties.
-        attempts: how many runs have begun a batch, by time, where it is not one.
+        attempts: how many runs have begun a batch.
     """
 
-    def __init__(self, sc: SparkContext, attempts: Mapping[int, int] | None = None) -> None:
-        self._attempts = attempts or {}
+    def __init__(self, sc: SparkContext, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
+        self._attempts = attempts
         self._scala: Any = sc._jsc.sc()
         self._saved = self._scala.getLocalProperties().clone()
         self._saved.setProperty("spark.job.interruptOnCancel", "false")
@@ -43,7 +43,7 @@ class LocalProperties:
         mine = self._saved.clone()
         mine.setProperty(_BATCH_TIME, str(batch_time_ms))
         mine.setProperty(_OUTPUT_OP_ID, str(output_op_id))
-        mine.setProperty(ATTEMPT, str(self._attempts.get(batch_time_ms, 1)))
+        mine.setProperty(ATTEMPT, str(self._attempts(batch_time_ms)))
         mine.setProperty(
             "spark.job.description",
             f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]",

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
+from itertools import pairwise
 
 from pyspark import SparkConf, SparkContext
 
@@ -21,6 +23,7 @@ _OF_A_PROCESS = re.compile(
     r"|blockManager\.port|kubernetes\.driver\.pod\.name|kubernetes\.executor\.podNamePrefix|yarn\.app\..*"
     r"|submit\..*|repl\..*|driver\.extraJavaOptions|executor\.extraJavaOptions)"
 )
+_OF_THE_LAUNCH = re.compile(r"spark\.(master|app\.name|driver\..*|jars(\..*)?|files|archives)")
 
 
 def conf_to_save(sc: SparkContext) -> dict[str, str]:
@@ -30,20 +33,38 @@ def conf_to_save(sc: SparkContext) -> dict[str, str]:
 
 
 def current_conf() -> dict[str, str]:
-    """What is in force: of the SparkContext there is, else what one would be made with."""
+    """What is in force: of the SparkContext there is, else what this process was started with, as far as that is known.
+
+    A JVM is not launched for it: the program's own configuration would come too late.
+    """
     active = SparkContext._active_spark_context
     if active is not None:
         return dict(active.getConf().getAll())
-    ensure_java()
-    return dict(SparkConf().getAll())
+    # Started by spark-submit, which is such a JVM.
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()
+    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    said = (pair.partition("=") for option, pair in pairwise(words) if option in ("--conf", "-c"))
+    return {**{key: value for key, _, value in said}, **dict(SparkConf().getAll())}
 
 
 def spark_context(saved: Mapping[str, str]) -> SparkContext:
-    """The SparkContext there is; else one of the saved configuration, where the current one says nothing."""
+    """The SparkContext there is; else one of the saved configuration, where the current one says nothing.
+
+    The name is the saved one: by it a checkpoint directory belongs to the application.
+    """
+    if SparkContext._active_spark_context is not None:
+        return SparkContext._active_spark_context
     ensure_java()
+    # Until there is a JVM nobody knows what the files of defaults and the command line say. It is launched with what
+    # would come too late afterwards.
+    launch = [(key, value) for key, value in saved.items() if _OF_THE_LAUNCH.fullmatch(key)]
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(launch))
     conf = SparkConf()
     for key, value in saved.items():
         conf.setIfMissing(key, value)
+    if "spark.app.name" in saved:
+        conf.setAppName(saved["spark.app.name"])
     return SparkContext.getOrCreate(conf)
 
 

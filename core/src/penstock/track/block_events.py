@@ -18,6 +18,7 @@ BLOCKS_ADDED = "blocks added"
 BATCH_ALLOCATED = "batch allocated"
 BATCHES_CLEANED = "batches cleaned"
 RECEIVERS_LAUNCHED = "receivers launched"
+STREAMS_FORGOTTEN = "streams forgotten"
 #: What the other events do not say again when the journal is begun anew.
 SUMMARY = "summary"
 
@@ -46,6 +47,11 @@ def batches_cleaned(before_ms: int) -> Event:
 def receivers_launched(epochs: Mapping[int, int]) -> Event:
     """Receivers, by stream, are about to begin launches of these numbers."""
     return {"what": RECEIVERS_LAUNCHED, "epochs": by_text(epochs)}
+
+
+def streams_forgotten(stream_ids: Iterable[int]) -> Event:
+    """No program will have these streams again, nor their blocks."""
+    return {"what": STREAMS_FORGOTTEN, "streams": sorted(stream_ids)}
 
 
 def summary(last_allocated_ms: int, epochs: Mapping[int, int], gone: Iterable[str]) -> Event:

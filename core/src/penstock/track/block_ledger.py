@@ -81,6 +81,15 @@ class BlockLedger:
             for stream_id, epoch in epochs.items():
                 self._note_epoch(stream_id, epoch)
 
+    def forget(self, stream_ids: Iterable[int]) -> None:
+        """Forget streams, with all that they had."""
+        with self._lock:
+            for stream_id in stream_ids:
+                gone = self._unallocated.pop(stream_id, {}).values()
+                for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):
+                    self._known.difference_update(block.block_id for block in blocks)
+                self._epochs.pop(stream_id, None)
+
     # -- the same as events --
 
     def apply(self, event: Event) -> None:
@@ -99,6 +108,8 @@ class BlockLedger:
             self.clean(event["before"])
         elif what == block_events.RECEIVERS_LAUNCHED:
             self.launch(block_events.by_number(event["epochs"]))
+        elif what == block_events.STREAMS_FORGOTTEN:
+            self.forget(event["streams"])
         elif what == block_events.SUMMARY:
             self.launch(block_events.by_number(event["epochs"]))
             with self._lock:

@@ -164,6 +164,15 @@ class ReceivedBlockTracker:
             for time_ms in sorted(self._ledger.times)
         }
 
+    def forget_streams(self, stream_ids: Iterable[int]) -> None:
+        """Forget what streams have that are no more, and that no program will have again.
+
+        Raises:
+            JournalError: that cannot be written.
+        """
+        if self._journal is not None:
+            self._journal.append(block_events.streams_forgotten(stream_ids))
+
     @property
     def last_allocated_ms(self) -> int:
         """The last batch time that was allocated; -1 for none."""

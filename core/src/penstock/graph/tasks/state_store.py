@@ -3,7 +3,9 @@
 Owns the form of the files and the choice of which to merge. A version is a list of segments, each a SQLite file of
 states or of their removal; what a younger segment says holds. A batch adds one segment of what it changed, and segments
 of like size are merged, so that a batch costs in proportion to what it changed (times the logarithm of the whole) and
-older versions can be read until their files are deleted. Used by one task at a time, in the Python worker.
+older versions can be read until their files are deleted. A file's name follows from what is in it: when a batch is made
+again by another run, of other records, no copy of the old file is taken for the new one. Used by one task at a time, in
+the Python worker.
 """
 
 from __future__ import annotations
@@ -170,15 +172,15 @@ class StateStore:
         rows = sorted((portable_hash(key), change.key, change.state, change.updated_ms) for key, change in changes)
         segments = [*version.segments]
         if rows:
-            segments.append(Segment(f"{time_ms}.db", len(rows)))
+            segments.append(Segment(f"{time_ms}-{_digest(rows)}.db", len(rows)))
             self._write(segments[-1].name, lambda database: _insert(database, rows))
         merged = _to_merge(segments)
         retired = list(version.retired)
         if merged > 1:
             # A removal must be remembered only as long as an older segment has what it removes.
             whole = merged == len(segments)
-            name = f"{time_ms}-{merged}.db"
             old = segments[-merged:]
+            name = f"{time_ms}-{merged}-{_digest_of([b'%d' % whole, *(segment.name.encode() for segment in old)])}.db"
             num_rows = self._write(name, lambda database: self._merge(database, old, whole=whole))
             retired += [(version.time_ms, segment.name) for segment in old]
             segments[-merged:] = [Segment(name, num_rows)]
@@ -275,6 +277,22 @@ def _insert(database: sqlite3.Connection, rows: list[_Row]) -> None:
     database.execute("BEGIN")
     database.executemany("INSERT INTO state VALUES (?, ?, ?, ?)", rows)
     database.execute("COMMIT")
+
+
+def _digest(rows: Iterable[_Row]) -> str:
+    return _digest_of(
+        part
+        for number, key, state, updated_ms in rows
+        for part in (b"%d %d %d %d " % (number, len(key), -1 if state is None else len(state), updated_ms), key, state)
+        if part
+    )
+
+
+def _digest_of(parts: Iterable[bytes]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()[:16]
 
 
 def _to_merge(segments: list[Segment]) -> int:

@@ -1,0 +1,87 @@
+"""Saved configuration and the current one, before there is a SparkContext: what the new process says wins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.spark import saved_conf
+
+LAUNCH = {"spark.app.name": "counts", "spark.master": "local[4]", "spark.driver.memory": "2g"}
+SAVED = {**LAUNCH, "own": "saved", "other": "saved"}
+
+
+class Conf(dict[str, str]):
+    """As PySpark's, once there is a JVM."""
+
+    def setIfMissing(self, key: str, value: str) -> Conf:
+        self.setdefault(key, value)
+        return self
+
+    def setAppName(self, name: str) -> Conf:
+        return self.set("spark.app.name", name)
+
+    def set(self, key: str, value: str) -> Conf:
+        self[key] = value
+        return self
+
+    def setAll(self, pairs: Any) -> Conf:
+        self.update(pairs)
+        return self
+
+    def getAll(self) -> list[tuple[str, str]]:
+        return list(self.items())
+
+
+class Spark:
+    """A PySpark whose JVM, when it is there, says what it was launched with and what the new process says."""
+
+    _active_spark_context = None
+
+    def __init__(self, says: dict[str, str]) -> None:
+        self._says, self._properties = says, dict[str, str]()
+        self.launched_with: dict[str, str] | None = None
+
+    def _ensure_initialized(self, conf: Conf | None = None) -> None:
+        self.launched_with = dict(conf or {})
+        self._properties = {**self.launched_with, **self._says}
+
+    def getOrCreate(self, conf: Conf) -> Conf:
+        return conf
+
+    def conf(self, *, loadDefaults: bool = True) -> Conf:
+        return Conf(self._properties if loadDefaults else {})
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
+    made = Spark({"own": "current", "spark.app.name": "app.py"})
+    monkeypatch.setattr(saved_conf, "ensure_java", lambda: None)
+    monkeypatch.setattr(saved_conf, "SparkContext", made)
+    monkeypatch.setattr(saved_conf, "SparkConf", made.conf)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    return made
+
+
+def test_what_the_new_process_says_wins_but_for_the_name(spark: Spark) -> None:
+    made: Any = saved_conf.spark_context(SAVED)
+    assert made == {**SAVED, "own": "current"}
+    # What files of defaults say of the rest would lose to it.
+    assert spark.launched_with == LAUNCH
+
+
+def test_before_there_is_a_jvm_what_it_will_be_launched_with_is_known(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert saved_conf.current_conf() == {}
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf 'a=1 2' --master local[3] --conf b=x=y -c c=3 pyspark-shell")
+    assert saved_conf.current_conf() == {"a": "1 2", "b": "x=y", "c": "3"}
+    # It is not launched: it would have none of the program's own configuration.
+    assert spark.launched_with is None
+
+
+def test_of_spark_submit_there_is_a_jvm(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    assert saved_conf.current_conf() == {"own": "current", "spark.app.name": "app.py"}
