@@ -32,7 +32,11 @@ class Process:
 
     def __init__(self, code: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM + code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            [sys.executable, "-c", PROGRAM + code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
 
     def line(self) -> str:
@@ -42,6 +46,11 @@ class Process:
     def send(self, *numbers: int) -> None:
         for number in numbers:
             self.process.send_signal(number)
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
 
     def end(self) -> tuple[list[str], int]:
         """What it said last, and its exit code."""
@@ -72,7 +81,7 @@ def test_a_signal_is_told_while_the_main_thread_holds_a_lock_that_telling_takes(
 signals.take()
 with lock:
     say("ready")
-    signal.pause()
+    sys.stdin.readline()
     say("interrupted")
 told.acquire()
 signals.give_back()
@@ -82,6 +91,7 @@ signal.pause()
     )
     assert program.line() == "ready"
     program.send(signal.SIGTERM)
+    program.go_on()
     assert [program.line() for _ in range(3)] == ["interrupted", "told SIGTERM", "over"]
     # Given back: it ends the program, as before.
     program.send(signal.SIGTERM)
@@ -116,8 +126,8 @@ signal.signal(signal.SIGTERM, own)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signals.take()
 assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-say("ready")
 try:
+    say("ready")
     signal.pause()
 finally:
     signals.close()
