@@ -56,8 +56,8 @@ def test_a_receiver_that_was_not_reached_is_told_again(
 ) -> None:
     process = tracked.registered()
     (receiver,) = tracked.tracker._tracked.values()
-    assert receiver.client is not None
-    ask, failing = receiver.client.ask, [True, True]
+    assert receiver.line is not None
+    ask, failing = receiver.line.client.ask, [True, True]
 
     def sometimes(message: object, reply_kind: type[Any]) -> Any:
         if isinstance(message, PauseReceiver) and failing:
@@ -65,7 +65,7 @@ def test_a_receiver_that_was_not_reached_is_told_again(
             raise WireError("no way")
         return ask(message, reply_kind)
 
-    monkeypatch.setattr(receiver.client, "ask", sometimes)
+    monkeypatch.setattr(receiver.line.client, "ask", sometimes)
     tracked.tracker.pause(True)
     tracked.await_waiters()
     # What counts is what is wanted when it is told.

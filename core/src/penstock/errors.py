@@ -81,7 +81,11 @@ class StoreError(PenstockError):
 
 
 class BlockGoneError(PenstockError):
-    """A block that a batch needs can be read neither from its file nor from the host that had it."""
+    """A block that a batch needs can be read neither from its file nor from the host that had it, now or later."""
+
+
+class BlockUnreachableError(PenstockError):
+    """The host that has a block cannot be reached now: the task is to be tried again, nothing is lost yet."""
 
 
 class CheckpointError(PenstockError):

@@ -62,6 +62,7 @@ class ReceiverSupervisor:
         discard: deletes blocks that were stored but not accepted.
         host: the address at which the driver reaches this process.
         port: of the endpoint there.
+        directory: of the blocks that it serves; empty for none.
         disk_bytes: the size of the disk that blocks are on, 0 when that is not known.
         clock: the machine's by default.
     """
@@ -78,11 +79,12 @@ class ReceiverSupervisor:
         host: str = "127.0.0.1",
         port: int = 0,
         clock: Clock | None = None,
+        directory: str = "",
         disk_bytes: int = 0,
     ) -> None:
         self._receiver, self.stream_id, self._epoch = receiver, stream_id, epoch
         self._driver = driver
-        self._host, self._port, self._disk_bytes = host, port, disk_bytes
+        self._host, self._port, self._directory, self._disk_bytes = host, port, directory, disk_bytes
         self._clock = clock or SystemClock()
         self.block_interval_ms = settings[conf.BLOCK_INTERVAL]
         self._limiter = RateLimiter(
@@ -278,7 +280,9 @@ class ReceiverSupervisor:
                 return
             try:
                 name = type(self._receiver).__name__
-                register = RegisterReceiver(self.stream_id, self._epoch, name, self._port, self._host, self._disk_bytes)
+                register = RegisterReceiver(
+                    self.stream_id, self._epoch, name, self._port, self._host, self._directory, self._disk_bytes
+                )
                 times_told = self._times_told
                 registered = self._driver.ask(register, Registered)
                 if not registered.accepted:

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from penstock.errors import PenstockError, WireError
+from penstock.errors import BlockGoneError, WireError
 from penstock.log import get_logger
-from penstock.wire.messages import from_json, to_json
+from penstock.wire.messages import BLOCK_GONE, from_json, to_json
 from penstock.wire.token import Token
 
 log = get_logger("wire")
@@ -87,7 +87,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
             raise flight.FlightServerError("this endpoint has no blocks")
         try:
             reader = self._open_block(ticket.ticket.decode("utf-8", "replace"))
-        except PenstockError as error:
-            raise flight.FlightServerError(str(error)) from None
+        except BlockGoneError as error:
+            raise flight.FlightServerError(str(error), BLOCK_GONE) from None
         batches = map(reader.get_batch, range(reader.num_record_batches))
         return flight.GeneratorStream(reader.schema, batches)

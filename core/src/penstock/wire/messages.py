@@ -19,6 +19,9 @@ from penstock.errors import WireError
 
 M = TypeVar("M")
 
+#: What comes with the refusal of a block that an endpoint does not have, and with no other.
+BLOCK_GONE = b"gone"
+
 
 @frozen
 class Reply:
@@ -38,6 +41,7 @@ class RegisterReceiver:
         receiver_type: its class.
         port: of its endpoint.
         host: the address of that.
+        directory: of the blocks that it serves, whichever receiver of the run stored them; empty for none.
         disk_bytes: the size of the disk that its blocks are on, 0 when that is not known.
     """
 
@@ -46,6 +50,7 @@ class RegisterReceiver:
     receiver_type: str
     port: int
     host: str = "127.0.0.1"
+    directory: str = ""
     disk_bytes: int = 0
 
 
@@ -73,6 +78,32 @@ class AddBlocks:
     stream_id: int
     epoch: int
     blocks: list[StoredBlock]
+
+
+@frozen
+class FindBlock:
+    """A batch's task to driver: where can this block be had now? Answered by ``BlockSource``.
+
+    Attributes:
+        block_id: of the block.
+        address: of the host that asks, on which the block's file is not.
+    """
+
+    block_id: str
+    address: str
+
+
+@frozen
+class BlockSource:
+    """The answer to ``FindBlock``.
+
+    Attributes:
+        source: the address of an endpoint that serves the place where the block is; empty when there is none.
+        is_gone: there is none, and none will come.
+    """
+
+    source: str
+    is_gone: bool = False
 
 
 @frozen
