@@ -335,6 +335,14 @@ START_TIMEOUT = _key(
     "A receiver whose `onStart` has not returned and not stored anything in that time has failed: its process ends and "
     "it is launched again; one that stores in `onStart` is told of only; 0: it is waited for without end.",
 )
+STOP_TIMEOUT = _key(
+    "spark.penstock.receiver.stopTimeout",
+    not_negative(duration_ms),
+    "5s",
+    "A receiver whose `onStop` has not returned in that time is told of and waited for no longer: what it has buffered "
+    "is stored, and its process ends. One that was to start itself again is launched again instead; 0: it is waited "
+    "for without end.",
+)
 EXECUTORS_WAIT = _key(
     "spark.penstock.receiver.executorsWait",
     not_negative(duration_ms),

@@ -91,6 +91,7 @@ class ReceiverSupervisor:
             self._clock, settings[conf.MAX_RATE], settings[conf.INITIAL_RATE], burst_ms=self.block_interval_ms
         )
         self._start_timeout_ms = settings[conf.START_TIMEOUT] or math.inf
+        self._stop_timeout_ms = settings[conf.STOP_TIMEOUT]
         # Since when onStart runs, and what was stored before; None when it does not run, or is watched no more.
         self._starting: tuple[float, int] | None = None
         self._restart_backoff = Backoff(settings[conf.RECEIVER_RESTART_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
@@ -332,21 +333,50 @@ class ReceiverSupervisor:
         self._limiter.stop()
         self._finish(message, error)
 
-    def _stop_receiver(self) -> None:
+    def _stop_receiver(self) -> ReceiverStuckError | None:
+        """Have ``onStop`` called, if it is due; return an error, which was told, when that has not come back in time.
+
+        On a thread of its own: who waits for it has a deadline.
+        """
         if self._state is not State.STARTED:
-            return
+            return None
         self._state = State.STOPPED
         self._limiter.stop()
-        try:
-            self._receiver.onStop()
-        except BaseException as error:
-            self.report_error("onStop failed", error)
+        returned, raised = threading.Event(), list[BaseException]()
+
+        def on_stop() -> None:
+            try:
+                self._receiver.onStop()
+            except BaseException as error:
+                raised.append(error)
+            finally:
+                returned.set()
+                self._clock.wake()
+
+        EngineThread("receiver onStop", on_stop).start()
+        if self._stop_timeout_ms:
+            self._clock.wait_for(self._stop_timeout_ms, returned)
+        else:
+            returned.wait()
+        if returned.is_set():
+            for each in raised:
+                self.report_error("onStop failed", each)
+            return None
+        error = ReceiverStuckError(
+            f"onStop has not returned for {self._stop_timeout_ms / 1000:g} s; it must only wake what receives"
+        )
+        self.report_error(str(error), error)
+        return error
 
     def _restart(self, message: str, error: BaseException | None, delay_ms: float) -> None:
         if error is not None:
             self.report_error(message, error)
         with self._lifecycle:
-            self._stop_receiver()
+            stuck = self._stop_receiver()
+        if stuck is not None:
+            # Nobody can say what of it runs still: it is for another process.
+            self.stop(str(stuck), stuck)
+            return
         reason = f"Restarting receiver with delay {delay_ms:.0f} ms: {message}"
         self._tell(DeregisterReceiver(self.stream_id, self._epoch, reason, _trace(error)))
         self._clock.wait_for(delay_ms, self._ending)
