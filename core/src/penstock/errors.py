@@ -69,7 +69,7 @@ class ReceiverRefusedError(PenstockError):
 
 
 class ReceiverStuckError(PenstockError):
-    """A receiver's ``onStart`` or ``onStop`` did not return within its deadline (``…startTimeout``, ``…stopTimeout``)."""
+    """A receiver's ``onStart`` or ``onStop`` did not return within its deadline (``startTimeout``, ``stopTimeout``)."""
 
 
 class ReceiverFailedError(PenstockError):
