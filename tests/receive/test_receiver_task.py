@@ -150,7 +150,7 @@ def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
         block = log.of(AddBlocks)[0].blocks[0]
         reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
         fetched = list(arrow_form.records(fetch_block(reference, reference.source, tracker.token)))
-        client.ask(UpdateRateLimit(12.5), Reply)
+        client.ask(UpdateRateLimit(12.5, 1), Reply)
         rate = receiver.rate_limit
         client.ask(CleanUpBlocks([block.block_id, "input-2-5-99"]), Reply)
         left = [path.name for path in blocks.glob("*.arrow")]
@@ -258,11 +258,11 @@ def test_it_can_be_told_to_pause_and_to_go_on(tracker: FakeTracker, log: Log, ba
     def drive() -> bool:
         log.await_count(AddBlocks)
         client = tracker.receiver()
-        client.ask(PauseReceiver(True), Reply)
+        client.ask(PauseReceiver(True, 1), Reply)
         storing = background(lambda: receiver.store_all([4]))
         with pytest.raises(TimeoutError):
             storing.result(timeout=0.02)
-        client.ask(PauseReceiver(False), Reply)
+        client.ask(PauseReceiver(False, 1), Reply)
         storing.result(timeout=10)
         client.ask(StopReceiver("enough"), Reply)
         return True

@@ -283,6 +283,7 @@ def test_one_that_moves_serves_what_it_has_stored_until_that_was_used(
     assert first.told.await_one(CleanUpBlocks) == CleanUpBlocks(stored[:2])
     two.tick()
     first.told.await_one(ReleaseReceiver)
+    second.told.await_one(CleanUpBlocks)
     assert second.told.names == ["CleanUpBlocks"]
     # Its end is no failure, and nobody's start.
     first.launch.end()

@@ -306,7 +306,7 @@ def assert_limits_hold(launch: Launch, rates: tuple[int, ...]) -> None:
 
     assert stored() <= 1
     for asked in rates:
-        launched.supervisor.update_rate(asked)
+        launched.supervisor.update_rate(asked, 1)
         rate = min(asked, 2000)
         before, burst = stored(), rate // 10
         for passed_ms in range(10, 1001, 10):

@@ -105,11 +105,11 @@ class ReceiverTask:
             return Reply()
 
         def on_rate(message: UpdateRateLimit) -> Reply:
-            supervisor.update_rate(message.rate)
+            supervisor.update_rate(message.rate, message.number)
             return Reply()
 
         def on_pause(message: PauseReceiver) -> Reply:
-            supervisor.pause(message.paused)
+            supervisor.pause(message.paused, message.number)
             return Reply()
 
         def on_clean_up(message: CleanUpBlocks) -> Reply:

@@ -103,10 +103,11 @@ class ReceiverSupervisor:
         self._restarting = False
         # Set once the receiver is to end; wakes the delay of a restart.
         self._ending = threading.Event()
-        # Why the intake is paused, and how often the driver has said something of it.
+        # Why the intake is paused.
         self._pauses: set[str] = set()
-        self._times_told = 0
-        self._pause_lock = threading.Lock()
+        # Of the driver's last orders.
+        self._rate_number = self._pause_number = 0
+        self._orders_lock = threading.Lock()
         self._registered = False
         #: The driver knows that the receiver has ended, and that all it took is stored.
         self.end_is_told = False
@@ -184,20 +185,24 @@ class ReceiverSupervisor:
         if self._error is not None:
             raise self._error
 
-    def update_rate(self, rate: float) -> None:
-        """Set the rate limit, records/s."""
-        before = self._limiter.rate
-        self._limiter.update(rate)
+    def update_rate(self, rate: float, number: int) -> None:
+        """Set the rate limit, records/s, unless an order with a higher number has come before."""
+        with self._orders_lock:
+            if number < self._rate_number:
+                return
+            self._rate_number, before = number, self._limiter.rate
+            self._limiter.update(rate)
         self._tell_rate(before)
 
-    def pause(self, paused: bool) -> None:
-        """Take nothing, in whatever form, or go on: stores wait."""
-        with self._pause_lock:
-            self._times_told += 1
-            self._set_paused("the driver", paused)
+    def pause(self, paused: bool, number: int) -> None:
+        """Take nothing, in whatever form, or go on: stores wait. Unless an order with a higher number came before."""
+        with self._orders_lock:
+            if number >= self._pause_number:
+                self._pause_number = number
+                self._set_paused("the driver", paused)
 
     def _on_disk_full(self, error: BaseException | None) -> None:
-        with self._pause_lock:
+        with self._orders_lock:
             self._set_paused("a full disk", error is not None)
         if error is None:
             log.warning("there is room on the disk again", stream_id=self.stream_id)
@@ -215,6 +220,16 @@ class ReceiverSupervisor:
         if bool(self._pauses) != before:
             log.info("intake paused" if paused else "intake goes on", stream_id=self.stream_id, reason=reason)
             self._limiter.pause(paused)
+
+    def _keep_to(self, registered: Registered) -> None:
+        """Keep to what the answer to the registration says, where nothing newer was told meanwhile."""
+        with self._orders_lock:
+            if registered.number >= self._rate_number:
+                self._rate_number = registered.number
+                self._limiter.update(registered.rate or 0)
+            if registered.number >= self._pause_number:
+                self._pause_number = registered.number
+                self._set_paused("the driver", registered.paused)
 
     def _tell_rate(self, before: float | None) -> None:
         if self._limiter.rate != before:
@@ -284,7 +299,6 @@ class ReceiverSupervisor:
                 register = RegisterReceiver(
                     self.stream_id, self._epoch, name, self._port, self._host, self._directory, self._disk_bytes
                 )
-                times_told = self._times_told
                 registered = self._driver.ask(register, Registered)
                 if not registered.accepted:
                     raise ReceiverRefusedError(
@@ -293,11 +307,7 @@ class ReceiverSupervisor:
                 self._registered = True
                 self._limiter.start()
                 before = self._limiter.rate
-                self._limiter.update(registered.rate or 0)
-                # What was told meanwhile is newer than the answer.
-                with self._pause_lock:
-                    if times_told == self._times_told:
-                        self._set_paused("the driver", registered.paused)
+                self._keep_to(registered)
                 self._state = State.STARTED
                 self._starting = self._clock.monotonic_ms(), self.stored_records
                 try:

@@ -21,6 +21,7 @@ from penstock.track.intake_pauses import IntakePauses
 from penstock.track.keepers import Keepers
 from penstock.track.launches import Launches
 from penstock.track.line import Line, Place
+from penstock.track.orders import Orders
 from penstock.track.placement import Placement
 from penstock.track.receiver_failures import ReceiverFailures
 from penstock.track.tracked_receiver import ReceiverState, TrackedReceiver
@@ -48,6 +49,7 @@ class ReceiverStates:
         keepers: launches that serve them when the receiver is elsewhere.
         unread: is told of a receiver's disk.
         pauses: whether a receiver may take anything.
+        orders: number what a receiver learns when it registers.
     """
 
     def __init__(
@@ -64,11 +66,13 @@ class ReceiverStates:
         keepers: Keepers,
         unread: UnreadBlocks,
         pauses: IntakePauses,
+        orders: Orders,
     ) -> None:
         self._tracked, self._settings, self._token = tracked, settings, token
         self._stopping, self._post = stopping, post
         self._launches, self._placement, self._failures = launches, placement, failures
         self._places, self._keepers, self._unread, self._pauses = places, keepers, unread, pauses
+        self._orders = orders
 
     def on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         """A launch has ended: tell how, and launch the receiver again unless it is given up or all stops."""
@@ -149,7 +153,7 @@ class ReceiverStates:
         log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=place.host)
         self._post(ReceiverStarted(tracked.info))
         self._places.delete_leftovers(line)
-        return Registered(accepted=True, rate=tracked.rate, paused=self._pauses.paused)
+        return Registered(accepted=True, rate=tracked.rate, paused=self._pauses.paused, number=self._orders.number())
 
     def on_deregister(self, message: DeregisterReceiver) -> Reply:
         """A receiver has stopped."""

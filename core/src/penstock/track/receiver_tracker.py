@@ -41,6 +41,7 @@ from penstock.track.launch_checks import check_cores, check_picklable, check_spe
 from penstock.track.launches import Launches
 from penstock.track.line import Line
 from penstock.track.lost_blocks import LostBlocks
+from penstock.track.orders import Orders
 from penstock.track.placement import Placement
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_failures import ReceiverFailures
@@ -136,7 +137,8 @@ class ReceiverTracker:
             logs,
             on_this_machine=self._on_this_machine,
         )
-        self._pauses = IntakePauses(self._tracked.values(), clock, self._stopping, self._loop.post)
+        self._orders = Orders(clock, self._stopping, self._loop.post)
+        self._pauses = IntakePauses(self._tracked.values(), self._orders)
         self._unread = UnreadBlocks(
             settings[conf.MAX_UNREAD], lambda *change: self._loop.post(lambda: self._on_unread(*change))
         )
@@ -171,6 +173,7 @@ class ReceiverTracker:
             self._keepers,
             self._unread,
             self._pauses,
+            self._orders,
         )
         self._lost = LostBlocks(self._tracked, self._failures, skips=settings[conf.ON_LOST_BLOCKS] == "skip")
         self._housekeeping = Housekeeping(
@@ -388,8 +391,7 @@ class ReceiverTracker:
     def _set_rate(self, stream_id: int, rate: float) -> None:
         tracked = self._tracked[stream_id]
         tracked.rate = rate
-        if tracked.is_active:
-            tracked.tell(UpdateRateLimit(rate))
+        self._orders.give(tracked, UpdateRateLimit, lambda: tracked.rate)
 
     def _lines(self) -> list[Line]:
         """To all endpoints that there are."""

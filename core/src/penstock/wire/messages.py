@@ -63,12 +63,14 @@ class Registered:
         reason: why not.
         rate: to keep to, records/s, ``None`` when there is none.
         paused: take nothing until ``PauseReceiver`` says otherwise.
+        number: of this order, which counts for rate and pause unless a later one has come already.
     """
 
     accepted: bool
     reason: str = ""
     rate: float | None = None
     paused: bool = False
+    number: int = 0
 
 
 @frozen
@@ -176,16 +178,28 @@ class ReleaseReceiver:
 
 @frozen
 class UpdateRateLimit:
-    """Driver to receiver: from now on, this many records/s."""
+    """Driver to receiver: from now on, this many records/s.
+
+    Attributes:
+        rate: wanted.
+        number: of the order; one with a lower number than another that came before is late, and counts no more.
+    """
 
     rate: float
+    number: int
 
 
 @frozen
 class PauseReceiver:
-    """Driver to receiver: take nothing more; with ``paused`` false: go on."""
+    """Driver to receiver: take nothing more, or go on.
+
+    Attributes:
+        paused: whether to take nothing.
+        number: of the order, as that of ``UpdateRateLimit``.
+    """
 
     paused: bool
+    number: int
 
 
 @frozen
