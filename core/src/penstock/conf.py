@@ -266,13 +266,15 @@ MAX_BUFFERED_RECORDS = _key(
     "spark.penstock.receiver.maxBufferedRecords",
     positive(int),
     "200000",
-    "Records stored singly that may wait to become a block; at the bound `store` waits.",
+    "Records stored singly that may wait to become a block; at the bound `store` waits. Also the most that `store_all` "
+    "takes for a block.",
 )
 MAX_BUFFERED_BYTES = _key(
     "spark.penstock.receiver.maxBufferedBytes",
     positive(size_bytes),
     "64m",
-    "The same bound in bytes (`sys.getsizeof` of each record).",
+    "The same bound in bytes: `sys.getsizeof` of each record that is stored singly, the size of the block for "
+    "`store_all`.",
 )
 STORE_RETRIES = _key(
     "spark.penstock.receiver.storeRetries",
