@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Records that are put into their form together, at most.
 _PIECE = 4096
+# Of large records so many pieces make a chunk: a piece is in memory twice.
+_PIECES = 8
 # So many times more than the last time, until nothing surprises any more.
 _GROWTH = 4
 # How often, in records, it is looked whether they are suddenly that much larger than those before.
@@ -49,7 +51,8 @@ def chunks(records: Iterable[Any], max_records: Callable[[], int], max_bytes: in
         if count >= most or num_bytes + each_bytes > max_bytes:
             yield arrow_form.table(columns), count
             columns, count, num_bytes, most = [], 0, 0, max_records()
-        piece_records = max(min(piece_records * _GROWTH, _PIECE, (max_bytes - num_bytes) // each_bytes), 1)
+        left_bytes = min(max_bytes - num_bytes, max_bytes // _PIECES)
+        piece_records = max(min(piece_records * _GROWTH, _PIECE, left_bytes // each_bytes), 1)
     if columns:
         yield arrow_form.table(columns), count
 

@@ -105,6 +105,8 @@ class RecordIntake:
                     # The limit has sunk since the chunk was made. A row may be a run of records.
                     part = arrow_form.encode(list(arrow_form.records(table.to_batches()))[start:stop])
                 self._push_now(part, stop - start, metadata)
+            # Not beside the next one in memory.
+            del table, part
 
     def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
         """Store a columnar batch and have it accepted."""
