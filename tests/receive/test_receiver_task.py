@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import signal
 import threading
 import time
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.ipc
 import pytest
 from pyspark import TaskContext
+from tests.wire.garbage import exploded, pelt
 
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
@@ -22,7 +24,9 @@ from penstock.blocks.block import BlockReference
 from penstock.blocks.block_store import BlockStore
 from penstock.blocks.leftovers import Process, claim
 from penstock.conf import Settings
+from penstock.errors import WireError
 from penstock.receive.receiver_task import ReceiverTask, local_directory
+from penstock.version import __version__
 from penstock.wire.client import Client, fetch_block
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import (
@@ -304,6 +308,33 @@ def test_strangers_cannot_stop_it(tracker: FakeTracker, log: Log, background: Ba
     list(tracker.task(Counting())(0, []))
     assert driven.result(timeout=10)
     assert [told.message for told in log.of(DeregisterReceiver)] == ["enough"]
+
+
+def test_garbage_at_its_port_does_it_no_harm(tracker: FakeTracker, log: Log, background: Background) -> None:
+    def drive() -> list[Any]:
+        log.await_count(AddBlocks)
+        client = tracker.receiver()
+        pelt(log.of(RegisterReceiver)[0].port, tracker.token, "StopReceiver")
+        block = log.of(AddBlocks)[0].blocks[0]
+        reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
+        fetched = list(arrow_form.records(fetch_block(reference, reference.source, tracker.token)))
+        client.ask(StopReceiver("enough"), Reply)
+        return fetched
+
+    driven = background(drive)
+    list(tracker.task(Counting())(0, []))
+    assert driven.result(timeout=10) == [1, 2, 3]
+    assert exploded == []
+    assert [told.message for told in log.of(DeregisterReceiver)] == ["enough"]
+
+
+def test_a_driver_of_another_version_is_named_with_ones_own(
+    tracker: FakeTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.wire.token.__version__", "9.8.7")
+    with pytest.raises(WireError, match=rf"runs Penstock {re.escape(__version__)}, its caller Penstock 9\.8\.7"):
+        list(tracker.task(Counting())(0, []))
+    assert tracker.log.entries == []
 
 
 def test_a_retry_by_spark_does_nothing(tracker: FakeTracker, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,6 +154,7 @@ def test_a_body_that_is_no_message_is_refused(served: Served, body: bytes, monke
     with pytest.raises(flight.FlightError):
         call(served, "UpdateRateLimit", body, served.token.header())
     assert served.handled == []
+    assert (served.endpoint.refused_calls, served.endpoint.refused_messages) == (0, 1)
     assert exploded == []
     assert works(served)
 

@@ -38,7 +38,7 @@ class Client:
     def __init__(self, location: str, token: Token, timeout_ms: int, *, retry: bool = True) -> None:
         self.location = location
         self._retry = retry
-        self._headers = [token.header()]
+        self._headers = token.headers()
         self._timeout_s = timeout_ms / 1000
         self._client = flight.FlightClient(location, **token.client_arguments())
 
@@ -80,7 +80,7 @@ def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterato
     what = f"block {reference.block_id} ({reference.num_records} records) cannot be fetched from {source}"
     try:
         with flight.FlightClient(source, **token.client_arguments()) as client:
-            options = flight.FlightCallOptions(timeout=_FETCH_S, headers=[token.header()])
+            options = flight.FlightCallOptions(timeout=_FETCH_S, headers=token.headers())
             for chunk in client.do_get(flight.Ticket(reference.block_id.encode()), options):
                 yield chunk.data
     except (pa.ArrowException, flight.FlightError) as error:
