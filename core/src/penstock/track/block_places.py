@@ -3,8 +3,8 @@
 Owns the place of each block, the directories they are in, and what could not be deleted yet. Never reads a block. Any
 endpoint serves all that the run has on its host in the directory that it stores in: of whichever receiver and launch a
 block is, it is read, and deleted, through whoever is there now. With the block log on, blocks are in the log, all of
-them: which host stored one is good to know no more than for its speed. ``add`` and ``find`` run on the endpoint's
-threads, ``references`` and ``forget`` on the generator's loop, all else on the tracker's loop.
+them: which host stored one is good to know no more than for its speed. ``add`` runs on the endpoint's threads,
+``references`` and ``forget`` on the generator's loop, all else on the tracker's loop.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Placement:
         return len(self._executors()) >= min(cluster.expected_executors(self._sc), len(self._tracked))
 
     def has_executor(self, host: str) -> bool:
-        """Say whether an executor is on a host. May be asked on any thread."""
+        """Say whether an executor is on a host."""
         return self._local or any(executor.host == host for executor in self._executors())
 
     def schedule(self, preferred: Mapping[int, str | None]) -> dict[int, list[TaskLocation]]:

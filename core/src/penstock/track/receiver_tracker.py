@@ -210,7 +210,7 @@ class ReceiverTracker:
             {
                 AddBlocks: self._on_add_blocks,
                 BlocksLost: self._on_blocks_lost,
-                FindBlock: self._places.find,
+                FindBlock: lambda message: self._on_loop(lambda: self._places.find(message)),
                 RegisterReceiver: lambda message: self._on_loop(lambda: self._states.on_register(message)),
                 ReportError: lambda message: self._on_loop(lambda: self._states.on_report_error(message)),
                 DeregisterReceiver: lambda message: self._on_loop(lambda: self._states.on_deregister(message)),
