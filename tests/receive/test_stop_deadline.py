@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 CONF = {"spark.penstock.receiver.stopTimeout": "3s", "spark.streaming.blockInterval": "1h"}
-SAID = "onStop has not returned for 3 s; it must only wake what receives"
+SAID = "onStop has not returned for 3 s: does it wake what receives, and that end?"
 
 
 def test_what_is_buffered_is_stored_and_the_driver_told(

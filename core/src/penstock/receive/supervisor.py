@@ -373,7 +373,7 @@ class ReceiverSupervisor:
                 self.report_error("onStop failed", each)
             return None
         error = ReceiverStuckError(
-            f"onStop has not returned for {self._stop_timeout_ms / 1000:g} s; it must only wake what receives"
+            f"onStop has not returned for {self._stop_timeout_ms / 1000:g} s: does it wake what receives, and that end?"
         )
         self.report_error(str(error), error)
         return error
