@@ -66,8 +66,8 @@ def test_when_all_at_once_they_are_large_a_chunk_is_soon_full() -> None:
     source = Source(lambda n: "x" * (100 if n < 50_000 else 100_000), 60_000)
     tables = [(table.nbytes, count) for table, count in chunks(source, lambda: 10**6, 4 * MB)]
     assert sum(count for _size, count in tables) == 60_000
-    # A look at every 128th.
-    assert max(size for size, _count in tables) < 4 * MB + 2 * 128 * 100_100
+    # A look at every 256th.
+    assert max(size for size, _count in tables) < 4 * MB + 256 * 100_100
 
 
 RECORD = st.one_of(

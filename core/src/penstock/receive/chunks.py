@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.blocks import arrow_form
@@ -24,8 +24,9 @@ _PIECE = 4096
 _PIECES = 8
 # So many times more than the last time, until nothing surprises any more.
 _GROWTH = 4
-# How often, in records, it is looked whether they are suddenly that much larger than those before.
-_LOOK, _LARGER = 128, 8
+# How often, in records that are made on the way, it is looked whether they are suddenly that much larger than those
+# before; a sequence is in memory, however large its records are.
+_LOOK, _LARGER = 256, 8
 
 
 def chunks(records: Iterable[Any], max_records: Callable[[], int], max_bytes: int) -> Iterator[tuple[pa.Table, int]]:
@@ -43,7 +44,8 @@ def chunks(records: Iterable[Any], max_records: Callable[[], int], max_bytes: in
     source, piece_records, each_bytes = iter(records), 1, max_bytes
     columns: list[Column] = []
     count, num_bytes, most = 0, 0, max_records()
-    while piece := _take(source, min(piece_records, most - count), each_bytes):
+    look = _PIECE if isinstance(records, Sequence) else _LOOK
+    while piece := _take(source, min(piece_records, most - count), look, each_bytes):
         columns = _with(columns, piece)
         added = columns[-1].num_bytes - (num_bytes if len(columns) == 1 else 0)
         count, num_bytes = count + len(piece), num_bytes + added
@@ -57,12 +59,12 @@ def chunks(records: Iterable[Any], max_records: Callable[[], int], max_bytes: in
         yield arrow_form.table(columns), count
 
 
-def _take(source: Iterator[Any], count: int, each_bytes: int) -> list[Any]:
+def _take(source: Iterator[Any], count: int, look: int, each_bytes: int) -> list[Any]:
     """Take records; fewer when they turn out to be large."""
-    piece = list(itertools.islice(source, min(count, _LOOK)))
+    piece = list(itertools.islice(source, min(count, look)))
     while len(piece) < count and piece and sys.getsizeof(piece[-1]) < each_bytes * _LARGER + 1000:
         before = len(piece)
-        piece += itertools.islice(source, min(count - before, _LOOK))
+        piece += itertools.islice(source, min(count - before, look))
         if len(piece) == before:
             break
     return piece
