@@ -12,7 +12,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_reader import ReadBlocks, read_block
 from penstock.blocks.block_store import BlockStore
-from penstock.errors import BlockGoneError
+from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.token import Token
 
@@ -58,13 +58,13 @@ def test_a_source_that_does_not_have_it_is_named(source: str) -> None:
 
 
 def test_a_source_that_is_down_is_named(store: BlockStore, make_block: MakeBlock) -> None:
-    with pytest.raises(BlockGoneError, match=r"cannot be fetched from grpc://127\.0\.0\.1:1:"):
+    with pytest.raises(BlockUnreachableError, match=r"cannot be fetched from grpc://127\.0\.0\.1:1:"):
         records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, "grpc://127.0.0.1:1"))
 
 
 def test_a_source_does_not_serve_strangers(store: BlockStore, make_block: MakeBlock, source: str) -> None:
     stored = store.store(make_block(["secret"]))
-    with pytest.raises(BlockGoneError) as caught:
+    with pytest.raises(BlockUnreachableError) as caught:
         records(BlockReference(stored.block_id, "/not/on/this/host.arrow", 1, source), Token("another"))
     assert "secret" not in str(caught.value)
 

@@ -100,10 +100,10 @@ def test_the_driver_and_the_disk_pause_it_each_on_its_own(
     store.failures, store.error = 1, FULL[0]
     storing = background(lambda: receiver.store_all([1]))
     log.await_count(ReportError)
-    supervisor.pause(True)
+    supervisor.pause(True, 1)
     drive(storing)
     waiting = background(lambda: receiver.store_all([2]))
     with pytest.raises(TimeoutError):
         waiting.result(timeout=0.02)
-    supervisor.pause(False)
+    supervisor.pause(False, 1)
     drive(waiting)

@@ -17,7 +17,7 @@ from penstock.blocks.block import BlockReference
 from penstock.blocks.block_log import BlockLog, stream_directory
 from penstock.blocks.block_reader import read_block
 from penstock.conf import Settings
-from penstock.errors import BlockGoneError, StoreError
+from penstock.errors import BlockUnreachableError, StoreError
 from penstock.plugins import Plugins
 from penstock.receive import receiver_task
 from penstock.receive.receiver_task import ReceiverTask
@@ -208,8 +208,8 @@ def test_it_serves_none_and_deletes_when_told(tracker: FakeTracker, tmp_path: Pa
         client = tracker.receiver()
         (block,) = tracker.blocks
         reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
-        with pytest.raises(BlockGoneError, match="has no blocks"):
-            list(fetch_block(reference, tracker.token))
+        with pytest.raises(BlockUnreachableError, match="has no blocks"):
+            list(fetch_block(reference, reference.source, tracker.token))
         client.ask(CleanUpBlocks([block.block_id]), Reply)
         assert not Path(block.path).exists()
         client.ask(StopReceiver("enough"), Reply)

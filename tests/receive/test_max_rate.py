@@ -107,7 +107,7 @@ def test_over_a_minute_no_form_of_store_exceeds_it(
     supervisor = supervise(receiver, {"spark.streaming.receiver.maxRate": str(RATE)})
     supervisor.start()
     # No estimate lifts the maximum.
-    supervisor.update_rate(10 * RATE)
+    supervisor.update_rate(10 * RATE, 1)
     storing = [background(partial(releases.keep_storing, receiver, form)) for form in forms]
     while clock.now_ms() < SECONDS * 1000:
         # Who stores, and the timer that cuts blocks.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import signal
 import threading
 import time
@@ -15,13 +16,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.ipc
 import pytest
 from pyspark import TaskContext
+from tests.wire.garbage import exploded, pelt
 
-from penstock import Receiver
+from penstock import Block, Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
+from penstock.blocks.block_store import BlockStore
 from penstock.blocks.leftovers import Process, claim
 from penstock.conf import Settings
+from penstock.errors import WireError
 from penstock.receive.receiver_task import ReceiverTask, local_directory
+from penstock.version import __version__
 from penstock.wire.client import Client, fetch_block
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import (
@@ -110,7 +115,7 @@ def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the task keeps its blocks."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return tmp_path / "penstock" / "app-1" / "stream-2"
+    return tmp_path / "penstock" / "app-1"
 
 
 def read(path: str) -> list[Any]:
@@ -148,17 +153,57 @@ def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
         client = tracker.receiver()
         block = log.of(AddBlocks)[0].blocks[0]
         reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
-        fetched = list(arrow_form.records(fetch_block(reference, tracker.token)))
-        client.ask(UpdateRateLimit(12.5), Reply)
+        fetched = list(arrow_form.records(fetch_block(reference, reference.source, tracker.token)))
+        client.ask(UpdateRateLimit(12.5, 1), Reply)
         rate = receiver.rate_limit
         client.ask(CleanUpBlocks([block.block_id, "input-2-5-99"]), Reply)
-        left = [path.name for path in blocks.iterdir()]
+        left = [path.name for path in blocks.glob("*.arrow")]
         client.ask(StopReceiver("enough"), Reply)
         return fetched, left, rate
 
     driven = background(drive)
     list(tracker.task(receiver)(0, []))
     assert driven.result(timeout=10) == ([1, 2, 3], [], 12.5)
+
+
+def test_it_serves_and_deletes_what_other_receivers_and_earlier_launches_left_on_its_host(
+    tracker: FakeTracker, log: Log, background: Background, blocks: Path
+) -> None:
+    ids = ["input-9-1-0", "input-2-4-7"]
+    for block_id in ids:
+        BlockStore(blocks).store(Block(block_id, 9, 1, arrow_form.encode([block_id])))
+
+    def drive() -> tuple[list[Any], bool]:
+        client = tracker.receiver()
+        assert log.of(RegisterReceiver)[0].directory == str(blocks)
+        references = [BlockReference(block_id, "/elsewhere", 1, client.location) for block_id in ids]
+        fetched = [next(arrow_form.records(fetch_block(each, each.source, tracker.token))) for each in references]
+        client.ask(CleanUpBlocks(ids), Reply)
+        left = any((blocks / f"{block_id}.arrow").exists() for block_id in ids)
+        client.ask(StopReceiver("enough"), Reply)
+        return fetched, left
+
+    driven = background(drive)
+    list(tracker.task(Counting())(0, []))
+    assert driven.result(timeout=10) == (ids, False)
+
+
+def test_it_can_be_asked_to_serve_for_longer(tracker: FakeTracker, log: Log, background: Background) -> None:
+    def drive() -> bool:
+        log.await_count(AddBlocks)
+        client = tracker.receiver()
+        client.ask(StopReceiver("moves to another executor", serve_ms=300), Reply)
+        log.await_count(DeregisterReceiver)
+        client.ask(StopReceiver("Stopped by driver", serve_ms=60_000), Reply)
+        serves = not ended.wait(0.5)
+        client.ask(ReleaseReceiver(), Reply)
+        return serves
+
+    ended = threading.Event()
+    driven = background(drive)
+    list(tracker.task(Counting())(0, []))
+    ended.set()
+    assert driven.result(timeout=10)
 
 
 def test_it_serves_its_blocks_until_it_is_released(tracker: FakeTracker, log: Log, background: Background) -> None:
@@ -170,7 +215,7 @@ def test_it_serves_its_blocks_until_it_is_released(tracker: FakeTracker, log: Lo
         fetched = []
         for message in log.of(AddBlocks):
             reference = BlockReference(message.blocks[0].block_id, "/elsewhere", 1, client.location)
-            fetched += list(arrow_form.records(fetch_block(reference, tracker.token)))
+            fetched += list(arrow_form.records(fetch_block(reference, reference.source, tracker.token)))
         ran = not ended.is_set()
         client.ask(ReleaseReceiver(), Reply)
         return ran, fetched
@@ -217,11 +262,11 @@ def test_it_can_be_told_to_pause_and_to_go_on(tracker: FakeTracker, log: Log, ba
     def drive() -> bool:
         log.await_count(AddBlocks)
         client = tracker.receiver()
-        client.ask(PauseReceiver(True), Reply)
+        client.ask(PauseReceiver(True, 1), Reply)
         storing = background(lambda: receiver.store_all([4]))
         with pytest.raises(TimeoutError):
             storing.result(timeout=0.02)
-        client.ask(PauseReceiver(False), Reply)
+        client.ask(PauseReceiver(False, 1), Reply)
         storing.result(timeout=10)
         client.ask(StopReceiver("enough"), Reply)
         return True
@@ -263,6 +308,33 @@ def test_strangers_cannot_stop_it(tracker: FakeTracker, log: Log, background: Ba
     list(tracker.task(Counting())(0, []))
     assert driven.result(timeout=10)
     assert [told.message for told in log.of(DeregisterReceiver)] == ["enough"]
+
+
+def test_garbage_at_its_port_does_it_no_harm(tracker: FakeTracker, log: Log, background: Background) -> None:
+    def drive() -> list[Any]:
+        log.await_count(AddBlocks)
+        client = tracker.receiver()
+        pelt(log.of(RegisterReceiver)[0].port, tracker.token, "StopReceiver")
+        block = log.of(AddBlocks)[0].blocks[0]
+        reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
+        fetched = list(arrow_form.records(fetch_block(reference, reference.source, tracker.token)))
+        client.ask(StopReceiver("enough"), Reply)
+        return fetched
+
+    driven = background(drive)
+    list(tracker.task(Counting())(0, []))
+    assert driven.result(timeout=10) == [1, 2, 3]
+    assert exploded == []
+    assert [told.message for told in log.of(DeregisterReceiver)] == ["enough"]
+
+
+def test_a_driver_of_another_version_is_named_with_ones_own(
+    tracker: FakeTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.wire.token.__version__", "9.8.7")
+    with pytest.raises(WireError, match=rf"runs Penstock {re.escape(__version__)}, its caller Penstock 9\.8\.7"):
+        list(tracker.task(Counting())(0, []))
+    assert tracker.log.entries == []
 
 
 def test_a_retry_by_spark_does_nothing(tracker: FakeTracker, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

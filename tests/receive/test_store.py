@@ -112,8 +112,8 @@ def test_an_iterable_is_taken_in_parts_and_its_order_kept(
     driver.on_message = lambda message: seen.append(taken) if isinstance(message, AddBlocks) else None
     receiver.store_all(source())
     assert records() == list(range(1, 250_001))
-    assert [block.num_records for block in driver.blocks] == [100_000, 100_000, 50_000]
-    assert seen == [100_000, 200_000, 250_000]
+    assert [block.num_records for block in driver.blocks] == [200_000, 50_000]
+    assert seen == [200_000, 250_000]
 
 
 def test_an_iterable_that_raises_hands_its_error_on(started: Started, records: Records) -> None:

@@ -11,7 +11,9 @@ from typing import Any, ClassVar, TypeVar, cast
 import pytest
 from pyspark import SparkContext
 
-from penstock import Receiver, StoredBlock
+from penstock import Block, Receiver, StoredBlock
+from penstock.blocks import arrow_form
+from penstock.blocks.block_store import BlockStore
 from penstock.clock import ManualClock
 from penstock.conf import Settings
 from penstock.listen.events import Event
@@ -110,11 +112,15 @@ class FakeLaunch:
 class FakeProcess:
     """A receiver's process: talks to the tracker as a supervisor does, notes what it is told."""
 
-    def __init__(self, launch: FakeLaunch) -> None:
+    def __init__(self, launch: FakeLaunch, address: str, directory: str) -> None:
         self.launch, self.task, self.told = launch, launch.task, Log()
+        self.address, self.directory = address, directory
         self.on_told: Callable[[object], object] = lambda _message: None
         kinds = (StopReceiver, UpdateRateLimit, PauseReceiver, CleanUpBlocks, ReleaseReceiver)
-        self.endpoint = Endpoint("127.0.0.1", self.task.token, dict.fromkeys(kinds, self._on_told))
+        store = BlockStore(Path(directory)) if directory else None
+        self.endpoint = Endpoint(
+            address, self.task.token, dict.fromkeys(kinds, self._on_told), store.open if store else None
+        )
         self._driver = Client(self.task.driver_location, self.task.token, 10_000)
 
     def _on_told(self, message: object) -> Reply:
@@ -129,6 +135,8 @@ class FakeProcess:
                 self.task.epoch if epoch is None else epoch,
                 "Silent",
                 self.endpoint.port,
+                self.address,
+                self.directory,
             ),
             Registered,
         )
@@ -139,6 +147,19 @@ class FakeProcess:
         of = self.task.epoch if epoch is None else epoch
         blocks = [StoredBlock(f"input-{own}-{of}-{n}", own, 10, 1000, f"/blocks/{own}-{of}-{n}") for n in numbers]
         return self._driver.ask(AddBlocks(own if stream_id is None else stream_id, of, blocks), Reply)
+
+    def store(self, *numbers: int) -> list[str]:
+        """Store blocks of one record, their own name, and report them; returns the names."""
+        ids = [f"input-{self.task.stream_id}-{self.task.epoch}-{n}" for n in numbers]
+        store = BlockStore(Path(self.directory))
+        blocks = [store.store(Block(each, self.task.stream_id, 1, arrow_form.encode([each]))) for each in ids]
+        assert self._driver.ask(AddBlocks(self.task.stream_id, self.task.epoch, blocks), Reply).accepted
+        return ids
+
+    @property
+    def source(self) -> str:
+        """The address of its endpoint."""
+        return f"grpc://{self.address}:{self.endpoint.port}"
 
     def report(self, message: str, error: str = "Traceback …") -> Reply:
         return self._driver.ask(ReportError(self.task.stream_id, self.task.epoch, message, error), Reply)
@@ -223,14 +244,14 @@ class Tracked:
     def launches(self) -> list[FakeLaunch]:
         return list(self._launches.entries)
 
-    def process(self, number: int = 1) -> FakeProcess:
+    def process(self, number: int = 1, address: str = "127.0.0.1", directory: str = "") -> FakeProcess:
         """The process of a launch, not yet registered."""
-        self.processes.append(FakeProcess(self.launch(number)))
+        self.processes.append(FakeProcess(self.launch(number), address, directory))
         return self.processes[-1]
 
-    def registered(self, number: int = 1) -> FakeProcess:
-        """The process of a launch, registered."""
-        process = self.process(number)
+    def registered(self, number: int = 1, address: str = "127.0.0.1", directory: str = "") -> FakeProcess:
+        """The process of a launch, registered. Its own host is an address of its own, with a directory of its own."""
+        process = self.process(number, address, directory)
         assert process.register().accepted
         return process
 

@@ -288,7 +288,7 @@ def test_the_bound_of_unread_data_is_that_of_the_log(
     add(second, 0, records=15)
     assert tracked.tracker.unread_bytes() > 3000
     for process in (first, second):
-        assert process.told.await_one(PauseReceiver) == PauseReceiver(True)
+        assert process.told.await_one(PauseReceiver).paused
     tracked.settle()
     said = {
         each.receiverInfo.streamId: each.receiverInfo.lastErrorMessage
@@ -300,4 +300,4 @@ def test_the_bound_of_unread_data_is_that_of_the_log(
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     tracked.tracker.processed(100)
     for process in (first, second):
-        assert process.told.await_one(PauseReceiver, 2) == PauseReceiver(False)
+        assert not process.told.await_one(PauseReceiver, 2).paused

@@ -11,7 +11,7 @@ from penstock import Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_reader import ReadBlocks
-from penstock.errors import BlockGoneError
+from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.listen.events import ReceiverError
 from penstock.wire.client import Client
 from penstock.wire.messages import BlocksLost, LostBlock, Reply
@@ -74,7 +74,8 @@ def test_a_task_tells_and_goes_on_without(make_tracker: MakeTracker, tmp_path: A
     assert [said.split(":")[0] for said in errors(tracked)] == ["1 blocks (10 records) are lost, they are left out"] * 2
 
 
-def test_a_driver_that_is_gone_keeps_no_task(tracked: Tracked) -> None:
+def test_a_driver_that_is_gone_keeps_no_task_and_makes_no_block_gone(tracked: Tracked) -> None:
     tracked.launch()
     reader = ReadBlocks(tracked.tracker.token, "grpc://127.0.0.1:1", skips_lost=True)
-    assert list(reader(0, [(gone(0),)])) == []
+    with pytest.raises(BlockUnreachableError, match="the driver does not say where it is"):
+        list(reader(0, [(gone(0),)]))

@@ -70,6 +70,26 @@ def test_one_that_is_launched_again_goes_where_least_is_to_do(make_tracker: Make
     assert tracked.launch(3).hosts == ("executor_host-a_1", "executor_host-c_3")
 
 
+def test_one_that_has_not_registered_is_tried_again_where_it_was_scheduled(
+    make_tracker: MakeTracker, silent: SilentClass
+) -> None:
+    tracked = make_tracker([silent(), silent()], master=MASTER)
+    tracked.executors = [ONE, TWO]
+    tracked.tracker.start()
+    scheduled = {tracked.launch(n).task.stream_id: tracked.launch(n) for n in (1, 2)}
+    assert scheduled[1].hosts == ("executor_host-b_2",)
+    # By now there is one with less to do.
+    tracked.executors = [ONE, TWO, THREE]
+    scheduled[1].end(RuntimeError("it did not come up"))
+    tracked.relaunch(300)
+    assert tracked.launch(3).hosts == ("executor_host-b_2",)
+    # Where it was scheduled there is nobody any more.
+    tracked.executors = [ONE, THREE]
+    tracked.launch(3).end(RuntimeError("again"))
+    tracked.relaunch(600)
+    assert tracked.launch(4).hosts == ("executor_host-c_3",)
+
+
 def test_one_on_a_wrong_executor_is_sent_away_and_that_is_no_failure(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(
         conf={"spark.penstock.receiver.maxRestarts": "0", "spark.penstock.receiver.onFailure": "stop-stream"},

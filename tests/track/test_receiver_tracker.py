@@ -324,7 +324,7 @@ def test_a_launch_that_lived_long_starts_the_delays_anew(make_tracker: MakeTrack
 def test_a_rate_is_told_to_the_receiver(tracked: Tracked) -> None:
     process = tracked.registered()
     tracked.tracker.send_rate_update(0, 100.0)
-    assert process.told.await_one(UpdateRateLimit) == UpdateRateLimit(100.0)
+    assert process.told.await_one(UpdateRateLimit).rate == 100.0
     assert tracked.tracker.rate_limit(0) == 100.0
 
 
@@ -383,7 +383,7 @@ def test_a_receiver_that_cannot_be_reached_keeps_nobody_else_waiting(
     dead.endpoint.stop()
     tracked.tracker.send_rate_update(0, 10.0)
     tracked.tracker.send_rate_update(1, 20.0)
-    assert alive.told.await_one(UpdateRateLimit, timeout_s=5) == UpdateRateLimit(20.0)
+    assert alive.told.await_one(UpdateRateLimit, timeout_s=5).rate == 20.0
 
 
 # -- deleting --

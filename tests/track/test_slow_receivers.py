@@ -42,7 +42,7 @@ def test_a_rate_reaches_the_others(pair: tuple[Tracked, FakeProcess, FakeProcess
     tracked, _slow, fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
     tracked.tracker.send_rate_update(1, 20.0)
-    assert fast.told.await_one(UpdateRateLimit, timeout_s=2) == UpdateRateLimit(20.0)
+    assert fast.told.await_one(UpdateRateLimit, timeout_s=2).rate == 20.0
 
 
 def test_others_can_register_and_report(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:

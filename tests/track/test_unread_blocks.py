@@ -122,7 +122,7 @@ def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, sil
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     assert processes[0].add(2).accepted
     for process in processes:
-        assert process.told.await_one(PauseReceiver) == PauseReceiver(True)
+        assert process.told.await_one(PauseReceiver).paused
     said = tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
     assert said == (
         "intake pauses: 3000 bytes on 127.0.0.1 are unread, more than spark.penstock.blocks.maxUnread allows"
@@ -135,7 +135,7 @@ def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, sil
     assert len(processes[0].told.entries) == 1
     tracked.tracker.processed(100)
     for process in processes:
-        assert process.told.await_one(PauseReceiver, 2) == PauseReceiver(False)
+        assert not process.told.await_one(PauseReceiver, 2).paused
     assert tracked.tracker.unread_bytes() == 2000
     tracked.tracker.processed(100)
     tracked.tracker.clean_up(200, delete=False)
@@ -152,9 +152,9 @@ def test_two_reasons_to_pause_are_two(make_tracker: MakeTracker) -> None:
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     tracked.tracker.processed(100)
     tracked.settle()
-    assert process.told.await_one(PauseReceiver, 3) == PauseReceiver(True)
+    assert process.told.await_one(PauseReceiver, 3).paused
     tracked.tracker.pause(False)
-    assert process.told.await_one(PauseReceiver, 4) == PauseReceiver(False)
+    assert not process.told.await_one(PauseReceiver, 4).paused
 
 
 def test_one_that_registers_meanwhile_learns_it(make_tracker: MakeTracker) -> None:
@@ -190,6 +190,6 @@ def test_what_comes_and_goes_is_told_of_once_a_minute(
     numbers = itertools.count(1)
     assert (warnings(), warnings()) == (2, 0)
     assert tracked.events.names.count("ReceiverError") == 1
-    assert process.told.await_one(PauseReceiver, 40) == PauseReceiver(False)
+    assert not process.told.await_one(PauseReceiver, 40).paused
     clock.advance(60_000)
     assert warnings() == 2

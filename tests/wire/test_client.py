@@ -19,7 +19,7 @@ from penstock.wire.token import Token
 if TYPE_CHECKING:
     from tests.wire.conftest import Served
 
-UPDATE = UpdateRateLimit(5.0)
+UPDATE = UpdateRateLimit(5.0, 1)
 
 
 class Flaky:
@@ -114,7 +114,7 @@ def test_several_threads_share_one(served: Served) -> None:
     shared = served.client()
 
     def ask(rate: float) -> str:
-        return shared.ask(UpdateRateLimit(rate), Reply).reason
+        return shared.ask(UpdateRateLimit(rate, 1), Reply).reason
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, map(float, range(100)))) == [str(float(rate)) for rate in range(100)]

@@ -19,7 +19,7 @@ from penstock.wire.token import Token
 if TYPE_CHECKING:
     from tests.wire.conftest import Served
 
-UPDATE = UpdateRateLimit(5.0)
+UPDATE = UpdateRateLimit(5.0, 1)
 
 
 #: What was unpickled.
@@ -81,7 +81,7 @@ def test_a_call_without_the_token_is_refused_and_counted(
     served: Served, header: tuple[bytes, bytes] | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError):
-        call(served, "UpdateRateLimit", b'{"rate": 5}', *([header] if header else []))
+        call(served, "UpdateRateLimit", b'{"rate": 5, "number": 1}', *([header] if header else []))
     assert served.endpoint.refused_calls == 1
     assert served.handled == []
     assert "call refused" in caplog.text
@@ -140,8 +140,8 @@ def test_an_action_that_is_not_served_is_refused(served: Served, action: str) ->
         b"null",
         b"{}",
         b'{"rate": "5"}',
-        b'{"rate": 5, "more": 1}',
-        b'{"rate": 5}{"rate": 5}',
+        b'{"rate": 5, "number": 1, "more": 1}',
+        b'{"rate": 5, "number": 1}{"rate": 5}',
         pickle.dumps(UPDATE),
         pickle.dumps(Bomb()),
         b"[" * 200_000,
@@ -154,6 +154,7 @@ def test_a_body_that_is_no_message_is_refused(served: Served, body: bytes, monke
     with pytest.raises(flight.FlightError):
         call(served, "UpdateRateLimit", body, served.token.header())
     assert served.handled == []
+    assert (served.endpoint.refused_calls, served.endpoint.refused_messages) == (0, 1)
     assert exploded == []
     assert works(served)
 

@@ -42,8 +42,8 @@ MESSAGE = st.one_of(
     st.builds(ReportError, NUMBER, NUMBER, TEXT, TEXT),
     st.builds(DeregisterReceiver, NUMBER, NUMBER, TEXT, TEXT),
     st.builds(StopReceiver, TEXT),
-    st.builds(UpdateRateLimit, RATE),
-    st.builds(PauseReceiver, st.booleans()),
+    st.builds(UpdateRateLimit, RATE, NUMBER),
+    st.builds(PauseReceiver, st.booleans(), NUMBER),
     st.builds(CleanUpBlocks, st.lists(TEXT, max_size=3)),
 )
 
@@ -58,8 +58,8 @@ def test_what_comes_out_equals_what_went_in(message: object) -> None:
 
 
 def test_a_whole_number_is_taken_for_a_rate() -> None:
-    message = from_json(UpdateRateLimit, b'{"rate": 5}')
-    assert (message, type(message.rate)) == (UpdateRateLimit(5.0), float)
+    message = from_json(UpdateRateLimit, b'{"rate": 5, "number": 1}')
+    assert (message, type(message.rate)) == (UpdateRateLimit(5.0, 1), float)
 
 
 def test_what_has_a_default_may_be_left_out() -> None:

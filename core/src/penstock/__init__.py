@@ -7,6 +7,8 @@ of them, a plugin few.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from pyspark import StorageLevel
 
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from penstock.receive.thread_receiver import ThreadReceiver
     from penstock.specs import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
 
-__version__ = "0.1.0"
 
 #: Public name → its module.
 _MODULE_OF = {

@@ -283,13 +283,15 @@ MAX_BUFFERED_RECORDS = _key(
     "spark.penstock.receiver.maxBufferedRecords",
     positive(int),
     "200000",
-    "Records stored singly that may wait to become a block; at the bound `store` waits.",
+    "Records stored singly that may wait to become a block; at the bound `store` waits. Also the most that `store_all` "
+    "takes for a block.",
 )
 MAX_BUFFERED_BYTES = _key(
     "spark.penstock.receiver.maxBufferedBytes",
     positive(size_bytes),
     "64m",
-    "The same bound in bytes (`sys.getsizeof` of each record).",
+    "The same bound in bytes: `sys.getsizeof` of each record that is stored singly, the size of the block for "
+    "`store_all`.",
 )
 STORE_RETRIES = _key(
     "spark.penstock.receiver.storeRetries",
@@ -351,6 +353,14 @@ START_TIMEOUT = _key(
     "1min",
     "A receiver whose `onStart` has not returned and not stored anything in that time has failed: its process ends and "
     "it is launched again; one that stores in `onStart` is told of only; 0: it is waited for without end.",
+)
+STOP_TIMEOUT = _key(
+    "spark.penstock.receiver.stopTimeout",
+    not_negative(duration_ms),
+    "5s",
+    "A receiver whose `onStop` has not returned in that time is told of and waited for no longer: what it has buffered "
+    "is stored, and its process ends. One that was to start itself again is launched again instead; 0: it is waited "
+    "for without end.",
 )
 EXECUTORS_WAIT = _key(
     "spark.penstock.receiver.executorsWait",

@@ -69,7 +69,7 @@ class ReceiverRefusedError(PenstockError):
 
 
 class ReceiverStuckError(PenstockError):
-    """A receiver's ``onStart`` did not return within ``spark.penstock.receiver.startTimeout``, and stored nothing."""
+    """A receiver's ``onStart`` or ``onStop`` did not return within its deadline (``startTimeout``, ``stopTimeout``)."""
 
 
 class ReceiverFailedError(PenstockError):
@@ -81,7 +81,11 @@ class StoreError(PenstockError):
 
 
 class BlockGoneError(PenstockError):
-    """A block that a batch needs can be read neither from its file nor from the host that had it."""
+    """A block that a batch needs can be read neither from its file nor from the host that had it, now or later."""
+
+
+class BlockUnreachableError(PenstockError):
+    """The host that has a block cannot be reached now: the task is to be tried again, nothing is lost yet."""
 
 
 class CheckpointError(PenstockError):

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from attrs import frozen
 
 _FORM = b"penstock.form"
 _VALUE, _PICKLE, _COLUMNS = b"value", b"pickle", b"columns"
@@ -30,20 +31,66 @@ ROWS_PER_BATCH = 16_384
 _RECORDS_PER_PICKLE = 256
 
 
+@frozen
+class Column:
+    """Some records in their Arrow form.
+
+    Attributes:
+        values: a typed value each, or pickled runs of them.
+        is_pickled: which of the two.
+    """
+
+    values: pa.ChunkedArray
+    is_pickled: bool
+
+    @property
+    def num_bytes(self) -> int:
+        """How large it is."""
+        return int(self.values.nbytes)
+
+    def has_form_of(self, other: Column) -> bool:
+        """Say whether the two fit into one table."""
+        return self.is_pickled == other.is_pickled and bool(self.values.type == other.values.type)
+
+
 def encode(records: Sequence[Any]) -> pa.Table:
+    """Put records into a table.
+
+    Raises:
+        pickle.PicklingError: (or what else the record raises) a record can neither be a typed value nor be pickled.
+    """
+    return table([column(records)])
+
+
+def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
     """Put records into their Arrow form.
+
+    Args:
+        records: in their order.
+        pickled: in that form, whatever they are.
 
     Raises:
         pickle.PicklingError: (or what else the record raises) a record can neither be a typed value nor be pickled.
     """
     kinds = set(map(type, records))
-    if len(kinds) == 1 and (data_type := _TYPES.get(kinds.pop())) is not None:
+    if not pickled and len(kinds) == 1 and (data_type := _TYPES.get(kinds.pop())) is not None:
         try:
-            return _table(_column(records, data_type), _VALUE)
+            return Column(_column(records, data_type), is_pickled=False)
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
             pass  # an int past 64 bits or a lone surrogate: no typed column holds it
     runs = [_pickled(run) for run in _runs(records, _RECORDS_PER_PICKLE)]
-    return _table(_column(runs, pa.large_binary()), _PICKLE)
+    return Column(_column(runs, pa.large_binary()), is_pickled=True)
+
+
+def table(columns: Sequence[Column]) -> pa.Table:
+    """Put columns of one form, of which there is at least one, into a table."""
+    first, *more = columns
+    values = (
+        pa.chunked_array([chunk for each in columns for chunk in each.values.chunks], first.values.type)
+        if more
+        else first.values
+    )
+    return pa.table({"value": values}).replace_schema_metadata({_FORM: _PICKLE if first.is_pickled else _VALUE})
 
 
 def is_storable(record: Any) -> bool:
@@ -99,10 +146,6 @@ def _column(values: Sequence[Any], data_type: pa.DataType) -> pa.ChunkedArray:
         array = pa.array(run, data_type)  # chunked by itself past 2 GiB
         chunks.extend(array.chunks if isinstance(array, pa.ChunkedArray) else [array])
     return pa.chunked_array(chunks, data_type)
-
-
-def _table(column: pa.ChunkedArray, form: bytes) -> pa.Table:
-    return pa.table({"value": column}).replace_schema_metadata({_FORM: form})
 
 
 def _pickled(run: Sequence[Any]) -> bytes:

@@ -1,6 +1,7 @@
 """Where blocks live: Arrow IPC files in the executor's local directory.
 
-Owns one directory of one receiver. A file appears whole or not at all. Never reads a block into memory to serve it.
+Owns the directory that the run's receivers on this host share: each finds there what the others have stored, and what
+earlier launches have. A file appears whole or not at all. Never reads a block into memory to serve it.
 ``store`` runs on whatever thread stores; reads run on the endpoint's threads.
 """
 
@@ -25,7 +26,7 @@ class BlockStore:
     """Write, find and delete the block files below one directory.
 
     Args:
-        directory: made when the first block is stored.
+        directory: of the run; made when the first block is stored.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""``BlockHome``: the directory of a run's blocks on one host, and the sweeping of those that dead runs left behind.
+"""The directories of runs' blocks on one host, and the sweeping of those that dead runs left behind.
 
 Owns the notes that make both possible: a small file for each run, in a folder of this user's alone, with the directory
 and the process that the run lives and dies with. Deletes a directory only if it bears that run's name and mark, is this

@@ -1,7 +1,7 @@
 """``BlockPusher``: the way of one block: give it a home, then have the driver accept it.
 
-Owns the numbering of a launch's blocks and the tries that each gets. Never buffers, never decides what a failure means
-for the receiver. Runs on whatever thread stores.
+Owns the numbering of a launch's blocks and the tries that each gets, and each report of some. Never buffers, never
+decides what a failure means for the receiver. Runs on whatever thread stores.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.clock import Clock
 from penstock.errors import StoreError, text_of
 from penstock.log import get_logger
+from penstock.receive.block_reporter import BlockReporter
 from penstock.wire.messages import AddBlocks, Reply
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class BlockPusher:
         self._clock, self._ending, self._terminated, self._on_disk_full = clock, ending, terminated, on_disk_full
         self._disk_is_full, self._disk_lock = False, threading.Lock()
         self._block_numbers = itertools.count()
+        self._reporter = BlockReporter(self._report)
 
     def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
         """Return once a block is stored and accepted. A full disk is waited for.
@@ -85,13 +87,15 @@ class BlockPusher:
         block_id = f"input-{self._stream_id}-{self._epoch}-{next(self._block_numbers)}"
         block = Block(block_id, self._stream_id, count, table, metadata)
         stored = self._retried(lambda: self._stored(block), f"block {block_id} ({count} records)", self._store_retries)
-        message = AddBlocks(self._stream_id, self._epoch, [stored])
-        reply = self._retried(
-            lambda: self._driver.ask(message, Reply), f"the report of block {block_id}", self._report_retries
-        )
+        reply = self._reporter.report(stored)
         if not reply.accepted:
             self._discard([stored.block_id])
             raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")
+
+    def _report(self, blocks: list[StoredBlock]) -> Reply:
+        message = AddBlocks(self._stream_id, self._epoch, blocks)
+        what = f"the report of block {', '.join(block.block_id for block in blocks)}"
+        return self._retried(lambda: self._driver.ask(message, Reply), what, self._report_retries)
 
     def _stored(self, block: Block) -> StoredBlock:
         stored = self._store(block)

@@ -62,6 +62,11 @@ class RateLimiter:
         """Records/s now in force, ``None`` for no limit."""
         return None if math.isinf(self._rate) else self._rate
 
+    @property
+    def burst(self) -> int | None:
+        """Records that may pass at once, at most; ``None`` for no limit."""
+        return None if math.isinf(self._rate) else int(self._burst())
+
     def update(self, rate: float) -> None:
         """Set the rate, at most the maximum. Zero, negative and NaN are ignored."""
         if not rate > 0:

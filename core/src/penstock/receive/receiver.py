@@ -66,7 +66,8 @@ class Receiver(Generic[T]):
     def store_all(self, records: Iterable[T], metadata: dict[str, Any] | None = None) -> None:
         """Store records reliably: return once they are stored and accepted by the driver. Rate-limited.
 
-        Order is kept. With a rate limit, more records than one burst become several blocks.
+        Order is kept. More records than one burst of the rate limit, or than the bounds on what is buffered, become
+        several blocks; of an iterator no more is taken at once than one of them holds.
 
         Args:
             records: any number, none included.

@@ -10,14 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
@@ -32,6 +30,7 @@ from penstock.log import set_level
 from penstock.plugins import Plugins
 from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.address import address_towards
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint, Handler
 from penstock.wire.messages import (
@@ -97,7 +96,7 @@ class ReceiverTask:
 
         def on_stop(message: StopReceiver) -> Reply:
             nonlocal serves_until
-            serves_until = time.monotonic() + message.serve_ms / 1000
+            serves_until = max(serves_until, time.monotonic() + message.serve_ms / 1000)
             supervisor.stop_soon(message.message)
             return Reply()
 
@@ -106,11 +105,11 @@ class ReceiverTask:
             return Reply()
 
         def on_rate(message: UpdateRateLimit) -> Reply:
-            supervisor.update_rate(message.rate)
+            supervisor.update_rate(message.rate, message.number)
             return Reply()
 
         def on_pause(message: PauseReceiver) -> Reply:
-            supervisor.pause(message.paused)
+            supervisor.pause(message.paused, message.number)
             return Reply()
 
         def on_clean_up(message: CleanUpBlocks) -> Reply:
@@ -125,7 +124,7 @@ class ReceiverTask:
             CleanUpBlocks: on_clean_up,
         }
         host = address_towards(self.driver_location)
-        # What is in the log needs nobody to serve it.
+        # All of this host's that the run has, whoever stored them; what is in the log needs nobody to serve it.
         endpoint = Endpoint(host, self.token, handlers, blocks.open if isinstance(blocks, BlockStore) else None)
         supervisor = ReceiverSupervisor(
             self.receiver,
@@ -137,6 +136,7 @@ class ReceiverTask:
             discard=blocks.delete,
             host=host,
             port=endpoint.port,
+            directory="" if self.log_directory else str(home),
             disk_bytes=0 if home is None else _disk_bytes(home),
         )
         # Ctrl-C reaches the whole process group of a local program: the driver decides what it means.
@@ -148,7 +148,9 @@ class ReceiverTask:
             finally:
                 # A driver that does not know of the end waits for the task's.
                 if supervisor.end_is_told:
-                    released.wait(max(serves_until - time.monotonic(), 0))
+                    # It may be asked to serve for longer while it waits.
+                    while (left_s := serves_until - time.monotonic()) > 0 and not released.wait(left_s):
+                        pass
         finally:
             signal.signal(signal.SIGINT, on_interrupt)
             endpoint.stop()
@@ -162,17 +164,7 @@ class ReceiverTask:
             return None if remote else Path(self.log_directory), BlockLog.of(self.log_directory, self.settings)
         home = local_directory(self.run_id)
         leftovers.claim(home, self.driver_process)
-        return home, BlockStore(home / f"stream-{self.stream_id}")
-
-
-def address_towards(location: str) -> str:
-    """The address of this host on the way to another: loopback for the driver of a local program."""
-    parts = urlsplit(location)
-    family, kind, _protocol, _name, address = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind) as probe:
-        # Sends nothing: a datagram socket only chooses its way.
-        probe.connect(address)
-        return str(probe.getsockname()[0])
+        return home, BlockStore(home)
 
 
 def local_directory(run_id: str) -> Path:

@@ -1,12 +1,11 @@
 """``RecordIntake``: the way of records into blocks, in whatever form they are stored.
 
-Owns the block generator, the cutting of long stores to what the rate limit lets pass, and the door that closes when the
-receiver has stopped. Never starts or stops the receiver. ``store…`` run on the receiver's threads.
+Owns the block generator, the cutting of long stores to what memory and the rate limit let pass, and the door that
+closes when the receiver has stopped. Never starts or stops the receiver. ``store…`` run on the receiver's threads.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,15 +17,13 @@ from penstock.clock import Clock
 from penstock.errors import ReceiverStoppedError, StoreError
 from penstock.receive.block_generator import BlockGenerator, Bounds, OnStored
 from penstock.receive.block_pusher import BlockPusher
+from penstock.receive.chunks import chunks
 from penstock.receive.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.conf import Settings
-
-# Records taken from an iterable at a time: bounds what one block holds.
-_CHUNK = 100_000
 
 
 class RecordIntake:
@@ -55,13 +52,12 @@ class RecordIntake:
         on_tick: Callable[[], None],
     ) -> None:
         self._limiter, self._pusher = limiter, pusher
+        self._max_records, self._max_bytes = settings[conf.MAX_BUFFERED_RECORDS], settings[conf.MAX_BUFFERED_BYTES]
         self._report_error, self._on_success = report_error, on_success
         self._generator = BlockGenerator(
             clock,
             settings[conf.BLOCK_INTERVAL],
-            Bounds(
-                settings[conf.MAX_BUFFERED_RECORDS], settings[conf.MAX_BUFFERED_BYTES], settings[conf.BLOCK_QUEUE_SIZE]
-            ),
+            Bounds(self._max_records, self._max_bytes, settings[conf.BLOCK_QUEUE_SIZE]),
             push=self._push_buffered,
             on_failure=on_failure,
             on_tick=on_tick,
@@ -102,11 +98,15 @@ class RecordIntake:
     def store_all(self, records: Iterable[Any], metadata: dict[str, Any] | None) -> None:
         """Store records and have them accepted."""
         _check_json(metadata)
-        source = iter(records)
-        while chunk := list(itertools.islice(source, _CHUNK)):
-            for start, stop in self._permits(len(chunk)):
-                part = chunk if stop - start == len(chunk) else chunk[start:stop]
-                self._push_now(arrow_form.encode(part), stop - start, metadata)
+        for table, count in chunks(records, self._chunk_records, self._max_bytes):
+            for start, stop in self._permits(count):
+                part = table
+                if stop - start < count:
+                    # The limit has sunk since the chunk was made. A row may be a run of records.
+                    part = arrow_form.encode(list(arrow_form.records(table.to_batches()))[start:stop])
+                self._push_now(part, stop - start, metadata)
+            # Not beside the next one in memory.
+            del table, part
 
     def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
         """Store a columnar batch and have it accepted."""
@@ -114,6 +114,11 @@ class RecordIntake:
         table = arrow_form.from_columns(batch)
         for start, stop in self._permits(table.num_rows):
             self._push_now(table.slice(start, stop - start), stop - start, metadata)
+
+    def _chunk_records(self) -> int:
+        """How many records are worth taking at once: what waits for the rate limit need not wait in memory."""
+        burst = self._limiter.burst
+        return self._max_records if burst is None else min(burst, self._max_records)
 
     def _permits(self, count: int) -> Iterator[tuple[int, int]]:
         start = 0

@@ -62,6 +62,7 @@ class ReceiverSupervisor:
         discard: deletes blocks that were stored but not accepted.
         host: the address at which the driver reaches this process.
         port: of the endpoint there.
+        directory: of the blocks that it serves; empty for none.
         disk_bytes: the size of the disk that blocks are on, 0 when that is not known.
         clock: the machine's by default.
     """
@@ -78,17 +79,19 @@ class ReceiverSupervisor:
         host: str = "127.0.0.1",
         port: int = 0,
         clock: Clock | None = None,
+        directory: str = "",
         disk_bytes: int = 0,
     ) -> None:
         self._receiver, self.stream_id, self._epoch = receiver, stream_id, epoch
         self._driver = driver
-        self._host, self._port, self._disk_bytes = host, port, disk_bytes
+        self._host, self._port, self._directory, self._disk_bytes = host, port, directory, disk_bytes
         self._clock = clock or SystemClock()
         self.block_interval_ms = settings[conf.BLOCK_INTERVAL]
         self._limiter = RateLimiter(
             self._clock, settings[conf.MAX_RATE], settings[conf.INITIAL_RATE], burst_ms=settings[conf.BURST]
         )
         self._start_timeout_ms = settings[conf.START_TIMEOUT] or math.inf
+        self._stop_timeout_ms = settings[conf.STOP_TIMEOUT]
         # Since when onStart runs, and what was stored before; None when it does not run, or is watched no more.
         self._starting: tuple[float, int] | None = None
         self._restart_backoff = Backoff(settings[conf.RECEIVER_RESTART_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
@@ -100,10 +103,11 @@ class ReceiverSupervisor:
         self._restarting = False
         # Set once the receiver is to end; wakes the delay of a restart.
         self._ending = threading.Event()
-        # Why the intake is paused, and how often the driver has said something of it.
+        # Why the intake is paused.
         self._pauses: set[str] = set()
-        self._times_told = 0
-        self._pause_lock = threading.Lock()
+        # Of the driver's last orders.
+        self._rate_number = self._pause_number = 0
+        self._orders_lock = threading.Lock()
         self._registered = False
         #: The driver knows that the receiver has ended, and that all it took is stored.
         self.end_is_told = False
@@ -181,20 +185,24 @@ class ReceiverSupervisor:
         if self._error is not None:
             raise self._error
 
-    def update_rate(self, rate: float) -> None:
-        """Set the rate limit, records/s."""
-        before = self._limiter.rate
-        self._limiter.update(rate)
+    def update_rate(self, rate: float, number: int) -> None:
+        """Set the rate limit, records/s, unless an order with a higher number has come before."""
+        with self._orders_lock:
+            if number < self._rate_number:
+                return
+            self._rate_number, before = number, self._limiter.rate
+            self._limiter.update(rate)
         self._tell_rate(before)
 
-    def pause(self, paused: bool) -> None:
-        """Take nothing, in whatever form, or go on: stores wait."""
-        with self._pause_lock:
-            self._times_told += 1
-            self._set_paused("the driver", paused)
+    def pause(self, paused: bool, number: int) -> None:
+        """Take nothing, in whatever form, or go on: stores wait. Unless an order with a higher number came before."""
+        with self._orders_lock:
+            if number >= self._pause_number:
+                self._pause_number = number
+                self._set_paused("the driver", paused)
 
     def _on_disk_full(self, error: BaseException | None) -> None:
-        with self._pause_lock:
+        with self._orders_lock:
             self._set_paused("a full disk", error is not None)
         if error is None:
             log.warning("there is room on the disk again", stream_id=self.stream_id)
@@ -212,6 +220,16 @@ class ReceiverSupervisor:
         if bool(self._pauses) != before:
             log.info("intake paused" if paused else "intake goes on", stream_id=self.stream_id, reason=reason)
             self._limiter.pause(paused)
+
+    def _keep_to(self, registered: Registered) -> None:
+        """Keep to what the answer to the registration says, where nothing newer was told meanwhile."""
+        with self._orders_lock:
+            if registered.number >= self._rate_number:
+                self._rate_number = registered.number
+                self._limiter.update(registered.rate or 0)
+            if registered.number >= self._pause_number:
+                self._pause_number = registered.number
+                self._set_paused("the driver", registered.paused)
 
     def _tell_rate(self, before: float | None) -> None:
         if self._limiter.rate != before:
@@ -278,8 +296,9 @@ class ReceiverSupervisor:
                 return
             try:
                 name = type(self._receiver).__name__
-                register = RegisterReceiver(self.stream_id, self._epoch, name, self._port, self._host, self._disk_bytes)
-                times_told = self._times_told
+                register = RegisterReceiver(
+                    self.stream_id, self._epoch, name, self._port, self._host, self._directory, self._disk_bytes
+                )
                 registered = self._driver.ask(register, Registered)
                 if not registered.accepted:
                     raise ReceiverRefusedError(
@@ -288,11 +307,7 @@ class ReceiverSupervisor:
                 self._registered = True
                 self._limiter.start()
                 before = self._limiter.rate
-                self._limiter.update(registered.rate or 0)
-                # What was told meanwhile is newer than the answer.
-                with self._pause_lock:
-                    if times_told == self._times_told:
-                        self._set_paused("the driver", registered.paused)
+                self._keep_to(registered)
                 self._state = State.STARTED
                 self._starting = self._clock.monotonic_ms(), self.stored_records
                 try:
@@ -328,21 +343,50 @@ class ReceiverSupervisor:
         self._limiter.stop()
         self._finish(message, error)
 
-    def _stop_receiver(self) -> None:
+    def _stop_receiver(self) -> ReceiverStuckError | None:
+        """Have ``onStop`` called, if it is due; return an error, which was told, when that has not come back in time.
+
+        On a thread of its own: who waits for it has a deadline.
+        """
         if self._state is not State.STARTED:
-            return
+            return None
         self._state = State.STOPPED
         self._limiter.stop()
-        try:
-            self._receiver.onStop()
-        except BaseException as error:
-            self.report_error("onStop failed", error)
+        returned, raised = threading.Event(), list[BaseException]()
+
+        def on_stop() -> None:
+            try:
+                self._receiver.onStop()
+            except BaseException as error:
+                raised.append(error)
+            finally:
+                returned.set()
+                self._clock.wake()
+
+        EngineThread("receiver onStop", on_stop).start()
+        if self._stop_timeout_ms:
+            self._clock.wait_for(self._stop_timeout_ms, returned)
+        else:
+            returned.wait()
+        if returned.is_set():
+            for each in raised:
+                self.report_error("onStop failed", each)
+            return None
+        error = ReceiverStuckError(
+            f"onStop has not returned for {self._stop_timeout_ms / 1000:g} s: does it wake what receives, and that end?"
+        )
+        self.report_error(str(error), error)
+        return error
 
     def _restart(self, message: str, error: BaseException | None, delay_ms: float) -> None:
         if error is not None:
             self.report_error(message, error)
         with self._lifecycle:
-            self._stop_receiver()
+            stuck = self._stop_receiver()
+        if stuck is not None:
+            # Nobody can say what of it runs still: it is for another process.
+            self.stop(str(stuck), stuck)
+            return
         reason = f"Restarting receiver with delay {delay_ms:.0f} ms: {message}"
         self._tell(DeregisterReceiver(self.stream_id, self._epoch, reason, _trace(error)))
         self._clock.wait_for(delay_ms, self._ending)

@@ -85,7 +85,7 @@ class ReceiverHarness:
 
     def update_rate(self, rate: float) -> None:
         """Limit the receiver to so many records a second, as a rate estimator does; 0 or less for no limit."""
-        self._supervisor.update_rate(rate)
+        self._supervisor.update_rate(rate, 1)
 
     @property
     def blocks(self) -> list[Block]:

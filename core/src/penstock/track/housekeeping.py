@@ -1,7 +1,8 @@
 """``Housekeeping``: what no message tells the tracker of, looked after every second.
 
 Owns the timer. Sees to launches that wait: for the first executors, or too long for a slot; to receivers that are
-healthy again; to those that would be better off on an executor that has joined. Its work is done on the tracker's loop.
+healthy again; to those that would be better off on an executor that has joined; to endpoints that nobody needs any
+more. Its work is done on the tracker's loop.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from functools import partial
 from penstock.clock import Clock
 from penstock.log import get_logger
 from penstock.recurring_timer import RecurringTimer
+from penstock.track.block_places import BlockPlaces
+from penstock.track.keepers import Keepers
 from penstock.track.launches import Launches
 from penstock.track.placement import Placement
 from penstock.track.receiver_failures import ReceiverFailures
@@ -24,6 +27,9 @@ log = get_logger("receiver_tracker")
 _EVERY_MS = 1000
 # How often executors that have joined are asked for.
 _REBALANCE_MS = 5000
+# The longest that one which has moved serves its blocks where it was. It occupies a slot there, which batches may need
+# to come to their end; afterwards tasks that run on that host read the files.
+_SERVE_MS = 60_000
 
 
 class Housekeeping:
@@ -33,6 +39,8 @@ class Housekeeping:
         receivers: to look after.
         launches: of them.
         placement: says when to begin, and who should move.
+        places: say whose endpoints are needed.
+        keepers: are let go when theirs is not.
         failures: are told of launches that take too long.
         clock: of the engine.
         stopping: nothing begins behind it.
@@ -44,12 +52,15 @@ class Housekeeping:
         receivers: Iterable[TrackedReceiver],
         launches: Launches,
         placement: Placement,
+        places: BlockPlaces,
+        keepers: Keepers,
         failures: ReceiverFailures,
         clock: Clock,
         stopping: threading.Event,
         post: Callable[[Callable[[], None]], None],
     ) -> None:
         self._receivers, self._launches, self._placement = list(receivers), launches, placement
+        self._places, self._keepers = places, keepers
         self._failures, self._clock, self._stopping, self._post = failures, clock, stopping, post
         self._timer = RecurringTimer(
             clock, _EVERY_MS, lambda _tick: post(self._look), "ReceiverTracker", self._on_error, skip_missed=True
@@ -72,6 +83,7 @@ class Housekeeping:
         if self._stopping.is_set():
             return
         self._launch_all()
+        self._keepers.release(self._places.needs)
         if self._clock.monotonic_ms() - self._rebalanced_ms >= _REBALANCE_MS:
             self._rebalance()
         for tracked in self._receivers:
@@ -79,7 +91,8 @@ class Housekeeping:
             if self._launches.is_overdue(tracked):
                 tracked.overdue = tracked.error_reported = True
                 self._failures.overdue(tracked)
-                self._launches.cancel(tracked)
+                if tracked.launch is not None:
+                    self._launches.cancel(tracked.launch)
 
     def _launch_all(self) -> None:
         waited_ms = self._clock.monotonic_ms() - self._started_ms
@@ -93,8 +106,10 @@ class Housekeeping:
         if tracked is not None:
             log.warning("receiver moves to another executor", stream_id=tracked.stream_id, now_on=tracked.place.host)
             tracked.moving = True
+            tracked.is_to_keep = tracked.line is not None and self._places.needs(tracked.line)
+            serve_ms = _SERVE_MS if tracked.is_to_keep else 0
             stay = partial(setattr, tracked, "moving", False)
-            tracked.tell(StopReceiver("moves to another executor"), undelivered=stay)
+            tracked.tell(StopReceiver("moves to another executor", serve_ms), undelivered=stay)
 
     def _on_error(self, error: BaseException) -> None:
         log.error("receivers not looked after", exc_info=error)

@@ -22,6 +22,7 @@ from penstock.receive.receiver_task import ReceiverTask
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
 from penstock.threads import EngineThread
+from penstock.track.line import Place
 from penstock.track.placement import Placement
 from penstock.track.receiver_launcher import ReceiverLaunch
 from penstock.track.tracked_receiver import ReceiverState, TrackedReceiver
@@ -47,6 +48,7 @@ class Launches:
         placement: says where.
         stopping: ends every wait.
         log_directory: where a stream's blocks are logged; empty when they are not.
+        is_awaited: whether a receiver is needed in a place, for the blocks there.
         post: has something done on the tracker's loop.
         before: is told the numbers of launches, by stream, before they begin.
         on_end: is told there how a launch ended: receiver, number of the launch, error or ``None``.
@@ -62,13 +64,14 @@ class Launches:
         placement: Placement,
         stopping: threading.Event,
         log_directory: Callable[[int], str],
+        is_awaited: Callable[[Place], bool],
         post: Callable[[Callable[[], None]], None],
         before: Callable[[Mapping[int, int]], None],
         on_end: Callable[[TrackedReceiver, int, BaseException | None], None],
     ) -> None:
         self._sc, self._settings, self._clock = sc, settings, clock
         self._run_id, self._token, self._placement = run_id, token, placement
-        self._stopping, self._log_directory, self._post = stopping, log_directory, post
+        self._stopping, self._log_directory, self._is_awaited, self._post = stopping, log_directory, is_awaited, post
         self._before, self._on_end = before, on_end
         #: Where receivers, and tasks, find the driver.
         self.driver_location = ""
@@ -90,7 +93,8 @@ class Launches:
         """Launch a receiver, unless all stops."""
         if self._begin(tracked):
             self._before({tracked.stream_id: tracked.epoch})
-            self._launch(tracked, self._placement.reschedule(tracked, tracked.preferred))
+            goes_back = self._is_awaited(tracked.place)
+            self._launch(tracked, self._placement.reschedule(tracked, tracked.preferred, goes_back=goes_back))
 
     def _begin(self, tracked: TrackedReceiver) -> bool:
         if self._stopping.is_set():
@@ -124,13 +128,12 @@ class Launches:
         waits = tracked.state is ReceiverState.SCHEDULED and not tracked.overdue and not self._stopping.is_set()
         return waits and 0 < timeout_ms <= self._clock.monotonic_ms() - tracked.launched_ms
 
-    def cancel(self, tracked: TrackedReceiver) -> None:
-        """End the launch at hand by force."""
+    def cancel(self, launch: ReceiverLaunch) -> None:
+        """End a launch by force."""
         try:
-            if tracked.launch is not None:
-                tracked.launch.cancel()
+            launch.cancel()
         except Exception as error:
-            log.warning("receiver's job not cancelled", stream_id=tracked.stream_id, reason=failure.reason(error))
+            log.warning("receiver's job not cancelled", stream_id=launch.task.stream_id, reason=failure.reason(error))
 
     def place_of(self, tracked: TrackedReceiver) -> cluster.TaskLocation | None:
         """Where the launch at hand runs; ``None`` when Spark does not say."""

@@ -51,6 +51,10 @@ class Placement:
             return True
         return len(self._executors()) >= min(cluster.expected_executors(self._sc), len(self._tracked))
 
+    def has_executor(self, host: str) -> bool:
+        """Say whether an executor is on a host."""
+        return self._local or any(executor.host == host for executor in self._executors())
+
     def schedule(self, preferred: Mapping[int, str | None]) -> dict[int, list[TaskLocation]]:
         """Choose the candidates of all receivers, by stream id."""
         executors = self._executors()
@@ -61,8 +65,22 @@ class Placement:
             log.info("receiver scheduled", stream_id=stream_id, candidates=[each.preference for each in candidates])
         return scheduled
 
-    def reschedule(self, tracked: TrackedReceiver, preferred: str | None) -> list[TaskLocation]:
-        """Choose the candidates of one receiver that is launched again."""
+    def reschedule(self, tracked: TrackedReceiver, preferred: str | None, *, goes_back: bool) -> list[TaskLocation]:
+        """Choose the candidates of one receiver that is launched again.
+
+        As long as it has not registered: of those that it was scheduled to, the ones that are still there.
+
+        Args:
+            tracked: the receiver.
+            preferred: the host that it would like to run on.
+            goes_back: it is awaited where it was, if that is still there.
+        """
+        executors = self._executors()
+        still_there = [each for each in tracked.candidates if not each.executor_id or each in executors]
+        if still_there:
+            return still_there
+        if goes_back and tracked.location in executors:
+            return [tracked.location]
         others = [
             Occupation(
                 other.location if other.is_active else None,
@@ -71,7 +89,7 @@ class Placement:
             for other in self._tracked.values()
             if other is not tracked
         ]
-        return reschedule_receiver(preferred, others, self._executors()) or _host(preferred)
+        return reschedule_receiver(preferred, others, executors) or _host(preferred)
 
     def accepts(self, tracked: TrackedReceiver, place: TaskLocation | None) -> bool:
         """Say whether a receiver may run where Spark has started it. One that is somewhere else too often may."""

@@ -36,7 +36,8 @@ class ReceiverLaunch:
         hosts: tuple[str, ...],
         on_end: Callable[[BaseException | None], None],
     ) -> None:
-        self._sc, self._task, self._hosts, self._on_end = sc, task, hosts, on_end
+        self.task = task
+        self._sc, self._hosts, self._on_end = sc, hosts, on_end
         self.group = job_group(task.run_id, task.stream_id, task.epoch)
         self._thread = EngineThread(f"receiver {task.stream_id} launch {task.epoch}", self._run)
 
@@ -55,10 +56,10 @@ class ReceiverLaunch:
     def _run(self) -> None:
         error: BaseException | None = None
         try:
-            self._sc.setJobGroup(self.group, f"Streaming job running receiver {self._task.stream_id}")
+            self._sc.setJobGroup(self.group, f"Streaming job running receiver {self.task.stream_id}")
             rdd = located_rdd(self._sc, [LocatedPartition(None, self._hosts)])
-            rdd.setName(f"Receiver {self._task.stream_id}")
-            rdd.mapPartitionsWithIndex(self._task).count()
+            rdd.setName(f"Receiver {self.task.stream_id}")
+            rdd.mapPartitionsWithIndex(self.task).count()
         except Exception as caught:
             error = caught
         self._on_end(error)

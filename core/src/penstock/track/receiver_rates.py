@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from penstock import conf
 from penstock.conf import Settings
+from penstock.track.orders import Orders
 from penstock.track.tracked_receiver import TrackedReceiver
 from penstock.wire.messages import UpdateRateLimit
 
@@ -34,10 +35,11 @@ class ReceiverRates:
     Args:
         tracked: the receivers, by stream id.
         settings: in force.
+        orders: the way to tell them.
     """
 
-    def __init__(self, tracked: Mapping[int, TrackedReceiver], settings: Settings) -> None:
-        self._tracked, self._max_rate = tracked, settings[conf.MAX_RATE]
+    def __init__(self, tracked: Mapping[int, TrackedReceiver], settings: Settings, orders: Orders) -> None:
+        self._tracked, self._orders, self._max_rate = tracked, orders, settings[conf.MAX_RATE]
         self._initial_rate, self._total = settings[conf.INITIAL_RATE], settings[conf.MAX_TOTAL_RATE]
         # Of the application's maximum, when there is one: of each receiver that is not given up.
         self._parts: dict[int, float] = {}
@@ -64,8 +66,6 @@ class ReceiverRates:
     def set(self, stream_id: int, rate: float) -> None:
         """Note what is wanted of a receiver, records/s, and tell those whom that concerns."""
         self._tracked[stream_id].rate = rate
-        # It may have missed the last message.
-        self._told.pop(stream_id, None)
         self.divide()
         self._tell(stream_id)
 
@@ -87,7 +87,7 @@ class ReceiverRates:
         limit, tracked = self._limit(stream_id), self._tracked[stream_id]
         if tracked.is_active and limit != self._told.get(stream_id):
             self._told[stream_id] = limit
-            tracked.tell(UpdateRateLimit(limit))
+            self._orders.give(tracked, UpdateRateLimit, lambda: self._limit(stream_id))
 
     def _limit(self, stream_id: int) -> float:
         return self._parts.get(stream_id) or self._wanted(stream_id)

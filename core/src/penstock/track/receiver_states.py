@@ -18,11 +18,14 @@ from penstock.log import get_logger
 from penstock.spark import failure
 from penstock.track.block_places import BlockPlaces
 from penstock.track.intake_pauses import IntakePauses
+from penstock.track.keepers import Keepers
 from penstock.track.launches import Launches
+from penstock.track.line import Line, Place
+from penstock.track.orders import Orders
 from penstock.track.placement import Placement
 from penstock.track.receiver_failures import ReceiverFailures
 from penstock.track.receiver_rates import ReceiverRates
-from penstock.track.tracked_receiver import Place, ReceiverState, TrackedReceiver
+from penstock.track.tracked_receiver import ReceiverState, TrackedReceiver
 from penstock.track.unread_blocks import UnreadBlocks
 from penstock.wire.client import Client
 from penstock.wire.messages import DeregisterReceiver, Registered, RegisterReceiver, Reply, ReportError, StopReceiver
@@ -44,9 +47,11 @@ class ReceiverStates:
         placement: says whether a receiver may run where it is.
         failures: are told of errors.
         places: where a receiver's blocks are.
+        keepers: launches that serve them when the receiver is elsewhere.
         unread: is told of a receiver's disk.
         pauses: whether a receiver may take anything.
         rates: how much it may take.
+        orders: number what a receiver learns when it registers.
     """
 
     def __init__(
@@ -60,18 +65,21 @@ class ReceiverStates:
         placement: Placement,
         failures: ReceiverFailures,
         places: BlockPlaces,
+        keepers: Keepers,
         unread: UnreadBlocks,
         pauses: IntakePauses,
         rates: ReceiverRates,
+        orders: Orders,
     ) -> None:
         self._tracked, self._settings, self._token = tracked, settings, token
         self._stopping, self._post = stopping, post
         self._launches, self._placement, self._failures = launches, placement, failures
-        self._places, self._unread, self._pauses, self._rates = places, unread, pauses, rates
+        self._places, self._keepers, self._unread, self._pauses = places, keepers, unread, pauses
+        self._rates, self._orders = rates, orders
 
     def on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         """A launch has ended: tell how, and launch the receiver again unless it is given up or all stops."""
-        if epoch != tracked.epoch:
+        if self._keepers.ended(tracked.stream_id, epoch) or epoch != tracked.epoch:
             return
         try:
             self._on_job_end(tracked, epoch, error)
@@ -83,6 +91,7 @@ class ReceiverStates:
     def _on_job_end(self, tracked: TrackedReceiver, epoch: int, error: BaseException | None) -> None:
         was_active = tracked.is_active
         tracked.state = ReceiverState.INACTIVE
+        tracked.disconnect()
         if self._stopping.is_set():
             if was_active:
                 self.gone(tracked)
@@ -97,8 +106,11 @@ class ReceiverStates:
             self._failures.count(tracked, message)
         if was_active:
             self.gone(tracked)
-        if tracked.given_up:
-            return
+        if not tracked.given_up:
+            self._launch_again(tracked)
+
+    def _launch_again(self, tracked: TrackedReceiver) -> None:
+        epoch = tracked.epoch
         delay_ms = self._launches.launch_again(tracked)
         log.warning(
             "receiver ended, it is launched again",
@@ -126,10 +138,13 @@ class ReceiverStates:
             return Registered(accepted=False, reason="it was scheduled to another executor")
         tracked.location = task
         self._unread.set_disk(self._places.disk(message.host), message.disk_bytes)
-        tracked.place = Place(task.host if task else "", message.host)
+        place = Place(task.host if task else "", message.host, message.directory)
         location = self._token.location(message.host, message.port)
         # One that cannot be reached has most likely died: no use to try again.
-        tracked.connect(Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False))
+        client = Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False)
+        line = Line(tracked.stream_id, place, client)
+        tracked.connect(line)
+        tracked.candidates = ()
         tracked.state = ReceiverState.ACTIVE
         tracked.registered, tracked.deregistered = True, False
         tracked.error_reported, tracked.failure_counted, tracked.last_report = False, False, ""
@@ -137,14 +152,17 @@ class ReceiverStates:
             tracked.info,
             name=f"{message.receiver_type}-{message.stream_id}",
             active=True,
-            location=tracked.place.host,
+            location=place.host,
             executorId=task.executor_id if task else "",
         )
-        log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=tracked.place.host)
+        log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=place.host)
         self._post(ReceiverStarted(tracked.info))
-        self._places.delete_leftovers(tracked)
+        self._places.delete_leftovers(line)
         return Registered(
-            accepted=True, rate=self._rates.at_registration(message.stream_id), paused=self._pauses.paused
+            accepted=True,
+            rate=self._rates.at_registration(message.stream_id),
+            paused=self._pauses.paused,
+            number=self._orders.number(),
         )
 
     def on_deregister(self, message: DeregisterReceiver) -> Reply:
@@ -183,7 +201,17 @@ class ReceiverStates:
                 # It may be about to start itself again.
                 tracked.tell(StopReceiver("given up"), at_once=True)
         self.gone(tracked)
+        if message.ended and tracked.is_to_keep and not self._stopping.is_set():
+            self._go_on_elsewhere(tracked)
         return Reply()
+
+    def _go_on_elsewhere(self, tracked: TrackedReceiver) -> None:
+        """Launch a receiver again while the launch that has ended serves its blocks."""
+        assert tracked.launch is not None
+        assert tracked.line is not None
+        self._keepers.keep(tracked.launch, tracked.line)
+        tracked.launch = tracked.line = None
+        self._launch_again(tracked)
 
     def on_report_error(self, message: ReportError) -> Reply:
         """Something went wrong, the receiver goes on."""

@@ -36,9 +36,12 @@ from penstock.track.block_logs import BlockLogs
 from penstock.track.block_places import BlockPlaces
 from penstock.track.housekeeping import Housekeeping
 from penstock.track.intake_pauses import BATCHES, UNREAD, IntakePauses
+from penstock.track.keepers import Keepers
 from penstock.track.launch_checks import check_cores, check_picklable, check_speculation, tell_storage_levels
 from penstock.track.launches import Launches
+from penstock.track.line import Line
 from penstock.track.lost_blocks import LostBlocks
+from penstock.track.orders import Orders
 from penstock.track.placement import Placement
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_failures import ReceiverFailures
@@ -52,6 +55,7 @@ from penstock.wire.messages import (
     AddBlocks,
     BlocksLost,
     DeregisterReceiver,
+    FindBlock,
     RegisterReceiver,
     ReleaseReceiver,
     Reply,
@@ -123,16 +127,25 @@ class ReceiverTracker:
         self._endpoint: Endpoint | None = None
         self._stopping = threading.Event()
         self._logs = logs = BlockLogs.of(sc, settings, checkpoint_directory, self._tracked)
-        self._places = BlockPlaces(self._tracked, run_id, self._loop.post, logs)
-        self._rates = ReceiverRates(self._tracked, settings)
-        self._pauses = IntakePauses(self._tracked.values(), clock, self._stopping, self._loop.post)
+        self._placement = Placement(sc, settings, self._tracked)
+        self._keepers = Keepers()
+        self._places = BlockPlaces(
+            self._lines,
+            self._placement.has_executor,
+            run_id,
+            self._loop.post,
+            logs,
+            on_this_machine=self._on_this_machine,
+        )
+        self._orders = Orders(clock, self._stopping, self._loop.post)
+        self._rates = ReceiverRates(self._tracked, settings, self._orders)
+        self._pauses = IntakePauses(self._tracked.values(), self._orders)
         self._unread = UnreadBlocks(
             settings[conf.MAX_UNREAD], lambda *change: self._loop.post(lambda: self._on_unread(*change))
         )
         # By host.
         self._unread_told: defaultdict[str, Seldom] = defaultdict(lambda: Seldom(clock))
         self._pause_was_told = False
-        self._placement = Placement(sc, settings, self._tracked)
         self._launches = Launches(
             sc,
             settings,
@@ -142,6 +155,7 @@ class ReceiverTracker:
             self._placement,
             self._stopping,
             lambda stream_id: "" if logs is None else logs.directory(stream_id),
+            self._places.awaits,
             self._loop.post,
             before=self.blocks.note_launches,
             on_end=lambda tracked, epoch, error: self._states.on_job_end(tracked, epoch, error),
@@ -157,15 +171,19 @@ class ReceiverTracker:
             self._placement,
             self._failures,
             self._places,
+            self._keepers,
             self._unread,
             self._pauses,
             self._rates,
+            self._orders,
         )
         self._lost = LostBlocks(self._tracked, self._failures, skips=settings[conf.ON_LOST_BLOCKS] == "skip")
         self._housekeeping = Housekeeping(
             self._tracked.values(),
             self._launches,
             self._placement,
+            self._places,
+            self._keepers,
             self._failures,
             clock,
             self._stopping,
@@ -194,6 +212,7 @@ class ReceiverTracker:
             {
                 AddBlocks: self._on_add_blocks,
                 BlocksLost: self._on_blocks_lost,
+                FindBlock: lambda message: self._on_loop(lambda: self._places.find(message)),
                 RegisterReceiver: lambda message: self._on_loop(lambda: self._states.on_register(message)),
                 ReportError: lambda message: self._on_loop(lambda: self._states.on_report_error(message)),
                 DeregisterReceiver: lambda message: self._on_loop(lambda: self._states.on_deregister(message)),
@@ -204,8 +223,6 @@ class ReceiverTracker:
         if self._logs is not None:
             self._logs.start()
             self._logs.sweep(self.blocks.known())
-        for tracked in self._tracked.values():
-            tracked.start()
         self._housekeeping.start()
 
     def stop(self, deadline: float, *, drains: bool = False) -> None:
@@ -238,7 +255,7 @@ class ReceiverTracker:
             launch = tracked.launch
             if launch is not None and not tracked.ended.wait(max(flushed_by - time.monotonic(), 0.01)):
                 log.warning("receiver did not stop in time, its job is cancelled", stream_id=stream_id)
-                self._launches.cancel(tracked)
+                self._launches.cancel(launch)
                 tracked.ended.wait(5.0)
         # Whoever stores now must not be told that a batch will have it.
         self.blocks.seal()
@@ -248,16 +265,16 @@ class ReceiverTracker:
         self.stop(time.monotonic())
         if self._endpoint is None:
             return
-        running = [tracked for tracked in self._tracked.values() if tracked.launch and not tracked.launch.finish(0)]
-        for tracked in running:
-            tracked.tell(ReleaseReceiver(), at_once=True)
+        launches = [tracked.launch for tracked in self._tracked.values() if tracked.launch] + self._keepers.launches
+        running = [launch for launch in launches if not launch.finish(0)]
+        for line in self._lines():
+            line.tell(ReleaseReceiver(), at_once=True)
         deadline = time.monotonic() + _RELEASE_S
-        for tracked in running:
-            assert tracked.launch is not None
-            if not tracked.launch.finish(max(deadline - time.monotonic(), 0.01)):
-                log.warning("receiver's job does not end, it is cancelled", stream_id=tracked.stream_id)
-                self._launches.cancel(tracked)
-                tracked.launch.finish(_RELEASE_S)
+        for launch in running:
+            if not launch.finish(max(deadline - time.monotonic(), 0.01)):
+                log.warning("receiver's job does not end, it is cancelled", stream_id=launch.task.stream_id)
+                self._launches.cancel(launch)
+                launch.finish(_RELEASE_S)
         self._housekeeping.stop()
         # First the endpoint: what was asked of it is answered by the loop.
         self._endpoint.stop()
@@ -266,6 +283,7 @@ class ReceiverTracker:
             if tracked.info.active:
                 self._states.gone(tracked)
             tracked.stop()
+        self._keepers.stop()
 
     def close(self) -> None:
         """Close the journal, when no batch is made or forgotten any more. Harmless when repeated."""
@@ -337,14 +355,13 @@ class ReceiverTracker:
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget batches older than a time and, if asked to, delete their blocks; returns at once."""
         blocks = self.blocks.clean_up_batches(before_ms)
-        self._places.forget(blocks)
         self._unread.processed(blocks)
-        if not delete or not blocks:
-            return
-        if self._logs is not None:
-            self._logs.delete(blocks)
-        elif not self._stopping.is_set():
+        if delete and blocks and self._logs is None and not self._stopping.is_set():
             self._loop.post(lambda: self._places.delete(blocks))
+            return
+        self._places.forget(blocks)
+        if delete and blocks and self._logs is not None:
+            self._logs.delete(blocks)
 
     # -- on the tracker's loop --
 
@@ -367,6 +384,11 @@ class ReceiverTracker:
                 )
                 self._failures.tell(tracked, message)
 
+    def _lines(self) -> list[Line]:
+        """To all endpoints that there are."""
+        lines = [tracked.line for tracked in self._tracked.values()]
+        return [line for line in lines if line is not None] + self._keepers.lines
+
     def _tell_all_to_stop(self, serve_ms: int) -> None:
         for tracked in self._tracked.values():
             if tracked.given_up:
@@ -375,7 +397,8 @@ class ReceiverTracker:
                 tracked.tell(StopReceiver("Stopped by driver", serve_ms), at_once=True)
             elif tracked.launch is not None:
                 # It has stored nothing, and may be waiting for a slot that never comes.
-                self._launches.cancel(tracked)
+                self._launches.cancel(tracked.launch)
+        self._keepers.extend(StopReceiver("Stopped by driver", serve_ms))
 
     # -- on the endpoint's threads --
 

@@ -1,7 +1,6 @@
-"""``TrackedReceiver``: what the tracker knows of one receiver, and the way to tell it something.
+"""``TrackedReceiver``: what the tracker knows of one receiver.
 
-Owns the receiver's state on the driver, changed on the tracker's loop only, and its outbox: messages are sent on the
-outbox's own thread, so that a receiver which takes its time to answer holds up no other.
+Owns the receiver's state on the driver, changed on the tracker's loop only, and the line to its launch at hand.
 """
 
 from __future__ import annotations
@@ -11,22 +10,15 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from attrs import Factory, define, evolve, field, frozen
+from attrs import Factory, define, evolve, field
 
 from penstock.backoff import Backoff
-from penstock.errors import WireError
-from penstock.event_loop import EventLoop
 from penstock.listen.events import PastError, ReceiverInfo
-from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
 from penstock.spark.cluster import TaskLocation
-from penstock.threads import EngineThread
+from penstock.track.line import Line, Place
 from penstock.track.receiver_launcher import ReceiverLaunch
 from penstock.track.restart_budget import RestartBudget
-from penstock.wire.client import Client
-from penstock.wire.messages import Reply
-
-log = get_logger("receiver_tracker")
 
 _ERRORS_KEPT = 20
 
@@ -37,19 +29,6 @@ class ReceiverState(Enum):
     INACTIVE = "inactive"
     SCHEDULED = "scheduled"
     ACTIVE = "active"
-
-
-@frozen
-class Place:
-    """Where a receiver runs.
-
-    Attributes:
-        host: as Spark names it, for the placing of tasks; empty while Spark does not say.
-        address: on which its endpoint listens.
-    """
-
-    host: str = ""
-    address: str = ""
 
 
 @define
@@ -66,14 +45,15 @@ class TrackedReceiver:
         epoch: the number of its last launch.
         launched_ms: when that was, on the monotonic clock.
         launch: that launch.
-        client: to the endpoint that registered last.
-        place: where that runs.
+        line: to the launch at hand, once it has registered; ``None`` when its job has ended.
+        place: where the launch is, or was, that registered last.
         location: the same, with the executor, as Spark says it.
         preferred: the host it would like to run on, when it was launched last.
-        candidates: where it was scheduled to run.
+        candidates: where it was scheduled to run; none once it has registered.
         refused_places: how often in a row it came up somewhere else, and was sent away.
         sent_away: the launch at hand was.
         moving: it was told to stop so that it comes up elsewhere.
+        is_to_keep: it was told then to serve its blocks still.
         rate: wanted, records/s; outlives launches.
         error_reported: the launch at hand has told of the error that ends it already.
         last_report: the traceback of the last error that it has gone on from since it was started.
@@ -82,7 +62,6 @@ class TrackedReceiver:
         deregistered: it has said since that it stops: an end without a word is a death.
         ended: set once the launch at hand takes nothing more, and all that it took is reported.
         overdue: it has not registered in time, and was told of.
-        leftovers: blocks to delete whose host has no endpoint now.
     """
 
     stream_id: int
@@ -94,14 +73,15 @@ class TrackedReceiver:
     epoch: int = 0
     launched_ms: float = 0
     launch: ReceiverLaunch | None = None
-    client: Client | None = None
-    place: Place = Place()
+    line: Line | None = None
+    place: Place = Factory(Place)
     location: TaskLocation | None = None
     preferred: str | None = None
     candidates: tuple[TaskLocation, ...] = ()
     refused_places: int = 0
     sent_away: bool = False
     moving: bool = False
+    is_to_keep: bool = False
     rate: float | None = None
     error_reported: bool = False
     last_report: str = ""
@@ -110,13 +90,10 @@ class TrackedReceiver:
     deregistered: bool = False
     ended: threading.Event = Factory(threading.Event)
     overdue: bool = False
-    leftovers: list[str] = Factory(list)
-    _outbox: EventLoop[Callable[[], None]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         name = f"{type(self.receiver).__name__}-{self.stream_id}"
         self.info = ReceiverInfo(self.stream_id, name, active=False, location="", executorId="")
-        self._outbox = EventLoop(f"ReceiverTracker to {self.stream_id}", lambda send: send(), self._on_error)
 
     @property
     def is_active(self) -> bool:
@@ -128,15 +105,10 @@ class TrackedReceiver:
         """Whether it is not started again."""
         return self.info.given_up
 
-    def start(self) -> None:
-        """Start the outbox."""
-        self._outbox.start()
-
     def stop(self) -> None:
-        """Stop the outbox and give the connection up."""
-        self._outbox.stop(1.0)
-        if self.client is not None:
-            self.client.close()
+        """Give the connection up."""
+        if self.line is not None:
+            self.line.stop()
 
     def begin_launch(self, now_ms: float) -> int:
         """Begin a new launch and return its number."""
@@ -144,15 +116,21 @@ class TrackedReceiver:
         self.state = ReceiverState.SCHEDULED
         self.launched_ms = now_ms
         self.error_reported = self.failure_counted = self.registered = self.deregistered = self.overdue = False
-        self.sent_away, self.moving, self.last_report = False, False, ""
+        self.sent_away = self.moving = self.is_to_keep = False
+        self.last_report = ""
         self.ended.clear()
         return self.epoch
 
-    def connect(self, client: Client) -> None:
-        """Take the connection to the endpoint that has registered; the one before is given up behind what it sends."""
-        if self.client is not None:
-            self._outbox.post(self.client.close)
-        self.client = client
+    def connect(self, line: Line) -> None:
+        """Take the line to the launch that has registered."""
+        self.disconnect()
+        self.line, self.place = line, line.place
+
+    def disconnect(self) -> None:
+        """The launch at hand is no more."""
+        if self.line is not None:
+            self.line.hang_up()
+            self.line = None
 
     def note_error(self, message: str, error: str, now_ms: int) -> None:
         """Keep what went wrong, for listeners."""
@@ -166,28 +144,6 @@ class TrackedReceiver:
         self.info = evolve(self.info, lastErrorMessage=message, lastError="")
 
     def tell(self, message: object, undelivered: Callable[[], None] = lambda: None, *, at_once: bool = False) -> None:
-        """Send a message; returns at once.
-
-        Args:
-            message: to send.
-            undelivered: called, on the sending thread, when it could not be.
-            at_once: overtake what the receiver has not answered yet.
-        """
-        client = self.client
-
-        def send() -> None:
-            try:
-                if client is not None:
-                    client.ask(message, Reply)
-            except WireError as error:
-                name = type(message).__name__
-                log.warning("receiver not reached", stream_id=self.stream_id, message=name, error=str(error))
-                undelivered()
-
-        if at_once:
-            EngineThread(f"ReceiverTracker to {self.stream_id}, at once", send).start()
-        else:
-            self._outbox.post(send)
-
-    def _on_error(self, error: BaseException) -> None:
-        log.error("receiver not told", stream_id=self.stream_id, exc_info=error)
+        """Send a message to the launch at hand, if it has registered; as ``Line.tell``."""
+        if self.line is not None:
+            self.line.tell(message, undelivered, at_once=at_once)

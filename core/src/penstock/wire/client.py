@@ -15,8 +15,8 @@ import pyarrow.flight as flight
 
 from penstock.backoff import Backoff
 from penstock.blocks.block import BlockReference
-from penstock.errors import BlockGoneError, WireError
-from penstock.wire.messages import from_json, to_json
+from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
+from penstock.wire.messages import BLOCK_GONE, from_json, to_json
 from penstock.wire.token import Token
 
 R = TypeVar("R")
@@ -38,7 +38,7 @@ class Client:
     def __init__(self, location: str, token: Token, timeout_ms: int, *, retry: bool = True) -> None:
         self.location = location
         self._retry = retry
-        self._headers = [token.header()]
+        self._headers = token.headers()
         self._timeout_s = timeout_ms / 1000
         self._client = flight.FlightClient(location, **token.client_arguments())
 
@@ -70,22 +70,23 @@ class Client:
         self._client.close()
 
 
-def fetch_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch]:
-    """Yield a block's record batches from the host that stored it.
+def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterator[pa.RecordBatch]:
+    """Yield a block's record batches from an endpoint on the host that stored it.
 
     Raises:
-        BlockGoneError: the host does not answer or does not have it.
+        BlockGoneError: the endpoint does not have it.
+        BlockUnreachableError: the endpoint does not answer, or is another application's now.
     """
+    what = f"block {reference.block_id} ({reference.num_records} records) cannot be fetched from {source}"
     try:
-        with flight.FlightClient(reference.source, **token.client_arguments()) as client:
-            options = flight.FlightCallOptions(timeout=_FETCH_S, headers=[token.header()])
+        with flight.FlightClient(source, **token.client_arguments()) as client:
+            options = flight.FlightCallOptions(timeout=_FETCH_S, headers=token.headers())
             for chunk in client.do_get(flight.Ticket(reference.block_id.encode()), options):
                 yield chunk.data
     except (pa.ArrowException, flight.FlightError) as error:
-        raise BlockGoneError(
-            f"block {reference.block_id} ({reference.num_records} records) cannot be fetched from {reference.source}: "
-            f"{_first_line(error)}"
-        ) from None
+        is_gone = getattr(error, "extra_info", None) == BLOCK_GONE
+        kind = BlockGoneError if is_gone else BlockUnreachableError
+        raise kind(f"{what}: {_first_line(error)}") from None
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,8 +1,9 @@
 """The authenticated Arrow Flight endpoint of a process, the driver's or a receiver's.
 
 Owns the listening port, from when it is made until ``stop``. Actions carry messages, DoGet carries blocks. A call
-without the application's token is refused before anything of it is parsed; refusals are counted and logged. Handlers
-run on the server's own threads.
+without the application's token, or from another version of Penstock, is refused before anything of it is parsed, a
+message of another shape before anything is done; refusals are counted and logged. What is no HTTP/2 at all, gRPC drops
+before it reaches anything here. Handlers run on the server's own threads.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from penstock.errors import PenstockError, WireError
+from penstock.errors import BlockGoneError, WireError
 from penstock.log import get_logger
-from penstock.wire.messages import from_json, to_json
-from penstock.wire.token import Token
+from penstock.version import __version__
+from penstock.wire.messages import BLOCK_GONE, from_json, to_json
+from penstock.wire.token import VERSION_HEADER, Token
 
 log = get_logger("wire")
 
@@ -34,6 +36,15 @@ class _Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
             self.refused += 1
             log.warning("call refused: it does not show this application's token", refused=self.refused)
             raise flight.FlightUnauthenticatedError("this endpoint takes calls with its application's token only")
+        (theirs, *_) = headers.get(VERSION_HEADER, [__version__])
+        if theirs != __version__:
+            self.refused += 1
+            message = (
+                f"this endpoint runs Penstock {__version__}, its caller Penstock {theirs[:50]}: the driver and all "
+                "executors need the same version"
+            )
+            log.error("call refused: it comes from another version", ours=__version__, theirs=theirs[:50])
+            raise flight.FlightServerError(message)
 
 
 class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight has no types
@@ -56,14 +67,20 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self._doorkeeper = _Doorkeeper(token)
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_block = open_block
+        self._refused_messages = 0
         # From here on it answers. Flight's own ``serve`` is never called: it ends the server at the first Ctrl-C, when
         # the receivers have the end of their data still to report.
         super().__init__(token.location(host, 0), middleware={"token": self._doorkeeper}, **token.server_arguments())
 
     @property
     def refused_calls(self) -> int:
-        """How many calls did not show the token."""
+        """How many calls did not show the token, or came from another version."""
         return self._doorkeeper.refused
+
+    @property
+    def refused_messages(self) -> int:
+        """How many calls showed the token, and were no message that is taken here."""
+        return self._refused_messages
 
     def stop(self) -> None:
         """Refuse new calls, finish those at hand, free the port."""
@@ -72,12 +89,13 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
         """Handle one message."""
         kind, handler = self._handlers.get(action.type, (None, None))
-        if kind is None or handler is None:
-            raise flight.FlightServerError(f"this endpoint takes no {action.type!r} messages")
         try:
+            if kind is None or handler is None:
+                raise WireError(f"this endpoint takes no {action.type[:100]!r} messages")
             message: object = from_json(kind, action.body.to_pybytes())
         except WireError as error:
-            log.warning("message refused", action=action.type, error=str(error))
+            self._refused_messages += 1
+            log.warning("message refused", action=action.type[:100], error=str(error), refused=self._refused_messages)
             raise flight.FlightServerError(str(error)) from None
         yield flight.Result(to_json(handler(message)))
 
@@ -87,7 +105,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
             raise flight.FlightServerError("this endpoint has no blocks")
         try:
             reader = self._open_block(ticket.ticket.decode("utf-8", "replace"))
-        except PenstockError as error:
-            raise flight.FlightServerError(str(error)) from None
+        except BlockGoneError as error:
+            raise flight.FlightServerError(str(error), BLOCK_GONE) from None
         batches = map(reader.get_batch, range(reader.num_record_batches))
         return flight.GeneratorStream(reader.schema, batches)

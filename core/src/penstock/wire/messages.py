@@ -19,6 +19,9 @@ from penstock.errors import WireError
 
 M = TypeVar("M")
 
+#: What comes with the refusal of a block that an endpoint does not have, and with no other.
+BLOCK_GONE = b"gone"
+
 
 @frozen
 class Reply:
@@ -38,6 +41,7 @@ class RegisterReceiver:
         receiver_type: its class.
         port: of its endpoint.
         host: the address of that.
+        directory: of the blocks that it serves, whichever receiver of the run stored them; empty for none.
         disk_bytes: the size of the disk that its blocks are on, 0 when that is not known.
     """
 
@@ -46,6 +50,7 @@ class RegisterReceiver:
     receiver_type: str
     port: int
     host: str = "127.0.0.1"
+    directory: str = ""
     disk_bytes: int = 0
 
 
@@ -58,12 +63,14 @@ class Registered:
         reason: why not.
         rate: to keep to, records/s, ``None`` when there is none.
         paused: take nothing until ``PauseReceiver`` says otherwise.
+        number: of this order, which counts for rate and pause unless a later one has come already.
     """
 
     accepted: bool
     reason: str = ""
     rate: float | None = None
     paused: bool = False
+    number: int = 0
 
 
 @frozen
@@ -73,6 +80,32 @@ class AddBlocks:
     stream_id: int
     epoch: int
     blocks: list[StoredBlock]
+
+
+@frozen
+class FindBlock:
+    """A batch's task to driver: where can this block be had now? Answered by ``BlockSource``.
+
+    Attributes:
+        block_id: of the block.
+        address: of the host that asks, on which the block's file is not.
+    """
+
+    block_id: str
+    address: str
+
+
+@frozen
+class BlockSource:
+    """The answer to ``FindBlock``.
+
+    Attributes:
+        source: the address of an endpoint that serves the place where the block is; empty when there is none.
+        is_gone: there is none, and none will come.
+    """
+
+    source: str
+    is_gone: bool = False
 
 
 @frozen
@@ -145,16 +178,28 @@ class ReleaseReceiver:
 
 @frozen
 class UpdateRateLimit:
-    """Driver to receiver: from now on, this many records/s."""
+    """Driver to receiver: from now on, this many records/s.
+
+    Attributes:
+        rate: wanted.
+        number: of the order; one with a lower number than another that came before is late, and counts no more.
+    """
 
     rate: float
+    number: int
 
 
 @frozen
 class PauseReceiver:
-    """Driver to receiver: take nothing more; with ``paused`` false: go on."""
+    """Driver to receiver: take nothing more, or go on.
+
+    Attributes:
+        paused: whether to take nothing.
+        number: of the order, as that of ``UpdateRateLimit``.
+    """
 
     paused: bool
+    number: int
 
 
 @frozen

@@ -15,8 +15,11 @@ from attrs import field, frozen
 from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
+from penstock.version import __version__
 
 HEADER = "authorization"
+#: Says which Penstock makes a call.
+VERSION_HEADER = "penstock-version"
 
 
 @frozen
@@ -84,8 +87,12 @@ class Token:
         return {} if self.tls is None else {"tls_root_certs": Path(self.tls.authority).read_bytes()}
 
     def header(self) -> tuple[bytes, bytes]:
-        """The header to send with every call."""
+        """The header that shows it."""
         return HEADER.encode(), f"Bearer {self.secret}".encode()
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """All headers of a call."""
+        return [self.header(), (VERSION_HEADER.encode(), __version__.encode())]
 
     def is_shown_by(self, headers: dict[str, list[str]]) -> bool:
         """Say whether a call's headers show this token, in constant time."""

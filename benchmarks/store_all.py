@@ -1,0 +1,91 @@
+"""How fast `store_all` makes blocks of small records, and how much memory large ones take. Without Spark.
+
+usage: store_all.py [RECORDS] [LARGE]     1,000,000 small records of each kind, 400 of 1 MB
+
+Blocks are written, reported to a driver that accepts them at once, and deleted. Rates are of one core's processor time,
+the best of five; memory is the process's peak.
+"""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from penstock import Block, Receiver, StoredBlock
+from penstock.blocks.block_store import BlockStore
+from penstock.conf import Settings
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import Registered, RegisterReceiver, Reply
+
+records = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
+large = int(sys.argv[2]) if len(sys.argv) > 2 else 400
+LINES = ["x" * 100 + str(number) for number in range(1000)]
+
+
+class Driver:
+    """Accepts everything."""
+
+    def ask(self, message: object, _reply_kind: type[Any]) -> Any:
+        """Say so."""
+        return Registered(True) if isinstance(message, RegisterReceiver) else Reply()
+
+
+class Silent(Receiver[Any]):
+    """Receives nothing by itself."""
+
+    def onStart(self) -> None:
+        """Nothing to start."""
+
+
+def store(values: Iterable[Any], folder: Path) -> tuple[float, list[StoredBlock]]:
+    """Store values; say how long that took, s of processor time, and what blocks they became."""
+    blocks, stored = BlockStore(folder), list[StoredBlock]()
+
+    def keep(block: Block) -> StoredBlock:
+        stored.append(blocks.store(block))
+        blocks.delete([block.block_id])
+        return stored[-1]
+
+    receiver = Silent()
+    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings({}), Driver(), keep, blocks.delete)
+    supervisor.start()
+    began = time.process_time()
+    receiver.store_all(values)
+    took_s = time.process_time() - began
+    supervisor.stop("done")
+    return took_s, stored
+
+
+def peak_mb() -> float:
+    """The most memory that this process has had, MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def megabytes() -> Iterator[bytes]:
+    """Records of 1 MB, each made when it is asked for."""
+    return (b"%08d" % number * (1 << 17) for number in range(large))
+
+
+KINDS: dict[str, Callable[[], Iterable[Any]]] = {
+    "lines of 100 bytes, a list": lambda: LINES * (records // 1000),
+    "the same, an iterator": lambda: itertools.chain.from_iterable(itertools.repeat(LINES, records // 1000)),
+    "integers, a range": lambda: range(records),
+    "pairs, pickled": lambda: [(number, str(number)) for number in range(records)],
+}
+
+with tempfile.TemporaryDirectory() as name:
+    folder, before = Path(name), peak_mb()
+    _took_s, blocks = store(megabytes(), folder)
+    print(
+        f"{large} records of 1 MB: {len(blocks)} blocks, of {max(each.num_bytes for each in blocks) >> 20} MB at most; "
+        f"peak memory {before:.0f} MB before, {peak_mb():.0f} MB after"
+    )
+    for kind, make in KINDS.items():
+        took_s = min(store(make(), folder)[0] for _ in range(5))
+        print(f"{records / took_s / 1e6:>8.2f} M records/s: {kind}")

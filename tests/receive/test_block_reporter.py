@@ -1,0 +1,116 @@
+"""Blocks that are stored while a report is on its way go together with the next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock import StoredBlock
+from penstock.errors import StoreError
+from penstock.receive.block_reporter import BlockReporter
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import AddBlocks, Reply
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeDriver, Gate, Noting
+
+Background = Callable[[Callable[[], Any]], "Future[Any]"]
+
+
+def block(number: int) -> StoredBlock:
+    return StoredBlock(f"input-0-1-{number}", 0, 1, 100, f"/blocks/{number}")
+
+
+class Driver:
+    """Notes the groups that are reported; holds the first one."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.groups: list[list[str]] = []
+        self.reply = Reply()
+        self.error: Exception | None = None
+        self._gate = gate
+
+    def report(self, blocks: list[StoredBlock]) -> Reply:
+        self.groups.append([each.block_id for each in blocks])
+        if len(self.groups) == 1:
+            self._gate()
+            return Reply()
+        if self.error is not None:
+            raise self.error
+        return self.reply
+
+
+@pytest.fixture
+def reported(gate: Gate) -> Driver:
+    return Driver(gate)
+
+
+def four(reported: Driver, gate: Gate, background: Background) -> list[Future[Any]]:
+    """One that is on its way, then three more."""
+    reporter = BlockReporter(reported.report)
+    first = background(lambda: reporter.report(block(0)))
+    assert gate.reached.wait(10)
+    others = [background(lambda n=n: reporter.report(block(n))) for n in (1, 2, 3)]  # type: ignore[misc]  # mypy
+    while len(reporter._next.blocks) < 3:
+        threading.Event().wait(0.001)
+    return [first, *others]
+
+
+def test_what_waits_goes_together(reported: Driver, gate: Gate, background: Background) -> None:
+    reporting = four(reported, gate, background)
+    assert len(reported.groups) == 1
+    gate.open()
+    assert [each.result(timeout=10) for each in reporting] == [Reply()] * 4
+    assert [sorted(group) for group in reported.groups] == [["input-0-1-0"], [f"input-0-1-{n}" for n in (1, 2, 3)]]
+
+
+def test_a_refusal_is_that_of_all(reported: Driver, gate: Gate, background: Background) -> None:
+    reporting = four(reported, gate, background)
+    reported.reply = Reply(accepted=False, reason="it was replaced")
+    gate.open()
+    first, *others = [each.result(timeout=10) for each in reporting]
+    assert (first, others) == (Reply(), [reported.reply] * 3)
+
+
+def test_so_is_an_error_and_the_next_is_tried(reported: Driver, gate: Gate, background: Background) -> None:
+    reporting = four(reported, gate, background)
+    reported.error = StoreError("nobody answers")
+    gate.open()
+    assert reporting[0].result(timeout=10) == Reply()
+    for each in reporting[1:]:
+        with pytest.raises(StoreError, match="nobody answers"):
+            each.result(timeout=10)
+
+
+def test_one_at_a_time_waits_for_nobody(reported: Driver, gate: Gate) -> None:
+    gate.open()
+    reporter = BlockReporter(reported.report)
+    for number in range(3):
+        reporter.report(block(number))
+    assert reported.groups == [["input-0-1-0"], ["input-0-1-1"], ["input-0-1-2"]]
+
+
+def test_threads_that_store_share_reports(
+    supervise: Callable[..., ReceiverSupervisor],
+    receiver: Noting,
+    driver: FakeDriver,
+    gate: Gate,
+    background: Background,
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    driver.on_message = lambda message: gate() if isinstance(message, AddBlocks) else None
+    storing = [background(lambda: receiver.store_all(["a"]))]
+    assert gate.reached.wait(10)
+    storing += [background(lambda: receiver.store_all(["b"])) for _ in range(9)]
+    while len(supervisor._intake._pusher._reporter._next.blocks) < 9:
+        threading.Event().wait(0.001)
+    gate.open()
+    for each in storing:
+        each.result(timeout=10)
+    assert [len(message.blocks) for message in driver.log.of(AddBlocks)] == [1, 9]
+    assert len({each.block_id for each in driver.blocks}) == 10

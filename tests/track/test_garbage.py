@@ -1,0 +1,26 @@
+"""Garbage at the driver's port: refused, counted, nothing unpickled, and the receivers do not notice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from tests.wire.garbage import exploded, pelt
+
+from penstock.wire.messages import UpdateRateLimit
+
+if TYPE_CHECKING:
+    from tests.track.conftest import Tracked
+
+
+def test_the_driver_lives_on(tracked: Tracked) -> None:
+    process = tracked.registered()
+    endpoint = tracked.tracker._endpoint
+    assert endpoint is not None
+    port = urlsplit(process.task.driver_location).port or 0
+    assert pelt(port, process.task.token, "AddBlocks") == (endpoint.refused_calls, endpoint.refused_messages)
+    assert exploded == []
+    assert process.add(0, 1).accepted
+    tracked.tracker.send_rate_update(0, 5.0)
+    assert process.told.await_one(UpdateRateLimit).rate == 5.0
+    assert tracked.events.names == ["ReceiverStarted"]

@@ -1,0 +1,326 @@
+"""Blocks on several hosts: read and deleted where they are, through whoever serves that host now.
+
+A host is an address of this machine and a directory; a task runs on none of them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from attrs import evolve
+
+from penstock import Receiver
+from penstock.blocks.block import BlockReference
+from penstock.errors import BlockGoneError, BlockUnreachableError
+from penstock.listen.events import ReceiverError
+from penstock.spark.cluster import TaskLocation
+from penstock.wire.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
+
+if TYPE_CHECKING:
+    from tests.track.conftest import FakeProcess, Tracked
+
+MakeTracker = Callable[..., "Tracked"]
+SilentClass = type[Receiver[Any]]
+MASTER = "spark://somewhere:7077"
+A, B = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
+A_ADDRESS, B_ADDRESS = "127.0.0.2", "127.0.0.3"
+
+
+class Prefers(Receiver[Any]):
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    def onStart(self) -> None:
+        """Nothing to start."""
+
+    def preferredLocation(self) -> str:
+        return self.host
+
+
+class Hosts:
+    """A tracker with executors on two hosts."""
+
+    def __init__(self, tracked: Tracked, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tracked, self._folder = tracked, folder
+        tracked.executors = [A, B]
+        # They may come up anywhere.
+        monkeypatch.setattr(tracked.tracker._placement, "accepts", lambda *_place: True)
+        tracked.tracker.start()
+
+    def on(self, number: int, place: TaskLocation) -> FakeProcess:
+        """The process of a launch that has come up there, registered."""
+        self.tracked.places[self.tracked.launch(number).group] = place
+        address, name = (A_ADDRESS, "a") if place == A else (B_ADDRESS, "b")
+        return self.tracked.registered(number, address, str(self._folder / name))
+
+    def references(self, time_ms: int = 100, stream_id: int = 0) -> list[BlockReference]:
+        """Those of a batch, for a task that finds no file."""
+        self.tracked.tracker.blocks.allocate_blocks_to_batch(time_ms)
+        found = self.tracked.tracker.references(self.tracked.tracker.blocks.blocks_of_batch(time_ms, stream_id))
+        return [evolve(reference, path="/not/on/this/host.arrow") for _host, _size, reference in found]
+
+    def read(self, references: list[BlockReference]) -> list[Any]:
+        return list(self.tracked.tracker.reader()(0, [tuple(references)]))
+
+    def lose(self, process: FakeProcess, executor: TaskLocation | None = None) -> None:
+        """A process dies, with its executor or without."""
+        if executor is not None:
+            self.tracked.executors.remove(executor)
+        process.close()
+        process.launch.end(RuntimeError("lost"))
+        self.tracked.settle()
+
+    def tick(self, duration_ms: int = 1000) -> None:
+        self.tracked.await_waiters(0)
+        self.tracked.clock.advance(duration_ms)
+        self.tracked.await_waiters(0)
+        self.tracked.settle()
+
+    @property
+    def errors(self) -> list[str]:
+        self.tracked.settle()
+        events = self.tracked.events.entries
+        return [each.receiverInfo.lastErrorMessage for each in events if isinstance(each, ReceiverError)]
+
+
+@pytest.fixture
+def hosts(
+    make_tracker: MakeTracker, silent: SilentClass, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Hosts]:
+    """Makes two hosts, for so many receivers."""
+
+    def make(*receivers: Receiver[Any], **conf: str) -> Hosts:
+        made = make_tracker(receivers or [silent(), silent()], master=MASTER, conf=conf)
+        return Hosts(made, tmp_path, monkeypatch)
+
+    return make
+
+
+# -- reading --
+
+
+def test_what_was_stored_where_a_receiver_is_no_more_is_read_from_another_that_is_there(
+    hosts: Callable[..., Hosts], silent: SilentClass
+) -> None:
+    two = hosts(silent(), silent(), silent())
+    first, second = two.on(1, A), two.on(2, A)
+    stored = first.store(0, 1)
+    two.lose(first)
+    two.tracked.relaunch(300)
+    again = two.on(4, B)
+    stored += again.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    assert [each.source for each in found] == [second.source, second.source, again.source]
+    assert two.read(found) == stored
+
+
+def test_a_task_finds_what_has_come_into_other_hands_since_its_batch_was_made(hosts: Callable[..., Hosts]) -> None:
+    two = hosts()
+    first, _other = two.on(1, A), two.on(2, B)
+    stored = first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    assert found[0].source == first.source
+    two.lose(first)
+    two.tracked.relaunch(300)
+    assert two.on(3, A).source != first.source
+    assert two.read(found) == stored
+    assert two.errors == ["the receiver's task failed: RuntimeError: lost"]
+
+
+def test_what_nobody_serves_now_is_not_gone_while_an_executor_is_there(hosts: Callable[..., Hosts]) -> None:
+    two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
+    first, _other = two.on(1, A), two.on(2, B)
+    first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    two.lose(first)
+    # Spark tries such a task again.
+    for references in (found, two.references(stream_id=first.task.stream_id)):
+        with pytest.raises(BlockUnreachableError, match="input-"):
+            two.read(references)
+    assert [said for said in two.errors if "lost," in said] == []
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_what_was_on_a_host_without_executors_is_gone(hosts: Callable[..., Hosts], policy: str) -> None:
+    two = hosts(**{"spark.penstock.blocks.onLost": policy})
+    first, other = two.on(1, A), two.on(2, B)
+    stored = [*first.store(0), *other.store(0)]
+    found = two.references(stream_id=0) + two.references(stream_id=1)
+    two.lose(first, A)
+    if policy == "skip":
+        assert two.read(found) == stored[1:]
+    else:
+        with pytest.raises(BlockGoneError, match="input-"):
+            two.read(found)
+    assert len([said for said in two.errors if "1 blocks (1 records) are lost" in said]) == 1
+
+
+def test_an_endpoint_in_place_that_does_not_have_it_knows_that_it_is_gone(hosts: Callable[..., Hosts]) -> None:
+    two = hosts()
+    first, _other = two.on(1, A), two.on(2, B)
+    first.store(0)
+    shutil.rmtree(first.directory)
+    with pytest.raises(BlockGoneError, match="is not there"):
+        two.read(two.references(stream_id=first.task.stream_id))
+
+
+def test_the_same_address_with_another_directory_is_another_place(
+    make_tracker: MakeTracker, silent: SilentClass, tmp_path: Path
+) -> None:
+    tracked = make_tracker([silent(), silent()], master=MASTER)
+    tracked.tracker.start()
+    one = tracked.registered(1, A_ADDRESS, str(tmp_path / "one"))
+    tracked.registered(2, A_ADDRESS, str(tmp_path / "two"))
+    one.store(0)
+    tracked.tracker.blocks.allocate_blocks_to_batch(100)
+    blocks = tracked.tracker.blocks.blocks_of_batch(100, one.task.stream_id)
+    ((_host, _size, reference),) = tracked.tracker.references(blocks)
+    assert reference.source == one.source
+
+
+def test_one_that_died_goes_back_to_what_nobody_else_serves(hosts: Callable[..., Hosts]) -> None:
+    two = hosts(Prefers("host-b"))
+    first = two.on(1, A)
+    stored = first.store(0)
+    two.lose(first)
+    two.tracked.relaunch(300)
+    assert two.tracked.launch(2).hosts == ("executor_host-a_1",)
+    second = two.on(2, A)
+    assert two.read(two.references()) == stored
+    # When all of it was used, it goes where it likes.
+    two.tracked.tracker.clean_up(200, delete=True)
+    second.told.await_one(CleanUpBlocks)
+    two.lose(second)
+    two.tracked.relaunch(600)
+    assert two.tracked.launch(3).hosts == ("executor_host-b_2",)
+
+
+def test_one_whose_executor_is_lost_goes_elsewhere(hosts: Callable[..., Hosts]) -> None:
+    two = hosts(Prefers("host-a"))
+    first = two.on(1, A)
+    first.store(0)
+    two.lose(first, A)
+    two.tracked.relaunch(300)
+    assert two.tracked.launch(2).hosts == ("host-a", "executor_host-b_2")
+
+
+# -- deleting --
+
+
+def test_files_are_deleted_by_whoever_is_where_they_are(hosts: Callable[..., Hosts], silent: SilentClass) -> None:
+    two = hosts(silent(), silent(), silent())
+    first, second = two.on(1, A), two.on(2, A)
+    old = first.store(0)
+    two.lose(first)
+    two.tracked.relaunch(300)
+    again = two.on(4, B)
+    new = again.store(0)
+    two.references()
+    two.tracked.tracker.clean_up(200, delete=True)
+    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(new)
+    assert second.told.await_one(CleanUpBlocks) == CleanUpBlocks(old)
+
+
+def test_what_nobody_is_there_to_delete_is_deleted_by_the_next_who_comes(hosts: Callable[..., Hosts]) -> None:
+    two = hosts()
+    first, second = two.on(1, A), two.on(2, B)
+    old = first.store(0)
+    two.lose(first)
+    two.references()
+    two.tracked.tracker.clean_up(200, delete=True)
+    two.tracked.settle()
+    two.tracked.relaunch(300)
+    again = two.on(3, A)
+    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(old)
+    assert second.told.entries == []
+
+
+def test_what_is_left_on_a_host_without_executors_is_remembered_no_more(hosts: Callable[..., Hosts]) -> None:
+    two = hosts()
+    first, _other = two.on(1, A), two.on(2, B)
+    first.store(0)
+    two.references()
+    two.lose(first, A)
+    two.tracked.tracker.clean_up(200, delete=True)
+    two.tracked.settle()
+    assert two.tracked.tracker._places._leftovers == {}
+
+
+# -- moving --
+
+
+@pytest.fixture
+def moved(hosts: Callable[..., Hosts]) -> tuple[Hosts, FakeProcess, list[str]]:
+    """One that was alone on a host, was told to move to the one that it prefers, and has ended."""
+    two = hosts(Prefers("host-b"))
+    first = two.on(1, A)
+    stored = first.store(0)
+    two.tick(5000)
+    told = first.told.await_one(StopReceiver)
+    assert (told.message, told.serve_ms) == ("moves to another executor", 60_000)
+    stored += first.store(1)
+    assert first.deregister("moves to another executor", ended=True).accepted
+    return two, first, stored
+
+
+def test_one_that_moves_serves_what_it_has_stored_until_that_was_used(
+    moved: tuple[Hosts, FakeProcess, list[str]],
+) -> None:
+    two, first, stored = moved
+    two.tracked.relaunch()
+    second = two.on(2, B)
+    stored += second.store(0)
+    found = two.references()
+    assert [each.source for each in found] == [first.source, first.source, second.source]
+    assert two.read(found) == stored
+    two.tick()
+    assert ReleaseReceiver() not in first.told.entries
+    two.tracked.tracker.clean_up(200, delete=True)
+    assert first.told.await_one(CleanUpBlocks) == CleanUpBlocks(stored[:2])
+    two.tick()
+    first.told.await_one(ReleaseReceiver)
+    second.told.await_one(CleanUpBlocks)
+    assert second.told.names == ["CleanUpBlocks"]
+    # Its end is no failure, and nobody's start.
+    first.launch.end()
+    two.tick()
+    assert (two.errors, len(two.tracked.launches)) == ([], 2)
+
+
+def test_one_that_serves_is_let_go_when_another_is_there(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
+    two, first, stored = moved
+    two.tracked.relaunch()
+    second = two.on(2, A)
+    two.tick()
+    first.told.await_one(ReleaseReceiver)
+    found = two.references()
+    assert [each.source for each in found] == [second.source] * 2
+    assert two.read(found) == stored
+
+
+def test_one_that_dies_while_it_serves_is_no_source(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
+    two, first, _stored = moved
+    two.tracked.relaunch()
+    two.on(2, B)
+    first.close()
+    first.launch.end(RuntimeError("lost"))
+    two.tracked.settle()
+    assert [each.source for each in two.references()] == ["", ""]
+    assert (two.errors, len(two.tracked.launches)) == ([], 2)
+
+
+def test_one_that_serves_is_let_go_at_the_end(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
+    two, first, stored = moved
+    two.tracked.relaunch()
+    second = two.on(2, B)
+    second.on_told = lambda _message: second.launch.end()
+    two.tracked.tracker.stop(0, drains=True)
+    assert two.read(two.references()) == stored
+    first.on_told = lambda _message: first.launch.end()
+    two.tracked.tracker.release()
+    first.told.await_one(ReleaseReceiver)
+    assert not first.launch.cancelled
