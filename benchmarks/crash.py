@@ -2,9 +2,10 @@
 
 A source on this machine sends numbered records and takes their acknowledgement; a program with the block log and
 checkpoints on counts them by key, in two kinds of state and in a window. The program is killed (-9) at random moments,
-and started again each time; at every third kill, on average, it is its JVM that dies, and the program must find that
-out and end. At the end it is stopped gracefully, and its outputs are compared: every batch time is there, every
-acknowledged record is in some batch, and states and windows are what the batches say they must be.
+and started again each time: half the moments are counted from its start, half from the first record that a run
+acknowledges, however long the machine takes until then. At every third kill, on average, it is its JVM that dies, and
+the program must find that out and end. At the end it is stopped gracefully, and its outputs are compared: every batch
+time is there, every acknowledged record is in some batch, and states and windows are what the batches say they must be.
 """
 
 from __future__ import annotations
@@ -172,6 +173,15 @@ def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
     return process
 
 
+def await_acknowledgement(source: Source) -> None:
+    """Wait until the source hears of a record from now on."""
+    before, deadline = source.acknowledged, time.monotonic() + 120
+    while source.acknowledged == before:
+        if time.monotonic() > deadline:
+            raise SystemExit("FAILED: no record is acknowledged")
+        time.sleep(0.01)
+
+
 def jvm_of(process: subprocess.Popen[bytes]) -> int:
     """The process of a program's JVM."""
     for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
@@ -265,8 +275,12 @@ def main() -> None:
         process = start(folder, port)
         after_s = rng.uniform(0.0, 10.0)
         of_jvm = rng.random() < JVM_SHARE
+        receives = rng.random() < 1 / 2
+        if receives:
+            await_acknowledgement(source)
         time.sleep(after_s)
         what = "its JVM" if of_jvm else "the driver"
+        since = "the first acknowledgement" if receives else "the start"
         ended = ""
         if of_jvm:
             ended = f"; the program ended {kill_jvm(process):.1f} s later"
@@ -274,8 +288,9 @@ def main() -> None:
         else:
             process.kill()
             process.wait()
-        print(f"kill {number + 1} of {options.kills}: {what}, {after_s:.2f} s after the start{ended}", flush=True)
+        print(f"kill {number + 1} of {options.kills}: {what}, {after_s:.2f} s after {since}{ended}", flush=True)
     process = start(folder, port)
+    await_acknowledgement(source)
     time.sleep(5)
     source.paused.set()
     process.send_signal(signal.SIGTERM)

@@ -69,3 +69,18 @@ def test_without_any_handler_lower_levels_have_one_way_out(
     for level in ("INFO", "DEBUG", "INFO"):
         set_level(level)
     assert len(penstocks_logger.handlers) == 1
+
+
+def test_who_configures_logging_later_has_each_line_once(
+    monkeypatch: pytest.MonkeyPatch, penstocks_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    penstocks_logger.handlers.clear()
+    set_level("INFO")
+    get_logger("test_part").info("before")
+    # As Py4J does with its first error.
+    logging.basicConfig(level=logging.INFO)
+    get_logger("test_part").info("behind")
+    said = capsys.readouterr().err
+    assert (said.count("before"), said.count("behind")) == (1, 1)

@@ -41,4 +41,6 @@ def set_level(level: str) -> None:
     if logger.getEffectiveLevel() < logging.WARNING and not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(message)s"))
+        # Whoever gives the root logger a handler later (Py4J does, by its first error) would have each line twice.
+        handler.addFilter(lambda _record: not logging.getLogger().hasHandlers())
         logger.addHandler(handler)
