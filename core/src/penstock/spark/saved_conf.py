@@ -23,7 +23,7 @@ _OF_A_PROCESS = re.compile(
     r"|blockManager\.port|kubernetes\.driver\.pod\.name|kubernetes\.executor\.podNamePrefix|yarn\.app\..*"
     r"|submit\..*|repl\..*|driver\.extraJavaOptions|executor\.extraJavaOptions)"
 )
-_OF_THE_LAUNCH = re.compile(r"spark\.(master|app\.name|driver\..*|jars(\..*)?|files|archives)")
+_OF_THE_LAUNCH = re.compile(r"spark\.(master|app\.name|driver\..*|jars(\..*)?|files|archives|ui\.showConsoleProgress)")
 
 
 def conf_to_save(sc: SparkContext) -> dict[str, str]:
@@ -57,7 +57,7 @@ def spark_context(saved: Mapping[str, str]) -> SparkContext:
         return SparkContext._active_spark_context
     ensure_java()
     # Until there is a JVM nobody knows what the files of defaults and the command line say. It is launched with what
-    # would come too late afterwards.
+    # would come too late afterwards, and with what the launcher has its own default for.
     launch = [(key, value) for key, value in saved.items() if _OF_THE_LAUNCH.fullmatch(key)]
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(launch))
     conf = SparkConf()
