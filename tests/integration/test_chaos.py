@@ -24,8 +24,10 @@ FAULTS = (
 )
 
 
+# Several programs, one after the other; on a busy machine each takes its time.
+@pytest.mark.timeout(320)
 def test_whatever_breaks_nothing_acknowledged_is_lost_or_comes_twice() -> None:
-    ran = subprocess.run([sys.executable, CHAOS, "8", "722"], capture_output=True, text=True, timeout=150, check=False)
+    ran = subprocess.run([sys.executable, CHAOS, "8", "722"], capture_output=True, text=True, timeout=300, check=False)
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     figures = {name: int(count.replace(",", "")) for count, name in re.findall(r"^ *([\d,]+) (.*)$", ran.stdout, re.M)}
