@@ -68,17 +68,17 @@ def report(run: PlantRun) -> PlantReport:
         settling=_slowest(run),
         overshoot=max(0.0, max(batch.processing_ms for batch in batches) / interval - 1),
         queue=max(queues),
-        used=_processed(run, math.inf) / attainable,
-        in_time=_processed(run, _IN_TIME) / attainable,
-        nearly_in_time=_processed(run, _NEARLY_IN_TIME) / attainable,
+        used=processed(run, math.inf) / attainable,
+        in_time=processed(run, _IN_TIME) / attainable,
+        nearly_in_time=processed(run, _NEARLY_IN_TIME) / attainable,
         oscillation=_oscillation(batches[-len(batches) // 4 :]),
         stable=median(queues[-max(len(queues) // 10, 1) :]) <= _STABLE_QUEUE,
         refused=run.refused,
     )
 
 
-def _processed(run: PlantRun, intervals: float) -> int:
-    """Records of batches that ended within so many intervals of their time, and within one after the run's last."""
+def processed(run: PlantRun, intervals: float) -> int:
+    """Count the records of batches that ended within so many intervals of their time, and one after the run's last."""
     interval, count = run.plant.interval_ms, len(run.batches)
     return sum(
         sum(batch.records)
