@@ -46,6 +46,7 @@ class PlantReport:
         oscillation: mean change of the rate from a batch to the next, relative to it, in the last quarter of the run.
         stable: whether batches did not wait for long at the end.
         refused: estimates that are no rate.
+        failed: errors that the estimators raised.
     """
 
     settling: int | None
@@ -57,6 +58,7 @@ class PlantReport:
     oscillation: float
     stable: bool
     refused: int
+    failed: int = 0
 
 
 def report(run: PlantRun) -> PlantReport:
@@ -74,6 +76,7 @@ def report(run: PlantRun) -> PlantReport:
         oscillation=_oscillation(batches[-len(batches) // 4 :]),
         stable=median(queues[-max(len(queues) // 10, 1) :]) <= _STABLE_QUEUE,
         refused=run.refused,
+        failed=run.failed,
     )
 
 
