@@ -231,6 +231,40 @@ def test_a_clock_that_jumps_is_got_over() -> None:
     assert pickle.dumps(loop.estimator.state) == state
 
 
+def test_what_was_possible_before_a_change_of_the_cost_is_forgotten() -> None:
+    loop = Loop(model()).settle()
+    before = loop.estimator.state.shown
+    loop.record_ms *= 8
+    for _ in range(2):
+        loop.batch()
+    assert "the cost has changed" in loop.estimator.reason
+    assert loop.estimator.state.shown < before / 4
+
+
+def test_a_batch_is_a_fact_of_which_a_part_stays_however_late_the_next_one_is() -> None:
+    estimator = model(initial_rate=1400)
+    for number in range(1, 41):
+        records = 700 if number % 2 else 1400
+        estimator.compute(START + 1000 * number, records, 800 + records // 10, 0)
+    rate = estimator.compute(START + 141_000, 1400, 940, 100_000)
+    # A tenth of what 800 ms leave, in proportion to the batch: more than the line says of the rest.
+    assert rate == pytest.approx(0.25 * 1400 * 815 / 940, rel=0.05)
+
+
+def test_a_batch_that_began_before_its_time_did_not_wait() -> None:
+    loop, other = Loop(model()).settle(), Loop(model()).settle()
+    batch = (loop.now + 2000, 8000, 850)
+    assert loop.estimator.compute(*batch, -5000) == other.estimator.compute(*batch, 0)
+    assert loop.estimator.state == other.estimator.state
+
+
+def test_no_rate_is_beyond_what_can_be_counted_with() -> None:
+    estimator = model()
+    estimator.begin_with(1e300)
+    assert estimator.initial_rate == 1e15
+    assert [estimator.compute(time, 10**15, 1, 0) for time in (1000, 2000, 3000)] == [1e15] * 3
+
+
 def test_the_reason_says_what_was_learned_and_what_was_done() -> None:
     loop = Loop(model(share=0.85))
     assert loop.estimator.reason == "no batch yet"

@@ -203,6 +203,11 @@ def test_it_complains_once_a_minute(wrong: Any, caplog: pytest.LogCaptureFixture
     assert steered.controller.refused + steered.controller.failed == 121
 
 
+def test_it_complains_again_when_the_clock_was_set_back(caplog: pytest.LogCaptureFixture) -> None:
+    Steered(math.nan).sees(completed(), completed(time=T - 3_600_000), completed(time=T - 3_599_000))
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 2
+
+
 def test_a_rate_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "penstock"):
         Steered(100).sees(completed())
@@ -235,6 +240,7 @@ def test_history_holds_what_was_published_only() -> None:
         ({0: 50, 1: 0}, 1000),
         ({0: 10, 1: 10, 2: 80}, 300),
         ({0: 10, 9: 90}, 1000),
+        ({0: 10, 1: 30, 2: 0}, 500),
         ({0: 0, 1: 0}, 1000),
         ({0: 0, 1: 90}, 1),
     ],
@@ -313,6 +319,8 @@ def test_a_run_that_goes_on_estimates_as_if_it_had_not_ended(name: str) -> None:
     second.found = json.loads(json.dumps({kept: value() for kept, value in first.kept.items()}))
     (after,) = second.controllers()
     assert second.rates == []  # the receiver has its rate already
+    # A checkpoint before the first batch has it, too.
+    assert {kept: value() for kept, value in second.kept.items()} == second.found
     for number in range(12, 20):
         after.onBatchCompleted(batch(number))
     assert [*first.rates, *second.rates] == whole.rates

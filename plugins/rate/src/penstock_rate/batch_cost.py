@@ -87,8 +87,8 @@ class BatchCost:
         return min(_TRUST_IN_FIXED * self.weight, _MOST_TRUST)
 
     def _determinant(self) -> float:
-        # Not below zero but for rounding, and then by far less than this.
-        return max((self.weight + self._trust()) * self.nn - self.n * self.n, 1e-9 * self.nn)
+        # Above zero by the trust alone, which is far more than any rounding.
+        return (self.weight + self._trust()) * self.nn - self.n * self.n
 
     def _fit(self) -> None:
         weight, t = self.weight + self._trust(), self.t + self._trust() * self.fixed_ms
