@@ -118,8 +118,8 @@ not set. [configuration.md](configuration.md) has the keys.
 Here estimators are on simulated plants: places where a batch takes a fixed time and a time a record, with noise, and
 sources offer more, or now and then more, than can be processed. Medians of {seeds} seeds, {batches} batches each. This
 page is made by `python plugins/rate/tests/write_rate_control.py`; for a run in the terminal there is
-`penstock rate simulate --estimator model --plant step-down`, for a table `--all`. Nothing here was measured with
-Spark."""
+`penstock rate simulate --estimator model --plant step-down`, for a table `--all`. Only the section
+[Live](#live) was measured with Spark."""
 
 _FIRST = """\
 `pid` begins without a limit, as in Spark; much of what it suffers is from its first batches. With
@@ -141,6 +141,22 @@ _FURTHER = """\
 - `fixed`, here 5,000/s, is right where one knows the capacity, and wrong elsewhere.
 - Where times vary by half and one record more is much, or a pause of several intervals comes just before the end, a
   few runs of `model` end with a queue when those of `pid` do not."""
+
+_LIVE = """\
+A job that takes 50 ms and 1 s for every 20,000 lines, from a server that sends without end; after a third of 90 s that
+becomes 10,000 lines, after two thirds 20,000 again. `python benchmarks/rate_live.py ENGINE --seconds 90
+--initial-rate 5000`, once each, on a machine with 2 cores that did other work besides; everything, the sender included,
+is on these two.
+
+| | settled in batch, of each third | longest wait, s | behind settling, s | used in the last half of each third |
+|---|---:|---:|---:|---:|
+| `model` | 11, 6, 1 | 1.41, 1.64, 0.28 | 0.74, 0.80, 0.28 | 80 %, 82 %, 76 % |
+| `pid` | 6, 11, 1 | 0.56, 2.80, 0.33 | 0.56, 0.92, 0.33 | 94 %, 97 %, 95 % |
+| `pyspark.streaming` | 1, 15, 1 | 0.29, 3.20, 0.37 | 0.29, 0.45, 0.37 | 84 %, 75 %, 86 % |
+
+Settled means that from that batch on all that were due came, had records and waited for less than one interval. When the
+capacity halves, `model` is there in half the batches and with half the wait; of a capacity that stays, `pid` uses
+more."""
 
 # A batch counts when it ended within so many intervals of its time.
 LINES = (1.0, 1.05, 1.1, 2.0, math.inf)
@@ -223,6 +239,8 @@ def page(runs: Runs) -> str:
         _lines(runs),
         _FURTHER,
         "`!` marks runs that are unstable: at the end batches wait for more than five intervals.",
+        "## Live",
+        _LIVE,
         "## The plants",
         "\n".join(
             [
