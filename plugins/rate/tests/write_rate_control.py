@@ -154,9 +154,9 @@ is on these two.
 | `pid` | 6, 11, 1 | 0.56, 2.80, 0.33 | 0.56, 0.92, 0.33 | 94 %, 97 %, 95 % |
 | `pyspark.streaming` | 1, 15, 1 | 0.29, 3.20, 0.37 | 0.29, 0.45, 0.37 | 84 %, 75 %, 86 % |
 
-Settled means that from that batch on all that were due came, had records and waited for less than one interval. When the
-capacity halves, `model` is there in half the batches and with half the wait; of a capacity that stays, `pid` uses
-more."""
+Settled means that from that batch on all that were due came, had records and waited for less than one interval. When
+the capacity halves, `model` is there in about half the batches and with little more than half the wait; of the capacity
+`pid` uses more in each third."""
 
 # A batch counts when it ended within so many intervals of its time.
 LINES = (1.0, 1.05, 1.1, 2.0, math.inf)
