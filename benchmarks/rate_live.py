@@ -5,8 +5,9 @@ of the time into the run that becomes 10,000 lines, and two thirds into it 20,00
 Penstock's estimators, ``pyspark`` is pyspark.streaming's own backpressure, which needs to be told where to begin
 (``--initial-rate``; without it, it takes whatever comes until the first batch has ended).
 
-Printed is, for each third, in which batch it settled (from it on every batch waits for less than one interval), the
-longest wait behind that, the part of the capacity that was used, and every batch.
+Printed is, for each third, how many batches were due and how many of them never came, in which batch it settled (from
+it on every batch that was due came, has records and waits for less than one interval), the longest wait behind that,
+the part of the capacity that was used in the last half of the third, the same half for all engines, and every batch.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def run(engine: str, seconds: float, initial_rate: float | None) -> list[dict[st
 
     ssc.socketTextStream("127.0.0.1", Server().port).foreachRDD(work)
     ssc.start()
-    time.sleep(seconds)
+    # The last ones are due shortly before the end, and need their time.
+    time.sleep(seconds + 3 * INTERVAL_S)
     ssc.stop(stopSparkContext=False, stopGraceFully=False)
     sc.stop()
     return batches
@@ -90,17 +92,27 @@ def run(engine: str, seconds: float, initial_rate: float | None) -> list[dict[st
 
 def report(batches: list[dict[str, float]], seconds: float) -> None:
     """Print."""
+    first = min((batch["due"] for batch in batches), default=0.0)
+    came = {round((batch["due"] - first) / INTERVAL_S): batch for batch in batches}
+    due = range(int((seconds - first) / INTERVAL_S) + 1)
     for number, name in enumerate(("20,000/s", "10,000/s", "20,000/s again")):
         begin, end = seconds * number / 3, seconds * (number + 1) / 3
-        part = [batch for batch in batches if begin <= batch["due"] < end]
-        late = [index for index, batch in enumerate(part) if batch["waited"] >= INTERVAL_S]
-        settled = part[late[-1] + 1 :] if late else part
-        used = [batch["records"] / (capacity(batch["due"], seconds) * (INTERVAL_S - FIXED_S)) for batch in settled[2:]]
+        part = [came.get(tick) for tick in due if begin <= first + tick * INTERVAL_S < end]
+        bad = [
+            index
+            for index, batch in enumerate(part)
+            if batch is None or not batch["records"] or batch["waited"] >= INTERVAL_S
+        ]
+        settled = bad[-1] + 1 if bad else 0
+        half = part[len(part) // 2 :]
+        records = sum(batch["records"] for batch in half if batch is not None)
+        used = records / (capacity(begin, seconds) * (INTERVAL_S - FIXED_S) * len(half)) if half else 0.0
         print(
-            f"{name}: {len(part)} batches, settled in batch {len(part) - len(settled) + 1 if settled else 'none'}, "
-            f"longest wait {max((batch['waited'] for batch in part), default=0):.2f} s, behind settling "
-            f"{max((batch['waited'] for batch in settled), default=0):.2f} s, capacity used "
-            f"{sum(used) / len(used) if used else 0:.0%}"
+            f"{name}: {len(part)} batches due, {part.count(None)} missing, "
+            f"settled in batch {settled + 1 if settled < len(part) else 'none'}, "
+            f"longest wait {max((batch['waited'] for batch in part if batch), default=0):.2f} s, behind settling "
+            f"{max((batch['waited'] for batch in part[settled:] if batch), default=0):.2f} s, "
+            f"capacity used in the last half {used:.0%}"
         )
     for batch in batches:
         print("  {due:5.1f} s  {records:7.0f} records  waited {waited:.2f} s  took {took:.2f} s".format(**batch))

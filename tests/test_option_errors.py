@@ -33,6 +33,22 @@ def test_what_a_validator_says_is_in_the_message() -> None:
         read(Checked, rate="-1")
 
 
+@attrs.frozen
+class Whole:
+    rate: float = 1.0
+
+    def __attrs_post_init__(self) -> None:
+        if self.rate <= 0:
+            raise ValueError("rate must be above zero")
+
+
+def test_a_message_ends_with_its_reason_and_names_a_place_only_within_the_options() -> None:
+    with pytest.raises(ConfigurationError, match=r"^receiver 'net': rate must be above zero$"):
+        read(Whole, rate="-1")
+    with pytest.raises(ConfigurationError, match=r" @ net\.rate$"):
+        read(Whole, rate="fast")
+
+
 def test_a_type_that_cannot_be_read_is_a_wrong_configuration() -> None:
     with pytest.raises(ConfigurationError, match="net"):
         read(TwoKinds, where="5")

@@ -130,6 +130,18 @@ def test_who_lacks_an_option_is_left_out_of_the_table_and_named(cli: Cli, instal
         (("--all", "--plant", "steady"), 2, "--all and --plant do not go together"),
         (("--all", "--svg", "x.svg"), 2, "--all and --svg do not go together"),
         (("--estimator", "wrong", "--svg", "/no/such/folder/x.svg"), 1, "No such file or directory"),
+        (("--estimator", "wrong", "--svg", "x.png"), 2, "the drawing is SVG, and 'x.png' does not end in .svg"),
+        (
+            ("--estimator", "wrong", "--conf", "spark.streaming.backpressure.same.levle=1"),
+            1,
+            "unknown option 'spark.streaming.backpressure.same.levle'. Did you mean "
+            "'spark.streaming.backpressure.same.level'?",
+        ),
+        (
+            ("--estimator", "wrong", "--conf", "spark.streaming.backpressure.initialrate=1"),
+            1,
+            "Did you mean 'spark.streaming.backpressure.initialRate'?",
+        ),
     ],
 )
 def test_what_is_refused(cli: Cli, install: Install, arguments: tuple[str, ...], code: int, words: str) -> None:
@@ -155,3 +167,97 @@ penstock(["rate", "simulate", "--plant", "bursty"], standalone_mode=False)
 assert "pyspark" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, stdout=subprocess.DEVNULL)
+
+
+FAULTY = """
+from penstock import RateEstimatorSpec, hookimpl
+
+def spec(name, **members):
+    members.setdefault("compute", lambda self, *batch: 5000.0)
+    made = type(name, (), {"__init__": lambda self, options, interval: None, **members})
+    return RateEstimatorSpec(name, made)
+
+def raising(self, *batch):
+    raise ZeroDivisionError("by records")
+
+def unmade(options, interval):
+    raise KeyError("lid")
+
+@hookimpl
+def rate_estimators():
+    return [
+        spec("raising", compute=raising),
+        spec("text", compute=lambda self, *batch: "many"),
+        spec("huge", compute=lambda self, *batch: 10 ** 400),
+        spec("no-number", initial_rate=float("nan")),
+        spec("no-rate", initial_rate="fast"),
+        spec("no-reason", reason=property(raising)),
+        RateEstimatorSpec("no-compute", lambda options, interval: object()),
+        RateEstimatorSpec("unmade", unmade),
+    ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("raising", "errors were raised"),
+        ("text", "estimates were no rates"),
+        ("huge", "estimates were no rates"),
+        ("no-number", "batches every"),
+        ("no-rate", "batches every"),
+        ("no-reason", "errors were raised"),
+    ],
+)
+def test_what_a_program_survives_a_simulation_survives(cli: Cli, install: Install, name: str, words: str) -> None:
+    install("acme", FAULTY)
+    result = cli("rate", "simulate", "--estimator", name)
+    assert result.exit_code == 0
+    assert words in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("no-compute", "its factory made a object without compute"), ("unmade", "cannot be made: KeyError")],
+)
+def test_what_cannot_be_made_is_an_error(cli: Cli, install: Install, name: str, words: str) -> None:
+    install("acme", FAULTY)
+    result = cli("rate", "simulate", "--estimator", name)
+    assert (result.exit_code, words in result.stderr) == (1, True)
+
+
+def test_it_is_left_out_of_the_table_and_who_fails_there_is_named(cli: Cli, install: Install) -> None:
+    install("acme", FAULTY)
+    table = cli("rate", "simulate", "--all")
+    assert table.exit_code == 0
+    assert "left out: rate estimator 'no-compute'" in table.stdout
+    assert "left out: rate estimator 'unmade'" in table.stdout
+    assert "rate estimator 'raising' raised" in table.stdout
+
+
+def test_the_first_rate_of_the_program_is_the_first_rate(cli: Cli, install: Install, tmp_path: Path) -> None:
+    install("acme", ESTIMATORS)
+
+    def drawn(*conf: str) -> str:
+        file = tmp_path / "run.svg"
+        assert cli("rate", "simulate", "--estimator", "wrong", "--svg", str(file), *conf).exit_code == 0
+        return file.read_text(encoding="utf-8")
+
+    # It never says a rate, so that the first one stays.
+    assert drawn() != drawn("--conf", "spark.streaming.backpressure.initialRate=3000")
+
+
+def test_limits_beyond_all_numbers_can_be_drawn(cli: Cli, install: Install, tmp_path: Path) -> None:
+    install("acme", ESTIMATORS)
+    file = tmp_path / "run.svg"
+    level = "spark.streaming.backpressure.same.level=1e308"
+    result = cli(
+        "rate", "simulate", "--estimator", "same", "--plant", "two-streams", "--conf", level, "--svg", str(file)
+    )
+    assert result.exit_code == 0
+    text = file.read_text(encoding="utf-8")
+    assert "nan" not in text
+    assert "inf" not in text.replace("infin", "")
+    # Which curve is whose.
+    assert "stream 0</tspan>" in text
+    assert "stream 1</tspan>" in text

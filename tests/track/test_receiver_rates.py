@@ -66,6 +66,16 @@ def test_a_total_is_used_up_if_wanted_and_never_exceeded(wanted: list[float], to
         assert rate == wanted[stream_id] or rate == pytest.approx(most)
 
 
+def test_an_estimate_above_the_maximum_of_a_receiver_is_cut_to_it(three: Three) -> None:
+    tracked, processes = three({MAX_RATE: "50"})
+    processes[0].register()
+    tracked.tracker.send_rate_update(0, 30.0)
+    assert processes[0].told.await_one(UpdateRateLimit).rate == 30
+    tracked.tracker.send_rate_update(0, 300.0)
+    assert processes[0].told.await_one(UpdateRateLimit, 2).rate == 50
+    assert tracked.tracker.rate_limit(0) == 50
+
+
 def test_receivers_begin_with_equal_parts(three: Three) -> None:
     tracked, processes = three({MAX_TOTAL_RATE: "90"})
     assert [process.register().rate for process in processes] == [30, 30, 30]

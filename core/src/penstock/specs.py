@@ -216,7 +216,9 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
     try:
         return _converter.structure(_split_lists(given, spec.options), spec.options)
     except cattrs.BaseValidationError as error:
-        reasons = "; ".join(cattrs.transform_error(error, path=spec.name, format_exception=_explain))
+        said = cattrs.transform_error(error, path=spec.name, format_exception=_explain)
+        # What is wrong with the options as a whole is at no field: its place would be the name again.
+        reasons = "; ".join(reason.removesuffix(f" @ {spec.name}") for reason in said)
         raise ConfigurationError(f"{kind} {spec.name!r}: {reasons}") from None
     except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
         raise ConfigurationError(f"{kind} {spec.name!r}: {error}") from None

@@ -43,7 +43,7 @@ def test_model_settles_soon_and_uses_the_capacity(plant: str, seed: int) -> None
     said = reported(plant, "model", seed)
     assert said.settling is not None
     assert said.settling <= 25
-    # At least 85 % of what is attainable, or three quarters where the fixed cost leaves less; less the beginning.
+    # 85 % of what is attainable, or three quarters where the fixed cost leaves less; less the beginning.
     assert said.used >= 0.66
     assert said.oscillation < 0.08
 
@@ -67,8 +67,7 @@ def test_model_is_ahead_of_pid_on_most_of_the_plants(seed: int) -> None:
     assert ahead("overshoot") >= 12
     assert ahead("queue") >= 12
     assert ahead("oscillation") >= 12
-    assert ahead("in_time") >= 14
-    assert ahead("nearly_in_time") >= 8
+    assert ahead("in_time") == len(PLANTS)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -83,6 +82,11 @@ def test_streams_share_fairly(plant: str, seed: int) -> None:
         assert one >= 6500
 
 
+def stable(plant: Plant, estimator: str, seed: int) -> bool:
+    """Of most runs: a pause shortly before the end of one is chance."""
+    return sum(report(simulate(plant, MAKE[estimator], seed + run)).stable for run in range(3)) >= 2
+
+
 @st.composite
 def plants(draw: st.DrawFn) -> Plant:
     """Any plant with room for at least three records an interval, and sources that change."""
@@ -90,7 +94,7 @@ def plants(draw: st.DrawFn) -> Plant:
     fixed = draw(st.floats(0, 0.8)) * interval
     least = 3000 / (interval - fixed)
     capacity = least * draw(st.floats(1, 1e6))
-    later = max(capacity * draw(st.floats(0.2, 5)), least)
+    later = max(capacity * draw(st.floats(0.1, 5)), least)
     offers = st.floats(0.05, 4).map(lambda part: part * capacity)
     sources = draw(st.lists(st.tuples(offers, offers), min_size=1, max_size=3))
     return Plant(
@@ -99,17 +103,28 @@ def plants(draw: st.DrawFn) -> Plant:
         ((0, capacity), (80, later)),
         tuple(((0, first), (50, second)) for first, second in sources),
         fixed,
-        draw(st.sampled_from([0, 0.02, 0.1, 0.25])),
-        interval_ms=interval,
+        draw(st.sampled_from([0, 0.02, 0.1, 0.25, 0.35, 0.5])),
+        draw(st.sampled_from([0, 0, 0.02])),
+        draw(st.sampled_from([2, 5])),
+        interval,
     )
 
 
 @settings(derandomize=True, deadline=None)
 @given(plants(), st.integers(1, 1000))
-def test_model_is_stable_on_any_plant(plant: Plant, seed: int) -> None:
-    said = report(simulate(plant, MAKE["model"], seed))
-    assert said.stable
-    assert said.refused == 0
+def test_model_is_unstable_on_no_plant_where_pid_is_stable(plant: Plant, seed: int) -> None:
+    assert simulate(plant, MAKE["model"], seed).refused == 0
+    assert stable(plant, "model", seed) or not stable(plant, "pid", seed)
+
+
+@pytest.mark.parametrize("seed", [9, 13, 17])
+def test_capacity_that_fell_is_not_sought_again(seed: int) -> None:
+    # What the fixed cost leaves is little, and the noise hides how little.
+    sources = (((0, 20_000.0),),)
+    plant = Plant("", "", ((0, 10_000), (60, 1_700)), sources, 650, 0.5, 0.02, 5, batches=400)
+    run = simulate(plant, MAKE["model"], seed)
+    assert report(run).stable
+    assert max(batch.rates[0] for batch in run.batches[150:]) < 8 * plant.sustained(399)
 
 
 @pytest.mark.parametrize("plant", ["noisy", "step-down", "two-streams"])
@@ -134,4 +149,4 @@ def test_a_restart_in_between_changes_nothing(plant: str) -> None:
 def _cost(said: PlantReport, name: str) -> float:
     """What is better when it is less."""
     value = getattr(said, name)
-    return math.inf if value is None else -value if name in ("in_time", "nearly_in_time") else float(value)
+    return math.inf if value is None else -value if name == "in_time" else float(value)

@@ -14,6 +14,7 @@ import penstock_rate
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.specs import RateEstimator, options_of, read_options
 from penstock_rate import PIDOptions, PIDRateEstimator
+from penstock_rate.pid import PIDState
 
 SPEC = next(spec for spec in penstock_rate.rate_estimators() if spec.name == "pid")
 
@@ -153,3 +154,16 @@ def test_a_copy_out_of_a_pickle_goes_on_the_same(before: list[Any], after: list[
     for batch in after:
         assert restored.compute(*batch) == estimator.compute(*batch)
     assert restored.state == estimator.state
+
+
+def test_what_it_raised_to_the_floor_is_what_it_goes_on_from() -> None:
+    estimator = pid(1000, proportional=0.5, floor=100)
+    assert estimator.compute(1000, 10, 1000, 0) is None
+    assert estimator.compute(2000, 10, 1000, 0) == 100
+    assert estimator.compute(3000, 500, 1000, 0) == 300
+
+
+def test_restored_below_the_floor_it_begins_at_the_floor() -> None:
+    estimator = pid(floor=100)
+    estimator.state = PIDState(1000, 5.0, 0.0)
+    assert estimator.initial_rate == 100

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from attrs import define
 
 import penstock_rate
 from penstock import (
@@ -24,7 +25,8 @@ from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, UnknownNameError
 from penstock.listen.listener_bus import ListenerBus
 from penstock.testing.plant_run import attributed_ms
-from penstock_rate import FixedRateEstimator, PIDRateEstimator, RateController
+from penstock_rate import FixedRateEstimator, PIDOptions, PIDRateEstimator, RateController
+from penstock_rate.pid import PIDState
 from penstock_rate.rate_controller import Estimate, controllers
 
 T = 1_700_000_000_000
@@ -117,12 +119,71 @@ def test_a_batch_without_records_does_not_lower_the_rate() -> None:
     assert steered.sees(*batches) == [500, 600]
 
 
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 0, -1.0, "many", [1], 10**400])
+@pytest.mark.parametrize(
+    "wrong",
+    [math.nan, math.inf, -math.inf, 0, -1.0, "many", "250", b"12", True, [1], 10**400],
+    ids=lambda wrong: f"{wrong!r:.10}",
+)
 def test_what_is_no_rate_is_refused_counted_and_the_last_one_stays(wrong: Any) -> None:
     steered = Steered(100, wrong, 200)
     batches = [completed(time=T + 1000 * number) for number in range(3)]
     assert steered.sees(*batches) == [100, 200]
     assert (steered.controller.refused, steered.controller.failed) == (1, 0)
+
+
+class Unkept:
+    """Its state, or its reason, is not to be had from the second batch on."""
+
+    def __init__(self, state: Callable[[], Any], reason: Callable[[], str] = str) -> None:
+        self._state, self._reason, self.batches = state, reason, 0
+
+    @property
+    def state(self) -> Any:
+        return PIDState(1, 2.0, 3.0) if self.batches < 2 else self._state()
+
+    @property
+    def reason(self) -> str:
+        return "good" if self.batches < 2 else self._reason()
+
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        self.batches += 1
+        return 100.0 + self.batches
+
+
+@define
+class Seen:
+    counts: set[int]
+
+
+def broken() -> Any:
+    raise RuntimeError("not now")
+
+
+@pytest.mark.parametrize(
+    "estimator", [Unkept(lambda: Seen({1})), Unkept(broken), Unkept(lambda: PIDState(1, 2.0, 3.0), broken)]
+)
+def test_a_state_or_a_reason_that_cannot_be_had_stops_neither_rates_nor_checkpoints(estimator: Unkept) -> None:
+    context = Context(
+        RateEstimatorSpec("odd", lambda _o, _i: estimator), enabled="true", rateEstimator="odd", streams=(0,)
+    )
+    (controller,) = context.controllers()
+    for number in range(20):
+        controller.onBatchCompleted(completed(time=T + 1000 * number))
+    assert [rate for _, rate in context.rates] == [100.0 + number for number in range(1, 21)]
+    assert (controller.refused, controller.failed) == (0, 19)
+    (kept,) = context.kept.values()
+    assert json.loads(json.dumps(kept())) == {"time": 1, "rate": 2.0, "error": 3.0}
+
+
+@pytest.mark.parametrize("back_ms", [500, 2000, 3_600_000])
+def test_a_clock_that_was_set_back_makes_no_batch_early(back_ms: int) -> None:
+    published: list[float] = []
+    controller = RateController(0, PIDRateEstimator(PIDOptions(), 1000), lambda _stream, rate: published.append(rate))
+    for number in range(30):
+        controller.onBatchCompleted(completed(900, time=T + 1000 * number, took=900))
+    controller.onBatchCompleted(completed(900, time=T + 30_000 + back_ms, waited=-back_ms, took=900))
+    assert published == [1000.0] * 30
+    assert controller.refused == controller.failed == 0
 
 
 def test_an_estimator_that_raises_is_survived_and_counted() -> None:
@@ -140,6 +201,11 @@ def test_it_complains_once_a_minute(wrong: Any, caplog: pytest.LogCaptureFixture
     assert len(complaints) == 3
     assert "the last" in complaints[0].message
     assert steered.controller.refused + steered.controller.failed == 121
+
+
+def test_it_complains_again_when_the_clock_was_set_back(caplog: pytest.LogCaptureFixture) -> None:
+    Steered(math.nan).sees(completed(), completed(time=T - 3_600_000), completed(time=T - 3_599_000))
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 2
 
 
 def test_a_rate_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
@@ -174,6 +240,7 @@ def test_history_holds_what_was_published_only() -> None:
         ({0: 50, 1: 0}, 1000),
         ({0: 10, 1: 10, 2: 80}, 300),
         ({0: 10, 9: 90}, 1000),
+        ({0: 10, 1: 30, 2: 0}, 500),
         ({0: 0, 1: 0}, 1000),
         ({0: 0, 1: 90}, 1),
     ],
@@ -252,6 +319,8 @@ def test_a_run_that_goes_on_estimates_as_if_it_had_not_ended(name: str) -> None:
     second.found = json.loads(json.dumps({kept: value() for kept, value in first.kept.items()}))
     (after,) = second.controllers()
     assert second.rates == []  # the receiver has its rate already
+    # A checkpoint before the first batch has it, too.
+    assert {kept: value() for kept, value in second.kept.items()} == second.found
     for number in range(12, 20):
         after.onBatchCompleted(batch(number))
     assert [*first.rates, *second.rates] == whole.rates
@@ -297,6 +366,23 @@ def test_what_an_estimator_begins_with_is_published_unless_the_program_says() ->
     context = Context(enabled="true", rateEstimator="pid")
     context.controllers()
     assert context.rates == []
+
+
+@pytest.mark.parametrize("max_rate", ["0", "3000"])
+def test_model_knows_of_the_first_rate_that_the_program_chose(max_rate: str) -> None:
+    context = Context(enabled="true", rateEstimator="model", initialRate="7000", streams=(0,))
+    context.settings = Settings({**context.settings.under(""), "spark.streaming.receiver.maxRate": max_rate})
+    (controller,) = context.controllers()
+    # The input was the limit: what is in force stays.
+    controller.onBatchCompleted(completed(10, took=50))
+    ((_, rate),) = context.rates
+    assert rate == (3000 if max_rate == "3000" else 7000)
+
+
+def test_a_first_rate_that_is_no_limit_leaves_it_to_the_estimator() -> None:
+    context = Context(enabled="true", rateEstimator="model", initialRate="0", streams=(0,))
+    context.controllers()
+    assert context.rates == [(0, 2)]
 
 
 def test_an_unknown_estimator_is_refused_with_the_known_ones() -> None:

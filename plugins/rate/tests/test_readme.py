@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
 import sys
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import penstock_rate
+from penstock.guarded_estimator import make_estimator
 from penstock.plugins import Plugins
 from penstock.specs import RateEstimator, RateEstimatorSpec, options_of, read_options
 from penstock.testing.plant import PLANTS
@@ -70,3 +72,11 @@ def test_an_estimator_of_ones_own_does_its_work(aimd: RateEstimatorSpec) -> None
     assert said.stable
     assert said.used > 0.7
     assert run.reasons[-1] in {"late: less by 30 %", "in time: a step more"}
+
+
+def test_an_estimator_of_ones_own_goes_on_where_it_was(aimd: RateEstimatorSpec) -> None:
+    options = read_options("rate estimator", aimd, {})
+    before, after = make_estimator(aimd, options, 1000), make_estimator(aimd, options, 1000)
+    assert [before.compute(1000 * number, 10, 500, 0) for number in range(1, 4)] == [400, 600, 800]
+    assert after.go_on_from(json.loads(json.dumps(before.kept())))
+    assert after.compute(4000, 10, 500, 0) == 1000

@@ -20,9 +20,10 @@ from rich.text import Text
 from penstock.cli import installed
 from penstock.cli.spark_conf import conf_here
 from penstock.cli.terminal import terminal
-from penstock.conf import Settings
-from penstock.errors import ConfigurationError
-from penstock.specs import RateEstimatorSpec, read_options
+from penstock.conf import INITIAL_RATE, Settings
+from penstock.errors import PenstockError, UnknownNameError
+from penstock.guarded_estimator import GuardedEstimator, chosen_first_rate, make_estimator
+from penstock.specs import RateEstimatorSpec, options_of, read_options
 from penstock.testing.plant import PLANTS, named_plant
 from penstock.testing.plant_report import PlantReport, report
 from penstock.testing.plant_run import MakeEstimator, PlantRun, simulate
@@ -37,6 +38,12 @@ def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[s
     if any("=" not in value or not value.startswith("spark.") for value in values):
         raise click.BadParameter("must be spark.KEY=VALUE")
     return pairs
+
+
+def _svg(_context: click.Context, _parameter: click.Parameter, file: Path | None) -> Path | None:
+    if file is not None and file.suffix.lower() != ".svg":
+        raise click.BadParameter(f"the drawing is SVG, and {file.name!r} does not end in .svg")
+    return file
 
 
 @click.group()
@@ -54,9 +61,14 @@ def rate() -> None:
     multiple=True,
     metavar="KEY=VALUE",
     callback=_pairs,
-    help="An estimator's option, spark.streaming.backpressure.NAME.OPTION=VALUE; repeatable.",
+    help="An estimator's option, spark.streaming.backpressure.NAME.OPTION=VALUE, or initialRate there; repeatable.",
 )
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Draw the run into this file, too.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_svg,
+    help="Draw the run into this file, too; it ends in .svg.",
+)
 @click.pass_context
 def simulate_command(
     context: click.Context,
@@ -75,6 +87,7 @@ def simulate_command(
     """
     settings = Settings({**conf_here(), **conf})
     plugins = installed.load()
+    _check_names(conf, plugins.specs("rate_estimators"))
     if everywhere:
         for name in ("estimator", "plant", "svg"):
             if context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
@@ -91,26 +104,49 @@ def simulate_command(
             raise click.FileError(str(svg), error.strerror) from None
 
 
+_PREFIX = "spark.streaming.backpressure."
+
+
+def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> None:
+    """Refuse what would have no effect here.
+
+    Raises:
+        UnknownNameError: a key is neither an estimator's option nor the first rate; names the nearest.
+    """
+    known = [f"{_PREFIX}{name}.{option.name}" for name, spec in specs.items() for option in options_of(spec)]
+    for key in conf:
+        if key not in (*known, INITIAL_RATE.name):
+            raise UnknownNameError("option", key, [*known, INITIAL_RATE.name])
+
+
 def _maker(spec: RateEstimatorSpec, settings: Settings) -> MakeEstimator:
-    """A maker of estimators with the options of a program's configuration."""
-    options = read_options("rate estimator", spec, settings.under(f"spark.streaming.backpressure.{spec.name}."))
-    return lambda interval_ms: spec.factory(options, interval_ms)
+    """A maker of estimators with the options and the first rate of a program's configuration."""
+    options = read_options("rate estimator", spec, settings.under(f"{_PREFIX}{spec.name}."))
+    chosen = chosen_first_rate(settings)
+
+    def make(interval_ms: int) -> GuardedEstimator:
+        guarded = make_estimator(spec, options, interval_ms)
+        if chosen is not None:
+            guarded.begin_with(chosen)
+        return guarded
+
+    return make
 
 
 def _all(specs: dict[str, RateEstimatorSpec], settings: Settings, seed: int) -> None:
-    makers: dict[str, MakeEstimator] = {}
+    reports: dict[str, list[PlantReport]] = {}
     left_out = []
     for name, spec in specs.items():
         try:
-            makers[name] = _maker(spec, settings)
-        except ConfigurationError as error:
+            maker = _maker(spec, settings)
+            reports[name] = [report(simulate(plant, maker, seed)) for plant in PLANTS.values()]
+        except PenstockError as error:
             left_out.append(f"left out: {error}")
-    rows = [
-        (plant.name, name, report(simulate(plant, maker, seed)))
-        for plant in PLANTS.values()
-        for name, maker in makers.items()
-    ]
+    rows = [(plant, name, reports[name][number]) for number, plant in enumerate(PLANTS) for name in reports]
     terminal().print(comparison(rows))
+    for name, said in reports.items():
+        if failed := sum(each.failed for each in said):
+            click.echo(f"rate estimator {name!r} raised {failed} errors")
     for line in left_out:
         click.echo(line)
 
@@ -164,12 +200,13 @@ def _sentences(run: PlantRun) -> list[str]:
     said = report(run)
     settled = "never settled" if said.settling is None else f"settled after {said.settling} batches"
     refused = f", {said.refused} estimates were no rates" if said.refused else ""
+    failed = f", {said.failed} errors were raised" if said.failed else ""
     longest = (
         f"longest batch {said.overshoot + 1:.2f} intervals" if said.overshoot else "no batch longer than the interval"
     )
     return [
         f"{len(run.batches)} batches every {run.plant.interval_ms:,} ms: {settled}, "
-        f"{'stable' if said.stable else 'unstable'}{refused}",
+        f"{'stable' if said.stable else 'unstable'}{refused}{failed}",
         f"{longest}, longest wait {said.queue:.2f}; at the end the rate changes by {said.oscillation:.1%} a batch",
         f"{said.used:.0%} of what was attainable: {said.in_time:.0%} before the next batch was due, "
         f"{said.nearly_in_time:.0%} within two intervals",

@@ -46,6 +46,7 @@ class PlantReport:
         oscillation: mean change of the rate from a batch to the next, relative to it, in the last quarter of the run.
         stable: whether batches did not wait for long at the end.
         refused: estimates that are no rate.
+        failed: errors that the estimators raised.
     """
 
     settling: int | None
@@ -57,6 +58,7 @@ class PlantReport:
     oscillation: float
     stable: bool
     refused: int
+    failed: int = 0
 
 
 def report(run: PlantRun) -> PlantReport:
@@ -68,17 +70,18 @@ def report(run: PlantRun) -> PlantReport:
         settling=_slowest(run),
         overshoot=max(0.0, max(batch.processing_ms for batch in batches) / interval - 1),
         queue=max(queues),
-        used=_processed(run, math.inf) / attainable,
-        in_time=_processed(run, _IN_TIME) / attainable,
-        nearly_in_time=_processed(run, _NEARLY_IN_TIME) / attainable,
+        used=processed(run, math.inf) / attainable,
+        in_time=processed(run, _IN_TIME) / attainable,
+        nearly_in_time=processed(run, _NEARLY_IN_TIME) / attainable,
         oscillation=_oscillation(batches[-len(batches) // 4 :]),
         stable=median(queues[-max(len(queues) // 10, 1) :]) <= _STABLE_QUEUE,
         refused=run.refused,
+        failed=run.failed,
     )
 
 
-def _processed(run: PlantRun, intervals: float) -> int:
-    """Records of batches that ended within so many intervals of their time, and within one after the run's last."""
+def processed(run: PlantRun, intervals: float) -> int:
+    """Count the records of batches that ended within so many intervals of their time, and one after the run's last."""
     interval, count = run.plant.interval_ms, len(run.batches)
     return sum(
         sum(batch.records)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from attrs import define, field, frozen
 
+from penstock.guarded_estimator import GuardedEstimator, guarded
 from penstock.specs import RateEstimator
 from penstock.testing.plant import Plant, at
 
@@ -22,7 +23,7 @@ _EPOCH_MS = 1_700_000_000_000
 # How long unused permits keep: the default of spark.streaming.blockInterval.
 _BURST_MS = 200
 
-MakeEstimator = Callable[[int], RateEstimator]
+MakeEstimator = Callable[[int], RateEstimator | GuardedEstimator]
 
 
 @frozen
@@ -53,12 +54,14 @@ class PlantRun:
         batches: all of them.
         refused: estimates that are no rate: not finite, or not above zero.
         reasons: the first stream's, after each batch; empty texts when the estimator gives none.
+        failed: errors that the estimators raised.
     """
 
     plant: Plant
     batches: tuple[SimulatedBatch, ...]
     refused: int
     reasons: tuple[str, ...]
+    failed: int = 0
 
 
 def attributed_ms(processing_ms: int, records: int, all_records: int, streams: int) -> int:
@@ -88,7 +91,7 @@ def simulate(plant: Plant, make_estimator: MakeEstimator, seed: int = 1) -> Plan
 class _Stream:
     """A source, its limiter and its estimator; records are a fluid until a batch is cut."""
 
-    estimator: RateEstimator
+    estimator: GuardedEstimator
     rate: float
     tokens: float = 1.0
     offered: float = 0.0
@@ -118,14 +121,13 @@ class _Loop:
     plant: Plant
     make_estimator: MakeEstimator
     seed: int
-    refused: int = 0
     reasons: list[str] = field(factory=list)
     # Batches that run or wait, by the time of their end: records of each stream, processing, scheduling delay.
     running: list[tuple[int, int, tuple[int, ...], int, int]] = field(factory=list)
 
     def run(self) -> PlantRun:
         plant, chance = self.plant, random.Random(self.seed)
-        streams = [_begin(self.make_estimator(plant.interval_ms)) for _ in plant.sources]
+        streams = [_begin(guarded(self.make_estimator(plant.interval_ms))) for _ in plant.sources]
         batches: list[SimulatedBatch] = []
         now = free = 0
         waiting = 0.0
@@ -149,7 +151,8 @@ class _Loop:
             waiting -= attainable
             rates = tuple(stream.rate for stream in streams)
             batches.append(SimulatedBatch(records, rates, start - due, processing, attainable))
-        return PlantRun(plant, tuple(batches), self.refused, tuple(self.reasons))
+        refused, failed = (sum(getattr(stream.estimator, name) for stream in streams) for name in ("refused", "failed"))
+        return PlantRun(plant, tuple(batches), refused, tuple(self.reasons), failed)
 
     def _flow(self, streams: list[_Stream], offers: list[float], duration_ms: int) -> None:
         for stream, per_s in zip(streams, offers, strict=True):
@@ -169,15 +172,10 @@ class _Loop:
         for stream, count in zip(streams, records, strict=True):
             took = attributed_ms(processing, count, sum(records), busy)
             rate = stream.estimator.compute(_EPOCH_MS + end, count, took, scheduling)
-            if rate is None:
-                continue
-            if math.isfinite(rate) and rate > 0:
-                stream.rate = rate
-            else:
-                self.refused += 1
-        self.reasons.append(getattr(streams[0].estimator, "reason", ""))
+            stream.rate = rate or stream.rate
+        self.reasons.append(streams[0].estimator.reason)
 
 
-def _begin(estimator: RateEstimator) -> _Stream:
+def _begin(estimator: GuardedEstimator) -> _Stream:
     """An estimator that says a rate to begin with has it; for the others there is no limit at first."""
-    return _Stream(estimator, getattr(estimator, "initial_rate", None) or math.inf)
+    return _Stream(estimator, estimator.initial_rate or math.inf)

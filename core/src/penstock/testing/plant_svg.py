@@ -29,7 +29,7 @@ def draw(run: PlantRun, title: str) -> str:
     limits = [[batch.rates[stream] for batch in batches] for stream in range(len(run.plant.sources))]
     fitting = [rate for rates in limits for rate in rates if rate <= _FITTING * max(attainable)]
     panels = [
-        _panel(0, "limit of each stream, records/s (dashed: attainable, all streams)", limits, attainable, fitting),
+        _panel(0, _limits_label(len(limits)), limits, attainable, fitting),
         _panel(
             1, "processing, intervals", [[batch.processing_ms / interval for batch in batches]], [1.0] * len(batches)
         ),
@@ -50,17 +50,28 @@ def draw(run: PlantRun, title: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _limits_label(streams: int) -> str:
+    """As markup: with several streams, each is named in the colour of its curve."""
+    if streams == 1:
+        return "limit, records/s (dashed: attainable)"
+    names = ", ".join(
+        f'<tspan fill="{colour}">stream {stream}</tspan>'
+        for stream, colour in zip(range(streams), _COLOURS * streams, strict=False)
+    )
+    return f"limit of {names}, records/s (dashed: attainable, all streams)"
+
+
 def _panel(
     number: int,
     label: str,
     curves: Sequence[Sequence[float]],
     dashed: Sequence[float],
-    fitting: Sequence[float] = (),
+    fitting: Sequence[float] | None = None,
 ) -> Iterator[str]:
     bottom = _TOP + number * (_PANEL + _GAP) + _PANEL
-    shown = fitting or [value for values in curves for value in values]
+    shown = [value for values in curves for value in values] if fitting is None else fitting
     top = max((value for value in (*shown, *dashed) if math.isfinite(value)), default=1.0) * 1.1 or 1.0
-    yield f'<text x="{_LEFT}" y="{bottom - _PANEL - 6}">{escape(label)}</text>'
+    yield f'<text x="{_LEFT}" y="{bottom - _PANEL - 6}">{label}</text>'
     for value in _ticks(top):
         y = bottom - _PANEL * value / top
         yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_WIDTH - 12}" y2="{y:.1f}" stroke="#ddd"/>'

@@ -17,7 +17,7 @@ _MEMORY_OF_A_CHANGE = 0.02
 # time and records that hardly vary tell no fixed time from one a record.
 _TRUST_IN_FIXED, _MOST_TRUST = 0.1, 1.0
 # Deviations from the line, relative to it: what is expected at first, and at least; and what makes a batch stand out.
-_FIRST_DEVIATION, LEAST_DEVIATION = 0.2, 0.02
+_FIRST_DEVIATION, _LEAST_DEVIATION = 0.2, 0.02
 _OUTSTANDING = 4.0
 
 
@@ -57,7 +57,7 @@ class BatchCost:
         if self.weight:
             expected = self.predict_ms(records)
             off = (took_ms - expected) / expected
-            bound = _OUTSTANDING * max(self.deviation, LEAST_DEVIATION) * (1 + self._leverage(records)) ** 0.5
+            bound = _OUTSTANDING * max(self.deviation, _LEAST_DEVIATION) * (1 + self._leverage(records)) ** 0.5
             if abs(off) <= bound:
                 self.outstanding = 0
             else:
@@ -87,8 +87,8 @@ class BatchCost:
         return min(_TRUST_IN_FIXED * self.weight, _MOST_TRUST)
 
     def _determinant(self) -> float:
-        # Not below zero but for rounding, and then by far less than this.
-        return max((self.weight + self._trust()) * self.nn - self.n * self.n, 1e-9 * self.nn)
+        # Above zero by the trust alone, which is far more than any rounding.
+        return (self.weight + self._trust()) * self.nn - self.n * self.n
 
     def _fit(self) -> None:
         weight, t = self.weight + self._trust(), self.t + self._trust() * self.fixed_ms

@@ -2,8 +2,7 @@
 
 Owns the rates it gave and what it learned. It begins low and goes up by no more than is sure; knows from the rates it
 gave whether the rate or the input was the limit, and in the latter case leaves the rate or raises it; aims lower while
-batches wait and, unless a share is set, as high as the spread of their times allows. Reads no clock and no chance; runs
-on the thread of whoever calls it.
+batches wait. Reads no clock and no chance; runs on the thread of whoever calls it.
 """
 
 from __future__ import annotations
@@ -13,22 +12,21 @@ import math
 from attrs import Attribute, Factory, define, field, frozen
 from attrs.validators import optional
 
-from penstock_rate.batch_cost import LEAST_DEVIATION, BatchCost
+from penstock_rate.batch_cost import BatchCost
 from penstock_rate.options import checked_interval_ms, positive
 
 # The rate was the limit when a batch has so much of what it let in.
 _BINDING = 0.9
+# No batch has more than so many times what was let in: unused permits keep for a time.
+_MOST_LET_IN = 4.0
 # How fast the rate goes up: while it is the limit, so far that even a cost growing with the square of the records would
 # fit, but within these; while the input is the limit.
 _GROWTH, _MOST_GROWTH, _EXPLORATION = 2.0, 4.0, 1.1
-# Without an option: at least this share, and as much as leaves room for so many mean deviations. Where times are normal
-# these are 2.5 standard ones: one batch in 160 takes longer.
-_LEAST_SHARE, _HEADROOM = 0.85, 3.125
 # However high the fixed cost: so much of what it leaves of the interval, relative to the share, is for records; and so
 # much of the interval.
 _PART_OF_THE_REST, _LEAST_ROOM = 0.9, 0.05
 # What is late is made up for in so many intervals, by batches that use no less than a part of the room.
-_DRAIN_INTERVALS, _LEAST_AIM = 4.0, 0.2
+_DRAIN_INTERVALS, _LEAST_AIM = 4.0, 0.1
 # How many batches that wait are looked at.
 _WAITING = 20
 # Without an option, the first batches have so many records.
@@ -36,6 +34,9 @@ _FIRST_RECORDS = 2
 # A batch's rate is a fact, the line through the last ones an opinion: the rate is no less than this of what the batch
 # would have taken in proportion.
 _LEAST_OF_PROPORTION = 0.25
+# Of the most that a batch has shown to be possible, what the next one leaves: an old maximum, from before the capacity
+# fell, bounds nothing.
+_SHOWN_LASTS = 0.9
 # Rates that are remembered, for batches that wait.
 _RATES = 128
 _HIGHEST = 1e15
@@ -50,12 +51,8 @@ def _is_share(_options: object, attribute: Attribute[float], value: float) -> No
 class ModelOptions:
     """Options of ``model``, set by ``spark.streaming.backpressure.model.<option>``."""
 
-    share: float | None = field(
-        default=None,
-        validator=optional(_is_share),
-        metadata={
-            "help": "of the interval that a batch is to take; if not given 0.85, up to 0.94 when times vary little"
-        },
+    share: float = field(
+        default=0.85, validator=_is_share, metadata={"help": "of the interval that a batch is to take"}
     )
     initial_rate: float | None = field(
         default=None,
@@ -109,6 +106,10 @@ class ModelRateEstimator:
         """The rate to begin with: low; restored from a checkpoint, it goes on where it was."""
         return self.state.rate
 
+    def begin_with(self, rate: float) -> None:
+        """Know of a first rate that the program chose, records/s; before the first batch."""
+        self._first_rate = self.state.rate = max(min(rate, _HIGHEST), self._options.min_rate)
+
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
         """The rate, records/s; ``None`` for a batch without records or duration, and when time does not go on."""
         state, interval = self.state, self._interval_ms
@@ -117,9 +118,11 @@ class ModelRateEstimator:
             return None
         waited = max(schedulingDelay, 0)
         let_in = self._let_in(time - processingDelay - waited)
+        # Whatever a batch is said to have had: no rate is drawn from what was never let in.
+        numElements = max(min(numElements, int(_MOST_LET_IN * let_in)), 1)
         changed = state.cost.learn(numElements, processingDelay)
         possible = numElements * interval / max(processingDelay, interval)
-        state.shown = min(max(state.shown, possible), possible if changed else math.inf)
+        state.shown = min(max(_SHOWN_LASTS * state.shown, possible), possible if changed else math.inf)
 
         # A batch that stands out may be the first of many.
         fear = processingDelay / state.cost.predict_ms(numElements) if state.cost.outstanding > 0 else 1.0
@@ -166,17 +169,12 @@ class ModelRateEstimator:
         first = self._first_rate if len(self.state.rates) < _RATES else self.state.rates[0][1]
         return let_in + first * (until - since) / 1000
 
-    def _share(self) -> float:
-        """Of the interval, what a batch is to take: as wanted, or what its deviations leave."""
-        deviation = max(self.state.cost.deviation, LEAST_DEVIATION)
-        return self._options.share or max(1 - _HEADROOM * deviation, _LEAST_SHARE)
-
     def _room(self) -> float:
         """How much of a batch's time is for its records.
 
         What the fixed cost leaves of the share; where that is little, a part of what it leaves of the interval.
         """
-        interval, fixed_ms, share = self._interval_ms, self.state.cost.fixed_ms, self._share()
+        interval, fixed_ms, share = self._interval_ms, self.state.cost.fixed_ms, self._options.share
         rest_ms = interval - fixed_ms
         return max(share * interval - fixed_ms, _PART_OF_THE_REST * share * rest_ms, _LEAST_ROOM * interval)
 

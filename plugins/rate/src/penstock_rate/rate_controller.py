@@ -7,17 +7,14 @@ may be read from any.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import attrs
-import cattrs
 from attrs import frozen
 
 from penstock import BatchCompleted, BatchInfo, RateEstimator, RateEstimatorSpec
 from penstock.conf import BACKPRESSURE_ENABLED, RATE_ESTIMATOR
-from penstock.errors import ConfigurationError, PluginError
+from penstock.guarded_estimator import GuardedEstimator, chosen_first_rate, guarded, make_estimator
 from penstock.log import get_logger
 from penstock.specs import read_options
 
@@ -53,11 +50,6 @@ class RateController:
         estimator: says the rate.
         publish: is given stream id and rate, records/s.
         steered: all streams that are steered; they share what a batch takes.
-
-    Attributes:
-        estimator: see there.
-        refused: answers that were no rate: not a finite number above zero.
-        failed: errors that the estimator raised.
     """
 
     never_drop = True
@@ -65,37 +57,33 @@ class RateController:
     def __init__(
         self,
         stream_id: int,
-        estimator: RateEstimator,
+        estimator: RateEstimator | GuardedEstimator,
         publish: Callable[[int, float], None],
         steered: Collection[int] = (),
     ) -> None:
-        self._stream_id, self.estimator, self._publish = stream_id, estimator, publish
+        self._stream_id, self._guarded, self._publish = stream_id, guarded(estimator), publish
         self._steered = frozenset({stream_id, *steered})
         self._history: tuple[Estimate, ...] = ()
         self._warned_at: int | None = None
-        self._kept: Any = None
-        self.refused = self.failed = 0
+
+    @property
+    def estimator(self) -> RateEstimator:
+        """The one that says the rate."""
+        return self._guarded.estimator
+
+    @property
+    def refused(self) -> int:
+        """How many answers were no rate: not a finite number above zero."""
+        return self._guarded.refused
+
+    @property
+    def failed(self) -> int:
+        """How many errors the estimator raised, and states there were that cannot be kept."""
+        return self._guarded.failed
 
     def history(self) -> tuple[Estimate, ...]:
         """The last hundred rates that were published, the oldest first."""
         return self._history
-
-    def kept(self) -> Any:
-        """What the estimator remembers, as JSON values; ``None`` when it has no ``state`` of attrs. On any thread."""
-        return self._kept
-
-    def go_on_from(self, kept: Any) -> bool:
-        """Have the estimator remember what another did; say whether it does. Before the first batch."""
-        state = getattr(self.estimator, "state", None)
-        if kept is None or not attrs.has(type(state)):
-            return False
-        try:
-            self.estimator.state = cattrs.structure(kept, type(state))  # type: ignore[attr-defined]
-        except Exception as error:
-            log.warning("the estimator begins anew: what was kept is not its", reason=repr(error))
-            return False
-        self._kept = kept
-        return True
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
         """Estimate from a batch that succeeded and publish what comes out."""
@@ -105,28 +93,18 @@ class RateController:
         if start is None or end is None or stream is None or not info.succeeded:
             return
         records = stream.numRecords
-        try:
-            # The scheduling delay is from the nominal batch time: late generation is part of being late.
-            answer = self.estimator.compute(
-                end, records, self._attributed_ms(info, end - start), start - info.batchTime
-            )
-        except Exception as error:
-            self.failed += 1
-            self._warn(end, "the estimator failed, the last rate stays", error=repr(error), failed=self.failed)
-            return
-        if attrs.has(type(state := getattr(self.estimator, "state", None))):
-            self._kept = cattrs.unstructure(state)
-        if answer is None:
-            return
-        rate = _rate(answer)
+        # From the nominal batch time: late generation is part of being late. A clock that was set back makes nobody
+        # early.
+        waited = max(start - info.batchTime, 0)
+        rate = self._guarded.compute(end, records, self._attributed_ms(info, end - start), waited)
+        if self._guarded.fault:
+            self._warn(end)
         if rate is None:
-            self.refused += 1
-            self._warn(end, "no rate, the last one stays", estimate=repr(answer), refused=self.refused)
             return
         # A batch without records says nothing against the rate.
         if records <= 0 and self._history and rate < self._history[-1].rate:
             return
-        estimate = Estimate(end, rate, str(getattr(self.estimator, "reason", "")))
+        estimate = Estimate(end, rate, self._guarded.reason)
         self._history = (*self._history[1 - _HISTORY :], estimate)
         log.debug("rate estimated", stream_id=self._stream_id, rate=rate, records=records, reason=estimate.reason)
         self._publish(self._stream_id, rate)
@@ -145,19 +123,17 @@ class RateController:
         part = min(1.0, busy * counts[self._stream_id] / records)
         return max(round(processing_ms * part), min(processing_ms, 1))
 
-    def _warn(self, time: int, event: str, **said: Any) -> None:
+    def _warn(self, time: int) -> None:
         """Log, but no more than once a minute of batch time."""
         if self._warned_at is None or abs(time - self._warned_at) >= _LOG_AGAIN_MS:
             self._warned_at = time
-            log.warning(event, stream_id=self._stream_id, **said)
-
-
-def _rate(answer: Any) -> float | None:
-    try:
-        rate = float(answer)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return rate if math.isfinite(rate) and rate > 0 else None
+            log.warning(
+                "the rate estimator is at fault: the last good rate stays, or the last good state",
+                stream_id=self._stream_id,
+                fault=self._guarded.fault,
+                refused=self.refused,
+                failed=self.failed,
+            )
 
 
 def controllers(context: StreamingContext) -> list[RateController]:
@@ -173,30 +149,20 @@ def controllers(context: StreamingContext) -> list[RateController]:
     spec: RateEstimatorSpec = context.plugins.spec("rate_estimators", context.settings[RATE_ESTIMATOR])
     given = context.settings.under(f"spark.streaming.backpressure.{spec.name}.")
     streams = [stream_id for stream_id, _receiver in context.graph.receivers()]
+    chosen = chosen_first_rate(context.settings)
     made = []
     for stream_id in streams:
-        estimator = _estimator(spec, read_options("rate estimator", spec, given), context.graph.batch_interval_ms)
-        controller = RateController(stream_id, estimator, context.set_rate, streams)
-        made.append(controller)
+        options = read_options("rate estimator", spec, given)
+        estimator = make_estimator(spec, options, context.graph.batch_interval_ms)
+        made.append(RateController(stream_id, estimator, context.set_rate, streams))
+        kept = context.keep(f"rate {spec.name} {stream_id}", estimator.kept)
         # In a run that goes on the receiver has its rate already.
-        if controller.go_on_from(context.keep(f"rate {spec.name} {stream_id}", controller.kept)):
+        if estimator.go_on_from(kept):
             continue
-        first = _rate(getattr(estimator, "initial_rate", None))
-        # What the program says of the first rate goes before.
-        if first is not None and "initialRate" not in context.settings.under("spark.streaming.backpressure."):
+        if kept is not None:
+            log.warning("the estimator begins anew: what was kept is not its", fault=estimator.fault)
+        if chosen is not None:
+            estimator.begin_with(chosen)
+        elif (first := estimator.initial_rate) is not None:
             context.set_rate(stream_id, first)
     return made
-
-
-def _estimator(spec: RateEstimatorSpec, options: Any, interval_ms: int) -> RateEstimator:
-    try:
-        estimator = spec.factory(options, interval_ms)
-    except ValueError as error:
-        raise ConfigurationError(f"rate estimator {spec.name!r}: {error}") from error
-    except Exception as error:
-        raise PluginError(f"rate estimator {spec.name!r} cannot be made: {error!r}") from error
-    if not isinstance(estimator, RateEstimator):
-        raise PluginError(
-            f"rate estimator {spec.name!r}: its factory made a {type(estimator).__name__} without compute"
-        )
-    return estimator
