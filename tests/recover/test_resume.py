@@ -49,7 +49,8 @@ class GoingOn:
     def __init__(self, resume: Resume, now_ms: int, concurrent_jobs: int = 1) -> None:
         self.clock = ManualClock(now_ms)
         self.engine = Engine(self.clock, concurrent_jobs)
-        self.resume, self.log = resume, self.engine.log
+        self.resume: Resume | None = resume
+        self.log = self.engine.log
         self.unallocated: Callable[[], bool] = lambda: False
         self.spans_batches = False
         self.last_allocated_ms = -1
@@ -276,3 +277,32 @@ def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Calla
     assert gate.reached.wait(10)
     assert made == [300, 400]
     assert run.generated == [500]
+
+
+def test_a_start_that_fails_writes_no_checkpoint(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=1040, pending=frozenset({500}), tables_ms=300)
+
+    def make_tables(_times: object) -> None:
+        raise RuntimeError("the data base is down")
+
+    run.engine.graph.make_tables = make_tables  # type: ignore[method-assign, assignment]
+    with pytest.raises(RuntimeError, match="data base"):
+        run.start()
+    generator = run.engine.generator
+    assert generator is not None
+    generator.stop(None)
+    generator.save()
+    # The one that it was to go on from stays the newest.
+    assert run.saved == []
+
+
+def test_a_first_run_that_ends_before_its_first_batch_has_its_zero_time_for_the_last(
+    going_on: Callable[..., GoingOn],
+) -> None:
+    run = going_on(now_ms=1040)
+    run.resume = None
+    generator = run.start().engine.generator
+    assert generator is not None
+    generator.stop(None)
+    generator.save()
+    assert run.saved[-1] == Saved(1000, (), -1 - INTERVAL_MS)

@@ -216,7 +216,7 @@ class Engine:
         # The states as they are now. Where batches are left, the next run goes on from before them.
         if self._is_graceful and not self.scheduler.pending_batches:
             self._last_states.write(end)
-        if self.generator is not None and self._graph.zero_time_ms is not None:
+        if self.generator is not None:
             self.generator.save()
         if not self.checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
             log.warning("the last checkpoint was not written in time")

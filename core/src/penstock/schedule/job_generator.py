@@ -175,6 +175,7 @@ class JobGenerator:
         self._late_ms, self._late_max_pending = -1, 0
         self._skippable: set[int] = set()
         self._report = GeneratorReport()
+        # Zero time before the first batch; -1 until there may be one.
         self._generated_ms = -1
         self._generated = threading.Condition()
         self._abandoned = False
@@ -192,6 +193,7 @@ class JobGenerator:
             self._graph.start(zero_time_ms)
             if self._checkpoints is not None:
                 self._checkpoints.begin(zero_time_ms)
+            self._generated_ms = zero_time_ms
         else:
             start_ms = self._resume(resume, start_ms)
         self._loop.start()
@@ -407,11 +409,11 @@ class JobGenerator:
         return oldest_ms - self._graph.max_input_remember_ms, done_ms
 
     def save(self) -> None:
-        """Have a last checkpoint written, when the loop has ended."""
+        """Have a last checkpoint written, when the loop has ended; none of a start that failed."""
         self._save()
 
     def _save(self) -> None:
-        if self._checkpoints is None:
+        if self._checkpoints is None or self._generated_ms < 0:
             return
         with self._timed("checkpoint"):
             # A late batch that is not made yet is one that is not complete.
