@@ -119,6 +119,8 @@ class Engine:
             JournalError: a journal cannot be written.
         """
         recovery, settings = self._recovery, self._settings
+        # What may be refused comes first: with a fresh start's first checkpoint what an earlier run left is gone.
+        self.tracker.prepare()
         intake = TrackedIntake(self.tracker, settings[conf.PARTITION_BYTES])
         input_info = InputInfoTracker()
         self._graph.received_blocks, self._graph.report_input = intake, input_info.report
