@@ -14,6 +14,7 @@ from tests.schedule.conftest import INTERVAL_MS, Engine, Gate, Log
 
 from penstock.clock import ManualClock
 from penstock.listen.events import BatchCompleted, StreamInputInfo
+from penstock.schedule import job_generator
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.resume import Resume
 
@@ -195,6 +196,26 @@ def test_what_waits_is_not_complete_in_a_checkpoint(going_on: Callable[..., Goin
     run.log.await_count(BatchCompleted, 5)
     run.engine.settle()
     assert run.saved[-1].pending == ()
+
+
+def test_a_late_batch_that_is_being_made_when_all_stops_is_not_complete(
+    going_on: Callable[..., GoingOn], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_generator, "_LAST_EVENT_S", 0.01)
+    run = going_on(now_ms=740, pending=frozenset({300}))
+
+    def make(_time_ms: int) -> list[Callable[[], object]]:
+        gate()
+        return [lambda: None]
+
+    run.engine.graph.make = make
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert gate.reached.wait(10)
+    assert not generator.stop(None)
+    generator.save()
+    assert (run.saved[-1].last_time_ms, run.saved[-1].pending) == (700, (300, 600, 700))
+    assert run.saved[-1].needed_ms <= 300 - INTERVAL_MS
 
 
 def test_blocks_that_a_batch_to_be_made_needs_are_needed(going_on: Callable[..., GoingOn], gate: Gate) -> None:
