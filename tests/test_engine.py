@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -99,3 +100,16 @@ def test_what_an_earlier_run_left_is_replaced_before_anything_is_received(engine
     engine.start({})
     steps = "ReceiverTracker.prepare", "Recovery.checkpointer", "ReceiverTracker.start", "JobGenerator.start"
     assert parts.among(*steps) == list(steps)
+
+
+def test_what_a_graceful_stop_has_left_is_counted(
+    engine: Engine, parts: Parts, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.start({})
+    parts.answers["JobGenerator.stop"] = lambda *_arguments: False
+    parts.answers["blocks.unallocated_records"] = lambda: {0: 900}
+    parts.scheduler["pending_batches"] = [100, 200]
+    engine.stop(time.monotonic() + 1)
+    (told,) = [each.getMessage() for each in caplog.records if "stopped before" in each.getMessage()]
+    assert "batches_left=2" in told
+    assert "records_left={0: 900}" in told

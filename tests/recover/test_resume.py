@@ -273,6 +273,38 @@ def test_a_graceful_stop_waits_for_what_is_late(going_on: Callable[..., GoingOn]
     assert run.engine.scheduler.pending_batches == []
 
 
+def test_what_is_left_at_a_graceful_stop_has_a_batch_though_the_clock_was_set_back(
+    going_on: Callable[..., GoingOn],
+) -> None:
+    run = going_on(now_ms=100)
+    # The driver died between the allocation to a batch and its checkpoint.
+    run.last_allocated_ms = 700
+    run.unallocated = lambda: run.generated != [600, 700, 800]
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert generator.stop(time.monotonic() + 30)
+    assert run.generated == run.engine.completed == [600, 700, 800]
+
+
+def test_with_nothing_left_a_graceful_stop_waits_for_no_clock_that_was_set_back(
+    going_on: Callable[..., GoingOn],
+) -> None:
+    run = going_on(now_ms=100)
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert generator.stop(time.monotonic() + 30)
+    assert run.generated == []
+
+
+def test_a_graceful_stop_that_leaves_something_says_so(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=100)
+    run.unallocated = lambda: True
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert not generator.stop(time.monotonic() + 30)
+    assert run.generated == [600]
+
+
 def test_batches_made_again_have_their_true_number_of_records(going_on: Callable[..., GoingOn]) -> None:
     run = going_on(now_ms=640, pending=frozenset({500}))
 

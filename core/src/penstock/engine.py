@@ -209,8 +209,12 @@ class Engine:
         if self.generator is None:
             return
         if not self.generator.stop(deadline, lambda _left: self._tell_stopping("batches")):
-            left = len(self.scheduler.pending_batches)
-            log.warning("stopped before all was processed", batches_left=left, graceful=deadline is not None)
+            log.warning(
+                "stopped before all was processed",
+                batches_left=len(self.scheduler.pending_batches),
+                records_left=self.tracker.blocks.unallocated_records(),
+                graceful=deadline is not None,
+            )
 
     def _stop_checkpointer(self, end: float) -> None:
         if self.checkpointer is None:

@@ -243,22 +243,41 @@ class JobGenerator:
             tell: is told how many batches are left.
 
         Returns:
-            Whether every batch was run to its end.
+            Whether every batch was run to its end and, with a deadline, every block is in one.
         """
         if deadline is None:
             last_ms = self._timer.stop(interrupt=True)
             done = self._is_made(last_ms) and not self._scheduler.pending_batches
         else:
             last_ms = self._timer.stop(interrupt=False, timeout_s=max(deadline - time.monotonic(), 0))
-            with self._generated:
-                self._generated.wait_for(
-                    lambda: self._is_made(last_ms) or self._abandoned, max(deadline - time.monotonic(), 0)
-                )
-                all_made = self._is_made(last_ms)
+            if self._await_made(last_ms, deadline) and not self._abandoned:
+                last_ms = self._tick_for_the_rest(last_ms)
+            all_made = self._await_made(last_ms, deadline) and not self._intake.has_unallocated_blocks
             done = self._scheduler.await_pending(deadline, tell) and all_made
         self._graph.stop()
         self._loop.stop(_LAST_EVENT_S)
         return done
+
+    def _await_made(self, last_ms: int, deadline: float) -> bool:
+        with self._generated:
+            self._generated.wait_for(
+                lambda: self._is_made(last_ms) or self._abandoned, max(deadline - time.monotonic(), 0)
+            )
+            return self._is_made(last_ms)
+
+    def _tick_for_the_rest(self, last_ms: int) -> int:
+        """Tick for blocks that no batch has, or one that was not made: the clock was set back, or a journal failed.
+
+        Returns:
+            The last tick.
+        """
+        interval_ms = self._graph.batch_interval_ms
+        until_ms = max(self._generated_ms, self._intake.last_allocated_ms)
+        if self._intake.has_unallocated_blocks:
+            until_ms += interval_ms
+        for last_ms in range(self._generated_ms + interval_ms, until_ms + 1, interval_ms):
+            self._loop.post(_Tick(last_ms))
+        return last_ms
 
     def _is_made(self, last_ms: int) -> bool:
         # What is late comes before the ticks.
