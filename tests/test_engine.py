@@ -113,3 +113,16 @@ def test_what_a_graceful_stop_has_left_is_counted(
     (told,) = [each.getMessage() for each in caplog.records if "stopped before" in each.getMessage()]
     assert "batches_left=2" in told
     assert "records_left={0: 900}" in told
+
+
+def test_what_fails_behind_a_stop_at_once_is_not_complete(engine: Engine, parts: Parts) -> None:
+    engine.start({})
+    engine.stop(None)
+    steps = "JobScheduler.abandon", "ReceiverTracker.stop", "JobGenerator.stop", "JobScheduler.stop"
+    assert parts.among(*steps) == list(steps)
+
+
+def test_a_graceful_stop_gives_up_no_batch_before_its_deadline(engine: Engine, parts: Parts) -> None:
+    engine.start({})
+    engine.stop(time.monotonic() + 1)
+    assert parts.among("JobScheduler.abandon") == []

@@ -305,6 +305,30 @@ def test_a_graceful_stop_that_leaves_something_says_so(going_on: Callable[..., G
     assert run.generated == [600]
 
 
+@pytest.mark.parametrize("grace_s", [None, 0.0], ids=["at once", "at the deadline"])
+def test_a_batch_whose_tries_a_stop_cuts_short_is_not_complete(
+    grace_s: float | None, going_on: Callable[..., GoingOn]
+) -> None:
+    run = going_on(now_ms=540, pending=frozenset({500}))
+    begun = threading.Event()
+
+    def make_again() -> None:
+        # As an output does whose RDD could not be made.
+        begun.set()
+        assert run.engine.graph.stopping.wait(30)
+        raise RuntimeError("its RDD could not be made")
+
+    run.engine.graph.make = lambda _time_ms: [make_again]
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert begun.wait(10)
+    generator.stop(None if grace_s is None else time.monotonic() + grace_s)
+    run.engine.scheduler.stop(30)
+    generator.save()
+    assert run.log.of(BatchCompleted)[0].batchInfo.succeeded is False
+    assert run.saved[-1].pending == (500,)
+
+
 def test_batches_made_again_have_their_true_number_of_records(going_on: Callable[..., GoingOn]) -> None:
     run = going_on(now_ms=640, pending=frozenset({500}))
 

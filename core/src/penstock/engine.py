@@ -159,6 +159,7 @@ class Engine:
         """
         if deadline is None:
             self._is_graceful = False
+            self.scheduler.abandon()
         end = time.monotonic() + _QUICK_STOP_S if deadline is None else deadline
         drains = deadline is not None
         steps: list[tuple[str, Callable[[], object]]] = [

@@ -254,6 +254,8 @@ class JobGenerator:
                 last_ms = self._tick_for_the_rest(last_ms)
             all_made = self._await_made(last_ms, deadline) and not self._intake.has_unallocated_blocks
             done = self._scheduler.await_pending(deadline, tell) and all_made
+        # What fails from now on fails for the stop, which cuts an output's tries short.
+        self._scheduler.abandon()
         self._graph.stop()
         self._loop.stop(_LAST_EVENT_S)
         return done
