@@ -334,7 +334,9 @@ class StreamingContext(StreamBuilder):
         stop_spark_later = stopSparkContext and not is_first
         if on_engine_thread():
             return
-        stopping.join()
+        # A program's own function at exit may come behind ours, on the same thread.
+        if stopping is not threading.current_thread():
+            stopping.join()
         self._signals.give_back()
         if stop_spark_later:
             self._sc.stop()
@@ -485,18 +487,19 @@ class StreamingContext(StreamBuilder):
             if StreamingContext._active is self:
                 StreamingContext._active = None
             self._ended.notify_all()
+        self._signals.close()
 
     def _graceful_stop_s(self) -> float:
         return (self.settings[conf.GRACEFUL_STOP_TIMEOUT] or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
 
     def _on_exit(self) -> None:
-        self._signals.close()
+        graceful = self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]
         with self._lock:
             stopping = self._stop_thread
             if stopping is None:
-                self._stop_thread = threading.current_thread()
+                self._stop_thread, self._stops_gracefully = threading.current_thread(), graceful
         if stopping is not None:
             stopping.join()
             return
         # On this very thread: an interpreter that ends may start no other.
-        self._stop(self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN], stop_spark=False)
+        self._stop(graceful, stop_spark=False)
