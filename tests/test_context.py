@@ -13,6 +13,7 @@ from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext
 from penstock import context as context_module
+from penstock.threads import EngineThread
 
 ON_SHUTDOWN = "spark.streaming.stopGracefullyOnShutdown"
 
@@ -97,3 +98,38 @@ def test_signals_are_given_back_when_the_context_has_ended_though_nobody_waits_f
     os.kill(os.getpid(), signal.SIGTERM)
     assert heard == [signal.SIGTERM]
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def on_engine_thread_do(action: Callable[[], object]) -> None:
+    """As a listener does."""
+    thread = EngineThread("listener", action)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_spark_is_stopped_once_if_a_listener_asks_for_it_while_all_stops(
+    asks: bool, context: StreamingContext, spark: FakeSpark
+) -> None:
+    engine = engine_of(context)
+    engine.on_stop = lambda: on_engine_thread_do(
+        lambda: context.stop(stopSparkContext=asks, stopGracefully=True),
+    )
+    context.stop(stopSparkContext=False, stopGracefully=True)
+    assert spark.stops == asks
+
+
+def test_spark_is_stopped_if_a_listener_asks_for_it_when_all_has_stopped(
+    context: StreamingContext, spark: FakeSpark
+) -> None:
+    context.stop(stopSparkContext=False)
+    assert spark.stops == 0
+    on_engine_thread_do(context.stop)
+    assert spark.stops == 1
+
+
+def test_spark_is_stopped_at_exit_if_a_listener_asks_for_it(context: StreamingContext, spark: FakeSpark) -> None:
+    engine_of(context).on_stop = lambda: on_engine_thread_do(context.stop)
+    context._on_exit()
+    assert spark.stops == 1

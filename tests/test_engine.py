@@ -126,3 +126,12 @@ def test_a_graceful_stop_gives_up_no_batch_before_its_deadline(engine: Engine, p
     engine.start({})
     engine.stop(time.monotonic() + 1)
     assert parts.among("JobScheduler.abandon") == []
+
+
+def test_what_writes_the_last_states_is_there_from_the_start_and_ends_with_any_stop(
+    engine: Engine, parts: Parts
+) -> None:
+    engine.start({})
+    assert parts.among("LastStates.start") == ["LastStates.start"]
+    engine.stop(None)
+    assert parts.among("LastStates.abandon", "LastStates.write") == ["LastStates.abandon"]

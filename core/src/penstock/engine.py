@@ -147,6 +147,7 @@ class Engine:
             checkpoints=self.checkpointer,
         )
         self._bus.start()
+        self._last_states.start()
         self.scheduler.start()
         self.tracker.start()
         self.generator.start(None if recovery is None else recovery.resume)
@@ -218,11 +219,13 @@ class Engine:
             )
 
     def _stop_checkpointer(self, end: float) -> None:
+        # The states as they are now. Where batches are left, the next run goes on from before them.
+        if self.checkpointer is not None and self._is_graceful and not self.scheduler.pending_batches:
+            self._last_states.write(end)
+        else:
+            self._last_states.abandon()
         if self.checkpointer is None:
             return
-        # The states as they are now. Where batches are left, the next run goes on from before them.
-        if self._is_graceful and not self.scheduler.pending_batches:
-            self._last_states.write(end)
         if self.generator is not None:
             self.generator.save()
         if not self.checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
