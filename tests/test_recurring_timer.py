@@ -92,6 +92,11 @@ def test_a_stop_without_interrupt_gives_up_after_its_time_out(clock: ManualClock
     assert ticks.fired == [0]
 
 
+def test_a_stop_does_not_wait_for_a_clock_that_was_set_back(clock: ManualClock, ticks: Ticks) -> None:
+    ticks.timer.start(1000)
+    assert ticks.timer.stop(interrupt=False, timeout_s=600) == -1
+
+
 def test_late_ticks_fire_back_to_back_and_none_is_left_out(clock: ManualClock, ticks: Ticks) -> None:
     clock.advance(1_050)
     ticks.timer.start(0)

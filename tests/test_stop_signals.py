@@ -141,6 +141,97 @@ finally:
     assert (sorted(said), code) == (["own", "told SIGTERM"], 7)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_behind_the_end_a_signal_does_what_it_did_whatever_the_main_thread_is_at(
+    number: signal.Signals, start: Callable[[str], Process]
+) -> None:
+    program = start(
+        """
+signals.take()
+ending = threading.Thread(target=signals.close)
+ending.start()
+ending.join()
+try:
+    say("over")
+    while True:
+        told.acquire(timeout=0.01)
+except KeyboardInterrupt:
+    sys.stderr = None
+    raise
+"""
+    )
+    assert program.line() == "over"
+    program.send(number)
+    assert program.end() == ([], -number)
+
+
+def test_behind_the_end_the_programs_own_handler_is_called_once(start: Callable[[str], Process]) -> None:
+    program = start(
+        """
+def own(number, _frame):
+    say("own")
+    told.release()
+
+signal.signal(signal.SIGTERM, own)
+signals.take()
+signals.close()
+say("over")
+told.acquire()
+assert signal.getsignal(signal.SIGTERM) is own
+"""
+    )
+    assert program.line() == "over"
+    program.send(signal.SIGTERM)
+    assert program.end() == (["own"], 0)
+
+
+def test_signals_that_another_has_taken_on_top_are_its_own_behind_the_end(start: Callable[[str], Process]) -> None:
+    program = start(
+        """
+def own(number, frame):
+    say("own")
+    below(number, frame)
+    told.release()
+
+signals.take()
+below = signal.signal(signal.SIGTERM, own)
+signals.close()
+say("over")
+told.acquire()
+assert signal.getsignal(signal.SIGTERM) is own
+"""
+    )
+    assert program.line() == "over"
+    program.send(signal.SIGTERM)
+    assert program.end() == (["own"], 0)
+
+
+def test_a_signal_whose_telling_fails_keeps_none_from_being_told(start: Callable[[str], Process]) -> None:
+    program = start(
+        """
+failing = on_signal
+def on_signal(number):
+    failing(number)
+    raise RuntimeError("no thread can be started")
+
+signals = StopSignals(on_signal)
+signals.take()
+say("ready")
+told.acquire()
+told.acquire()
+signals.close()
+"""
+    )
+    assert program.line() == "ready"
+    program.send(signal.SIGINT)
+    assert program.line() == "told SIGINT"
+    program.send(signal.SIGTERM)
+    said, code = program.end()
+    assert "told SIGTERM" in said
+    assert any("RuntimeError: no thread can be started" in line for line in said)
+    assert code == 0
+
+
 def test_pysparks_handler_of_the_interrupt_is_taken_back() -> None:
     from penstock.stop_signals import StopSignals
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ _checkpoints = st.builds(
     folders=st.lists(_text, max_size=2),
     next_stream_id=_int,
     begun=_int,
-)
+).filter(lambda each: each.last_time_ms >= each.zero_time_ms)
 
 
 @settings(max_examples=200, deadline=None)
@@ -80,19 +81,25 @@ def test_another_format_is_refused_by_name(version: object) -> None:
         Checkpoint.from_json(json.dumps({"format": version}).encode())
 
 
+SMALL = Checkpoint(
+    number=1,
+    written_ms=0,
+    application="a",
+    run="r",
+    versions={},
+    hash_seed="0",
+    batch_interval_ms=1,
+    zero_time_ms=0,
+    last_time_ms=0,
+)
+
+
+def test_one_whose_youngest_batch_is_before_zero_time_is_refused() -> None:
+    with pytest.raises(CheckpointError, match="its last batch, -1 ms, is before zero time, 0 ms"):
+        Checkpoint.from_json(evolve(SMALL, last_time_ms=-1).to_json())
+
+
 def test_a_field_that_is_unknown_is_refused() -> None:
-    values = json.loads(
-        Checkpoint(
-            number=1,
-            written_ms=0,
-            application="a",
-            run="r",
-            versions={},
-            hash_seed="0",
-            batch_interval_ms=1,
-            zero_time_ms=0,
-            last_time_ms=0,
-        ).to_json()
-    )
+    values = json.loads(SMALL.to_json())
     with pytest.raises(CheckpointError, match="no checkpoint of Penstock's"):
         Checkpoint.from_json(json.dumps({**values, "more": 1}).encode())

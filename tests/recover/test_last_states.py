@@ -50,7 +50,9 @@ def spark() -> Spark:
 
 
 def last_states(spark: Spark, *tables: Table) -> LastStates:
-    return LastStates(cast(Any, spark), cast(Any, tables))
+    made = LastStates(cast(Any, spark), cast(Any, tables))
+    made.start()
+    return made
 
 
 def test_all_are_written_though_one_fails(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
@@ -86,3 +88,32 @@ def test_nobody_waits_when_it_is_abandoned(spark: Spark) -> None:
     assert spark.cancelled.is_set()
     states._thread.join(30)
     assert not second.begun.is_set()
+
+
+def test_an_interpreter_that_ends_needs_no_further_thread(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(spark)
+    states = last_states(spark, table)
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    states.write(time.monotonic() + 30)
+    assert table.done
+
+
+def test_what_is_abandoned_before_it_begins_is_not_begun(spark: Spark) -> None:
+    table = Table(spark)
+    states = last_states(spark, table)
+    states.abandon()
+    states._thread.join(30)
+    assert not states._thread.is_alive()
+    assert not table.begun.is_set()
+
+
+def test_without_states_there_is_nothing_to_wait_for(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
+    states = last_states(spark)
+    states.write(time.monotonic())
+    states.abandon()
+    assert not caplog.records
+    assert not states._thread.ident

@@ -14,6 +14,7 @@ from tests.schedule.conftest import INTERVAL_MS, Engine, Gate, Log
 
 from penstock.clock import ManualClock
 from penstock.listen.events import BatchCompleted, StreamInputInfo
+from penstock.schedule import job_generator
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.resume import Resume
 
@@ -49,7 +50,8 @@ class GoingOn:
     def __init__(self, resume: Resume, now_ms: int, concurrent_jobs: int = 1) -> None:
         self.clock = ManualClock(now_ms)
         self.engine = Engine(self.clock, concurrent_jobs)
-        self.resume, self.log = resume, self.engine.log
+        self.resume: Resume | None = resume
+        self.log = self.engine.log
         self.unallocated: Callable[[], bool] = lambda: False
         self.spans_batches = False
         self.last_allocated_ms = -1
@@ -196,6 +198,26 @@ def test_what_waits_is_not_complete_in_a_checkpoint(going_on: Callable[..., Goin
     assert run.saved[-1].pending == ()
 
 
+def test_a_late_batch_that_is_being_made_when_all_stops_is_not_complete(
+    going_on: Callable[..., GoingOn], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_generator, "_LAST_EVENT_S", 0.01)
+    run = going_on(now_ms=740, pending=frozenset({300}))
+
+    def make(_time_ms: int) -> list[Callable[[], object]]:
+        gate()
+        return [lambda: None]
+
+    run.engine.graph.make = make
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert gate.reached.wait(10)
+    assert not generator.stop(None)
+    generator.save()
+    assert (run.saved[-1].last_time_ms, run.saved[-1].pending) == (700, (300, 600, 700))
+    assert run.saved[-1].needed_ms <= 300 - INTERVAL_MS
+
+
 def test_blocks_that_a_batch_to_be_made_needs_are_needed(going_on: Callable[..., GoingOn], gate: Gate) -> None:
     run = going_on(now_ms=940, pending=frozenset({300}), max_pending=1)
     run.engine.graph.make = lambda time_ms: [gate] if time_ms == 300 else [lambda: None]
@@ -251,6 +273,62 @@ def test_a_graceful_stop_waits_for_what_is_late(going_on: Callable[..., GoingOn]
     assert run.engine.scheduler.pending_batches == []
 
 
+def test_what_is_left_at_a_graceful_stop_has_a_batch_though_the_clock_was_set_back(
+    going_on: Callable[..., GoingOn],
+) -> None:
+    run = going_on(now_ms=100)
+    # The driver died between the allocation to a batch and its checkpoint.
+    run.last_allocated_ms = 700
+    run.unallocated = lambda: run.generated != [600, 700, 800]
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert generator.stop(time.monotonic() + 30)
+    assert run.generated == run.engine.completed == [600, 700, 800]
+
+
+def test_with_nothing_left_a_graceful_stop_waits_for_no_clock_that_was_set_back(
+    going_on: Callable[..., GoingOn],
+) -> None:
+    run = going_on(now_ms=100)
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert generator.stop(time.monotonic() + 30)
+    assert run.generated == []
+
+
+def test_a_graceful_stop_that_leaves_something_says_so(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=100)
+    run.unallocated = lambda: True
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert not generator.stop(time.monotonic() + 30)
+    assert run.generated == [600]
+
+
+@pytest.mark.parametrize("grace_s", [None, 0.0], ids=["at once", "at the deadline"])
+def test_a_batch_whose_tries_a_stop_cuts_short_is_not_complete(
+    grace_s: float | None, going_on: Callable[..., GoingOn]
+) -> None:
+    run = going_on(now_ms=540, pending=frozenset({500}))
+    begun = threading.Event()
+
+    def make_again() -> None:
+        # As an output does whose RDD could not be made.
+        begun.set()
+        assert run.engine.graph.stopping.wait(30)
+        raise RuntimeError("its RDD could not be made")
+
+    run.engine.graph.make = lambda _time_ms: [make_again]
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert begun.wait(10)
+    generator.stop(None if grace_s is None else time.monotonic() + grace_s)
+    run.engine.scheduler.stop(30)
+    generator.save()
+    assert run.log.of(BatchCompleted)[0].batchInfo.succeeded is False
+    assert run.saved[-1].pending == (500,)
+
+
 def test_batches_made_again_have_their_true_number_of_records(going_on: Callable[..., GoingOn]) -> None:
     run = going_on(now_ms=640, pending=frozenset({500}))
 
@@ -276,3 +354,32 @@ def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Calla
     assert gate.reached.wait(10)
     assert made == [300, 400]
     assert run.generated == [500]
+
+
+def test_a_start_that_fails_writes_no_checkpoint(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=1040, pending=frozenset({500}), tables_ms=300)
+
+    def make_tables(_times: object) -> None:
+        raise RuntimeError("the data base is down")
+
+    run.engine.graph.make_tables = make_tables  # type: ignore[method-assign, assignment]
+    with pytest.raises(RuntimeError, match="data base"):
+        run.start()
+    generator = run.engine.generator
+    assert generator is not None
+    generator.stop(None)
+    generator.save()
+    # The one that it was to go on from stays the newest.
+    assert run.saved == []
+
+
+def test_a_first_run_that_ends_before_its_first_batch_has_its_zero_time_for_the_last(
+    going_on: Callable[..., GoingOn],
+) -> None:
+    run = going_on(now_ms=1040)
+    run.resume = None
+    generator = run.start().engine.generator
+    assert generator is not None
+    generator.stop(None)
+    generator.save()
+    assert run.saved[-1] == Saved(1000, (), -1 - INTERVAL_MS)

@@ -109,6 +109,15 @@ def test_what_fails_because_all_was_broken_off_is_not_complete(engine: Engine) -
     assert ("complete", 2) not in engine.log.entries
 
 
+def test_the_failure_that_all_is_broken_off_for_is_complete(make_engine: MakeEngine) -> None:
+    engine = make_engine(max_failed=1)
+    engine.scheduler._on_give_up = lambda _error: engine.scheduler.abandon()
+    engine.start_scheduler()
+    engine.submit(1, fail)
+    engine.log.await_entry(("complete", 1))
+    assert engine.scheduler.pending_batches == []
+
+
 def test_a_batch_leaves_the_pending_ones_whatever_goes_wrong_at_its_end(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -349,6 +349,18 @@ def test_streams_are_spread_each_by_its_own_limit(live: Live) -> None:
     assert tracker.leftovers() == {1: 20, 2: 10}
 
 
+def test_the_last_batch_has_all_that_is_left_over(live: Live) -> None:
+    live().add_blocks(blocks(*range(10)))
+    tracker = live()
+    tracker.spread_leftovers({1: 10})
+    tracker.allocate_blocks_to_batch(100)
+    assert tracker.unallocated_records() == {1: 90}
+    tracker.seal()
+    tracker.allocate_blocks_to_batch(200)
+    assert [numbers_of(tracker, time_ms) for time_ms in (100, 200)] == [[0], list(range(1, 10))]
+    assert (tracker.unallocated_records(), tracker.has_unallocated_blocks) == ({}, False)
+
+
 def test_leftovers_are_all_there_when_their_batch_could_not_be_written(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:

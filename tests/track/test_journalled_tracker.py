@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock import Receiver
-from penstock.errors import JournalError, WireError
+from penstock.errors import ConfigurationError, JournalError, WireError
 from penstock.recover.journal import Journal
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
@@ -120,3 +121,22 @@ def test_a_report_made_again_behind_a_relaunch_is_not_refused(
     # Who is refused deletes the block, which a batch is to have.
     assert process.add(0).accepted
     assert not process.add(1).accepted
+
+
+def test_what_is_refused_writes_nothing(
+    make_tracker: MakeTracker, make_journal: MakeJournal, silent: type[Receiver[Any]], tmp_path: Path
+) -> None:
+    tracked = make_tracker([silent()], master="local[1]", journal=make_journal())
+    with pytest.raises(ConfigurationError, match="has 1 core"):
+        tracked.tracker.prepare()
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_what_is_prepared_and_not_started_stops_at_once(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
+    tracked = make_tracker([silent()])
+    tracked.tracker.prepare()
+    before = time.monotonic()
+    tracked.tracker.stop(time.monotonic() + 60)
+    tracked.tracker.release()
+    assert time.monotonic() - before < 30
+    assert tracked.launches == []

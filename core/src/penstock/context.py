@@ -104,7 +104,7 @@ class StreamingContext(StreamBuilder):
         self._lock = threading.RLock()
         self._signals = StopSignals(self._on_signal)
         self._stop_thread: threading.Thread | None = None
-        self._stops_gracefully = False
+        self._stops_gracefully = self._stops_spark = False
         self._ended = threading.Condition()
         # What awaitTermination raises; and what it will, when the context has stopped.
         self._error: BaseException | None = None
@@ -330,22 +330,21 @@ class StreamingContext(StreamBuilder):
             stopGracefully: the same in correct spelling.
         """
         graceful = stopGraceFully if stopGracefully is None else stopGracefully
-        stopping, is_first = self._request_stop(graceful=graceful, stop_spark=stopSparkContext)
-        stop_spark_later = stopSparkContext and not is_first
-        if on_engine_thread():
-            return
-        stopping.join()
-        self._signals.give_back()
-        if stop_spark_later:
-            self._sc.stop()
+        stopping = self._request_stop(graceful=graceful, stop_spark=stopSparkContext)
+        if not on_engine_thread():
+            # A program's own function at exit may come behind ours, on the same thread.
+            if stopping is not threading.current_thread():
+                stopping.join()
+            self._signals.give_back()
+        self._stop_spark()
 
-    def _request_stop(self, *, graceful: bool, stop_spark: bool) -> tuple[threading.Thread, bool]:
-        """Have the engine stopped; at once when it is being stopped gracefully. The thread, and if this began it."""
+    def _request_stop(self, *, graceful: bool, stop_spark: bool) -> threading.Thread:
+        """Have the engine stopped, on the thread that is returned; at once when it is being stopped gracefully."""
         with self._lock:
-            is_first = self._stop_thread is None
+            self._stops_spark = self._stops_spark or stop_spark
             if self._stop_thread is None:
                 self._stops_gracefully = graceful
-                stopping = EngineThread("streaming-stop", lambda: self._stop(graceful, stop_spark))
+                stopping = EngineThread("streaming-stop", lambda: self._stop(graceful))
                 stopping.start()
                 self._stop_thread = stopping
             escalates = self._stops_gracefully and not graceful
@@ -354,7 +353,7 @@ class StreamingContext(StreamBuilder):
             log.warning("stopping at once: what is not processed is left")
             if self._engine is not None:
                 self._engine.stop_at_once()
-        return self._stop_thread, is_first
+        return self._stop_thread
 
     # -- for plugins --
 
@@ -466,7 +465,7 @@ class StreamingContext(StreamBuilder):
         self._last_error = error
         self.stop(stopSparkContext=False)
 
-    def _stop(self, graceful: bool, stop_spark: bool) -> None:
+    def _stop(self, graceful: bool) -> None:
         with self._lock:
             was_active = self._state is State.ACTIVE
         deadline = time.monotonic() + self._graceful_stop_s() if graceful and was_active else None
@@ -475,8 +474,15 @@ class StreamingContext(StreamBuilder):
             self._engine.stop(deadline)
             atexit.unregister(self._on_exit)
         self._ended_now()
-        if stop_spark:
-            self._sc.stop()
+        self._stop_spark()
+
+    def _stop_spark(self) -> None:
+        """When all has stopped, and if somebody wants it: who comes last of those that stop and those that ask."""
+        with self._lock:
+            if not (self._stops_spark and self._state is State.STOPPED):
+                return
+            self._stops_spark = False
+        self._sc.stop()
 
     def _ended_now(self) -> None:
         with self._ended:
@@ -485,18 +491,19 @@ class StreamingContext(StreamBuilder):
             if StreamingContext._active is self:
                 StreamingContext._active = None
             self._ended.notify_all()
+        self._signals.close()
 
     def _graceful_stop_s(self) -> float:
         return (self.settings[conf.GRACEFUL_STOP_TIMEOUT] or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
 
     def _on_exit(self) -> None:
-        self._signals.close()
+        graceful = self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]
         with self._lock:
             stopping = self._stop_thread
             if stopping is None:
-                self._stop_thread = threading.current_thread()
+                self._stop_thread, self._stops_gracefully = threading.current_thread(), graceful
         if stopping is not None:
             stopping.join()
             return
         # On this very thread: an interpreter that ends may start no other.
-        self._stop(self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN], stop_spark=False)
+        self._stop(graceful)

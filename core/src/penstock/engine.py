@@ -119,6 +119,8 @@ class Engine:
             JournalError: a journal cannot be written.
         """
         recovery, settings = self._recovery, self._settings
+        # What may be refused comes first: with a fresh start's first checkpoint what an earlier run left is gone.
+        self.tracker.prepare()
         intake = TrackedIntake(self.tracker, settings[conf.PARTITION_BYTES])
         input_info = InputInfoTracker()
         self._graph.received_blocks, self._graph.report_input = intake, input_info.report
@@ -145,6 +147,7 @@ class Engine:
             checkpoints=self.checkpointer,
         )
         self._bus.start()
+        self._last_states.start()
         self.scheduler.start()
         self.tracker.start()
         self.generator.start(None if recovery is None else recovery.resume)
@@ -157,6 +160,7 @@ class Engine:
         """
         if deadline is None:
             self._is_graceful = False
+            self.scheduler.abandon()
         end = time.monotonic() + _QUICK_STOP_S if deadline is None else deadline
         drains = deadline is not None
         steps: list[tuple[str, Callable[[], object]]] = [
@@ -207,16 +211,22 @@ class Engine:
         if self.generator is None:
             return
         if not self.generator.stop(deadline, lambda _left: self._tell_stopping("batches")):
-            left = len(self.scheduler.pending_batches)
-            log.warning("stopped before all was processed", batches_left=left, graceful=deadline is not None)
+            log.warning(
+                "stopped before all was processed",
+                batches_left=len(self.scheduler.pending_batches),
+                records_left=self.tracker.blocks.unallocated_records(),
+                graceful=deadline is not None,
+            )
 
     def _stop_checkpointer(self, end: float) -> None:
+        # The states as they are now. Where batches are left, the next run goes on from before them.
+        if self.checkpointer is not None and self._is_graceful and not self.scheduler.pending_batches:
+            self._last_states.write(end)
+        else:
+            self._last_states.abandon()
         if self.checkpointer is None:
             return
-        # The states as they are now. Where batches are left, the next run goes on from before them.
-        if self._is_graceful and not self.scheduler.pending_batches:
-            self._last_states.write(end)
-        if self.generator is not None and self._graph.zero_time_ms is not None:
+        if self.generator is not None:
             self.generator.save()
         if not self.checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
             log.warning("the last checkpoint was not written in time")

@@ -66,10 +66,12 @@ class RecurringTimer:
 
         With ``interrupt`` the wait at hand is cut short. Without it the tick that is being waited for fires, and one
         more, so that at least one whole period lies after this call (RecurringTimerSuite pins this down); after
-        ``timeout_s`` the wait is cut short all the same.
+        ``timeout_s`` the wait is cut short all the same, and at once where the clock was set back and the tick at hand
+        is more than a period away.
         """
         self._stopped = True
-        if interrupt or not self._thread.finish(timeout_s):
+        is_far = self._next_ms - self._clock.now_ms() > self._period_ms
+        if interrupt or is_far or not self._thread.finish(timeout_s):
             self.interrupt()
             self._thread.finish()
         return self._previous_ms

@@ -2,7 +2,8 @@
 
 Owns the handlers, and the thread that tells of what they note: a handler runs between two steps of the main thread,
 which may hold any lock there is, so that it notes the signal and does no more. Never stops anything itself. Handlers
-are set and given back on the main thread; elsewhere nothing happens.
+are set and given back on the main thread; elsewhere nothing happens, and the next signal behind the end finds them
+still there: it gives itself back.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class StopSignals:
         # Putting into it is safe in a handler that interrupts another putting.
         self._noted: SimpleQueue[int | None] = SimpleQueue()
         self._thread: EngineThread | None = None
+        self._is_over = False
         # What handled them before.
         self._before: dict[int, Any] = {}
 
@@ -70,20 +72,31 @@ class StopSignals:
         self.close()
 
     def close(self) -> None:
-        """Return when all that was noted has been told."""
+        """Return when all that was noted has been told: there is nothing left to stop. Harmless when repeated."""
+        self._is_over = True
         if self._thread is not None:
             self._noted.put(None)
             self._thread.finish()
 
     def _note(self, number: int, frame: Any) -> None:
-        self._noted.put(number)
         before: Any = self._before.get(number)
+        if not self._is_over:
+            self._noted.put(number)
+        # Else another's handler has called this one.
+        elif signal.getsignal(number) == self._note:
+            signal.signal(number, self._before.pop(number))
+            signal.raise_signal(number)
+            return
         if _is_programs(before):
             before(number, frame)
 
     def _tell(self) -> None:
         while (number := self._noted.get()) is not None:
-            self._on_signal(number)
+            try:
+                self._on_signal(number)
+            # The next one is to be told all the same.
+            except Exception:
+                log.exception("a signal had no effect", signal=signal.Signals(number).name)
 
 
 def _is_programs(handler: Any) -> bool:

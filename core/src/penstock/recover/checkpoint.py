@@ -89,7 +89,7 @@ class Checkpoint:
         hash_seed: by which Python's workers hash strings, and so partition.
         batch_interval_ms: between two batches.
         zero_time_ms: of the graph.
-        last_time_ms: the youngest batch generated.
+        last_time_ms: the youngest batch generated; zero time before the first.
         pending: batches generated and not complete, and how many runs have begun each.
         needed_ms: blocks of batches strictly older than that are not needed to go on from here.
         tables: what is carried on.
@@ -150,7 +150,10 @@ class Checkpoint:
                     f"it has format {values['format']!r} and this version of Penstock reads format {FORMAT}: go on "
                     "with the version that wrote it, or start afresh in another checkpoint directory"
                 )
-            return _CONVERTER.structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
+            read = _CONVERTER.structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
+            if read.last_time_ms < read.zero_time_ms:
+                raise ValueError(f"its last batch, {read.last_time_ms} ms, is before zero time, {read.zero_time_ms} ms")
+            return read
         except CheckpointError:
             raise
         except Exception as error:

@@ -1,8 +1,9 @@
 """``LastStates``: the states as they are when a graceful stop has run every batch.
 
 Owns the thread on which they are checkpointed, in a Spark job each that can be cancelled. It spares the next run from
-making them again, from data that may be gone; without it that run goes on from the checkpoints there were. Used on the
-thread that stops the engine; ``abandon`` may come from any.
+making them again, from data that may be gone; without it that run goes on from the checkpoints there were. Started with
+the engine, for an interpreter that ends may start no thread; used on the thread that stops it; ``abandon`` may come
+from any.
 """
 
 from __future__ import annotations
@@ -36,14 +37,23 @@ class LastStates:
     def __init__(self, sc: SparkContext, tables: Sequence[TableDStream]) -> None:
         self._sc, self._tables = sc, tables
         self._group = f"penstock-last-states-{secrets.token_hex(4)}"
+        # What the thread waits for: to write, or to end.
+        self._asked = threading.Event()
         # Nobody waits any more: it is done, or it was abandoned.
         self._over = threading.Event()
         self._is_done = self._is_abandoned = False
         self._thread = EngineThread("last-states", self._run)
 
+    def start(self) -> None:
+        """Have the thread there, if there are states; ``write`` or ``abandon`` ends it."""
+        if self._tables:
+            self._thread.start()
+
     def write(self, deadline: float) -> None:
         """Return when all are written; at the deadline (monotonic seconds) and after ``abandon`` the rest is left."""
-        self._thread.start()
+        if not self._tables:
+            return
+        self._asked.set()
         self._over.wait(max(deadline - time.monotonic(), 0))
         if not self._is_done:
             log.warning("states not checkpointed in time: the next run makes them again")
@@ -51,11 +61,15 @@ class LastStates:
             self._sc.cancelJobGroup(self._group)
 
     def abandon(self) -> None:
-        """Have nobody wait for it any longer."""
+        """Have nobody wait for it any longer, and begin no further one."""
         self._is_abandoned = True
+        self._asked.set()
         self._over.set()
 
     def _run(self) -> None:
+        self._asked.wait()
+        if self._is_abandoned:
+            return
         try:
             self._sc.setJobGroup(self._group, "states at the end")
             for table in self._tables:

@@ -38,6 +38,8 @@ log = get_logger("job_generator")
 
 # The waits between tries of an allocation: from this part of a batch interval, doubling, up to this.
 _FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
+# What a stop gives the loop for what it is at.
+_LAST_EVENT_S = 5.0
 
 
 class Intake(Protocol):
@@ -165,7 +167,7 @@ class JobGenerator:
             on_missed=self._on_missed,
         )
         self._skip_late = skip_late
-        # Ticks whose batches are not made yet, oldest first.
+        # Ticks whose batches are not made yet, oldest first; with the one that is being made. Changed on the loop.
         self._waiting: deque[int] = deque()
         self._backoff = Backoff(graph.batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS)
         self._backing_off = self._paused = self._pause_was_told = False
@@ -175,6 +177,7 @@ class JobGenerator:
         self._late_ms, self._late_max_pending = -1, 0
         self._skippable: set[int] = set()
         self._report = GeneratorReport()
+        # Zero time before the first batch; -1 until there may be one.
         self._generated_ms = -1
         self._generated = threading.Condition()
         self._abandoned = False
@@ -192,6 +195,7 @@ class JobGenerator:
             self._graph.start(zero_time_ms)
             if self._checkpoints is not None:
                 self._checkpoints.begin(zero_time_ms)
+            self._generated_ms = zero_time_ms
         else:
             start_ms = self._resume(resume, start_ms)
         self._loop.start()
@@ -239,22 +243,43 @@ class JobGenerator:
             tell: is told how many batches are left.
 
         Returns:
-            Whether every batch was run to its end.
+            Whether every batch was run to its end and, with a deadline, every block is in one.
         """
         if deadline is None:
-            self._timer.stop(interrupt=True)
-            done = not self._scheduler.pending_batches
+            last_ms = self._timer.stop(interrupt=True)
+            done = self._is_made(last_ms) and not self._scheduler.pending_batches
         else:
             last_ms = self._timer.stop(interrupt=False, timeout_s=max(deadline - time.monotonic(), 0))
-            with self._generated:
-                self._generated.wait_for(
-                    lambda: self._is_made(last_ms) or self._abandoned, max(deadline - time.monotonic(), 0)
-                )
-                all_made = self._is_made(last_ms)
+            if self._await_made(last_ms, deadline) and not self._abandoned:
+                last_ms = self._tick_for_the_rest(last_ms)
+            all_made = self._await_made(last_ms, deadline) and not self._intake.has_unallocated_blocks
             done = self._scheduler.await_pending(deadline, tell) and all_made
+        # What fails from now on fails for the stop, which cuts an output's tries short.
+        self._scheduler.abandon()
         self._graph.stop()
-        self._loop.stop(5.0)
+        self._loop.stop(_LAST_EVENT_S)
         return done
+
+    def _await_made(self, last_ms: int, deadline: float) -> bool:
+        with self._generated:
+            self._generated.wait_for(
+                lambda: self._is_made(last_ms) or self._abandoned, max(deadline - time.monotonic(), 0)
+            )
+            return self._is_made(last_ms)
+
+    def _tick_for_the_rest(self, last_ms: int) -> int:
+        """Tick for blocks that no batch has, or one that was not made: the clock was set back, or a journal failed.
+
+        Returns:
+            The last tick.
+        """
+        interval_ms = self._graph.batch_interval_ms
+        until_ms = max(self._generated_ms, self._intake.last_allocated_ms)
+        if self._intake.has_unallocated_blocks:
+            until_ms += interval_ms
+        for last_ms in range(self._generated_ms + interval_ms, until_ms + 1, interval_ms):
+            self._loop.post(_Tick(last_ms))
+        return last_ms
 
     def _is_made(self, last_ms: int) -> bool:
         # What is late comes before the ticks.
@@ -298,7 +323,7 @@ class JobGenerator:
                 continue
             error = self._allocate(self._waiting[0])
             if not self._backing_off:
-                self._make(self._waiting.popleft(), error)
+                self._make(self._waiting[0], error)
         self._pause(bool(self._waiting) and not self._is_below(self._pause_at))
 
     def _has_room(self) -> bool:
@@ -352,6 +377,8 @@ class JobGenerator:
                 self._scheduler.submit(job_set)
         finally:
             with self._generated:
+                # Not before: what is neither here nor with the scheduler is complete.
+                self._waiting.popleft()
                 self._generated_ms = max(self._generated_ms, time_ms)
                 self._generated.notify_all()
             self._save()
@@ -397,28 +424,29 @@ class JobGenerator:
 
     def _needed(self) -> tuple[int, int]:
         """Since when blocks are needed still, and up to when all batches are complete."""
+        # What waits to be made is needed, too. It goes from here to the scheduler, and is looked for in that order.
+        waiting_ms = next(iter(list(self._waiting)), None)
         needed_ms = self._scheduler.oldest_needed
         oldest_ms = done_ms = self._completed_ms
-        # What waits to be made is needed, too.
-        waiting_ms = self._waiting[0] if self._waiting else None
         for time_ms in (needed_ms, waiting_ms):
             if time_ms is not None:
                 oldest_ms, done_ms = min(oldest_ms, time_ms), min(done_ms, time_ms - self._graph.batch_interval_ms)
         return oldest_ms - self._graph.max_input_remember_ms, done_ms
 
     def save(self) -> None:
-        """Have a last checkpoint written, when the loop has ended."""
+        """Have a last checkpoint written, when the loop has ended; none of a start that failed."""
         self._save()
 
     def _save(self) -> None:
-        if self._checkpoints is None:
+        if self._checkpoints is None or self._generated_ms < 0:
             return
         with self._timed("checkpoint"):
-            # A late batch that is not made yet is one that is not complete.
-            # What ends between the two calls is in the second only, which is of no harm.
-            needed_ms = self._needed()[0]
-            pending = [*self._scheduler.pending_batches, *(time for time in self._waiting if time <= self._late_ms)]
-            self._checkpoints.save(self._generated_ms, pending, needed_ms)
+            # A late batch that is not made yet is one that is not complete. What is made or ends between these steps
+            # counts as it was before, which is of no harm.
+            last_ms, needed_ms = self._generated_ms, self._needed()[0]
+            waiting = [time_ms for time_ms in list(self._waiting) if time_ms <= self._late_ms]
+            pending = sorted({*waiting, *self._scheduler.pending_batches})
+            self._checkpoints.save(last_ms, pending, needed_ms)
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[Callable[[], float]]:

@@ -181,7 +181,7 @@ class JobScheduler:
             told = left
 
     def abandon(self) -> None:
-        """Let nobody wait for what is pending any longer."""
+        """Let nobody wait for what is pending any longer; what fails from now on is not complete."""
         with self._changed:
             self._abandoned = True
             self._changed.notify_all()
@@ -250,6 +250,9 @@ class JobScheduler:
             self._complete(job_set)
 
     def _complete(self, job_set: JobSet) -> None:
+        # What failed because all was broken off is not: a run that goes on makes it again. What is told of it below may
+        # break all off, and that is behind it.
+        is_over = not self._abandoned or bool(job_set.info().succeeded)
         try:
             info = job_set.info()
             log.info(
@@ -263,8 +266,6 @@ class JobScheduler:
             self._count(info)
         # Whatever goes wrong in the telling: it is over.
         finally:
-            # What failed because all was broken off is not: a run that goes on makes it again.
-            is_over = not self._abandoned or bool(job_set.info().succeeded)
             with self._changed:
                 if is_over:
                     del self._pending[job_set.time_ms]

@@ -123,7 +123,8 @@ class ReceivedBlockTracker:
     def _how_many(self, stream_id: int, blocks: list[StoredBlock]) -> int:
         """How many blocks from the head of a queue a batch gets."""
         leftovers, limit = self._leftovers.get(stream_id, 0), self._records_per_batch.get(stream_id)
-        if not leftovers or limit is None:
+        # No further batch comes behind the seal.
+        if not leftovers or limit is None or self._is_sealed:
             return len(blocks)
         records = 0
         for count, block in enumerate(blocks[:leftovers]):
@@ -134,7 +135,7 @@ class ReceivedBlockTracker:
         return len(blocks)
 
     def spread_leftovers(self, records_per_batch: Mapping[int, float]) -> None:
-        """Bound what a batch gets of the blocks that were recovered without a batch; what is behind them waits.
+        """Bound what a batch gets, until ``seal``, of blocks recovered without a batch; what is behind them waits.
 
         Args:
             records_per_batch: by stream; a stream that is not named has no bound.
@@ -147,6 +148,11 @@ class ReceivedBlockTracker:
         with self._deciding:
             heads = {stream_id: self._ledger.unallocated(stream_id)[:n] for stream_id, n in self._leftovers.items()}
         return {stream_id: _records(blocks) for stream_id, blocks in heads.items()}
+
+    def unallocated_records(self) -> dict[int, int]:
+        """How many records belong to no batch, by stream."""
+        waiting = sorted(self._ledger.waiting_streams.intersection(self._stream_ids))
+        return {stream_id: _records(self._ledger.unallocated(stream_id)) for stream_id in waiting}
 
     def known(self) -> list[StoredBlock]:
         """All blocks that are not cleaned up."""

@@ -190,15 +190,13 @@ class ReceiverTracker:
             self._loop.post,
         )
 
-    def start(self) -> None:
-        """Launch every receiver.
+    def prepare(self) -> None:
+        """Check that every receiver can be launched, and open the endpoint; nothing is written yet.
 
         Raises:
             ConfigurationError: a receiver cannot be pickled, there are not enough cores for all and a batch, or Spark
                 would start second copies of them.
-            JournalError: the journal cannot be written.
         """
-        self.blocks.start()
         if not self._tracked:
             return
         check_cores(self._sc, len(self._tracked))
@@ -220,6 +218,19 @@ class ReceiverTracker:
         )
         self._launches.use(self._endpoint.port)
         self._loop.start()
+
+    def start(self) -> None:
+        """Launch every receiver, prepared here if that was not done before.
+
+        Raises:
+            ConfigurationError: as ``prepare``.
+            JournalError: the journal cannot be written.
+        """
+        if self._endpoint is None:
+            self.prepare()
+        self.blocks.start()
+        if not self._tracked:
+            return
         if self._logs is not None:
             self._logs.start()
             self._logs.sweep(self.blocks.known())
