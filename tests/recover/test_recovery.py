@@ -17,7 +17,9 @@ from tests.recover.test_resume import GoingOn, going_on  # noqa: F401
 from penstock import StoredBlock
 from penstock.clock import ManualClock
 from penstock.conf import Settings
+from penstock.errors import JournalError
 from penstock.listen.events import BatchCompleted
+from penstock.recover.checkpoint import Checkpoint, SavedInput
 from penstock.recover.completed_outputs import CompletedOutputs
 from penstock.recover.directory import Directory
 from penstock.recover.recovery import Recovery
@@ -30,12 +32,74 @@ CONF = {
 }
 
 
-def recovery_of(program: Program, directory: Path) -> Recovery:
-    """Of a program in its run."""
-    context = SimpleNamespace(graph=program.context.graph, settings=Settings(CONF), clock=ManualClock(0))
+def recovery_of(program: Program, directory: Path, found: Checkpoint | None = None, **conf: str) -> Recovery:
+    """Of a program in its run, which goes on from a checkpoint or not."""
+    settings = Settings({**CONF, **{f"spark.penstock.{name.replace('_', '.')}": value for name, value in conf.items()}})
+    context = SimpleNamespace(graph=program.context.graph, settings=settings, clock=ManualClock(0))
     made = Recovery(cast(Any, context), str(directory), RunFolder("now", f"file:{directory}", str(directory)))
-    made._first = FIRST
+    made.found, made._first = found, FIRST
     return made
+
+
+def blocks(*numbers: int) -> list[StoredBlock]:
+    return [StoredBlock(f"input-0-1-{number}", 0, 10, 100, f"/{number}") for number in numbers]
+
+
+@pytest.fixture
+def journalled(tmp_path: Path) -> Checkpoint:
+    """The checkpoint of a run with a block in each of two batches, and a third; the end of its journal is damaged."""
+    recovery = recovery_of(Program(), tmp_path)
+    tracker = ReceivedBlockTracker([0], recovery.journal())
+    tracker.start()
+    for number in range(2):
+        tracker.add_blocks(blocks(number))
+        if number:
+            (journal,) = (tmp_path / "receivedBlockMetadata").iterdir()
+            sound = journal.stat().st_size
+        tracker.allocate_blocks_to_batch((number + 1) * 1000)
+    tracker.add_blocks(blocks(2))
+    tracker.close()
+    data = bytearray(journal.read_bytes())
+    data[sound + 20] ^= 1
+    # Whatever follows is not read either: the file ends here.
+    journal.write_bytes(data[: sound + 40])
+    return evolve(FIRST, last_time_ms=2000, inputs=[SavedInput("a", "a", 0)], journaled=recovery._journaled())
+
+
+def test_a_journal_that_says_less_than_the_checkpoint_is_refused(tmp_path: Path, journalled: Checkpoint) -> None:
+    assert journalled.journaled == 5
+    with pytest.raises(JournalError, match="ends with event 3, and a checkpoint knows of 5"):
+        ReceivedBlockTracker([0], recovery_of(Program(), tmp_path, journalled).journal())
+
+
+@pytest.mark.parametrize(("pending", "again"), [({}, []), ({2000: 1}, [1])], ids=["complete", "not complete"])
+def test_with_damage_skipped_no_block_of_a_complete_batch_is_in_another(
+    tmp_path: Path, journalled: Checkpoint, pending: dict[int, int], again: list[int]
+) -> None:
+    found = evolve(journalled, pending=pending)
+    tracker = ReceivedBlockTracker([0], recovery_of(Program(), tmp_path, found, checkpoint_onDamage="skip").journal())
+    tracker.start()
+    assert tracker.recovered.lost == 2
+    for time_ms in (*pending, 3000):
+        tracker.allocate_blocks_to_batch(time_ms)
+    made = [block for time_ms in (*pending, 3000) for block in tracker.blocks_of_batch(time_ms, 0)]
+    assert made == blocks(*again)
+    # What windows and states are made again of is still there.
+    assert tracker.blocks_of_batch(2000, 0) == blocks(1)
+    tracker.close()
+
+
+def test_a_batch_whose_blocks_could_not_be_allocated_is_no_damage(tmp_path: Path) -> None:
+    recovery = recovery_of(Program(), tmp_path)
+    tracker = ReceivedBlockTracker([0], recovery.journal())
+    tracker.start()
+    tracker.add_blocks(blocks(0))
+    tracker.close()
+    # The journal could not be written, and the checkpoint that says that there was a batch could.
+    found = evolve(FIRST, last_time_ms=2000, inputs=[SavedInput("a", "a", 0)], journaled=recovery._journaled())
+    again = ReceivedBlockTracker([0], recovery_of(Program(), tmp_path, found).journal())
+    assert again.recovered.is_whole
+    assert again.leftovers() == {0: 10}
 
 
 @pytest.fixture
@@ -79,7 +143,7 @@ def test_the_records_of_the_first_batch_are_in_it_though_the_run_died_before_its
     tmp_path: Path,
     going_on: Callable[..., GoingOn],  # noqa: F811
 ) -> None:
-    blocks = [StoredBlock(f"input-0-1-{number}", 0, 10, 100, f"/{number}") for number in range(2)]
+    two = blocks(0, 1)
     program = Program()
     recovery = recovery_of(program, tmp_path)
     before = ReceivedBlockTracker([0], recovery.journal())
@@ -87,7 +151,7 @@ def test_the_records_of_the_first_batch_are_in_it_though_the_run_died_before_its
     writing = Writing(evolve(FIRST, zero_time_ms=-1, last_time_ms=-1), {}, Directory.of(str(tmp_path)))
     writing.checkpointer.start()
     writing.checkpointer.begin(500)
-    before.add_blocks(blocks)
+    before.add_blocks(two)
     before.allocate_blocks_to_batch(600)
     # It dies here: no other checkpoint is written.
     before.close()
@@ -104,5 +168,5 @@ def test_the_records_of_the_first_batch_are_in_it_though_the_run_died_before_its
     run.engine.graph.make = lambda time_ms: [lambda: has.update({time_ms: tracker.blocks_of_batch(time_ms, 0)})]
     run.start()
     run.log.await_count(BatchCompleted, 2)
-    assert has == {600: blocks, 700: []}
+    assert has == {600: two, 700: []}
     tracker.close()

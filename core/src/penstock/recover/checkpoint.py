@@ -100,6 +100,7 @@ class Checkpoint:
         folders: in the checkpoint directory, which hold what this run or one before has written.
         next_stream_id: no input has had that number, or a higher one.
         begun: how many runs may have begun a batch that is younger than the youngest.
+        journaled: how many events of blocks and batches were committed; 0 where they are not written down.
     """
 
     number: int
@@ -121,6 +122,7 @@ class Checkpoint:
     folders: list[str] = field(factory=list)
     next_stream_id: int = 0
     begun: int = 1
+    journaled: int = 0
 
     def to_json(self) -> bytes:
         """As UTF-8 JSON.

@@ -35,6 +35,7 @@ from penstock.recover.starting_points import starting_points
 from penstock.schedule.resume import Resume
 from penstock.spark import saved_conf
 from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file, qualified
+from penstock.track import block_events
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
@@ -66,6 +67,8 @@ class Recovery:
         self._resume: Resume | None = None
         # A run that this one does not go on from has left something here.
         self._replaces = False
+        # Of what receivers store.
+        self._journal: Journal | None = None
 
     @staticmethod
     def newest(directory: str) -> Checkpoint | None:
@@ -165,10 +168,18 @@ class Recovery:
 
     def journal(self) -> Journal | None:
         """Of the blocks that receivers store, where these outlive the run; ``None`` where they do not."""
-        settings = self._context.settings
+        settings, found = self._context.settings, self.found
         if not settings[conf.WRITE_AHEAD_LOG]:
             return None
-        return Journal(self._home.child(_BLOCK_JOURNAL), self.run, settings, self._context.clock)
+        self._journal = Journal(
+            self._home.child(_BLOCK_JOURNAL),
+            self.run,
+            settings,
+            self._context.clock,
+            0 if found is None else found.journaled,
+            None if found is None else _allocations(found),
+        )
+        return self._journal
 
     def completed_outputs(self) -> CompletedOutputs | None:
         """Which outputs are done; ``None`` when that is not written down."""
@@ -209,6 +220,7 @@ class Recovery:
             listeners=listeners,
             attempts=self._attempts,
             keeps_blocks=keeps_blocks,
+            journaled=self._journaled,
             outputs=outputs,
             delete_file=partial(delete_file, sc),
             delete_folder=self._delete_folder,
@@ -228,6 +240,9 @@ class Recovery:
         return made
 
     # -- inside --
+
+    def _journaled(self) -> int:
+        return 0 if self._journal is None else self._journal.last_number
 
     def _delete_folder(self, name: str) -> None:
         delete_file(self._context.sparkContext, f"{self._folder.uri}/{name}")
@@ -343,6 +358,12 @@ def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:
         return store.newest()
     except OSError as error:
         raise CheckpointError(f"the checkpoint directory {directory!r} cannot be read: {error}") from error
+
+
+def _allocations(found: Checkpoint) -> block_events.Event:
+    """What a checkpoint knows of the batches that blocks were given to."""
+    stream_ids = [saved.stream_id for saved in found.inputs]
+    return block_events.allocations_lost(found.zero_time_ms, found.batch_interval_ms, found.last_time_ms, stream_ids)
 
 
 def _resume_of(found: Checkpoint, tables_ms: int | None, settings: conf.Settings) -> Resume | None:
