@@ -17,7 +17,7 @@ from tests.recover.test_resume import GoingOn, going_on  # noqa: F401
 from penstock import StoredBlock
 from penstock.clock import ManualClock
 from penstock.conf import Settings
-from penstock.errors import JournalError
+from penstock.errors import ConfigurationError, JournalError
 from penstock.listen.events import BatchCompleted
 from penstock.recover.checkpoint import Checkpoint, SavedInput
 from penstock.recover.completed_outputs import CompletedOutputs
@@ -100,6 +100,40 @@ def test_a_batch_whose_blocks_could_not_be_allocated_is_no_damage(tmp_path: Path
     again = ReceivedBlockTracker([0], recovery_of(Program(), tmp_path, found).journal())
     assert again.recovered.is_whole
     assert again.leftovers() == {0: 10}
+
+
+def test_with_the_log_off_what_was_received_with_it_on_is_not_left_out_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recovery = recovery_of(Program(), tmp_path)
+    tracker = ReceivedBlockTracker([0], recovery.journal())
+    tracker.start()
+    for number in range(2):
+        tracker.add_blocks(blocks(number))
+        tracker.allocate_blocks_to_batch((number + 1) * 1000)
+    found = evolve(FIRST, last_time_ms=2000, inputs=[SavedInput("a", "a", 0)], journaled=recovery._journaled())
+    monkeypatch.setitem(CONF, "spark.streaming.receiver.writeAheadLog.enable", "false")
+    program = Program()
+    program.output(program.source)
+    without = recovery_of(program, tmp_path, found)
+    # All of it is done.
+    assert without.journal() is None
+    assert without._journaled() == 0
+    unfinished = evolve(found, pending={2000: 1})
+    refusal = r"Log\.enable is off, and 10 records .*needed.*Go on with it on.*onDamage=skip"
+    with pytest.raises(ConfigurationError, match=refusal):
+        recovery_of(program, tmp_path, unfinished).journal()
+    assert recovery_of(program, tmp_path, unfinished, checkpoint_onDamage="skip").journal() is None
+    assert "records=10" in caplog.text
+    # A window that begins before; and what waits for its batch.
+    window = Program()
+    window.output(window.source.window(2))
+    with pytest.raises(ConfigurationError, match="20 records .*windows"):
+        recovery_of(window, tmp_path, found).journal()
+    tracker.add_blocks(blocks(2))
+    tracker.close()
+    with pytest.raises(ConfigurationError, match=refusal):
+        recovery_of(program, tmp_path, found).journal()
 
 
 @pytest.fixture

@@ -31,11 +31,12 @@ from penstock.recover.directory import Directory, Durability
 from penstock.recover.journal import Journal
 from penstock.recover.names import named
 from penstock.recover.reattachment import reattach
-from penstock.recover.starting_points import starting_points
+from penstock.recover.starting_points import StartingPoints, starting_points
 from penstock.schedule.resume import Resume
 from penstock.spark import saved_conf
 from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file, qualified
 from penstock.track import block_events
+from penstock.track.block_ledger import BlockLedger
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
@@ -99,11 +100,9 @@ class Recovery:
         if found.program is None:
             raise CheckpointError("the program's functions were not saved")
         saved_program.load(self._store.read_program(found.program), self._context)
+        files = self._starting_points(found).files
         graph = self._context.graph
-        tables = named(graph.tables(), graph.streams())
-        saved = {tables[each.name].number: each for each in found.tables if each.name in tables}
-        files = starting_points(found, graph, saved).files
-        for name, table in tables.items():
+        for name, table in named(graph.tables(), graph.streams()).items():
             if isinstance(table, StateDStream) and not table.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{table.call_site.short}: no state was checkpointed yet, and its initial states were in an RDD"
@@ -167,11 +166,14 @@ class Recovery:
         return None if self.found is None else self.found.listeners.get(listener)
 
     def journal(self) -> Journal | None:
-        """Of the blocks that receivers store, where these outlive the run; ``None`` where they do not."""
+        """Of the blocks that receivers store, where these outlive the run; ``None`` where they do not.
+
+        Raises:
+            ConfigurationError: they do not, and did in the run before, of which some are needed.
+            JournalError: nobody knows, for its journal cannot be read.
+        """
         settings, found = self._context.settings, self.found
-        if not settings[conf.WRITE_AHEAD_LOG]:
-            return None
-        self._journal = Journal(
+        made = Journal(
             self._home.child(_BLOCK_JOURNAL),
             self.run,
             settings,
@@ -179,7 +181,12 @@ class Recovery:
             0 if found is None else found.journaled,
             None if found is None else _allocations(found),
         )
-        return self._journal
+        if settings[conf.WRITE_AHEAD_LOG]:
+            self._journal = made
+            return made
+        if found is not None:
+            self._check_received(found, made)
+        return None
 
     def completed_outputs(self) -> CompletedOutputs | None:
         """Which outputs are done; ``None`` when that is not written down."""
@@ -311,6 +318,39 @@ class Recovery:
                 f"PYTHONHASHSEED is {seed!r}, and was {found.hash_seed!r} when the state was written: keys would be "
                 f"looked for where they are not. Start with PYTHONHASHSEED={found.hash_seed}"
             )
+
+    def _check_received(self, found: Checkpoint, journal: Journal) -> None:
+        """The block log is off: nothing of what an earlier run received with it may be needed."""
+        ledger = BlockLedger()
+        journal.recover(ledger)
+        asked_ms = self._starting_points(found).asked_ms
+        needed = 0
+        # One that no output is made of is asked for nothing.
+        for stream in (each for each in self._context.graph.inputs if each.number in asked_ms):
+            times = [time_ms for time_ms in ledger.times if time_ms >= asked_ms[stream.number]]
+            blocks = [
+                *ledger.unallocated(stream.id),
+                *(each for time in times for each in ledger.blocks(time, stream.id)),
+            ]
+            needed += sum(block.num_records for block in blocks)
+        if not needed:
+            return
+        place = self._home.location(_BLOCK_JOURNAL)
+        if self._context.settings[conf.ON_DAMAGE] != "skip":
+            raise ConfigurationError(
+                f"{conf.WRITE_AHEAD_LOG.name} is off, and {needed} records that were received with it on are needed: "
+                f"batches that are not complete, windows or states are made of them (journal: {place}). Go on with it "
+                f"on, and stop gracefully before it is switched off, or go on without them: {conf.ON_DAMAGE.name}=skip"
+            )
+        log.error(
+            "the block log is off: records that were received with it on are left out", records=needed, journal=place
+        )
+
+    def _starting_points(self, found: Checkpoint) -> StartingPoints:
+        graph = self._context.graph
+        tables = named(graph.tables(), graph.streams())
+        saved = {tables[each.name].number: each for each in found.tables if each.name in tables}
+        return starting_points(found, graph, saved)
 
     def _write_program(self) -> SavedFile:
         data = saved_program.save(self._context)
