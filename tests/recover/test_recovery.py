@@ -128,7 +128,7 @@ def test_with_the_log_off_what_was_received_with_it_on_is_not_left_out_silently(
     # A window that begins before; and what waits for its batch.
     window = Program()
     window.output(window.source.window(2))
-    with pytest.raises(ConfigurationError, match="20 records .*windows"):
+    with pytest.raises(ConfigurationError, match=r"20 records .*windows"):
         recovery_of(window, tmp_path, found).journal()
     tracker.add_blocks(blocks(2))
     tracker.close()

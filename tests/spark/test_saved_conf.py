@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +63,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     monkeypatch.setattr(saved_conf, "SparkConf", made.conf)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", "/no folder")
     return made
 
 
@@ -72,12 +74,28 @@ def test_what_the_new_process_says_wins_but_for_the_name(spark: Spark) -> None:
     assert spark.launched_with == LAUNCH
 
 
+def test_what_files_of_defaults_say_of_the_launch_wins_too(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # What the JVM is launched with wins over them there.
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.master local[3]\nspark.jars own.jar\nspark.app.name no\nspark.penstock.checkpoint.rebuild true\n"
+    )
+    assert saved_conf.current_conf()["spark.penstock.checkpoint.rebuild"] == "true"
+    saved_conf.spark_context({**SAVED, "spark.jars": "saved.jar", "spark.files": "saved"})
+    assert spark.launched_with == {"spark.app.name": "counts", "spark.driver.memory": "2g", "spark.files": "saved"}
+    # Of a JVM that is there it is known already.
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    assert "spark.penstock.checkpoint.rebuild" not in saved_conf.current_conf()
+
+
 def test_before_there_is_a_jvm_what_it_will_be_launched_with_is_known(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert saved_conf.current_conf() == {}
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf 'a=1 2' --master local[3] --conf b=x=y -c c=3 pyspark-shell")
-    assert saved_conf.current_conf() == {"a": "1 2", "b": "x=y", "c": "3"}
+    assert saved_conf.current_conf() == {"a": "1 2", "b": "x=y", "c": "3", "spark.master": "local[3]"}
     # It is not launched: it would have none of the program's own configuration.
     assert spark.launched_with is None
 

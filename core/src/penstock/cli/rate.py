@@ -18,10 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli import installed
-from penstock.cli.spark_conf import conf_here
 from penstock.cli.terminal import terminal
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
+from penstock.spark.launch_conf import conf_here
 from penstock.specs import RateEstimatorSpec, read_options
 from penstock.testing.plant import PLANTS, named_plant
 from penstock.testing.plant_report import PlantReport, report
