@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.errors import CheckpointError
 from penstock.spark import saved_conf
 
 LAUNCH = {"spark.app.name": "counts", "spark.master": "local[4]", "spark.driver.memory": "2g"}
@@ -103,3 +104,25 @@ def test_before_there_is_a_jvm_what_it_will_be_launched_with_is_known(
 def test_of_spark_submit_there_is_a_jvm(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
     assert saved_conf.current_conf() == {"own": "current", "spark.app.name": "app.py"}
+
+
+def test_a_name_that_the_launch_gives_is_that_of_the_application_or_of_its_launch(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # None is given.
+    saved_conf.check_name("counts", "")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--name other pyspark-shell")
+    assert saved_conf.launched_as() == "other"
+    with pytest.raises(CheckpointError, match="of the application 'counts', and this process was launched as 'other'"):
+        saved_conf.check_name("counts", "")
+    # Its code calls it counts.
+    saved_conf.check_name("counts", "other")
+    saved_conf.check_name("other", "")
+
+
+def test_the_name_of_the_file_is_none_that_anybody_gave(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    monkeypatch.setattr("sys.argv", ["/jobs/app.py", "argument"])
+    assert saved_conf.launched_as() == ""
+    monkeypatch.setattr("sys.argv", ["/jobs/job.py"])
+    assert saved_conf.launched_as() == "app.py"

@@ -101,6 +101,7 @@ class Checkpoint:
         next_stream_id: no input has had that number, or a higher one.
         begun: how many runs may have begun a batch that is younger than the youngest.
         journaled: how many events of blocks and batches were committed; 0 where they are not written down.
+        launched_as: the application's name as the launch of its process gave it; empty when it gave none.
     """
 
     number: int
@@ -123,6 +124,7 @@ class Checkpoint:
     next_stream_id: int = 0
     begun: int = 1
     journaled: int = 0
+    launched_as: str = ""
 
     def to_json(self) -> bytes:
         """As UTF-8 JSON.

@@ -375,6 +375,7 @@ class Recovery:
             "number": self._store.last_number() + 1,
             "written_ms": context.clock.now_ms(),
             "application": sc.appName,
+            "launched_as": saved_conf.launched_as(),
             "versions": {
                 "penstock": version("penstock"),
                 "pyspark": pyspark.__version__,

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 
+from penstock.errors import CheckpointError
 from penstock.spark.java import ensure_java
 from penstock.spark.launch_conf import conf_here
 
@@ -52,6 +55,31 @@ def current_conf() -> dict[str, str]:
 def _said_here() -> dict[str, str]:
     """What a JVM would be launched with from here; nothing where there is one already, which knows."""
     return {} if "PYSPARK_GATEWAY_PORT" in os.environ else conf_here()
+
+
+def launched_as() -> str:
+    """The application's name, as the launch of this process gives it; empty when it gives none."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return conf_here().get(_NAME, "")
+    SparkContext._ensure_initialized()
+    name = SparkConf().get(_NAME) or ""
+    # Without one spark-submit takes that of the program's file.
+    return "" if name == Path(sys.argv[0]).name else name
+
+
+def check_name(application: str, launched: str) -> None:
+    """Check that this process is not launched as another application.
+
+    Args:
+        application: the name of that which it is to go on with.
+        launched: as which that one was launched; its code may have given it another name.
+
+    Raises:
+        CheckpointError: it is; whether its code names it so, too, that code knows.
+    """
+    name = launched_as()
+    if name and name not in (application, launched):
+        raise CheckpointError(f"it is of the application {application!r}, and this process was launched as {name!r}")
 
 
 def spark_context(saved: Mapping[str, str]) -> SparkContext:
