@@ -136,20 +136,31 @@ def test_with_the_log_off_what_was_received_with_it_on_is_not_left_out_silently(
         recovery_of(program, tmp_path, found).journal()
 
 
+Output = tuple[Callable[[Any], object], str | None]
+
+
+def to_database(rdd: Any) -> None:
+    pass
+
+
+def to_queue(rdd: Any) -> None:
+    pass
+
+
 @pytest.fixture
 def outputs(tmp_path: Path) -> Iterator[Callable[..., CompletedOutputs]]:
-    """Makes what is known of the outputs of the next run: so many, one of them with a name at a place."""
+    """Makes what is known of the outputs of the next run: of their functions, and the names of their streams."""
     made: list[CompletedOutputs] = []
 
-    def make(count: int, named: int) -> CompletedOutputs:
+    def make(*wanted: Output) -> CompletedOutputs:
         if made:
             made[-1].close()
         program = Program()
-        for number in range(count):
+        for function, name in wanted:
             stream = program.source.map(str)
-            if number == named:
-                stream.setName("named")
-            stream.foreachRDD(print)
+            if name is not None:
+                stream.setName(name)
+            stream.foreachRDD(function)
         found = recovery_of(program, tmp_path).completed_outputs()
         assert found is not None
         found.start()
@@ -161,16 +172,28 @@ def outputs(tmp_path: Path) -> Iterator[Callable[..., CompletedOutputs]]:
 
 
 def test_outputs_are_known_again_as_long_as_none_comes_or_goes(outputs: Callable[..., CompletedOutputs]) -> None:
-    first = outputs(2, named=1)
+    first = outputs((print, None), (print, "named"))
     first.note(1000, 0)
     first.note(1000, 1)
-    second = outputs(2, named=1)
+    second = outputs((print, None), (print, "named"))
     assert [second.has(1000, number) for number in range(2)] == [True, True]
-    # With one more nobody can tell which is which: all are repeated.
-    third = outputs(3, named=2)
-    assert [third.has(1000, number) for number in range(3)] == [False] * 3
-    fourth = outputs(2, named=1)
+    # With one more nobody can tell which is which: all are repeated but for what has a name.
+    third = outputs((print, None), (print, None), (print, "named"))
+    assert [third.has(1000, number) for number in range(3)] == [False, False, True]
+    fourth = outputs((print, None), (print, "named"))
     assert [fourth.has(1000, number) for number in range(2)] == [True, True]
+    # Two have it now.
+    fifth = outputs((to_queue, "named"), (print, "named"))
+    assert [fifth.has(1000, number) for number in range(2)] == [False, False]
+
+
+def test_an_output_is_not_mistaken_for_another_that_has_its_place(outputs: Callable[..., CompletedOutputs]) -> None:
+    first = outputs((to_database, None), (to_queue, None), (print, "a"), (print, "b"))
+    first.note(1000, 0)
+    first.note(1000, 2)
+    second = outputs((to_queue, None), (to_database, None), (print, "b"), (print, "a"))
+    # The last is known by its name.
+    assert [second.has(1000, number) for number in range(4)] == [False, False, False, True]
 
 
 def test_the_records_of_the_first_batch_are_in_it_though_the_run_died_before_its_checkpoint(

@@ -26,7 +26,7 @@ from penstock.recover.attempts import Attempts
 from penstock.recover.checkpoint import Checkpoint, SavedFile
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpointer import Checkpointer
-from penstock.recover.completed_outputs import CompletedOutputs
+from penstock.recover.completed_outputs import CompletedOutputs, output_names
 from penstock.recover.directory import Directory, Durability
 from penstock.recover.journal import Journal
 from penstock.recover.names import named
@@ -190,16 +190,11 @@ class Recovery:
 
     def completed_outputs(self) -> CompletedOutputs | None:
         """Which outputs are done; ``None`` when that is not written down."""
-        settings, graph = self._context.settings, self._context.graph
+        settings = self._context.settings
         if not settings[conf.SKIP_COMPLETED]:
             return None
-        # With their number: when outputs come or go nobody can tell which is which, and all of them are repeated.
-        count = len(graph.outputs)
-        names = {
-            output.output_op_id: f"{name} of {count}" for name, output in named(graph.outputs, graph.outputs).items()
-        }
         journal = Journal(self._home.child("completedOutputs"), self.run, settings, self._context.clock)
-        return CompletedOutputs(journal, names)
+        return CompletedOutputs(journal, output_names(self._context.graph.outputs))
 
     def checkpointer(
         self,
