@@ -317,3 +317,9 @@ def test_a_checkpoint_says_how_much_was_journalled(make: Callable[..., Writing])
     writing.journaled = 7
     writing.save(1)
     assert writing.newest.journaled == 7
+
+
+def test_what_comes_behind_a_checkpoint_was_begun_by_this_run_alone(make: Callable[..., Writing]) -> None:
+    writing = make(begun=3)
+    writing.save(1)
+    assert writing.newest.begun == 1

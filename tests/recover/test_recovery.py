@@ -17,9 +17,11 @@ from tests.recover.test_resume import GoingOn, going_on  # noqa: F401
 from penstock import StoredBlock
 from penstock.clock import ManualClock
 from penstock.conf import Settings
-from penstock.errors import ConfigurationError, JournalError
+from penstock.errors import CheckpointError, ConfigurationError, JournalError
 from penstock.listen.events import BatchCompleted
+from penstock.recover import recovery as recovery_module
 from penstock.recover.checkpoint import Checkpoint, SavedInput
+from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.completed_outputs import CompletedOutputs
 from penstock.recover.directory import Directory
 from penstock.recover.recovery import Recovery
@@ -35,7 +37,12 @@ CONF = {
 def recovery_of(program: Program, directory: Path, found: Checkpoint | None = None, **conf: str) -> Recovery:
     """Of a program in its run, which goes on from a checkpoint or not."""
     settings = Settings({**CONF, **{f"spark.penstock.{name.replace('_', '.')}": value for name, value in conf.items()}})
-    context = SimpleNamespace(graph=program.context.graph, settings=settings, clock=ManualClock(0))
+    context = SimpleNamespace(
+        graph=program.context.graph,
+        settings=settings,
+        clock=ManualClock(5000),
+        sparkContext=SimpleNamespace(appName="store", getConf=lambda: SimpleNamespace(getAll=dict)),
+    )
     made = Recovery(cast(Any, context), str(directory), RunFolder("now", f"file:{directory}", str(directory)))
     made.found, made._first = found, FIRST
     return made
@@ -43,6 +50,76 @@ def recovery_of(program: Program, directory: Path, found: Checkpoint | None = No
 
 def blocks(*numbers: int) -> list[StoredBlock]:
     return [StoredBlock(f"input-0-1-{number}", 0, 10, 100, f"/{number}") for number in numbers]
+
+
+# -- what is checked before a run goes on, and what it writes first --
+
+
+def left(directory: Path, **values: Any) -> Checkpoint:
+    """The checkpoint that another run has left."""
+    found = evolve(FIRST, **values)
+    CheckpointStore(Directory.of(str(directory))).write(found)
+    return found
+
+
+def rebuilt(program: Program, directory: Path) -> Recovery:
+    """Of a program that goes on with its own code."""
+    program.state("sums")
+    recovery = recovery_of(program, directory, checkpoint_rebuild="true")
+    recovery.prepare()
+    return recovery
+
+
+def test_a_run_that_goes_on_writes_what_was_left_and_that_it_was_begun_once_more(tmp_path: Path) -> None:
+    found = left(tmp_path, number=4, last_time_ms=3000, pending={2000: 1, 3000: 2}, begun=2, folders=["before"])
+    recovery = rebuilt(Program(), tmp_path)
+    assert recovery._first == evolve(
+        found,
+        number=5,
+        written_ms=5000,
+        versions=recovery._first.versions,
+        pending={2000: 2, 3000: 3},
+        begun=3,
+        folders=["before", "now"],
+    )
+    # It is gone on from again when the first of this run is damaged.
+    assert recovery._store.kept == [found]
+    assert [recovery.attempts(time_ms) for time_ms in (3000, 4000, 6000)] == [3, 3, 1]
+
+
+def test_a_directory_of_another_application_is_refused(tmp_path: Path) -> None:
+    left(tmp_path, application="other")
+    with pytest.raises(ConfigurationError, match="belongs to the application 'other', and this one is 'store'"):
+        rebuilt(Program(), tmp_path)
+
+
+def test_states_by_another_hash_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program()
+    program.state("sums")
+    left(tmp_path, hash_seed="12", tables=program.saved().tables)
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    with pytest.raises(CheckpointError, match=r"PYTHONHASHSEED is '0', and was '12' .*Start with PYTHONHASHSEED=12"):
+        rebuilt(Program(), tmp_path)
+
+
+def test_what_a_fresh_start_replaces_is_deleted_when_the_directory_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left(tmp_path)
+    deleted: list[str] = []
+    monkeypatch.setattr(recovery_module, "delete_file", lambda _sc, path: deleted.append(path))
+    monkeypatch.setattr(recovery_module, "delete_empty_folders", lambda _sc, _folder: None)
+    monkeypatch.setattr(Recovery, "_write_program", lambda _self: None)
+    for folder, gone in ((tmp_path, ["receivedData", "receivedBlockMetadata"]), (tmp_path / "empty", [])):
+        recovery = recovery_of(Program(), folder)
+        recovery.prepare()
+        made = recovery.checkpointer(dict, {}, print, print, keeps_blocks=True, outputs=None)
+        assert made.stop(10)
+        assert deleted == [f"file:{folder}/{name}" for name in gone]
+        deleted.clear()
+
+
+# -- what was received --
 
 
 @pytest.fixture

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -66,6 +67,23 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", "/no folder")
     return made
+
+
+def test_no_secret_is_saved_and_nothing_that_is_one_process_own() -> None:
+    secret = [
+        "spark.authenticate.secret",
+        "spark.ssl.keyStorePassword",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.my.TOKEN",
+        "spark.my.passwd",
+        "spark.my.credentials",
+        "own.accessKey",
+        "own.tokens.of",  # also what only looks like one
+    ]
+    own = ["spark.app.id", "spark.app.startTime", "spark.driver.host", "spark.driver.port", "spark.executor.id"]
+    pairs = {**SAVED, **dict.fromkeys([*secret, *own], "hush")}
+    assert saved_conf.conf_to_save(cast(Any, SimpleNamespace(getConf=lambda: Conf(pairs)))) == SAVED
 
 
 def test_what_the_new_process_says_wins_but_for_the_name(spark: Spark) -> None:
