@@ -2,10 +2,11 @@
 
 A source on this machine sends numbered records and takes their acknowledgement; a program with the block log and
 checkpoints on counts them by key, in two kinds of state and in a window. The program is killed (-9) at random moments,
-and started again each time: half the moments are counted from its start, half from the first record that a run
-acknowledges, however long the machine takes until then. At every third kill, on average, it is its JVM that dies, and
-the program must find that out and end. At the end it is stopped gracefully, and its outputs are compared: every batch
-time is there, every acknowledged record is in some batch, and states and windows are what the batches say they must be.
+and started again each time. The moments are counted from the launch, so that it dies while it starts; from its start;
+from the first record that a run acknowledges, however long the machine takes until then; and from a SIGTERM, so that
+it dies while it stops gracefully. Where it runs it is its JVM that dies at every third kill, on average, and the
+program must find that out and end. At the end it is stopped gracefully, and its outputs are compared: every batch time
+is there, every acknowledged record is in some batch, and states and windows are what the batches say they must be.
 """
 
 from __future__ import annotations
@@ -28,13 +29,22 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 INTERVAL_S = 1.0
 WINDOW = 4
 KEYS = 7
 RECORDS_A_SEND = 20
 JVM_SHARE = 1 / 3
+# From what a moment is counted: out of ten, how many; and the longest wait from there.
+MOMENTS = {
+    "the launch": (2, 8.0),
+    "the start": (3, 10.0),
+    "the first acknowledgement": (3, 10.0),
+    "SIGTERM": (2, 3.0),
+}
+# With fewer acknowledged a kill, little was put to the test.
+LEAST_RECORDS = 20
 # What a program may take to find out that its JVM is dead, and to end.
 MOURNING_S = 60
 # What the last stop may take: the batches of all the time in which the program was down come first.
@@ -155,22 +165,79 @@ def program(folder: Path, port: int) -> None:
 # -- the killing and the counting --
 
 
-def start(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """Start the program, and wait until its context has started."""
+class Kill(NamedTuple):
+    """A kill to come.
+
+    Attributes:
+        since: from what its moment is counted.
+        after_s: the seconds from there.
+        of_jvm: it is the JVM that is killed.
+    """
+
+    since: str
+    after_s: float
+    of_jvm: bool
+
+
+def drawn(rng: random.Random, count: int) -> list[Kill]:
+    """The kills of a run."""
+    kills = []
+    for _ in range(count):
+        (since,) = rng.choices(list(MOMENTS), [share for share, _ in MOMENTS.values()])
+        after_s, of_jvm = rng.uniform(0.0, MOMENTS[since][1]), rng.random() < JVM_SHARE
+        # While the program starts there may be none; while it stops it may have ended already.
+        kills.append(Kill(since, after_s, of_jvm and since in ("the start", "the first acknowledgement")))
+    return kills
+
+
+def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """Launch the program."""
     with (folder / "log").open("ab") as log:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, __file__, "--program", str(folder), "--port", str(port)],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
         )
+
+
+def has_started(folder: Path, process: subprocess.Popen[bytes]) -> bool:
+    """Whether the program's context has started."""
+    return (folder / f"started-{process.pid}").exists()
+
+
+def await_start(folder: Path, process: subprocess.Popen[bytes]) -> None:
+    """Wait until the program's context has started."""
     deadline = time.monotonic() + 120
-    while not (folder / f"started-{process.pid}").exists():
+    while not has_started(folder, process):
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            raise SystemExit(f"the program did not start; its log is {folder / 'log'}")
+            raise SystemExit(f"FAILED: the program did not start; its log is {folder / 'log'}")
         time.sleep(0.05)
-    return process
+
+
+def kill(kill: Kill, folder: Path, port: int, source: Source) -> str:
+    """Run the program until a moment, and kill it; say how that was."""
+    process = launch(folder, port)
+    if kill.since != "the launch":
+        await_start(folder, process)
+    if kill.since in ("the first acknowledgement", "SIGTERM"):
+        await_acknowledgement(source)
+    if kill.since == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    time.sleep(kill.after_s)
+    if kill.of_jvm:
+        return f"its JVM; the program ended {kill_jvm(process):.1f} s later"
+    # One that is to stop may have done so.
+    code = process.poll()
+    if code is not None:
+        if code != 0 or kill.since != "SIGTERM":
+            raise SystemExit(f"FAILED: the program ended by itself with {code}; its log is {folder / 'log'}")
+        return "nothing, it had stopped"
+    what = "the driver" if has_started(folder, process) else "the driver, which had not started"
+    process.kill()
+    process.wait()
+    return what
 
 
 def await_acknowledgement(source: Source) -> None:
@@ -270,31 +337,19 @@ def main() -> None:
     source = Source(options.seed)
     port = source.server_address[1]
     began = time.monotonic()
-    jvm_kills = 0
-    for number in range(options.kills):
-        process = start(folder, port)
-        after_s = rng.uniform(0.0, 10.0)
-        of_jvm = rng.random() < JVM_SHARE
-        receives = rng.random() < 1 / 2
-        if receives:
-            await_acknowledgement(source)
-        time.sleep(after_s)
-        what = "its JVM" if of_jvm else "the driver"
-        since = "the first acknowledgement" if receives else "the start"
-        ended = ""
-        if of_jvm:
-            ended = f"; the program ended {kill_jvm(process):.1f} s later"
-            jvm_kills += 1
-        else:
-            process.kill()
-            process.wait()
-        print(f"kill {number + 1} of {options.kills}: {what}, {after_s:.2f} s after {since}{ended}", flush=True)
-    process = start(folder, port)
+    kills = drawn(rng, options.kills)
+    for number, each in enumerate(kills, 1):
+        what = kill(each, folder, port, source)
+        print(f"kill {number} of {len(kills)}: {each.after_s:.2f} s after {each.since}: {what}", flush=True)
+    process = launch(folder, port)
+    await_start(folder, process)
     await_acknowledgement(source)
     time.sleep(5)
     source.paused.set()
     process.send_signal(signal.SIGTERM)
-    found: dict[str, Any] = {"kills": options.kills, "of them of the JVM": jvm_kills, "seed": options.seed}
+    found: dict[str, Any] = {"kills": len(kills), "of them of the JVM": sum(each.of_jvm for each in kills)}
+    found |= {f"of them after {since}": sum(each.since == since for each in kills) for since in MOMENTS}
+    found["seed"] = options.seed
     stopped_ms = round(time.time() * 1000)
     # None where it does not end.
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -306,7 +361,10 @@ def main() -> None:
     for name, value in found.items():
         print(f"{name}: {value}")
     faults = ("lost", "batches missing", "batches that differ when made again", "wrong states and windows")
-    if not source.acknowledged or process.returncode != 0 or any(found[name] for name in faults):
+    few = source.acknowledged < LEAST_RECORDS * max(len(kills), 1)
+    if few:
+        print(f"too few records were acknowledged, at least {LEAST_RECORDS} a kill are wanted")
+    if few or process.returncode != 0 or any(found[name] for name in faults):
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 

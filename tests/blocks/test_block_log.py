@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -190,6 +191,27 @@ def test_a_sweep_takes_only_what_is_ours_and_not_known(log: BlockLog, make_block
     assert sweep(log.directory, known) == ["input-0-0-0.arrow", "input-0-2-0.arrow", "input-0-5-3.partial"]
     assert names(log) == sorted([*others, "input-0-1-0.arrow", "input-0-3-0.arrow"])
     assert sweep(log.directory, known) == []
+
+
+def test_what_may_have_been_accepted_is_set_aside_where_no_sweep_finds_it(
+    log: BlockLog, make_block: MakeBlock, caplog: pytest.LogCaptureFixture
+) -> None:
+    stored = [log.store(make_block([number], f"input-0-1-{number}")) for number in range(3)]
+    log._files.put("input-0-1-3.partial", make_block([1]).table)
+    known = {"input-0-1-0.arrow"}
+    assert log.set_aside(known, "aside-1") == ["input-0-1-1.arrow", "input-0-1-2.arrow"]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "kept aside" in said
+    assert "files=2" in said
+    assert f"{log.directory}/aside-1" in said
+    assert sweep(log.directory, known) == []
+    assert log.set_aside(known, "aside-2") == []
+    assert names(log) == ["input-0-1-0.arrow"]
+    if log.directory.startswith("mock"):
+        return  # another directory of it is another memory
+    # As they were.
+    aside = evolve(stored[2], path=f"{log.directory}/aside-1/{stored[2].block_id}.arrow")
+    assert records(aside) == [2]
 
 
 def test_a_sweep_follows_no_link_and_enters_no_directory(tmp_path: Path) -> None:

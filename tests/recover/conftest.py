@@ -137,9 +137,11 @@ class ListFold:
 class Kept:
     """A journal with its fold."""
 
-    def __init__(self, directory: Directory, run: str, conf: Mapping[str, str], clock: ManualClock) -> None:
+    def __init__(
+        self, directory: Directory, run: str, conf: Mapping[str, str], clock: ManualClock, known: int = 0
+    ) -> None:
         self.directory, self.fold, self.clock = directory, ListFold(), clock
-        self.journal = Journal(directory, run, Settings(conf), clock)
+        self.journal = Journal(directory, run, Settings(conf), clock, known, {"n": -1})
         self.recovered = self.journal.recover(self.fold)
 
     def add(self, *numbers: int) -> None:
@@ -170,9 +172,14 @@ def keep(clock: ManualClock) -> Iterator[Callable[..., Kept]]:
     made: list[Kept] = []
 
     def make(
-        directory: Directory, run: str = "run-1", conf: Mapping[str, str] | None = None, *, start: bool = True
+        directory: Directory,
+        run: str = "run-1",
+        conf: Mapping[str, str] | None = None,
+        *,
+        start: bool = True,
+        known: int = 0,
     ) -> Kept:
-        kept = Kept(directory, run, conf or {}, clock)
+        kept = Kept(directory, run, conf or {}, clock, known)
         made.append(kept)
         if start:
             kept.journal.start()

@@ -54,6 +54,7 @@ class Writing:
         self.told: list[int] = []
         self.reasons: list[str] = []
         self.cleanable: list[int] = []
+        self.journaled = 0
         self.checkpointer = Checkpointer(
             first,
             self.program.context.graph,
@@ -63,6 +64,7 @@ class Writing:
             listeners=listeners,
             attempts=Attempts({2000: 3}),
             keeps_blocks=True,
+            journaled=lambda: self.journaled,
             outputs=None,
             delete_file=self.deleted.append,
             delete_folder=self.deleted.append,
@@ -306,3 +308,18 @@ def test_nothing_is_deleted_while_the_disk_is_full(make: Callable[..., Writing])
         writing.save(number)
     assert (writing.disk.files, writing.deleted) == (before, deleted)
     assert writing.cleanable == [-1]
+
+
+def test_a_checkpoint_says_how_much_was_journalled(make: Callable[..., Writing]) -> None:
+    writing = make(journaled=3)
+    # What the run before knew of is no concern where nothing is journalled any more.
+    assert writing.newest.journaled == 0
+    writing.journaled = 7
+    writing.save(1)
+    assert writing.newest.journaled == 7
+
+
+def test_what_comes_behind_a_checkpoint_was_begun_by_this_run_alone(make: Callable[..., Writing]) -> None:
+    writing = make(begun=3)
+    writing.save(1)
+    assert writing.newest.begun == 1

@@ -230,6 +230,64 @@ def test_a_file_of_nothing_is_refused_when_another_was_before_it(keep: Keep, mem
         keep(memory({"journal-0000000007": b"torn"}), start=False)
 
 
+def test_an_end_that_was_known_of_is_no_torn_one(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+    name, known = max(files), len(HISTORY)
+    assert keep(memory(files), start=False).journal.last_number == known
+    for size in range(len(files[name])):
+        damaged = changed(files, name, files[name][:size])
+        with pytest.raises(JournalError, match=r"memory/.*onDamage=skip"):
+            keep(memory(damaged), start=False, known=known)
+    # One that was not known of may have been cut off while it was written.
+    kept = keep(memory(changed(files, name, files[name][:-1])), start=False, known=known - 1)
+    assert kept.fold.numbers == HISTORY[:-1]
+    assert not kept.recovered.is_whole
+
+
+def test_a_journal_that_is_gone_is_refused_where_it_is_known_of(keep: Keep, memory: Memory) -> None:
+    message = "memory/ ends with event 0, and a checkpoint knows of 1: .*onDamage=skip"
+    for files in ({}, {"journal-0000000000": b""}):
+        with pytest.raises(JournalError, match=message):
+            keep(memory(files), known=1)
+    # Also one of another run.
+    directory = memory()
+    keep(directory).add(0, 1)
+    with pytest.raises(JournalError, match=message):
+        keep(directory.copy(), run="run-2", known=1)
+
+
+@pytest.mark.parametrize("conf", [SKIP, {"spark.penstock.writeAheadLog.durability": "none"}], ids=["skip", "none"])
+def test_a_missing_end_is_counted_and_stood_in_for_and_no_number_used_again(
+    keep: Keep, memory: Memory, conf: dict[str, str]
+) -> None:
+    directory = memory()
+    keep(directory).add(0, 1, 2, 3)
+    (name,) = directory.names()
+    directory.files[name][-1] ^= 1
+    kept = keep(directory.copy(), conf=conf, known=6)
+    assert kept.fold.numbers == [0, 1, 2, -1]
+    assert kept.recovered.lost == 3
+    assert kept.recovered.damages == ("the journal in memory/ ends with event 3, and a checkpoint knows of 6",)
+    kept.add(4)
+    assert kept.journal.last_number == 7
+    kept.journal.close()
+    # What older checkpoints know of is not missing again.
+    again = keep(memory({name: bytes(data) for name, data in kept.directory.files.items()}), start=False, known=6)  # type: ignore[attr-defined]
+    assert again.fold.numbers == [0, 1, 2, -1, 4]
+    assert again.recovered.is_whole
+
+
+def test_a_number_is_known_only_when_it_is_committed(keep: Keep, memory: Memory) -> None:
+    directory = memory()
+    kept = keep(directory)
+    assert kept.journal.last_number == 0
+    kept.add(0)
+    assert kept.journal.last_number == 1
+    directory.fail_at(range(100))
+    with pytest.raises(JournalError):
+        kept.add(1)
+    assert kept.journal.last_number == 1
+
+
 def test_other_files_of_the_folder_are_no_concern(keep: Keep, memory: Memory) -> None:
     directory = memory({"notes.txt": b"mine", "journal-12": b"?", "journal-0000000001.bak": b"?"})
     keep(directory).add(1)

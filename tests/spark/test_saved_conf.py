@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from penstock.errors import CheckpointError
 from penstock.spark import saved_conf
 
 LAUNCH = {"spark.app.name": "counts", "spark.master": "local[4]", "spark.driver.memory": "2g"}
@@ -62,7 +65,25 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     monkeypatch.setattr(saved_conf, "SparkConf", made.conf)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", "/no folder")
     return made
+
+
+def test_no_secret_is_saved_and_nothing_that_is_one_process_own() -> None:
+    secret = [
+        "spark.authenticate.secret",
+        "spark.ssl.keyStorePassword",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.my.TOKEN",
+        "spark.my.passwd",
+        "spark.my.credentials",
+        "own.accessKey",
+        "own.tokens.of",  # also what only looks like one
+    ]
+    own = ["spark.app.id", "spark.app.startTime", "spark.driver.host", "spark.driver.port", "spark.executor.id"]
+    pairs = {**SAVED, **dict.fromkeys([*secret, *own], "hush")}
+    assert saved_conf.conf_to_save(cast(Any, SimpleNamespace(getConf=lambda: Conf(pairs)))) == SAVED
 
 
 def test_what_the_new_process_says_wins_but_for_the_name(spark: Spark) -> None:
@@ -72,12 +93,28 @@ def test_what_the_new_process_says_wins_but_for_the_name(spark: Spark) -> None:
     assert spark.launched_with == LAUNCH
 
 
+def test_what_files_of_defaults_say_of_the_launch_wins_too(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # What the JVM is launched with wins over them there.
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.master local[3]\nspark.jars own.jar\nspark.app.name no\nspark.penstock.checkpoint.rebuild true\n"
+    )
+    assert saved_conf.current_conf()["spark.penstock.checkpoint.rebuild"] == "true"
+    saved_conf.spark_context({**SAVED, "spark.jars": "saved.jar", "spark.files": "saved"})
+    assert spark.launched_with == {"spark.app.name": "counts", "spark.driver.memory": "2g", "spark.files": "saved"}
+    # Of a JVM that is there it is known already.
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    assert "spark.penstock.checkpoint.rebuild" not in saved_conf.current_conf()
+
+
 def test_before_there_is_a_jvm_what_it_will_be_launched_with_is_known(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert saved_conf.current_conf() == {}
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf 'a=1 2' --master local[3] --conf b=x=y -c c=3 pyspark-shell")
-    assert saved_conf.current_conf() == {"a": "1 2", "b": "x=y", "c": "3"}
+    assert saved_conf.current_conf() == {"a": "1 2", "b": "x=y", "c": "3", "spark.master": "local[3]"}
     # It is not launched: it would have none of the program's own configuration.
     assert spark.launched_with is None
 
@@ -85,3 +122,25 @@ def test_before_there_is_a_jvm_what_it_will_be_launched_with_is_known(
 def test_of_spark_submit_there_is_a_jvm(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
     assert saved_conf.current_conf() == {"own": "current", "spark.app.name": "app.py"}
+
+
+def test_a_name_that_the_launch_gives_is_that_of_the_application_or_of_its_launch(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # None is given.
+    saved_conf.check_name("counts", "")
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--name other pyspark-shell")
+    assert saved_conf.launched_as() == "other"
+    with pytest.raises(CheckpointError, match="of the application 'counts', and this process was launched as 'other'"):
+        saved_conf.check_name("counts", "")
+    # Its code calls it counts.
+    saved_conf.check_name("counts", "other")
+    saved_conf.check_name("other", "")
+
+
+def test_the_name_of_the_file_is_none_that_anybody_gave(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
+    monkeypatch.setattr("sys.argv", ["/jobs/app.py", "argument"])
+    assert saved_conf.launched_as() == ""
+    monkeypatch.setattr("sys.argv", ["/jobs/job.py"])
+    assert saved_conf.launched_as() == "app.py"

@@ -140,3 +140,30 @@ def test_what_is_prepared_and_not_started_stops_at_once(make_tracker: MakeTracke
     tracked.tracker.release()
     assert time.monotonic() - before < 30
     assert tracked.launches == []
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
+def test_files_that_the_journal_does_not_know_of_are_deleted_only_where_it_is_whole(
+    make_tracker: MakeTracker, make_journal: MakeJournal, tmp_path: Path, torn: bool
+) -> None:
+    conf = {"spark.streaming.receiver.writeAheadLog.enable": "true"}
+    first = make_tracker(journal=make_journal(), conf=conf, checkpoint_directory=str(tmp_path))
+    first.tracker.start()
+    assert first.registered().add(0, 1).accepted
+    first.tracker.close()
+    files = tmp_path / "receivedData" / "0"
+    files.mkdir(parents=True)
+    for number in range(3):
+        (files / f"input-0-1-{number}.arrow").touch()
+    if torn:
+        (journal,) = (tmp_path / "journal").iterdir()
+        journal.write_bytes(journal.read_bytes()[:-1])
+    second = make_tracker(journal=make_journal(), conf=conf, checkpoint_directory=str(tmp_path))
+    second.tracker.start()
+    left = sorted(str(path.relative_to(files)) for path in files.rglob("*.arrow"))
+    aside = f"aside-{second.clock.now_ms()}"
+    assert left == (
+        [f"{aside}/input-0-1-{number}.arrow" for number in range(3)]
+        if torn
+        else [f"input-0-1-{number}.arrow" for number in range(2)]
+    )

@@ -229,8 +229,9 @@ ON_DAMAGE = _key(
     "spark.penstock.checkpoint.onDamage",
     one_of("fail", "skip"),
     "fail",
-    "What happens when a file that a context is to recover from is damaged where more follows. `fail`: it is refused, "
-    "with its name and the place; `skip`: recovery goes on without what is lost, and says how much that is.",
+    "What happens when a file that a context is to recover from is damaged where more follows, or lacks what is known "
+    "to have been there. `fail`: it is refused, with its name and the place; `skip`: recovery goes on without what is "
+    "lost, and says how much that is.",
 )
 JOURNAL_ROLLING_INTERVAL = _key(
     "spark.streaming.driver.writeAheadLog.rollingIntervalSecs",

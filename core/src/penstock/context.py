@@ -218,6 +218,8 @@ class StreamingContext(StreamBuilder):
     @classmethod
     def _of_checkpoint(cls, path: str, found: Checkpoint) -> StreamingContext:
         is_new = SparkContext._active_spark_context is None
+        if is_new:
+            saved_conf.check_name(found.application, found.launched_as)
         sc = saved_conf.spark_context(found.conf)
         try:
             made = cls(sc, found.batch_interval_ms / 1000)

@@ -9,7 +9,8 @@ its executor and its host, and is deleted by name when no batch needs it; nothin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
+from functools import partial
 
 import pyarrow as pa
 
@@ -98,6 +99,29 @@ class BlockLog:
 
     def sweep(self, known: Set[str]) -> list[str]:
         """Delete the files that are named as this stream's are, and are not known; say which they were."""
+        swept = self._delete(self._unknown(known))
+        if swept:
+            log.info("blocks that no batch knows of swept", directory=self.directory, files=len(swept))
+        return swept
+
+    def set_aside(self, known: Set[str], folder: str) -> list[str]:
+        """Move those files into a folder of the directory, where nothing deletes them; say which they were.
+
+        What was never finished was never acknowledged, and is deleted.
+        """
+        unknown = self._unknown(known)
+        self._delete([name for name in unknown if name.endswith(PARTIAL)])
+        whole = [name for name in unknown if not name.endswith(PARTIAL)]
+        moved = self._each(whole, partial(self._files.move, folder=folder), "block files not set aside")
+        if moved:
+            log.error(
+                "blocks are kept aside that the journal does not know of: it is not whole, they may have been accepted",
+                directory=f"{self.directory}/{folder}",
+                files=len(moved),
+            )
+        return moved
+
+    def _unknown(self, known: Set[str]) -> list[str]:
         stream_id = self.directory.rpartition("/")[2]
         try:
             names = sorted(self._files.names())
@@ -105,22 +129,23 @@ class BlockLog:
             log.warning("block log not swept", directory=self.directory, reason=text_of(error))
             return []
         ours = [name for name in names if (match := _FILE.fullmatch(name)) and match[1] == stream_id]
-        swept = self._delete([name for name in ours if name not in known])
-        if swept:
-            log.info("blocks that no batch knows of swept", directory=self.directory, files=len(swept))
-        return swept
+        return [name for name in ours if name not in known]
 
     def _delete(self, names: Iterable[str]) -> list[str]:
-        deleted, failed, reason = [], 0, ""
+        return self._each(names, self._files.delete, "block files not deleted")
+
+    def _each(self, names: Iterable[str], act: Callable[[str], bool], failure: str) -> list[str]:
+        """Do something to files; say to which it was done. What fails is logged and left."""
+        done, failed, reason = [], 0, ""
         for name in names:
             try:
-                if self._files.delete(name):
-                    deleted.append(name)
+                if act(name):
+                    done.append(name)
             except (OSError, pa.ArrowException) as error:
                 failed, reason = failed + 1, reason or text_of(error)
         if failed:
-            log.warning("block files not deleted", directory=self.directory, files=failed, reason=reason)
-        return deleted
+            log.warning(failure, directory=self.directory, files=failed, reason=reason)
+        return done
 
 
 def sweep(directory: str, known: Set[str]) -> list[str]:

@@ -41,6 +41,14 @@ class LogFiles(Protocol):
         """
         ...
 
+    def move(self, name: str, folder: str) -> bool:
+        """Move a file into a folder of this directory, and say whether there was one; the folder is made.
+
+        Raises:
+            OSError: it could not be moved.
+        """
+        ...
+
     def names(self) -> list[str]:
         """The names of the regular files that are there; none when there is no directory.
 
@@ -99,6 +107,15 @@ class LocalFiles:
             return False
         return True
 
+    def move(self, name: str, folder: str) -> bool:
+        """Move a file into a folder of this directory, and say whether there was one."""
+        (self._directory / folder).mkdir(exist_ok=True)
+        try:
+            (self._directory / name).replace(self._directory / folder / name)
+        except FileNotFoundError:
+            return False
+        return True
+
     def names(self) -> list[str]:
         """The names of the regular files that are there."""
         try:
@@ -149,6 +166,15 @@ class RemoteFiles:
         """Delete a file, and say whether there was one."""
         try:
             self._system.delete_file(f"{self._path}/{name}")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def move(self, name: str, folder: str) -> bool:
+        """Move a file into a folder of this directory, and say whether there was one."""
+        self._system.create_dir(f"{self._path}/{folder}")
+        try:
+            self._system.move(f"{self._path}/{name}", f"{self._path}/{folder}/{name}")
         except FileNotFoundError:
             return False
         return True

@@ -18,11 +18,11 @@ from penstock.cli import installed
 from penstock.cli.batch_view import ViewedBatch, summary
 from penstock.cli.local_master import local_master
 from penstock.cli.screen import Lines, Picture, Screen
-from penstock.cli.spark_conf import UDS
 from penstock.cli.terminal import is_live, terminal
 from penstock.errors import BatchFailedError, ConfigurationError, PenstockError, UnknownNameError
 from penstock.log import set_level
 from penstock.spark.java import ensure_java
+from penstock.spark.launch_conf import UDS
 from penstock.specs import read_options
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import Any
 import attrs
 
 from penstock import conf
-from penstock.cli.spark_conf import conf_here
 from penstock.conf import Settings
 from penstock.errors import UnknownNameError
 from penstock.plugins import KINDS, LoadedPlugin, Plugins
+from penstock.spark.launch_conf import conf_here
 from penstock.specs import Spec, options_of
 
 

@@ -18,11 +18,11 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli import installed
-from penstock.cli.spark_conf import conf_here
 from penstock.cli.terminal import terminal
 from penstock.conf import INITIAL_RATE, Settings
 from penstock.errors import PenstockError, UnknownNameError
 from penstock.guarded_estimator import GuardedEstimator, chosen_first_rate, make_estimator
+from penstock.spark.launch_conf import conf_here
 from penstock.specs import RateEstimatorSpec, options_of, read_options
 from penstock.testing.plant import PLANTS, named_plant
 from penstock.testing.plant_report import PlantReport, report

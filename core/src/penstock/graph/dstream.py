@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import RDD, StorageLevel
@@ -217,6 +218,8 @@ class DStream(Stream[T]):
         if not takes_time(func, 1, "func should take one or two arguments"):
             without_time = func
 
+            # By whose name a run that goes on knows the output.
+            @wraps(without_time)
             def func(_time: datetime, rdd: RDD[Any]) -> Any:
                 return without_time(rdd)
 

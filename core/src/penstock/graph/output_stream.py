@@ -42,7 +42,7 @@ class ForEachDStream(DStream[Any]):
         self, parent: DStream[Any], function: Callable[[datetime, RDD[Any]], object], call_site: CallSite
     ) -> None:
         super().__init__(parent.context(), parents=(parent,))
-        self._parent, self._function, self.call_site = parent, function, call_site
+        self._parent, self.function, self.call_site = parent, function, call_site
         self.output_op_id = self._graph.add_output(self)
 
     def compute(self, time_ms: int) -> None:
@@ -81,7 +81,7 @@ class ForEachDStream(DStream[Any]):
         if done is not None and done.has(time_ms, self.output_op_id):
             log.info("output not repeated: it was done", batch_time=time_ms, operation=self.call_site.short)
             return
-        self._function(self.datetime_of(time_ms), rdd)
+        self.function(self.datetime_of(time_ms), rdd)
         self._graph.raise_failures()
         if done is not None:
             done.note(time_ms, self.output_op_id)

@@ -100,6 +100,8 @@ class Checkpoint:
         folders: in the checkpoint directory, which hold what this run or one before has written.
         next_stream_id: no input has had that number, or a higher one.
         begun: how many runs may have begun a batch that is younger than the youngest.
+        journaled: how many events of blocks and batches were committed; 0 where they are not written down.
+        launched_as: the application's name as the launch of its process gave it; empty when it gave none.
     """
 
     number: int
@@ -121,6 +123,8 @@ class Checkpoint:
     folders: list[str] = field(factory=list)
     next_stream_id: int = 0
     begun: int = 1
+    journaled: int = 0
+    launched_as: str = ""
 
     def to_json(self) -> bytes:
         """As UTF-8 JSON.

@@ -56,6 +56,7 @@ class Checkpointer:
         listeners: what listeners keep, by name.
         attempts: how many runs have begun a batch.
         keeps_blocks: what was received outlives the run.
+        journaled: how many events of blocks and batches are committed.
         outputs: which are done; told which batches no run will make again.
         delete_file: deletes a checkpointed RDD.
         delete_folder: deletes a folder of the checkpoint directory, by name.
@@ -75,6 +76,7 @@ class Checkpointer:
         listeners: Mapping[str, Callable[[], Any]],
         attempts: Attempts,
         keeps_blocks: bool,
+        journaled: Callable[[], int],
         outputs: CompletedOutputs | None,
         delete_file: Callable[[str], object],
         delete_folder: Callable[[str], object],
@@ -88,7 +90,7 @@ class Checkpointer:
         self._rates, self._listeners, self._attempts = rates, listeners, attempts
         self._delete_file, self._delete_folder, self._forget_streams = delete_file, delete_folder, forget_streams
         self._max_failures, self._on_too_many = max_failures, on_failures
-        self.keeps_blocks, self._outputs = keeps_blocks, outputs
+        self.keeps_blocks, self._journaled, self._outputs = keeps_blocks, journaled, outputs
         self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
         self._number = first.number
         self._kept = dict(first.listeners)
@@ -112,7 +114,7 @@ class Checkpointer:
             JournalError: the journal of outputs cannot be written.
         """
         # With where sources are: for a run that goes on, what comes meanwhile is new.
-        oldest = self._store.write(evolve(self._first, inputs=self._saved_inputs()))
+        oldest = self._store.write(evolve(self._first, inputs=self._saved_inputs(), journaled=self._journaled()))
         # What is of another run may go now: this one is known of.
         if self._outputs is not None:
             self._outputs.start()
@@ -156,6 +158,7 @@ class Checkpointer:
             folders=list(self._folders),
             # By this run alone: all that was due before is known.
             begun=1,
+            journaled=self._journaled(),
         )
 
     def stop(self, timeout_s: float) -> bool:

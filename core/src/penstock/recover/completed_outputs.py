@@ -7,10 +7,16 @@ noted when the driver died is repeated: what it writes must bear that. Called on
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock.recover.journal import Journal
+from penstock.recover.names import named
+from penstock.recover.reattachment import function_name
+
+if TYPE_CHECKING:
+    from penstock.graph.output_stream import ForEachDStream
 
 
 class CompletedOutputs:
@@ -61,6 +67,29 @@ class CompletedOutputs:
     def close(self) -> None:
         """Close the journal."""
         self._journal.close()
+
+
+def output_names(outputs: Sequence[ForEachDStream]) -> dict[int, str]:
+    """By which a later run knows outputs, by their number.
+
+    The only one of its kind of a stream that the program names is known by that name. Another one may be taken for
+    something new when the code changes, and repeated, but not for another: its place is in its name, its function, and
+    how many outputs there are.
+    """
+    counted = Counter(map(_said, outputs))
+    names = {}
+    for name, output in named(outputs, outputs).items():
+        said = _said(output)
+        if not said or counted[said] > 1:
+            said = f"{name} of {len(outputs)}, {function_name(output.function)}, {output.call_site.short}"
+        names[output.output_op_id] = said
+    return names
+
+
+def _said(output: ForEachDStream) -> str:
+    """The name that the program gives; empty for none."""
+    (stream,) = output.parents
+    return "" if stream.name is None else f"{output.call_site.operation} of {stream.name}"
 
 
 class _Done:

@@ -72,6 +72,11 @@ class Recovered:
     damages: tuple[str, ...] = ()
     lost: int = 0
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was cut off or left out."""
+        return not self.torn_bytes and not self.damages
+
 
 @frozen
 class _Waiting:
@@ -98,10 +103,21 @@ class Journal:
         run: whose it is. Events of another run are not recovered, and are deleted by ``start``.
         settings: in force.
         clock: of the engine.
+        known: how many events of the run somebody knows to have been committed.
+        instead: is applied where some of these are missing at the end, and that is borne.
     """
 
-    def __init__(self, directory: Directory, run: str, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        directory: Directory,
+        run: str,
+        settings: Settings,
+        clock: Clock,
+        known: int = 0,
+        instead: Event | None = None,
+    ) -> None:
         self._directory, self._run, self._clock = directory, run, clock
+        self._known, self._instead = known, instead
         self._skips_damage = settings[conf.ON_DAMAGE] == "skip"
         self._durability = Durability(settings[conf.DURABILITY])
         self._tries = settings[conf.JOURNAL_MAX_FAILURES]
@@ -128,8 +144,8 @@ class Journal:
         """Apply all that this run has done before to an empty fold, which becomes the journal's. Changes no file.
 
         Raises:
-            JournalError: a file cannot be read, or is damaged and damage is not skipped; nothing was applied then. Or
-                the fold does not understand an event.
+            JournalError: a file cannot be read, or is damaged and damage is not skipped, or events that are known of
+                are missing; nothing was applied then. Or the fold does not understand an event.
         """
         history = History.read(self._directory, self._run, skips_damage=self._skips_damage)
         where = self._directory.location()
@@ -137,7 +153,9 @@ class Journal:
             log.warning("the journal's last write was not finished", directory=where, num_bytes=history.torn_bytes)
         for damage in history.damages:
             log.error("the journal is damaged, what is lost is skipped", damage=damage)
-        for event in history.events:
+        last = history.next_number - 1
+        missing = self._check_known(last)
+        for event in [*history.events, *([self._instead] if missing and self._instead is not None else ())]:
             try:
                 fold.apply(event)
             except (ValueError, TypeError, LookupError) as error:
@@ -145,8 +163,34 @@ class Journal:
                     f"the journal in {where} has an event that is not understood ({type(error).__name__}: "
                     f"{text_of(error)}); was it written by another version of Penstock?"
                 ) from error
-        self._next_number, self._fold = history.next_number, fold
-        return Recovered(len(history.events), history.torn_bytes, history.damages, history.lost)
+        # What is known of is never counted anew.
+        self._next_number, self._fold = max(last, self._known) + 1, fold
+        return Recovered(
+            len(history.events),
+            history.torn_bytes,
+            (*history.damages, *missing),
+            history.lost + max(self._known - last, 0),
+        )
+
+    def _check_known(self, last: int) -> tuple[str, ...]:
+        """What is missing at the end, in words."""
+        if last >= self._known:
+            return ()
+        where = self._directory.location()
+        missing = f"the journal in {where} ends with event {last}, and a checkpoint knows of {self._known}"
+        # Where nothing is promised that is no damage, and yet to be told.
+        if not self._skips_damage and self._durability is not Durability.NONE:
+            raise JournalError(
+                f"{missing}: the end of its files is damaged, or they are gone. Put them back as they were, or go on "
+                f"without what is lost: {conf.ON_DAMAGE.name}=skip"
+            )
+        log.error("the journal's end is missing, what is lost is skipped", damage=missing, events=self._known - last)
+        return (missing,)
+
+    @property
+    def last_number(self) -> int:
+        """How many events of the run are committed."""
+        return self._next_number - 1
 
     def start(self) -> None:
         """Begin a segment with the fold's state, delete all others, and take events from now on.

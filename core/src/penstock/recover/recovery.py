@@ -26,15 +26,17 @@ from penstock.recover.attempts import Attempts
 from penstock.recover.checkpoint import Checkpoint, SavedFile
 from penstock.recover.checkpoint_store import CheckpointStore
 from penstock.recover.checkpointer import Checkpointer
-from penstock.recover.completed_outputs import CompletedOutputs
+from penstock.recover.completed_outputs import CompletedOutputs, output_names
 from penstock.recover.directory import Directory, Durability
 from penstock.recover.journal import Journal
 from penstock.recover.names import named
 from penstock.recover.reattachment import reattach
-from penstock.recover.starting_points import starting_points
+from penstock.recover.starting_points import StartingPoints, starting_points
 from penstock.schedule.resume import Resume
 from penstock.spark import saved_conf
 from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file, qualified
+from penstock.track import block_events
+from penstock.track.block_ledger import BlockLedger
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
@@ -66,6 +68,8 @@ class Recovery:
         self._resume: Resume | None = None
         # A run that this one does not go on from has left something here.
         self._replaces = False
+        # Of what receivers store.
+        self._journal: Journal | None = None
 
     @staticmethod
     def newest(directory: str) -> Checkpoint | None:
@@ -96,11 +100,9 @@ class Recovery:
         if found.program is None:
             raise CheckpointError("the program's functions were not saved")
         saved_program.load(self._store.read_program(found.program), self._context)
+        files = self._starting_points(found).files
         graph = self._context.graph
-        tables = named(graph.tables(), graph.streams())
-        saved = {tables[each.name].number: each for each in found.tables if each.name in tables}
-        files = starting_points(found, graph, saved).files
-        for name, table in tables.items():
+        for name, table in named(graph.tables(), graph.streams()).items():
             if isinstance(table, StateDStream) and not table.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{table.call_site.short}: no state was checkpointed yet, and its initial states were in an RDD"
@@ -164,24 +166,35 @@ class Recovery:
         return None if self.found is None else self.found.listeners.get(listener)
 
     def journal(self) -> Journal | None:
-        """Of the blocks that receivers store, where these outlive the run; ``None`` where they do not."""
-        settings = self._context.settings
-        if not settings[conf.WRITE_AHEAD_LOG]:
-            return None
-        return Journal(self._home.child(_BLOCK_JOURNAL), self.run, settings, self._context.clock)
+        """Of the blocks that receivers store, where these outlive the run; ``None`` where they do not.
+
+        Raises:
+            ConfigurationError: they do not, and did in the run before, of which some are needed.
+            JournalError: nobody knows, for its journal cannot be read.
+        """
+        settings, found = self._context.settings, self.found
+        made = Journal(
+            self._home.child(_BLOCK_JOURNAL),
+            self.run,
+            settings,
+            self._context.clock,
+            0 if found is None else found.journaled,
+            None if found is None else _allocations(found),
+        )
+        if settings[conf.WRITE_AHEAD_LOG]:
+            self._journal = made
+            return made
+        if found is not None:
+            self._check_received(found, made)
+        return None
 
     def completed_outputs(self) -> CompletedOutputs | None:
         """Which outputs are done; ``None`` when that is not written down."""
-        settings, graph = self._context.settings, self._context.graph
+        settings = self._context.settings
         if not settings[conf.SKIP_COMPLETED]:
             return None
-        # With their number: when outputs come or go nobody can tell which is which, and all of them are repeated.
-        count = len(graph.outputs)
-        names = {
-            output.output_op_id: f"{name} of {count}" for name, output in named(graph.outputs, graph.outputs).items()
-        }
         journal = Journal(self._home.child("completedOutputs"), self.run, settings, self._context.clock)
-        return CompletedOutputs(journal, names)
+        return CompletedOutputs(journal, output_names(self._context.graph.outputs))
 
     def checkpointer(
         self,
@@ -209,6 +222,7 @@ class Recovery:
             listeners=listeners,
             attempts=self._attempts,
             keeps_blocks=keeps_blocks,
+            journaled=self._journaled,
             outputs=outputs,
             delete_file=partial(delete_file, sc),
             delete_folder=self._delete_folder,
@@ -228,6 +242,9 @@ class Recovery:
         return made
 
     # -- inside --
+
+    def _journaled(self) -> int:
+        return 0 if self._journal is None else self._journal.last_number
 
     def _delete_folder(self, name: str) -> None:
         delete_file(self._context.sparkContext, f"{self._folder.uri}/{name}")
@@ -297,6 +314,39 @@ class Recovery:
                 f"looked for where they are not. Start with PYTHONHASHSEED={found.hash_seed}"
             )
 
+    def _check_received(self, found: Checkpoint, journal: Journal) -> None:
+        """The block log is off: nothing of what an earlier run received with it may be needed."""
+        ledger = BlockLedger()
+        journal.recover(ledger)
+        asked_ms = self._starting_points(found).asked_ms
+        needed = 0
+        # One that no output is made of is asked for nothing.
+        for stream in (each for each in self._context.graph.inputs if each.number in asked_ms):
+            times = [time_ms for time_ms in ledger.times if time_ms >= asked_ms[stream.number]]
+            blocks = [
+                *ledger.unallocated(stream.id),
+                *(each for time in times for each in ledger.blocks(time, stream.id)),
+            ]
+            needed += sum(block.num_records for block in blocks)
+        if not needed:
+            return
+        place = self._home.location(_BLOCK_JOURNAL)
+        if self._context.settings[conf.ON_DAMAGE] != "skip":
+            raise ConfigurationError(
+                f"{conf.WRITE_AHEAD_LOG.name} is off, and {needed} records that were received with it on are needed: "
+                f"batches that are not complete, windows or states are made of them (journal: {place}). Go on with it "
+                f"on, and stop gracefully before it is switched off, or go on without them: {conf.ON_DAMAGE.name}=skip"
+            )
+        log.error(
+            "the block log is off: records that were received with it on are left out", records=needed, journal=place
+        )
+
+    def _starting_points(self, found: Checkpoint) -> StartingPoints:
+        graph = self._context.graph
+        tables = named(graph.tables(), graph.streams())
+        saved = {tables[each.name].number: each for each in found.tables if each.name in tables}
+        return starting_points(found, graph, saved)
+
     def _write_program(self) -> SavedFile:
         data = saved_program.save(self._context)
         try:
@@ -320,6 +370,7 @@ class Recovery:
             "number": self._store.last_number() + 1,
             "written_ms": context.clock.now_ms(),
             "application": sc.appName,
+            "launched_as": saved_conf.launched_as(),
             "versions": {
                 "penstock": version("penstock"),
                 "pyspark": pyspark.__version__,
@@ -343,6 +394,12 @@ def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:
         return store.newest()
     except OSError as error:
         raise CheckpointError(f"the checkpoint directory {directory!r} cannot be read: {error}") from error
+
+
+def _allocations(found: Checkpoint) -> block_events.Event:
+    """What a checkpoint knows of the batches that blocks were given to."""
+    stream_ids = [saved.stream_id for saved in found.inputs]
+    return block_events.allocations_lost(found.zero_time_ms, found.batch_interval_ms, found.last_time_ms, stream_ids)
 
 
 def _resume_of(found: Checkpoint, tables_ms: int | None, settings: conf.Settings) -> Resume | None:

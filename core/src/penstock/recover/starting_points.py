@@ -25,10 +25,12 @@ class StartingPoints:
     Attributes:
         files: the tables that are, by the time of their batches, by the table's name.
         oldest_ms: the batch behind which states are made again; ``None`` when nothing is carried on.
+        asked_ms: the oldest batch that a stream will be asked for, by its number.
     """
 
     files: Mapping[str, Mapping[int, str]]
     oldest_ms: int | None
+    asked_ms: Mapping[int, int]
 
 
 def starting_points(checkpoint: Checkpoint, graph: DStreamGraph, saved: Mapping[int, SavedTable]) -> StartingPoints:
@@ -59,7 +61,8 @@ def starting_points(checkpoint: Checkpoint, graph: DStreamGraph, saved: Mapping[
         needs_ms -= stream.parent_remember_ms - stream.remember_ms
         for parent in stream.parents:
             asked_ms[parent.number] = min(asked_ms.get(parent.number, first_ms), needs_ms)
-    return StartingPoints(files, min(since, default=None))
+    asked = {stream.number: asked_ms.get(stream.number, first_ms) for stream in graph.streams()}
+    return StartingPoints(files, min(since, default=None), asked)
 
 
 def _chosen(files: Mapping[int, str], limit_ms: int, first_ms: int) -> dict[int, str]:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
+import sys
 from collections.abc import Mapping
-from itertools import pairwise
+from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 
+from penstock.errors import CheckpointError
 from penstock.spark.java import ensure_java
+from penstock.spark.launch_conf import conf_here
 
+_NAME = "spark.app.name"
 # Spark's own rule (spark.redaction.regex).
 _SECRET = re.compile(r"secret|password|passwd|token|credential|access[._]?key", re.IGNORECASE)
 _OF_A_PROCESS = re.compile(
@@ -36,6 +39,9 @@ def current_conf() -> dict[str, str]:
     """What is in force: of the SparkContext there is, else what this process was started with, as far as that is known.
 
     A JVM is not launched for it: the program's own configuration would come too late.
+
+    Raises:
+        ConfigurationError: what ``PYSPARK_SUBMIT_ARGS`` holds cannot be read.
     """
     active = SparkContext._active_spark_context
     if active is not None:
@@ -43,9 +49,37 @@ def current_conf() -> dict[str, str]:
     # Started by spark-submit, which is such a JVM.
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
-    words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-    said = (pair.partition("=") for option, pair in pairwise(words) if option in ("--conf", "-c"))
-    return {**{key: value for key, _, value in said}, **dict(SparkConf().getAll())}
+    return {**_said_here(), **dict(SparkConf().getAll())}
+
+
+def _said_here() -> dict[str, str]:
+    """What a JVM would be launched with from here; nothing where there is one already, which knows."""
+    return {} if "PYSPARK_GATEWAY_PORT" in os.environ else conf_here()
+
+
+def launched_as() -> str:
+    """The application's name, as the launch of this process gives it; empty when it gives none."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return conf_here().get(_NAME, "")
+    SparkContext._ensure_initialized()
+    name = SparkConf().get(_NAME) or ""
+    # Without one spark-submit takes that of the program's file.
+    return "" if name == Path(sys.argv[0]).name else name
+
+
+def check_name(application: str, launched: str) -> None:
+    """Check that this process is not launched as another application.
+
+    Args:
+        application: the name of that which it is to go on with.
+        launched: as which that one was launched; its code may have given it another name.
+
+    Raises:
+        CheckpointError: it is; whether its code names it so, too, that code knows.
+    """
+    name = launched_as()
+    if name and name not in (application, launched):
+        raise CheckpointError(f"it is of the application {application!r}, and this process was launched as {name!r}")
 
 
 def spark_context(saved: Mapping[str, str]) -> SparkContext:
@@ -56,15 +90,16 @@ def spark_context(saved: Mapping[str, str]) -> SparkContext:
     if SparkContext._active_spark_context is not None:
         return SparkContext._active_spark_context
     ensure_java()
-    # Until there is a JVM nobody knows what the files of defaults and the command line say. It is launched with what
-    # would come too late afterwards, and with what the launcher has its own default for.
-    launch = [(key, value) for key, value in saved.items() if _OF_THE_LAUNCH.fullmatch(key)]
+    # The JVM is launched with what would come too late afterwards, and with what the launcher has its own default for.
+    # It would win over the files of defaults: what they say, or the command line does, is left out.
+    said = _said_here().keys() - {_NAME}
+    launch = [(key, value) for key, value in saved.items() if _OF_THE_LAUNCH.fullmatch(key) and key not in said]
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(launch))
     conf = SparkConf()
     for key, value in saved.items():
         conf.setIfMissing(key, value)
-    if "spark.app.name" in saved:
-        conf.setAppName(saved["spark.app.name"])
+    if _NAME in saved:
+        conf.setAppName(saved[_NAME])
     return SparkContext.getOrCreate(conf)
 
 

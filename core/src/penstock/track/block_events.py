@@ -19,6 +19,7 @@ BATCH_ALLOCATED = "batch allocated"
 BATCHES_CLEANED = "batches cleaned"
 RECEIVERS_LAUNCHED = "receivers launched"
 STREAMS_FORGOTTEN = "streams forgotten"
+ALLOCATIONS_LOST = "allocations lost"
 #: What the other events do not say again when the journal is begun anew.
 SUMMARY = "summary"
 
@@ -52,6 +53,17 @@ def receivers_launched(epochs: Mapping[int, int]) -> Event:
 def streams_forgotten(stream_ids: Iterable[int]) -> Event:
     """No program will have these streams again, nor their blocks."""
     return {"what": STREAMS_FORGOTTEN, "streams": sorted(stream_ids)}
+
+
+def allocations_lost(zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> Event:
+    """There were batches of these streams up to a time, whatever is written of them."""
+    return {
+        "what": ALLOCATIONS_LOST,
+        "zero": zero_time_ms,
+        "interval": interval_ms,
+        "last": last_time_ms,
+        "streams": sorted(stream_ids),
+    }
 
 
 def summary(last_allocated_ms: int, epochs: Mapping[int, int], gone: Iterable[str]) -> Event:

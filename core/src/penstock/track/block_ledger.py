@@ -65,6 +65,17 @@ class BlockLedger:
                     self._unallocated.pop(stream_id, None)
             self._last_allocated_ms = max(self._last_allocated_ms, time_ms)
 
+    def allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
+        """Give what waits to the first of the batches whose allocations are lost, if there are any.
+
+        A batch gets all that waits: so that one had these blocks. Another one would count them again.
+        """
+        before_ms = self.last_allocated_ms
+        first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
+        if first_ms <= last_time_ms:
+            waiting = {stream_id: [block.block_id for block in self.unallocated(stream_id)] for stream_id in stream_ids}
+            self.allocate(first_ms, waiting)
+
     def clean(self, before_ms: int) -> None:
         """Forget batches strictly older than a time."""
         with self._lock:
@@ -110,6 +121,8 @@ class BlockLedger:
             self.launch(block_events.by_number(event["epochs"]))
         elif what == block_events.STREAMS_FORGOTTEN:
             self.forget(event["streams"])
+        elif what == block_events.ALLOCATIONS_LOST:
+            self.allocate_lost(event["zero"], event["interval"], event["last"], event["streams"])
         elif what == block_events.SUMMARY:
             self.launch(block_events.by_number(event["epochs"]))
             with self._lock:

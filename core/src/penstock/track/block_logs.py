@@ -82,6 +82,12 @@ class BlockLogs:
         for block_log in self._logs.values():
             block_log.sweep(names)
 
+    def set_aside(self, known: Iterable[StoredBlock], folder: str) -> None:
+        """Keep what the journal does not know of, when it is not whole, in a folder of each log."""
+        names = {file_name(block.block_id) for block in known}
+        for block_log in self._logs.values():
+            block_log.set_aside(names, folder)
+
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
         """Delete blocks that no batch needs any more; returns at once. What cannot be deleted is logged and left."""
         self._loop.post(list(blocks))

@@ -233,7 +233,10 @@ class ReceiverTracker:
             return
         if self._logs is not None:
             self._logs.start()
-            self._logs.sweep(self.blocks.known())
+            if self.blocks.recovered.is_whole:
+                self._logs.sweep(self.blocks.known())
+            else:
+                self._logs.set_aside(self.blocks.known(), f"aside-{self._clock.now_ms()}")
         self._housekeeping.start()
 
     def stop(self, deadline: float, *, drains: bool = False) -> None:
