@@ -91,13 +91,18 @@ def test_signals_are_given_back_when_the_context_has_ended_though_nobody_waits_f
     context: StreamingContext,
 ) -> None:
     heard: list[int] = []
-    context._signals._before[signal.SIGTERM] = lambda number, _frame: heard.append(number)
+
+    def own(number: int, _frame: object) -> None:
+        heard.append(number)
+
+    before, context._signals._before[signal.SIGTERM] = context._signals._before[signal.SIGTERM], own
     stopping = threading.Thread(target=lambda: context.stop(stopSparkContext=False))
     stopping.start()
     stopping.join(10)
     os.kill(os.getpid(), signal.SIGTERM)
+    given_back = signal.signal(signal.SIGTERM, before)
     assert heard == [signal.SIGTERM]
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert given_back is own
 
 
 def on_engine_thread_do(action: Callable[[], object]) -> None:

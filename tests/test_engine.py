@@ -14,6 +14,7 @@ from penstock.conf import Settings
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
 from penstock.graph.dstream_graph import DStreamGraph
+from penstock.listen.events import CheckpointFailed, Event
 
 
 class Part:
@@ -42,6 +43,7 @@ class Parts:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
         self.answers: dict[str, Callable[..., Any]] = {}
+        self.events: list[Event] = []
         made = {
             name: self.part(name)
             for name in ("ReceiverTracker", "JobScheduler", "JobGenerator", "LastStates", "LocalProperties")
@@ -76,11 +78,12 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
 @pytest.fixture
 def engine(parts: Parts) -> Engine:
     bus, recovery = parts.part("ListenerBus"), parts.part("Recovery")
+    parts.answers["ListenerBus.post"] = parts.events.append
     recovery.__dict__.update(rates={}, attempts=None, resume=None)
     return Engine(
         cast(Any, None),
         Settings({}),
-        ManualClock(0),
+        ManualClock(5000),
         DStreamGraph(100),
         cast(Any, bus),
         cast(Any, recovery),
@@ -135,3 +138,66 @@ def test_what_writes_the_last_states_is_there_from_the_start_and_ends_with_any_s
     assert parts.among("LastStates.start") == ["LastStates.start"]
     engine.stop(None)
     assert parts.among("LastStates.abandon", "LastStates.write") == ["LastStates.abandon"]
+
+
+def test_the_journal_is_closed_behind_all_that_may_write_to_it(engine: Engine, parts: Parts) -> None:
+    engine.start({})
+    parts.asked.clear()
+    engine.stop(time.monotonic() + 1)
+    steps = [
+        "ReceiverTracker.stop",
+        "JobGenerator.stop",
+        "JobScheduler.stop",
+        "LastStates.write",
+        "JobGenerator.save",
+        "Checkpointer.stop",
+        "ReceiverTracker.release",
+        "ReceiverTracker.delete_files",
+        "ReceiverTracker.close",
+        "ListenerBus.stop",
+    ]
+    assert parts.among(*steps) == steps
+
+
+def test_a_step_that_fails_keeps_none_behind_it_from_its_turn(engine: Engine, parts: Parts) -> None:
+    engine.start({})
+    parts.fail("ReceiverTracker.stop", OSError("the network is down"))
+    parts.fail("JobGenerator.save", OSError("the disk is full"))
+    engine.stop(None)
+    assert parts.among("JobGenerator.stop", "ReceiverTracker.close") == ["JobGenerator.stop", "ReceiverTracker.close"]
+
+
+def test_states_are_not_written_where_batches_are_left(engine: Engine, parts: Parts) -> None:
+    engine.start({})
+    parts.scheduler["pending_batches"] = [100]
+    engine.stop(time.monotonic() + 1)
+    assert parts.among("LastStates.write", "JobGenerator.save") == ["JobGenerator.save"]
+
+
+def test_nobody_waits_for_states_when_a_graceful_stop_is_abandoned(engine: Engine, parts: Parts) -> None:
+    engine.start({})
+    parts.answers["LastStates.write"] = lambda _end: engine.abandon()
+    engine.stop(time.monotonic() + 1)
+    assert parts.among("LastStates.write", "LastStates.abandon") == ["LastStates.write", "LastStates.abandon"]
+
+
+def test_no_states_are_written_behind_an_abandoned_stop(engine: Engine, parts: Parts) -> None:
+    engine.start({})
+    parts.answers["JobGenerator.stop"] = lambda *_arguments: engine.abandon()
+    engine.stop(time.monotonic() + 1)
+    assert parts.among("LastStates.write") == []
+    steps = "JobGenerator.abandon", "JobScheduler.abandon"
+    assert parts.among(*steps) == list(steps)
+
+
+def test_listeners_are_told_of_checkpoints_that_cannot_be_written(engine: Engine, parts: Parts) -> None:
+    given: list[Callable[[int, BaseException], object]] = []
+
+    def checkpointer(_rates: object, _kept: object, on_failures: Any, *_rest: object, **_options: object) -> Part:
+        given.append(on_failures)
+        return parts.part("Checkpointer")
+
+    parts.answers["Recovery.checkpointer"] = checkpointer
+    engine.start({})
+    given[0](3, OSError("the disk is full"))
+    assert parts.events == [CheckpointFailed(5000, 3, "OSError: the disk is full")]

@@ -143,6 +143,37 @@ def test_where_sources_are_is_known_before_the_first_batch(make: Callable[..., W
     assert writing.position == {"known": ["a file", "another"]}
 
 
+def test_behind_the_first_all_that_was_due_before_is_known(make: Callable[..., Writing]) -> None:
+    writing = make(begun=3)
+    assert writing.newest.begun == 3
+    writing.save(1)
+    assert writing.newest.begun == 1
+
+
+class Outputs:
+    """A journal of outputs, which says what was there when it began."""
+
+    def __init__(self, directory: Disk) -> None:
+        self._directory = directory
+        self.found: Checkpoint | None = None
+
+    def start(self) -> None:
+        self.found = CheckpointStore(self._directory).newest()
+
+    def clean_up(self, _before_ms: int) -> None:
+        """Nothing to clean up."""
+
+
+def test_what_outputs_an_earlier_run_has_done_is_kept_until_this_run_is_known_of() -> None:
+    writing = Writing(evolve(FIRST, folders=["now"]), {})
+    outputs = Outputs(writing.disk)
+    writing.checkpointer._outputs = cast(Any, outputs)
+    writing.checkpointer.start()
+    writing.checkpointer.stop(10)
+    assert outputs.found is not None
+    assert outputs.found.number == FIRST.number
+
+
 def test_what_changes_is_gathered(make: Callable[..., Writing]) -> None:
     writing = make()
     writing.table._files[2000] = "file:/somewhere/now/rdd-1"

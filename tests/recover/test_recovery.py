@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from attrs import evolve
+from pyspark import SparkConf
 from tests.recover.test_checkpoint_store import FIRST
 from tests.recover.test_checkpointer import Writing
 from tests.recover.test_reattachment import Program
@@ -20,12 +21,15 @@ from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError, JournalError
 from penstock.listen.events import BatchCompleted
 from penstock.recover import recovery as recovery_module
+from penstock.recover import saved_program
 from penstock.recover.checkpoint import Checkpoint, SavedInput
 from penstock.recover.checkpoint_store import CheckpointStore
+from penstock.recover.checkpointer import Checkpointer
 from penstock.recover.completed_outputs import CompletedOutputs
 from penstock.recover.directory import Directory
 from penstock.recover.recovery import Recovery
 from penstock.spark.checkpoint import RunFolder
+from penstock.spark.saved_conf import hash_seed
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 CONF = {
@@ -304,3 +308,106 @@ def test_the_records_of_the_first_batch_are_in_it_though_the_run_died_before_its
     run.log.await_count(BatchCompleted, 2)
     assert has == {600: two, 700: []}
     tracker.close()
+
+
+# -- before the start --
+
+
+class Directories:
+    """A checkpoint directory, and what is done to it in place of Spark."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path, self.deleted = path, list[str]()
+        monkeypatch.setattr(recovery_module, "delete_empty_folders", lambda _sc, _folder: None)
+        monkeypatch.setattr(recovery_module, "delete_file", lambda _sc, name: self.deleted.append(Path(name).name))
+
+    @property
+    def store(self) -> CheckpointStore:
+        return CheckpointStore(Directory.of(str(self.path)))
+
+    @property
+    def newest(self) -> Checkpoint:
+        found = self.store.newest()
+        assert found is not None
+        return found
+
+    def next_run(self, name: str = "store", *, rebuilds: bool = True, program: Program | None = None) -> Recovery:
+        """Of a program without ``getOrCreate``."""
+        conf = {
+            "spark.penstock.checkpoint.rebuild": str(rebuilds).lower(),
+            "spark.penstock.checkpoint.testSources": "true",
+        }
+        spark = SimpleNamespace(appName=name, getConf=lambda: SparkConf(loadDefaults=False))
+        context = SimpleNamespace(
+            graph=(program or Program()).context.graph,
+            settings=Settings(conf),
+            clock=ManualClock(20_000),
+            sparkContext=spark,
+        )
+        return Recovery(cast(Any, context), str(self.path), RunFolder("now", f"file:{self.path}", str(self.path)))
+
+    def begin(self, recovery: Recovery) -> Checkpointer:
+        """As the engine does at its start."""
+        recovery.prepare()
+        return recovery.checkpointer(dict, {}, _nothing, _nothing, keeps_blocks=True, outputs=None)
+
+
+def _nothing(*_arguments: object) -> None:
+    return None
+
+
+@pytest.fixture
+def directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directories:
+    """That of a run which died."""
+    made = Directories(tmp_path, monkeypatch)
+    made.store.write(evolve(FIRST, last_time_ms=10_000, pending={9000: 1, 10_000: 2}, hash_seed=hash_seed()))
+    return made
+
+
+def test_the_first_checkpoint_of_a_run_that_goes_on_knows_what_is_to_be_done(directories: Directories) -> None:
+    for runs in (1, 2):
+        # And it dies before it has written another.
+        directories.begin(directories.next_run()).stop(10)
+        first = directories.newest
+        assert (first.number, first.last_time_ms) == (1 + runs, 10_000)
+        assert first.pending == {9000: 1 + runs, 10_000: 2 + runs}
+        assert first.begun == 1 + runs
+
+
+def test_the_checkpoint_that_a_run_goes_on_from_is_kept_beside_its_first(directories: Directories) -> None:
+    directories.begin(directories.next_run()).stop(10)
+    first = max(directories.path.glob("checkpoint-*"))
+    first.write_bytes(first.read_bytes()[:-1])
+    assert directories.newest.number == 1
+
+
+@pytest.mark.parametrize("rebuilds", [True, False], ids=["goes on", "afresh"])
+def test_a_directory_of_another_application_is_refused_and_left_as_it_is(
+    rebuilds: bool, directories: Directories
+) -> None:
+    before = {path.name: path.read_bytes() for path in directories.path.iterdir()}
+    with pytest.raises(ConfigurationError, match="belongs to the application 'store', and this one is 'another'"):
+        directories.next_run("another", rebuilds=rebuilds).prepare()
+    assert {path.name: path.read_bytes() for path in directories.path.iterdir()} == before
+    assert directories.deleted == []
+
+
+def test_states_of_another_hash_seed_are_refused(directories: Directories, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program()
+    program.state("sums")
+    directories.store.write(program.saved(hash_seed="7"))
+    monkeypatch.setenv("PYTHONHASHSEED", "12")
+    with pytest.raises(CheckpointError, match="Start with PYTHONHASHSEED=7"):
+        directories.next_run(program=program).prepare()
+
+
+def test_a_fresh_start_deletes_what_was_received_before_once_it_is_known_of(
+    directories: Directories, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saved_program, "save", lambda _context: b"functions")
+    recovery = directories.next_run(rebuilds=False)
+    recovery.prepare()
+    assert directories.deleted == []
+    directories.begin(recovery).stop(10)
+    assert directories.deleted == ["receivedData", "receivedBlockMetadata"]
+    assert (directories.newest.zero_time_ms, directories.newest.pending) == (-1, {})
