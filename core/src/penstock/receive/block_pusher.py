@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from penstock.backoff import Backoff
 from penstock.blocks.block import Block, StoredBlock
 from penstock.clock import Clock
-from penstock.errors import StoreError, text_of
+from penstock.errors import StoreError, WireError, text_of
 from penstock.log import get_logger
 from penstock.receive.block_reporter import BlockReporter
-from penstock.wire.messages import AddBlocks, Reply
+from penstock.wire.messages import AddBlocks, Reply, from_json, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -107,6 +107,15 @@ class BlockPusher:
         stored = self._store(block)
         if not isinstance(stored, StoredBlock):
             raise StoreError(f"the store hook gave {stored!r} for block {block.block_id}, not a StoredBlock")
+        try:
+            from_json(StoredBlock, to_json(stored))
+            is_right = stored.stream_id == self._stream_id
+        except (WireError, TypeError):
+            is_right = False
+        if not is_right:
+            # The driver would refuse it, and all that is reported together with it.
+            self._discard([block.block_id])
+            raise StoreError(f"the store hook gave a wrong StoredBlock for block {block.block_id}: {stored!r}")
         return stored
 
     def _with_room(self, action: Callable[[], R]) -> R:
