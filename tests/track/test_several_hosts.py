@@ -17,7 +17,9 @@ from penstock import Receiver
 from penstock.blocks.block import BlockReference
 from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.listen.events import ReceiverError
+from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
+from penstock.track import launches
 from penstock.wire.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
 
 if TYPE_CHECKING:
@@ -206,6 +208,64 @@ def test_one_whose_executor_is_lost_goes_elsewhere(hosts: Callable[..., Hosts]) 
     two.lose(first, A)
     two.tracked.relaunch(300)
     assert two.tracked.launch(2).hosts == ("host-a", "executor_host-b_2")
+
+
+# -- a place that Spark does not name --
+
+
+@pytest.fixture
+def nameless(monkeypatch: pytest.MonkeyPatch) -> Callable[[Tracked, int], None]:
+    """Has Spark not say where a launch runs."""
+    monkeypatch.setattr(launches, "_PLACE_PAUSE_S", 0.001)
+    groups = set[str]()
+
+    def hide(tracked: Tracked, number: int) -> None:
+        groups.add(tracked.launch(number).group)
+        known = cluster.running_task
+        monkeypatch.setattr(
+            cluster, "running_task", lambda sc, group: None if group in groups else known(sc, group), raising=True
+        )
+
+    return hide
+
+
+@pytest.mark.parametrize("hidden", [1, 3], ids=["first", "later"])
+def test_what_was_stored_there_is_served_by_who_comes_there_again(
+    hosts: Callable[..., Hosts], nameless: Callable[[Tracked, int], None], hidden: int
+) -> None:
+    two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
+    if hidden == 1:
+        nameless(two.tracked, 1)
+    first, _other = two.on(1, A), two.on(2, B)
+    stored = first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    two.lose(first)
+    two.tracked.relaunch(300)
+    if hidden == 3:
+        nameless(two.tracked, 3)
+    again = two.on(3, A)
+    assert two.read(found) == stored
+    assert [each.source for each in two.references(stream_id=first.task.stream_id)] == [again.source]
+    two.tracked.tracker.clean_up(200, delete=True)
+    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
+
+
+def test_what_was_stored_there_is_not_gone(
+    hosts: Callable[..., Hosts], nameless: Callable[[Tracked, int], None]
+) -> None:
+    two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
+    nameless(two.tracked, 1)
+    first, _other = two.on(1, A), two.on(2, B)
+    stored = first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    two.lose(first)
+    with pytest.raises(BlockUnreachableError, match="input-"):
+        two.read(found)
+    # Nor forgotten when it is to be deleted.
+    two.tracked.tracker.clean_up(200, delete=True)
+    two.tracked.settle()
+    two.tracked.relaunch(300)
+    assert two.on(3, A).told.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
 
 
 # -- deleting --

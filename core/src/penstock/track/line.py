@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import frozen
+from attrs import field, frozen
 
 from penstock.errors import WireError
 from penstock.event_loop import EventLoop
@@ -22,7 +22,7 @@ log = get_logger("receiver_tracker")
 
 @frozen
 class Place:
-    """Where a receiver runs, and its blocks are.
+    """Where a receiver runs, and its blocks are. The same address and directory are the same place.
 
     Attributes:
         host: as Spark names it, for the placing of tasks; empty while Spark does not say.
@@ -31,7 +31,7 @@ class Place:
             block log.
     """
 
-    host: str = ""
+    host: str = field(default="", eq=False)
     address: str = ""
     directory: str = ""
 
