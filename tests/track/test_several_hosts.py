@@ -6,6 +6,8 @@ A host is an address of this machine and a directory; a task runs on none of the
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +17,7 @@ from attrs import evolve
 
 from penstock import Receiver
 from penstock.blocks.block import BlockReference
-from penstock.errors import BlockGoneError, BlockUnreachableError
+from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
 from penstock.listen.events import ReceiverError
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
@@ -360,6 +362,101 @@ def test_one_that_serves_is_let_go_when_another_is_there(moved: tuple[Hosts, Fak
     found = two.references()
     assert [each.source for each in found] == [second.source] * 2
     assert two.read(found) == stored
+
+
+def test_one_that_ends_while_it_was_between_two_starts_moves_at_once(hosts: Callable[..., Hosts]) -> None:
+    two = hosts(Prefers("host-b"))
+    first = two.on(1, A)
+    stored = first.store(0)
+    two.tick(5000)
+    first.told.await_one(StopReceiver)
+    assert first.deregister("Restarting receiver with delay 2000 ms: again").accepted
+    for _ in range(2):
+        first.deregister("moves to another executor", ended=True)
+    two.tracked.relaunch()
+    two.on(2, B)
+    assert two.read(two.references()) == stored
+    assert two.tracked.events.names == ["ReceiverStarted", "ReceiverStopped", "ReceiverStarted"]
+
+
+def test_one_that_is_given_up_moves_nowhere(hosts: Callable[..., Hosts]) -> None:
+    two = hosts(
+        Prefers("host-b"),
+        **{"spark.penstock.receiver.maxRestarts": "0", "spark.penstock.receiver.onFailure": "stop-stream"},
+    )
+    first = two.on(1, A)
+    first.store(0)
+    two.tick(5000)
+    first.told.await_one(StopReceiver)
+    first.deregister("Error storing a block", "Traceback …", ended=True)
+    assert two.tracked.tracker.receiver_infos()[0].given_up
+    two.tick(60_000)
+    assert len(two.tracked.launches) == 1
+    # What it has stored is served for as long as it was asked to.
+    assert [each.source for each in two.references()] == [first.source]
+
+
+def test_one_that_was_not_told_to_move_is_told_again(
+    hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = hosts(Prefers("host-b"))
+    first = two.on(1, A)
+    (receiver,) = two.tracked.tracker._tracked.values()
+    assert receiver.line is not None
+    asked, untold = receiver.line.client.ask, threading.Event()
+
+    def ask(message: object, reply_kind: type[Any]) -> Any:
+        if not untold.is_set():
+            untold.set()
+            raise WireError("no way")
+        return asked(message, reply_kind)
+
+    monkeypatch.setattr(receiver.line.client, "ask", ask)
+    two.tick(5000)
+    assert untold.wait(10)
+    while receiver.moving:
+        threading.Event().wait(0.001)
+    two.tick(5000)
+    assert first.told.await_one(StopReceiver).message == "moves to another executor"
+
+
+def test_those_that_serve_are_asked_to_until_the_last_batches_have_run(
+    moved: tuple[Hosts, FakeProcess, list[str]],
+) -> None:
+    two, first, _stored = moved
+    two.tracked.relaunch()
+    second = two.on(2, B)
+    second.on_told = lambda _message: second.launch.end()
+    two.tracked.tracker.stop(time.monotonic() + 100, drains=True)
+    told = first.told.await_one(StopReceiver, number=2)
+    assert told.message == "Stopped by driver"
+    assert 100_000 < told.serve_ms <= 105_000
+
+
+def test_one_that_was_not_let_go_is_told_again(
+    moved: tuple[Hosts, FakeProcess, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two, first, _stored = moved
+    two.tracked.relaunch()
+    two.on(2, B)
+    (line,) = two.tracked.tracker._keepers.lines
+    asked, untold = line.client.ask, threading.Event()
+
+    def ask(message: object, reply_kind: type[Any]) -> Any:
+        if isinstance(message, ReleaseReceiver) and not untold.is_set():
+            untold.set()
+            raise WireError("no way")
+        return asked(message, reply_kind)
+
+    monkeypatch.setattr(line.client, "ask", ask)
+    two.references()
+    two.tracked.tracker.clean_up(200, delete=True)
+    two.tick()
+    assert untold.wait(10)
+    while not two.tracked.tracker._keepers.lines:
+        threading.Event().wait(0.001)
+    two.tick()
+    first.told.await_one(ReleaseReceiver)
 
 
 def test_one_that_dies_while_it_serves_is_no_source(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:

@@ -56,6 +56,7 @@ from penstock.wire.messages import (
     BlocksLost,
     DeregisterReceiver,
     FindBlock,
+    Registered,
     RegisterReceiver,
     ReleaseReceiver,
     Reply,
@@ -213,7 +214,7 @@ class ReceiverTracker:
                 AddBlocks: self._on_add_blocks,
                 BlocksLost: self._on_blocks_lost,
                 FindBlock: lambda message: self._on_loop(lambda: self._places.find(message)),
-                RegisterReceiver: lambda message: self._on_loop(lambda: self._states.on_register(message)),
+                RegisterReceiver: self._on_register,
                 ReportError: lambda message: self._on_loop(lambda: self._states.on_report_error(message)),
                 DeregisterReceiver: lambda message: self._on_loop(lambda: self._states.on_deregister(message)),
             },
@@ -401,6 +402,15 @@ class ReceiverTracker:
         self._keepers.extend(StopReceiver("Stopped by driver", serve_ms))
 
     # -- on the endpoint's threads --
+
+    def _on_register(self, message: RegisterReceiver) -> Registered:
+        tracked = self._tracked.get(message.stream_id)
+        launch = None if tracked is None else tracked.launch
+        is_at_hand = launch is not None and launch.task.epoch == message.epoch
+        # Spark's books lag behind: the loop has other messages to handle meanwhile.
+        task = self._launches.place_of(launch) if launch is not None and is_at_hand else None
+        registered: Registered = self._on_loop(lambda: self._states.on_register(message, task))
+        return registered
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
         tracked = self._tracked.get(message.stream_id)
