@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import pytest
 from attrs import evolve
 
 from penstock import Receiver
+from penstock.blocks import block_reader
 from penstock.blocks.block import BlockReference
 from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
 from penstock.listen.events import ReceiverError
@@ -135,7 +137,10 @@ def test_a_task_finds_what_has_come_into_other_hands_since_its_batch_was_made(ho
     assert two.errors == ["the receiver's task failed: RuntimeError: lost"]
 
 
-def test_what_nobody_serves_now_is_not_gone_while_an_executor_is_there(hosts: Callable[..., Hosts]) -> None:
+def test_what_nobody_serves_now_is_not_gone_while_an_executor_is_there(
+    hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_reader, "_SEARCH_S", 0.0)
     two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
@@ -212,6 +217,34 @@ def test_one_whose_executor_is_lost_goes_elsewhere(hosts: Callable[..., Hosts]) 
     assert two.tracked.launch(2).hosts == ("host-a", "executor_host-b_2")
 
 
+def test_a_task_waits_for_who_comes_back_soon(hosts: Callable[..., Hosts]) -> None:
+    two = hosts()
+    first, _other = two.on(1, A), two.on(2, B)
+    stored = first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    two.lose(first)
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(two.read, found)
+        with pytest.raises(TimeoutError):
+            reading.result(timeout=0.1)
+        two.tracked.relaunch(300)
+        two.on(3, A)
+        assert reading.result(timeout=10) == stored
+
+
+def test_but_not_for_long(hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_reader, "_SEARCH_S", 0.2)
+    two = hosts()
+    first, _other = two.on(1, A), two.on(2, B)
+    first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    two.lose(first)
+    before = time.monotonic()
+    with pytest.raises(BlockUnreachableError, match="input-"):
+        two.read(found)
+    assert time.monotonic() - before < 5
+
+
 # -- a place that Spark does not name --
 
 
@@ -253,8 +286,9 @@ def test_what_was_stored_there_is_served_by_who_comes_there_again(
 
 
 def test_what_was_stored_there_is_not_gone(
-    hosts: Callable[..., Hosts], nameless: Callable[[Tracked, int], None]
+    hosts: Callable[..., Hosts], nameless: Callable[[Tracked, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(block_reader, "_SEARCH_S", 0.0)
     two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
     nameless(two.tracked, 1)
     first, _other = two.on(1, A), two.on(2, B)
