@@ -1,8 +1,8 @@
 """Reading blocks inside a task: from the file where this host can read it, by Arrow Flight from elsewhere.
 
 Owns the order of the ways, and what happens when none leads to the block: it is called gone only if the driver, too,
-knows of no other way. Else it is looked for, for some seconds; then the task fails, and Spark tries it again. Runs in the Python worker of a batch's task;
-holds one record batch at a time.
+knows of no other way. Else it is looked for, for some seconds; then the task fails, and Spark tries it again. Runs in
+the Python worker of a batch's task; holds one record batch at a time.
 """
 
 from __future__ import annotations
