@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver, ReceiverInfo
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, WireError
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
 from penstock.spark import cluster
-from penstock.track import launches
+from penstock.track import launches, receiver_tracker
 from penstock.wire.messages import CleanUpBlocks, StopReceiver, UpdateRateLimit
 
 if TYPE_CHECKING:
@@ -511,6 +511,26 @@ def test_a_receiver_that_waits_for_its_restart_is_told_to_stop_too(tracked: Trac
         process.told.await_one(StopReceiver)
         process.launch.end()
         stopping.result(timeout=10)
+
+
+def test_a_receiver_that_was_not_told_to_stop_is_told_again(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = tracked.registered()
+    (receiver,) = tracked.tracker._tracked.values()
+    assert receiver.line is not None
+    asked, failed = receiver.line.client.ask, list[object]()
+
+    def ask(message: object, reply_kind: type[Any]) -> Any:
+        if len(failed) < 2:
+            failed.append(message)
+            raise WireError("connection reset")
+        return asked(message, reply_kind)
+
+    monkeypatch.setattr(receiver.line.client, "ask", ask)
+    monkeypatch.setattr(receiver_tracker, "_TELL_AGAIN_S", 0.01)
+    process.on_told = lambda _message: process.launch.end()
+    tracked.tracker.stop(time.monotonic() + 10)
+    assert process.told.entries == [*failed[:1]]
+    assert not process.launch.cancelled
 
 
 def test_a_receiver_that_does_not_stop_is_ended_by_force(tracked: Tracked) -> None:
