@@ -266,7 +266,9 @@ class ReceiverSupervisor:
             self._ending.set()
             self._clock.wake()
             self._error = _as_error(error)
-            self._stop_receiver()
+            stuck = self._stop_receiver()
+            # What of it runs still ends with the process, which a task that fails is the last of.
+            self._error = self._error or stuck
         self._finish(message, error)
 
     def _finish(self, message: str, error: BaseException | None) -> None:
