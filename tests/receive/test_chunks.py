@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,6 +122,24 @@ def test_a_rate_that_sinks_meanwhile_is_kept_to(
     receiver.store_all(mixed)
     assert [block.num_records for block in driver.blocks] == [7, 13]
     assert records() == mixed
+
+
+def test_however_often_it_sinks_a_chunk_is_read_once(
+    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    read, times = arrow_form.records, itertools.count()
+
+    def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+        next(times)
+        return read(batches)
+
+    monkeypatch.setattr(arrow_form, "records", counted)
+    monkeypatch.setattr(supervisor._limiter, "acquire", lambda _wanted: 1)
+    receiver.store_all(range(20))
+    assert [block.num_records for block in driver.blocks] == [1] * 20
+    assert next(times) == 1
 
 
 def test_single_records_and_all_together_have_one_bound() -> None:

@@ -10,18 +10,31 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock import Block
 from penstock.clock import ManualClock
 from penstock.errors import StoreError
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.wire.messages import DeregisterReceiver, ReportError
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeStore, Log, Noting
+    from tests.receive.conftest import FakeStore, Gate, Log, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 Drive = Callable[["Future[Any]"], Any]
+BROKEN = OSError(errno.EIO, "Input/output error")
 FULL = [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EDQUOT, "Quota exceeded")]
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, store: FakeStore, *errors: OSError) -> None:
+    """Have the next tries fail, one after the other."""
+    left = list(errors)
+
+    def on_store(_block: Block) -> None:
+        if left:
+            raise left.pop(0)
+
+    monkeypatch.setattr(store, "on_store", on_store)
 
 
 @pytest.mark.parametrize("error", FULL, ids=["space", "quota"])
@@ -107,3 +120,70 @@ def test_the_driver_and_the_disk_pause_it_each_on_its_own(
         waiting.result(timeout=0.02)
     supervisor.pause(False, 1)
     drive(waiting)
+
+
+def test_another_error_behind_it_ends_the_pause(
+    supervise: Supervise,
+    receiver: Noting,
+    store: FakeStore,
+    monkeypatch: pytest.MonkeyPatch,
+    records: Callable[[], list[Any]],
+    background: Background,
+    drive: Drive,
+) -> None:
+    supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "1"})
+    supervisor.start()
+    fail_with(monkeypatch, store, FULL[0], BROKEN, BROKEN)
+    with pytest.raises(StoreError, match=r"2 tries: .*Input/output error"):
+        drive(background(lambda: receiver.store_all([1])))
+    drive(background(lambda: receiver.store_all([2])))
+    assert records() == [2]
+
+
+def test_it_is_over_when_no_block_waits_for_room(
+    supervise: Supervise, receiver: Noting, store: FakeStore, log: Log, gate: Gate, background: Background, drive: Drive
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+
+    waits, has_room = threading.Event(), threading.Event()
+
+    def on_store(block: Block) -> None:
+        if list(block.records()) == ["large"] and not has_room.is_set():
+            if not waits.is_set():
+                gate()
+                waits.set()
+            raise FULL[0]
+
+    store.on_store, store.error = on_store, FULL[0]
+    large = background(lambda: receiver.store_all(["large"]))
+    assert gate.reached.wait(10)
+    # Both are past the limiter; the small one finds no room at first.
+    store.failures = 1
+    small = background(lambda: receiver.store_all(["small"]))
+    log.await_count(ReportError)
+    gate.open()
+    assert waits.wait(10)
+    drive(small)
+    later = background(lambda: receiver.store_all(["later"]))
+    with pytest.raises(TimeoutError):
+        later.result(timeout=0.02)
+    has_room.set()
+    drive(large)
+    drive(later)
+    assert len(log.of(ReportError)) == 1
+
+
+def test_the_tries_of_other_errors_are_counted_apart(
+    supervise: Supervise,
+    receiver: Noting,
+    store: FakeStore,
+    monkeypatch: pytest.MonkeyPatch,
+    records: Callable[[], list[Any]],
+    background: Background,
+    drive: Drive,
+) -> None:
+    supervise(receiver, {"spark.penstock.receiver.storeRetries": "2"}).start()
+    fail_with(monkeypatch, store, *FULL * 3, BROKEN, FULL[0], BROKEN)
+    drive(background(lambda: receiver.store_all([1])))
+    assert records() == [1]

@@ -45,7 +45,7 @@ from penstock.wire.messages import (
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Log
+    from tests.receive.conftest import Gate, Log
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
@@ -199,6 +199,28 @@ def test_it_can_be_asked_to_serve_for_longer(tracker: FakeTracker, log: Log, bac
         client.ask(ReleaseReceiver(), Reply)
         return serves
 
+    ended = threading.Event()
+    driven = background(drive)
+    list(tracker.task(Counting())(0, []))
+    ended.set()
+    assert driven.result(timeout=10)
+
+
+def test_nobody_who_asks_for_less_shortens_that(
+    tracker: FakeTracker, log: Log, background: Background, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def drive() -> bool:
+        log.await_count(AddBlocks)
+        client = tracker.receiver()
+        for serve_ms in (60_000, 0):
+            client.ask(StopReceiver("enough", serve_ms), Reply)
+        gate.open()
+        log.await_count(DeregisterReceiver)
+        serves = not ended.wait(0.3)
+        client.ask(ReleaseReceiver(), Reply)
+        return serves
+
+    monkeypatch.setattr(Counting, "onStop", gate)
     ended = threading.Event()
     driven = background(drive)
     list(tracker.task(Counting())(0, []))

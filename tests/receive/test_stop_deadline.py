@@ -45,7 +45,9 @@ def test_what_is_buffered_is_stored_and_the_driver_told(
     assert log.names == ["RegisterReceiver", "onStart", "onStop"]
     clock.advance(1)
     stopping.result(timeout=10)
-    supervisor.await_termination()
+    # Its process is not to be used again.
+    with pytest.raises(ReceiverStuckError, match="onStop has not returned for 3 s"):
+        supervisor.await_termination()
     assert records() == ["buffered"]
     assert log.names[3:] == ["ReportError", "AddBlocks", "DeregisterReceiver"]
     (reported,) = log.of(ReportError)
@@ -53,6 +55,21 @@ def test_what_is_buffered_is_stored_and_the_driver_told(
     assert "ReceiverStuckError" in reported.error
     (told,) = log.of(DeregisterReceiver)
     assert (told.message, told.flushed, told.ended) == ("Stopped by driver", 1, True)
+
+
+def test_what_it_stops_for_is_the_error_of_the_task(
+    supervise: Supervise, receiver: Noting, gate: Gate, clock: ManualClock, background: Background
+) -> None:
+    supervisor = supervise(receiver, CONF)
+    supervisor.start()
+    receiver.on_stop = gate
+    stopping = background(lambda: supervisor.stop("no use", ValueError("the receiver's own")))
+    assert gate.reached.wait(10)
+    clock.await_waiters(2)
+    clock.advance(3000)
+    stopping.result(timeout=10)
+    with pytest.raises(ValueError, match="the receiver's own"):
+        supervisor.await_termination()
 
 
 def test_one_that_was_to_restart_is_for_another_process(

@@ -7,12 +7,15 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from attrs import evolve
 
+from penstock import Block, StoredBlock
 from penstock.errors import StoreError
 from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.messages import AddBlocks
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeStore, Noting
+    from tests.receive.conftest import FakeDriver, FakeStore, Gate, Noting
 
 
 def test_metadata_that_is_not_json_is_refused_without_trying_again(
@@ -33,3 +36,35 @@ def test_metadata_that_is_not_json_is_refused_without_trying_again(
     assert isinstance(error, (StoreError, TypeError))
     assert "JSON" in str(error)
     assert store.kept == {}
+
+
+@pytest.mark.parametrize("wrong", [{"num_records": "x"}, {"num_bytes": None}, {"path": 5}, {"stream_id": 4}], ids=str)
+def test_one_that_a_plugin_got_wrong_fails_alone(
+    supervise: Callable[..., ReceiverSupervisor],
+    receiver: Noting,
+    store: FakeStore,
+    driver: FakeDriver,
+    gate: Gate,
+    background: Callable[[Callable[[], Any]], Future[Any]],
+    wrong: dict[str, Any],
+) -> None:
+    supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
+
+    def plugins(block: Block) -> StoredBlock | None:
+        stored = store.store(block)
+        assert stored is not None
+        return evolve(stored, **wrong) if list(block.records()) == ["bad"] else stored
+
+    pusher = supervisor._intake._pusher
+    pusher._store = plugins
+    supervisor.start()
+    driver.on_message = lambda message: gate() if isinstance(message, AddBlocks) else None
+    storing = [background(lambda: receiver.store_all(["first"]))]
+    assert gate.reached.wait(10)
+    storing.append(background(lambda: receiver.store_all(["good"])))
+    with pytest.raises(StoreError, match=f"for block input-3-7-.*{next(iter(wrong.values()))}"):
+        background(lambda: receiver.store_all(["bad"])).result(timeout=10)
+    gate.open()
+    for each in storing:
+        each.result(timeout=10)
+    assert len(store.kept) == 2

@@ -20,7 +20,7 @@ def test_the_place_of_a_block_is_where_it_was_stored(make_tracker: Callable[...,
     first.launch.end(RuntimeError("lost"))
     tracked.place = TaskLocation("host-b", "2")
     tracked.relaunch()
-    second = tracked.registered(2)
+    second = tracked.registered(2, address="127.0.0.2")
     second.add(0)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     found = tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(100, 0))

@@ -26,9 +26,10 @@ def test_all_receivers_are_told(make_tracker: MakeTracker, silent: type[Receiver
     processes = [tracked.registered(1), tracked.registered(2)]
     intake = TrackedIntake(tracked.tracker, 1000)
     intake.pause(True)
-    intake.pause(False)
     for process in processes:
         assert process.told.await_one(PauseReceiver).paused
+    intake.pause(False)
+    for process in processes:
         assert not process.told.await_one(PauseReceiver, 2).paused
 
 

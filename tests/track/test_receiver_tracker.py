@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver, ReceiverInfo
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, WireError
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
+from penstock.spark import cluster
+from penstock.track import launches, receiver_tracker
 from penstock.wire.messages import CleanUpBlocks, StopReceiver, UpdateRateLimit
 
 if TYPE_CHECKING:
@@ -147,6 +149,40 @@ def test_a_receiver_may_register_again_after_a_restart(tracked: Tracked) -> None
     assert process.register().accepted
     assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped", "ReceiverStarted"]
     assert tracked.tracker.receiver_infos()[0].active
+
+
+def test_a_registration_that_is_made_again_is_no_second_start(tracked: Tracked) -> None:
+    process = tracked.process()
+    assert process.register().accepted
+    assert process.register().accepted
+    assert tracked.events.names == ["ReceiverStarted"]
+    tracked.tracker.send_rate_update(0, 10.0)
+    process.told.await_one(UpdateRateLimit)
+
+
+def test_while_spark_does_not_say_where_one_runs_others_are_served(
+    make_tracker: MakeTracker, silent: SilentClass, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked = make_tracker([silent(), silent()])
+    tracked.tracker.start()
+    first, second = tracked.registered(1), tracked.process(2)
+    asked, gate = threading.Event(), threading.Event()
+
+    def running_task(*_arguments: object) -> None:
+        asked.set()
+        gate.wait(10)
+
+    monkeypatch.setattr(cluster, "running_task", running_task)
+    with ThreadPoolExecutor() as pool:
+        registering = pool.submit(second.register)
+        assert asked.wait(10)
+        before = time.monotonic()
+        assert first.report("something happened").accepted
+        assert time.monotonic() - before < 2
+        assert not registering.done()
+        monkeypatch.setattr(launches, "_PLACE_PAUSE_S", 0.0)
+        gate.set()
+        assert registering.result(timeout=10).accepted
 
 
 def test_a_stranger_registers_nothing(tracked: Tracked) -> None:
@@ -475,6 +511,26 @@ def test_a_receiver_that_waits_for_its_restart_is_told_to_stop_too(tracked: Trac
         process.told.await_one(StopReceiver)
         process.launch.end()
         stopping.result(timeout=10)
+
+
+def test_a_receiver_that_was_not_told_to_stop_is_told_again(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = tracked.registered()
+    (receiver,) = tracked.tracker._tracked.values()
+    assert receiver.line is not None
+    asked, failed = receiver.line.client.ask, list[object]()
+
+    def ask(message: object, reply_kind: type[Any]) -> Any:
+        if len(failed) < 2:
+            failed.append(message)
+            raise WireError("connection reset")
+        return asked(message, reply_kind)
+
+    monkeypatch.setattr(receiver.line.client, "ask", ask)
+    monkeypatch.setattr(receiver_tracker, "_TELL_AGAIN_S", 0.01)
+    process.on_told = lambda _message: process.launch.end()
+    tracked.tracker.stop(time.monotonic() + 10)
+    assert process.told.entries == [*failed[:1]]
+    assert not process.launch.cancelled
 
 
 def test_a_receiver_that_does_not_stop_is_ended_by_force(tracked: Tracked) -> None:

@@ -6,7 +6,10 @@ A host is an address of this machine and a directory; a task runs on none of the
 from __future__ import annotations
 
 import shutil
+import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +17,13 @@ import pytest
 from attrs import evolve
 
 from penstock import Receiver
+from penstock.blocks import block_reader
 from penstock.blocks.block import BlockReference
-from penstock.errors import BlockGoneError, BlockUnreachableError
+from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
 from penstock.listen.events import ReceiverError
+from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
+from penstock.track import launches
 from penstock.wire.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
 
 if TYPE_CHECKING:
@@ -131,7 +137,10 @@ def test_a_task_finds_what_has_come_into_other_hands_since_its_batch_was_made(ho
     assert two.errors == ["the receiver's task failed: RuntimeError: lost"]
 
 
-def test_what_nobody_serves_now_is_not_gone_while_an_executor_is_there(hosts: Callable[..., Hosts]) -> None:
+def test_what_nobody_serves_now_is_not_gone_while_an_executor_is_there(
+    hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_reader, "_SEARCH_S", 0.0)
     two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
@@ -206,6 +215,93 @@ def test_one_whose_executor_is_lost_goes_elsewhere(hosts: Callable[..., Hosts]) 
     two.lose(first, A)
     two.tracked.relaunch(300)
     assert two.tracked.launch(2).hosts == ("host-a", "executor_host-b_2")
+
+
+def test_a_task_waits_for_who_comes_back_soon(hosts: Callable[..., Hosts]) -> None:
+    two = hosts()
+    first, _other = two.on(1, A), two.on(2, B)
+    stored = first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    two.lose(first)
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(two.read, found)
+        with pytest.raises(TimeoutError):
+            reading.result(timeout=0.1)
+        two.tracked.relaunch(300)
+        two.on(3, A)
+        assert reading.result(timeout=10) == stored
+
+
+def test_but_not_for_long(hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_reader, "_SEARCH_S", 0.2)
+    two = hosts()
+    first, _other = two.on(1, A), two.on(2, B)
+    first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    two.lose(first)
+    before = time.monotonic()
+    with pytest.raises(BlockUnreachableError, match="input-"):
+        two.read(found)
+    assert time.monotonic() - before < 5
+
+
+# -- a place that Spark does not name --
+
+
+@pytest.fixture
+def nameless(monkeypatch: pytest.MonkeyPatch) -> Callable[[Tracked, int], None]:
+    """Has Spark not say where a launch runs."""
+    monkeypatch.setattr(launches, "_PLACE_PAUSE_S", 0.001)
+    groups = set[str]()
+
+    def hide(tracked: Tracked, number: int) -> None:
+        groups.add(tracked.launch(number).group)
+        known = cluster.running_task
+        monkeypatch.setattr(
+            cluster, "running_task", lambda sc, group: None if group in groups else known(sc, group), raising=True
+        )
+
+    return hide
+
+
+@pytest.mark.parametrize("hidden", [1, 3], ids=["first", "later"])
+def test_what_was_stored_there_is_served_by_who_comes_there_again(
+    hosts: Callable[..., Hosts], nameless: Callable[[Tracked, int], None], hidden: int
+) -> None:
+    two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
+    if hidden == 1:
+        nameless(two.tracked, 1)
+    first, _other = two.on(1, A), two.on(2, B)
+    stored = first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    two.lose(first)
+    two.tracked.relaunch(300)
+    if hidden == 3:
+        nameless(two.tracked, 3)
+    again = two.on(3, A)
+    assert two.read(found) == stored
+    assert [each.source for each in two.references(stream_id=first.task.stream_id)] == [again.source]
+    two.tracked.tracker.clean_up(200, delete=True)
+    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
+
+
+def test_what_was_stored_there_is_not_gone(
+    hosts: Callable[..., Hosts], nameless: Callable[[Tracked, int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_reader, "_SEARCH_S", 0.0)
+    two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
+    nameless(two.tracked, 1)
+    first, _other = two.on(1, A), two.on(2, B)
+    stored = first.store(0)
+    found = two.references(stream_id=first.task.stream_id)
+    two.lose(first)
+    with pytest.raises(BlockUnreachableError, match="input-"):
+        two.read(found)
+    # Nor forgotten when it is to be deleted.
+    two.tracked.tracker.clean_up(200, delete=True)
+    two.tracked.settle()
+    two.tracked.relaunch(300)
+    assert two.on(3, A).told.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
 
 
 # -- deleting --
@@ -300,6 +396,101 @@ def test_one_that_serves_is_let_go_when_another_is_there(moved: tuple[Hosts, Fak
     found = two.references()
     assert [each.source for each in found] == [second.source] * 2
     assert two.read(found) == stored
+
+
+def test_one_that_ends_while_it_was_between_two_starts_moves_at_once(hosts: Callable[..., Hosts]) -> None:
+    two = hosts(Prefers("host-b"))
+    first = two.on(1, A)
+    stored = first.store(0)
+    two.tick(5000)
+    first.told.await_one(StopReceiver)
+    assert first.deregister("Restarting receiver with delay 2000 ms: again").accepted
+    for _ in range(2):
+        first.deregister("moves to another executor", ended=True)
+    two.tracked.relaunch()
+    two.on(2, B)
+    assert two.read(two.references()) == stored
+    assert two.tracked.events.names == ["ReceiverStarted", "ReceiverStopped", "ReceiverStarted"]
+
+
+def test_one_that_is_given_up_moves_nowhere(hosts: Callable[..., Hosts]) -> None:
+    two = hosts(
+        Prefers("host-b"),
+        **{"spark.penstock.receiver.maxRestarts": "0", "spark.penstock.receiver.onFailure": "stop-stream"},
+    )
+    first = two.on(1, A)
+    first.store(0)
+    two.tick(5000)
+    first.told.await_one(StopReceiver)
+    first.deregister("Error storing a block", "Traceback …", ended=True)
+    assert two.tracked.tracker.receiver_infos()[0].given_up
+    two.tick(60_000)
+    assert len(two.tracked.launches) == 1
+    # What it has stored is served for as long as it was asked to.
+    assert [each.source for each in two.references()] == [first.source]
+
+
+def test_one_that_was_not_told_to_move_is_told_again(
+    hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = hosts(Prefers("host-b"))
+    first = two.on(1, A)
+    (receiver,) = two.tracked.tracker._tracked.values()
+    assert receiver.line is not None
+    asked, untold = receiver.line.client.ask, threading.Event()
+
+    def ask(message: object, reply_kind: type[Any]) -> Any:
+        if not untold.is_set():
+            untold.set()
+            raise WireError("no way")
+        return asked(message, reply_kind)
+
+    monkeypatch.setattr(receiver.line.client, "ask", ask)
+    two.tick(5000)
+    assert untold.wait(10)
+    while receiver.moving:
+        threading.Event().wait(0.001)
+    two.tick(5000)
+    assert first.told.await_one(StopReceiver).message == "moves to another executor"
+
+
+def test_those_that_serve_are_asked_to_until_the_last_batches_have_run(
+    moved: tuple[Hosts, FakeProcess, list[str]],
+) -> None:
+    two, first, _stored = moved
+    two.tracked.relaunch()
+    second = two.on(2, B)
+    second.on_told = lambda _message: second.launch.end()
+    two.tracked.tracker.stop(time.monotonic() + 100, drains=True)
+    told = first.told.await_one(StopReceiver, number=2)
+    assert told.message == "Stopped by driver"
+    assert 100_000 < told.serve_ms <= 105_000
+
+
+def test_one_that_was_not_let_go_is_told_again(
+    moved: tuple[Hosts, FakeProcess, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two, first, _stored = moved
+    two.tracked.relaunch()
+    two.on(2, B)
+    (line,) = two.tracked.tracker._keepers.lines
+    asked, untold = line.client.ask, threading.Event()
+
+    def ask(message: object, reply_kind: type[Any]) -> Any:
+        if isinstance(message, ReleaseReceiver) and not untold.is_set():
+            untold.set()
+            raise WireError("no way")
+        return asked(message, reply_kind)
+
+    monkeypatch.setattr(line.client, "ask", ask)
+    two.references()
+    two.tracked.tracker.clean_up(200, delete=True)
+    two.tick()
+    assert untold.wait(10)
+    while not two.tracked.tracker._keepers.lines:
+        threading.Event().wait(0.001)
+    two.tick()
+    first.told.await_one(ReleaseReceiver)
 
 
 def test_one_that_dies_while_it_serves_is_no_source(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver
-from penstock.wire.messages import StopReceiver, UpdateRateLimit
+from penstock.wire.messages import PauseReceiver, StopReceiver, UpdateRateLimit
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked
@@ -68,3 +68,23 @@ def test_the_others_are_told_to_stop_at_once(
             for process in (slow, fast):
                 process.launch.end()
             stopping.result(timeout=20)
+
+
+def test_of_what_waits_for_it_the_newest_of_a_kind_is_sent(
+    pair: tuple[Tracked, FakeProcess, FakeProcess], gate: threading.Event
+) -> None:
+    tracked, slow, _fast = pair
+    tracked.tracker.send_rate_update(0, 10.0)
+    slow.told.await_one(UpdateRateLimit)
+    for rate in range(1, 1001):
+        tracked.tracker.send_rate_update(0, float(rate))
+        tracked.tracker.pause(rate % 2 == 0)
+    tracked.settle()
+    line = tracked.tracker._tracked[0].line
+    assert line is not None
+    assert line._outbox._events.qsize() <= 2
+    gate.set()
+    assert slow.told.await_one(PauseReceiver).paused
+    tracked.settle()
+    assert [each.rate for each in slow.told.entries if isinstance(each, UpdateRateLimit)] == [10.0, 1000.0]
+    assert slow.told.names.count("PauseReceiver") == 1

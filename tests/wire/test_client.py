@@ -138,3 +138,24 @@ def test_an_answer_of_another_shape_is_an_error(served: Served) -> None:
 def test_the_token_is_not_printed(served: Served) -> None:
     shown: Any = repr(served.client()) + repr(vars(served.client()).get("location"))
     assert served.token.secret not in shown
+
+
+def test_a_connection_is_closed_behind_the_calls_at_hand(served: Served) -> None:
+    held, gate = threading.Event(), threading.Event()
+
+    def answer(_message: object) -> Reply:
+        held.set()
+        assert gate.wait(10)
+        return Reply(True, "in time")
+
+    served.answer = answer
+    client = served.client()
+    with ThreadPoolExecutor() as pool:
+        asking = pool.submit(client.ask, UPDATE, Reply)
+        assert held.wait(10)
+        client.close()
+        with pytest.raises(WireError, match="was given up"):
+            client.ask(UPDATE, Reply)
+        gate.set()
+        assert asking.result(timeout=10) == Reply(True, "in time")
+    client.close()

@@ -2,6 +2,7 @@
 
 import pickle
 import traceback
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -63,3 +64,10 @@ def test_who_has_not_does_not(shown: dict[str, list[str]]) -> None:
 def test_two_secrets_are_two_tokens() -> None:
     assert Token("a") == Token("a")
     assert Token("a") != Token("b")
+
+
+@pytest.mark.parametrize(("host", "location"), [("10.0.0.1", "grpc://10.0.0.1:5"), ("::1", "grpc://[::1]:5")])
+def test_a_location_has_its_host_and_port_apart(host: str, location: str) -> None:
+    assert TOKEN.location(host, 5) == TOKEN.location(f"[{host}]" if ":" in host else host, 5) == location
+    parts = urlsplit(location)
+    assert (parts.hostname, parts.port) == (host, 5)

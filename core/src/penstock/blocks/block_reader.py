@@ -1,13 +1,14 @@
 """Reading blocks inside a task: from the file where this host can read it, by Arrow Flight from elsewhere.
 
 Owns the order of the ways, and what happens when none leads to the block: it is called gone only if the driver, too,
-knows of no other way. Else the task fails, and Spark tries it again. Runs in the Python worker of a batch's task;
-holds one record batch at a time.
+knows of no other way. Else it is looked for, for some seconds; then the task fails, and Spark tries it again. Runs in
+the Python worker of a batch's task; holds one record batch at a time.
 """
 
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from attrs import frozen
 
+from penstock.backoff import Backoff
 from penstock.blocks import arrow_form, place
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_file import open_file
@@ -28,6 +30,9 @@ from penstock.wire.token import Token
 log = get_logger("block_reader")
 
 _ASK_MS = 5000
+# The longest that a block is looked for which nobody serves: a receiver that is launched again is back by then. The
+# task occupies a slot meanwhile, which that receiver may need.
+_SEARCH_S = 5.0
 
 R = TypeVar("R")
 
@@ -80,17 +85,29 @@ class ReadBlocks:
             # In the log it is for all hosts, or for none.
             if not self.driver_location or reference.checksum is not None:
                 raise
-            failed = error
-        # It may have been moved to the care of another endpoint since the batch was made.
-        now = self._find(reference, failed)
-        if now.source and now.source != reference.source:
-            return _begun(fetch_block(reference, now.source, self.token))
-        if now.is_gone:
-            raise BlockGoneError(str(failed))
-        # An endpoint that is in place, and does not have it, knows.
-        if now.source and isinstance(failed, BlockGoneError):
-            raise failed
-        raise BlockUnreachableError(str(failed))
+            return self._searched(reference, error)
+
+    def _searched(self, reference: BlockReference, failed: Exception) -> Iterator[pa.RecordBatch]:
+        """A block that is not where it was when its batch was made: others have come there, or will in a moment."""
+        backoff, until = Backoff(first_ms=50, longest_ms=1000), time.monotonic() + _SEARCH_S
+        asked = reference.source
+        while True:
+            now = self._find(reference, failed)
+            # An endpoint that is in place, and does not have it, knows.
+            if now.source == asked and asked and isinstance(failed, BlockGoneError):
+                raise failed
+            if now.is_gone:
+                raise BlockGoneError(str(failed))
+            if now.source and now.source != asked:
+                asked = now.source
+                try:
+                    return _begun(fetch_block(reference, asked, self.token))
+                except BlockUnreachableError as error:
+                    failed = error
+            pause_s = backoff.next_ms() / 1000
+            if time.monotonic() + pause_s >= until:
+                raise BlockUnreachableError(str(failed))
+            time.sleep(pause_s)
 
     def _find(self, reference: BlockReference, failed: Exception) -> BlockSource:
         address = address_towards(self.driver_location)

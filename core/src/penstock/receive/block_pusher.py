@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from penstock.backoff import Backoff
 from penstock.blocks.block import Block, StoredBlock
 from penstock.clock import Clock
-from penstock.errors import StoreError, text_of
+from penstock.errors import StoreError, WireError, text_of
 from penstock.log import get_logger
 from penstock.receive.block_reporter import BlockReporter
-from penstock.wire.messages import AddBlocks, Reply
+from penstock.wire.messages import AddBlocks, Reply, from_json, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +29,9 @@ R = TypeVar("R")
 
 # What making room would mend.
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+
+# The pauses between tries.
+_FIRST_MS, _LONGEST_MS = 50, 5000
 
 
 class Driver(Protocol):
@@ -53,7 +56,8 @@ class BlockPusher:
         clock: of the pauses between tries.
         ending: set once the receiver is to end: from then on a full disk is an error like any other.
         terminated: cuts the pauses short.
-        on_disk_full: is told that the disk is full, with the error, and with ``None`` that it is so no more.
+        on_disk_full: is told that a block waits for room on the disk, with the error, and with ``None`` that none does
+            any more.
     """
 
     def __init__(
@@ -74,7 +78,8 @@ class BlockPusher:
         self._store_retries, self._report_retries = store_retries, report_retries
         self._driver, self._store, self._discard = driver, store, discard
         self._clock, self._ending, self._terminated, self._on_disk_full = clock, ending, terminated, on_disk_full
-        self._disk_is_full, self._disk_lock = False, threading.Lock()
+        # How many blocks wait for room.
+        self._waiting, self._waiting_lock = 0, threading.Lock()
         self._block_numbers = itertools.count()
         self._reporter = BlockReporter(self._report)
 
@@ -86,7 +91,8 @@ class BlockPusher:
         """
         block_id = f"input-{self._stream_id}-{self._epoch}-{next(self._block_numbers)}"
         block = Block(block_id, self._stream_id, count, table, metadata)
-        stored = self._retried(lambda: self._stored(block), f"block {block_id} ({count} records)", self._store_retries)
+        what = f"block {block_id} ({count} records)"
+        stored = self._retried(lambda: self._with_room(lambda: self._stored(block)), what, self._store_retries)
         reply = self._reporter.report(stored)
         if not reply.accepted:
             self._discard([stored.block_id])
@@ -101,33 +107,50 @@ class BlockPusher:
         stored = self._store(block)
         if not isinstance(stored, StoredBlock):
             raise StoreError(f"the store hook gave {stored!r} for block {block.block_id}, not a StoredBlock")
-        self._tell_disk_full(None)
+        try:
+            from_json(StoredBlock, to_json(stored))
+            is_right = stored.stream_id == self._stream_id
+        except (WireError, TypeError):
+            is_right = False
+        if not is_right:
+            # The driver would refuse it, and all that is reported together with it.
+            self._discard([block.block_id])
+            raise StoreError(f"the store hook gave a wrong StoredBlock for block {block.block_id}: {stored!r}")
         return stored
 
-    def _tell_disk_full(self, error: BaseException | None) -> None:
-        """Tell of a change, once."""
-        is_full = error is not None
-        if is_full == self._disk_is_full:
-            return
-        with self._disk_lock:
-            if is_full != self._disk_is_full:
-                self._disk_is_full = is_full
+    def _with_room(self, action: Callable[[], R]) -> R:
+        """Do something, as soon as there is room for it on the disk, unless the receiver is to end."""
+        backoff, waits = Backoff(_FIRST_MS, _LONGEST_MS), False
+        try:
+            while True:
+                ends = self._ending.is_set()
+                try:
+                    return action()
+                except OSError as error:
+                    if error.errno not in _FULL or ends:
+                        raise
+                    if not waits:
+                        waits = True
+                        self._note_waiting(1, error)
+                    self._clock.wait_for(backoff.next_ms(), self._ending)
+        finally:
+            # However it ends: what waits behind it must not wait for ever.
+            if waits:
+                self._note_waiting(-1, None)
+
+    def _note_waiting(self, change: int, error: BaseException | None) -> None:
+        """Tell of the first block that waits, and when none does any more."""
+        with self._waiting_lock:
+            before, self._waiting = self._waiting, self._waiting + change
+            if not before or not self._waiting:
                 self._on_disk_full(error)
 
     def _retried(self, action: Callable[[], R], what: str, retries: int) -> R:
-        backoff = Backoff(first_ms=50, longest_ms=5000)
+        backoff = Backoff(_FIRST_MS, _LONGEST_MS)
         while True:
-            ends = self._ending.is_set()
             try:
                 return action()
             except (Exception, SystemExit) as error:
-                if isinstance(error, OSError) and error.errno in _FULL and not ends:
-                    self._tell_disk_full(error)
-                    # Once it is to end it gets all its tries.
-                    self._clock.wait_for(backoff.next_ms(), self._ending)
-                    if self._ending.is_set():
-                        backoff.reset()
-                    continue
                 if backoff.failures >= retries:
                     raise StoreError(f"{what} could not be stored, {retries + 1} tries: {text_of(error)}") from error
                 log.warning("store failed, trying again", stream_id=self._stream_id, what=what, error=text_of(error))

@@ -99,14 +99,15 @@ class RecordIntake:
         """Store records and have them accepted."""
         _check_json(metadata)
         for table, count in chunks(records, self._chunk_records, self._max_bytes):
+            part, values = table, list[Any]()
             for start, stop in self._permits(count):
-                part = table
                 if stop - start < count:
                     # The limit has sunk since the chunk was made. A row may be a run of records.
-                    part = arrow_form.encode(list(arrow_form.records(table.to_batches()))[start:stop])
+                    values = values or list(arrow_form.records(table.to_batches()))
+                    part = arrow_form.encode(values[start:stop])
                 self._push_now(part, stop - start, metadata)
             # Not beside the next one in memory.
-            del table, part
+            del table, part, values
 
     def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
         """Store a columnar batch and have it accepted."""

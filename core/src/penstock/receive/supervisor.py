@@ -205,7 +205,7 @@ class ReceiverSupervisor:
         with self._orders_lock:
             self._set_paused("a full disk", error is not None)
         if error is None:
-            log.warning("there is room on the disk again", stream_id=self.stream_id)
+            log.warning("no block waits for room on the disk any more", stream_id=self.stream_id)
         else:
             message = "the disk is full: the receiver pauses until there is room"
             EngineThread("receiver disk", lambda: self.report_error(message, error)).start()
@@ -266,7 +266,9 @@ class ReceiverSupervisor:
             self._ending.set()
             self._clock.wake()
             self._error = _as_error(error)
-            self._stop_receiver()
+            stuck = self._stop_receiver()
+            # What of it runs still ends with the process, which a task that fails is the last of.
+            self._error = self._error or stuck
         self._finish(message, error)
 
     def _finish(self, message: str, error: BaseException | None) -> None:

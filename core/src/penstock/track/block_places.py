@@ -68,16 +68,19 @@ class BlockPlaces:
 
     def references(self, blocks: Iterable[StoredBlock]) -> list[tuple[str, int, BlockReference]]:
         """For each block: its host, its size in bytes, and where a task finds it now."""
-        sources = {line.place: line.location for line in self._lines()} if self._logs is None else {}
+        lines = {line.place: line for line in self._lines()} if self._logs is None else {}
         found = []
         for block in blocks:
             place = self._places.get(block.block_id, Place())
-            source = sources.get(place, "")
+            line = lines.get(place)
+            source = "" if line is None else line.location
             reference = BlockReference(
                 block.block_id, block.path, block.num_records, source, block.stream_id, block.checksum
             )
+            # Spark may not have said it yet when one of them registered.
+            host = place.host or ("" if line is None else line.place.host)
             # A file that no host has is as far from one as from another.
-            found.append(("" if is_remote(block.path) else place.host, block.num_bytes, reference))
+            found.append(("" if is_remote(block.path) else host, block.num_bytes, reference))
         return found
 
     def find(self, asked: FindBlock) -> BlockSource:
@@ -87,7 +90,7 @@ class BlockPlaces:
         if line is not None:
             return BlockSource(line.location)
         # On its own host the task would have found the file; on another one it may come to run there yet.
-        is_gone = place is None or place.address == asked.address or not self._has_executor(place.host)
+        is_gone = place is None or place.address == asked.address or not self._may_be_there(place)
         return BlockSource("", is_gone)
 
     def needs(self, line: Line) -> bool:
@@ -125,6 +128,10 @@ class BlockPlaces:
         """Whether tasks may have to fetch blocks from a place."""
         return self._logs is None and not self._on_this_machine and place in list(self._places.values())
 
+    def _may_be_there(self, place: Place) -> bool:
+        """Whether files are still in a place, for all that is known: executors are, or Spark has not named its host."""
+        return not place.host or self._has_executor(place.host)
+
     def _server(self, place: Place | None) -> Line | None:
         return next((line for line in self._lines() if line.place == place), None)
 
@@ -132,7 +139,7 @@ class BlockPlaces:
         line, block_ids = self._server(place), self._leftovers.pop(place, []) + block_ids
         if line is not None:
             line.tell(CleanUpBlocks(block_ids), undelivered=partial(self._post, partial(self._keep, line, block_ids)))
-        elif self._has_executor(place.host):
+        elif self._may_be_there(place):
             self._leftovers[place] = block_ids
         # Where all executors are gone, so are their files, or Spark removes them.
 

@@ -7,6 +7,7 @@ what is needed: that is the BlockPlaces'. Called on the tracker's loop; ``lines`
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from attrs import define
 
@@ -47,12 +48,12 @@ class Keepers:
         self._keepers.append(_Keeper(launch, line))
 
     def release(self, needed: Callable[[Line], bool] = lambda _line: False) -> None:
-        """Let those go that nobody needs."""
+        """Let those go that nobody needs; one that was not reached is let go the next time."""
         for each in self._keepers:
             if not each.released and not needed(each.line):
                 each.released = True
                 # Behind what it is to delete.
-                each.line.tell(ReleaseReceiver())
+                each.line.tell(ReleaseReceiver(), undelivered=partial(setattr, each, "released", False))
 
     def extend(self, message: StopReceiver) -> None:
         """Have all serve for as long as a message says, or as they were asked to before, if that is longer."""

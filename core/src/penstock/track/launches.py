@@ -1,8 +1,8 @@
 """``Launches``: every launch of every receiver, the first and the later ones.
 
 Owns the task that travels to the executor and the delay before it is launched again. Never decides whether a receiver
-is launched again, nor what its end means: that is the tracker's. Called on the tracker's loop; delays pass on threads
-of their own.
+is launched again, nor what its end means: that is the tracker's. Called on the tracker's loop, but for ``place_of``;
+delays pass on threads of their own.
 """
 
 from __future__ import annotations
@@ -135,11 +135,10 @@ class Launches:
         except Exception as error:
             log.warning("receiver's job not cancelled", stream_id=launch.task.stream_id, reason=failure.reason(error))
 
-    def place_of(self, tracked: TrackedReceiver) -> cluster.TaskLocation | None:
-        """Where the launch at hand runs; ``None`` when Spark does not say."""
-        assert tracked.launch is not None
+    def place_of(self, launch: ReceiverLaunch) -> TaskLocation | None:
+        """Where a launch runs; ``None`` when Spark does not say. It is waited for: not to be asked on the loop."""
         for _ in range(_PLACE_TRIES):
-            task = cluster.running_task(self._sc, tracked.launch.group)
+            task = cluster.running_task(self._sc, launch.group)
             if task is not None or self._stopping.wait(_PLACE_PAUSE_S):
                 return task
         return None

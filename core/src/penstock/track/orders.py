@@ -45,7 +45,7 @@ class Orders:
         """Tell a receiver what is wanted; one that is launched or starts again learns it when it registers."""
         if tracked.is_active and not self._stopping.is_set():
             undelivered = partial(self._post, partial(self._give_again, tracked, kind, wanted))
-            tracked.tell(kind(wanted(), self.number()), undelivered)
+            tracked.order(kind(wanted(), self.number()), undelivered)
 
     def _give_again(self, tracked: TrackedReceiver, kind: Kind, wanted: Callable[[], Any]) -> None:
         waits = tracked.stream_id, kind

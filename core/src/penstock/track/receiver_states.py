@@ -16,6 +16,7 @@ from penstock.errors import text_of
 from penstock.listen.events import Event, ReceiverStarted, ReceiverStopped
 from penstock.log import get_logger
 from penstock.spark import failure
+from penstock.spark.cluster import TaskLocation
 from penstock.track.block_places import BlockPlaces
 from penstock.track.intake_pauses import IntakePauses
 from penstock.track.keepers import Keepers
@@ -120,8 +121,8 @@ class ReceiverStates:
             reason=tracked.info.lastErrorMessage,
         )
 
-    def on_register(self, message: RegisterReceiver) -> Registered:
-        """A receiver is up: take it, or say why not."""
+    def on_register(self, message: RegisterReceiver, task: TaskLocation | None) -> Registered:
+        """A receiver is up: take it, or say why not. It runs where Spark says, if Spark says it."""
         tracked = self._tracked.get(message.stream_id)
         if tracked is None or message.epoch != tracked.epoch:
             return Registered(accepted=False, reason=f"stream {message.stream_id} has no launch {message.epoch}")
@@ -129,8 +130,8 @@ class ReceiverStates:
             return Registered(accepted=False, reason="the application is stopping")
         if tracked.given_up:
             return Registered(accepted=False, reason="it is given up: it failed too often")
-        task = self._launches.place_of(tracked)
-        if not self._placement.accepts(tracked, task):
+        # One that asks again is no other one.
+        if tracked.sent_away or not self._placement.accepts(tracked, task):
             tracked.sent_away = True
             log.warning(
                 "receiver refused: it is on another executor than it was scheduled to", stream_id=tracked.stream_id
@@ -145,6 +146,7 @@ class ReceiverStates:
         line = Line(tracked.stream_id, place, client)
         tracked.connect(line)
         tracked.candidates = ()
+        was_active = tracked.is_active
         tracked.state = ReceiverState.ACTIVE
         tracked.registered, tracked.deregistered = True, False
         tracked.error_reported, tracked.failure_counted, tracked.last_report = False, False, ""
@@ -156,7 +158,8 @@ class ReceiverStates:
             executorId=task.executor_id if task else "",
         )
         log.info("receiver registered", stream_id=message.stream_id, epoch=message.epoch, host=place.host)
-        self._post(ReceiverStarted(tracked.info))
+        if not was_active:
+            self._post(ReceiverStarted(tracked.info))
         self._places.delete_leftovers(line)
         return Registered(
             accepted=True,
@@ -178,6 +181,10 @@ class ReceiverStates:
 
     def _on_deregister(self, tracked: TrackedReceiver, message: DeregisterReceiver) -> Reply:
         if not tracked.is_active:
+            # It was told to move, and stopped by itself before to start again.
+            if message.ended and tracked.is_to_keep:
+                self._go_on_elsewhere(tracked)
+                return Reply()
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} is not active")
         tracked.state = ReceiverState.INACTIVE
         tracked.deregistered = True
@@ -201,16 +208,17 @@ class ReceiverStates:
                 # It may be about to start itself again.
                 tracked.tell(StopReceiver("given up"), at_once=True)
         self.gone(tracked)
-        if message.ended and tracked.is_to_keep and not self._stopping.is_set():
+        if message.ended and tracked.is_to_keep:
             self._go_on_elsewhere(tracked)
         return Reply()
 
     def _go_on_elsewhere(self, tracked: TrackedReceiver) -> None:
-        """Launch a receiver again while the launch that has ended serves its blocks."""
-        assert tracked.launch is not None
-        assert tracked.line is not None
+        """Launch a receiver again, if it is to go on, while the launch that has ended serves its blocks."""
+        if self._stopping.is_set() or tracked.given_up or tracked.launch is None or tracked.line is None:
+            return
         self._keepers.keep(tracked.launch, tracked.line)
         tracked.launch = tracked.line = None
+        tracked.is_to_keep = False
         self._launch_again(tracked)
 
     def on_report_error(self, message: ReportError) -> Reply:

@@ -56,6 +56,7 @@ from penstock.wire.messages import (
     BlocksLost,
     DeregisterReceiver,
     FindBlock,
+    Registered,
     RegisterReceiver,
     ReleaseReceiver,
     Reply,
@@ -71,6 +72,8 @@ _LAST_DELETIONS_S = 10.0
 # What part of the time for a stop receivers may take when batches are to run afterwards: one that does not stop must
 # not cost what it and the others have stored.
 _FLUSH_SHARE = 2 / 3
+# How soon one that was not reached is told to stop again.
+_TELL_AGAIN_S = 1.0
 # What the jobs of receivers that were released may take to end.
 _RELEASE_S = 5.0
 
@@ -211,7 +214,7 @@ class ReceiverTracker:
                 AddBlocks: self._on_add_blocks,
                 BlocksLost: self._on_blocks_lost,
                 FindBlock: lambda message: self._on_loop(lambda: self._places.find(message)),
-                RegisterReceiver: lambda message: self._on_loop(lambda: self._states.on_register(message)),
+                RegisterReceiver: self._on_register,
                 ReportError: lambda message: self._on_loop(lambda: self._states.on_report_error(message)),
                 DeregisterReceiver: lambda message: self._on_loop(lambda: self._states.on_deregister(message)),
             },
@@ -262,7 +265,7 @@ class ReceiverTracker:
         try:
             # On this machine tasks read the files themselves, and can use the receivers' slots.
             serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._on_this_machine else 0
-            self._on_loop(lambda: self._tell_all_to_stop(serve_ms), max(left_s, 1.0))
+            self._on_loop(lambda: self._tell_all_to_stop(serve_ms, flushed_by), max(left_s, 1.0))
         except TimeoutError:
             log.warning("the loop is held up: receivers are not told to stop")
         for stream_id, tracked in self._tracked.items():
@@ -403,18 +406,37 @@ class ReceiverTracker:
         lines = [tracked.line for tracked in self._tracked.values()]
         return [line for line in lines if line is not None] + self._keepers.lines
 
-    def _tell_all_to_stop(self, serve_ms: int) -> None:
+    def _tell_all_to_stop(self, serve_ms: int, until_s: float) -> None:
         for tracked in self._tracked.values():
             if tracked.given_up:
                 continue
             if tracked.registered:
-                tracked.tell(StopReceiver("Stopped by driver", serve_ms), at_once=True)
+                self._tell_to_stop(tracked, serve_ms, until_s)
             elif tracked.launch is not None:
                 # It has stored nothing, and may be waiting for a slot that never comes.
                 self._launches.cancel(tracked.launch)
         self._keepers.extend(StopReceiver("Stopped by driver", serve_ms))
 
+    def _tell_to_stop(self, tracked: TrackedReceiver, serve_ms: int, until_s: float) -> None:
+        """Tell a receiver to stop until it has heard it, or its time is up: it has records to flush."""
+
+        def again() -> None:
+            # On the sending thread, which does nothing else.
+            if not tracked.ended.wait(_TELL_AGAIN_S) and time.monotonic() < until_s:
+                self._loop.post(lambda: self._tell_to_stop(tracked, serve_ms, until_s))
+
+        tracked.tell(StopReceiver("Stopped by driver", serve_ms), again, at_once=True)
+
     # -- on the endpoint's threads --
+
+    def _on_register(self, message: RegisterReceiver) -> Registered:
+        tracked = self._tracked.get(message.stream_id)
+        launch = None if tracked is None else tracked.launch
+        is_at_hand = launch is not None and launch.task.epoch == message.epoch
+        # Spark's books lag behind: the loop has other messages to handle meanwhile.
+        task = self._launches.place_of(launch) if launch is not None and is_at_hand else None
+        registered: Registered = self._on_loop(lambda: self._states.on_register(message, task))
+        return registered
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
         tracked = self._tracked.get(message.stream_id)

@@ -147,3 +147,8 @@ class TrackedReceiver:
         """Send a message to the launch at hand, if it has registered; as ``Line.tell``."""
         if self.line is not None:
             self.line.tell(message, undelivered, at_once=at_once)
+
+    def order(self, message: object, undelivered: Callable[[], None]) -> None:
+        """Send an order to the launch at hand, if it has registered; as ``Line.order``."""
+        if self.line is not None:
+            self.line.order(message, undelivered)

@@ -6,8 +6,10 @@ made again until its time is up. A call runs on the caller's thread.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import pyarrow as pa
@@ -41,12 +43,14 @@ class Client:
         self._headers = token.headers()
         self._timeout_s = timeout_ms / 1000
         self._client = flight.FlightClient(location, **token.client_arguments())
+        # Closing it under a call would crash the process: the last of them closes it.
+        self._calls, self._closed, self._lock = 0, False, threading.Lock()
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
         """Send a message and return the reply.
 
         Raises:
-            WireError: the endpoint cannot be reached within the time, or refuses the message.
+            WireError: the endpoint cannot be reached within the time, or refuses the message, or ``close`` was called.
         """
         action = flight.Action(type(message).__name__, to_json(message))
         deadline = time.monotonic() + self._timeout_s
@@ -55,7 +59,8 @@ class Client:
             left_s = max(deadline - time.monotonic(), 0.001)
             options = flight.FlightCallOptions(timeout=left_s, headers=self._headers)
             try:
-                (result,) = self._client.do_action(action, options)
+                with self._call():
+                    (result,) = self._client.do_action(action, options)
                 return from_json(reply_kind, result.body.to_pybytes())
             except (flight.FlightUnavailableError, flight.FlightTimedOutError) as error:
                 pause_s = backoff.next_ms() / 1000
@@ -66,8 +71,27 @@ class Client:
                 raise WireError(f"{self.location} refused {action.type}: {_first_line(error)}") from None
 
     def close(self) -> None:
-        """Give the connection up."""
-        self._client.close()
+        """Give the connection up, behind the calls at hand; returns at once. Harmless when repeated."""
+        with self._lock:
+            self._closed, closed = True, self._closed
+            is_idle = not self._calls
+        if is_idle and not closed:
+            self._client.close()
+
+    @contextmanager
+    def _call(self) -> Iterator[None]:
+        with self._lock:
+            if self._closed:
+                raise WireError(f"the connection to {self.location} was given up")
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._calls -= 1
+                is_last = self._closed and not self._calls
+            if is_last:
+                self._client.close()
 
 
 def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterator[pa.RecordBatch]:

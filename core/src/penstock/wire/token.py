@@ -72,7 +72,9 @@ class Token:
         return cls(secrets.token_urlsafe(32), tls)
 
     def location(self, host: str, port: int) -> str:
-        """The address of an endpoint."""
+        """The address of an endpoint, whose host may be an IPv6 address."""
+        if ":" in host and not host.startswith("["):
+            host = f"[{host}]"
         return f"{'grpc' if self.tls is None else 'grpc+tls'}://{host}:{port}"
 
     def server_arguments(self) -> dict[str, Any]:
