@@ -493,6 +493,31 @@ def test_one_that_was_not_let_go_is_told_again(
     first.told.await_one(ReleaseReceiver)
 
 
+def test_one_that_serves_goes_on_while_batches_end(
+    moved: tuple[Hosts, FakeProcess, list[str]],
+) -> None:
+    two, first, _stored = moved
+
+    def told() -> int:
+        return first.told.names.count("StopReceiver")
+
+    # A batch has ended, and the receiver waits for a slot still: it may be this one that it gets.
+    two.tracked.tracker.processed(100)
+    two.tracked.relaunch()
+    two.tracked.launch(2)
+    two.tick(30_000)
+    assert told() == 1
+    second = two.on(2, B)
+    for number in (2, 3):
+        two.tracked.tracker.processed(number * 100)
+        two.tick(30_000)
+        assert first.told.await_one(StopReceiver, number).serve_ms == 60_000
+        # None has ended since: they may need that slot to.
+        two.tick(30_000)
+        assert told() == number
+    assert second.told.entries == []
+
+
 def test_one_that_dies_while_it_serves_is_no_source(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
     two, first, _stored = moved
     two.tracked.relaunch()

@@ -1,8 +1,8 @@
 """``Housekeeping``: what no message tells the tracker of, looked after every second.
 
 Owns the timer. Sees to launches that wait: for the first executors, or too long for a slot; to receivers that are
-healthy again; to those that would be better off on an executor that has joined; to endpoints that nobody needs any
-more. Its work is done on the tracker's loop.
+healthy again; to those that would be better off on an executor that has joined; to endpoints that serve where
+no receiver is any more. Its work is done on the tracker's loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.track.keepers import Keepers
 from penstock.track.launches import Launches
 from penstock.track.placement import Placement
 from penstock.track.receiver_failures import ReceiverFailures
-from penstock.track.tracked_receiver import TrackedReceiver
+from penstock.track.tracked_receiver import ReceiverState, TrackedReceiver
 from penstock.wire.messages import StopReceiver
 
 log = get_logger("receiver_tracker")
@@ -27,9 +27,10 @@ log = get_logger("receiver_tracker")
 _EVERY_MS = 1000
 # How often executors that have joined are asked for.
 _REBALANCE_MS = 5000
-# The longest that one which has moved serves its blocks where it was. It occupies a slot there, which batches may need
-# to come to their end; afterwards tasks that run on that host read the files.
+# How long one that has moved serves its blocks where it was. It occupies a slot there, which batches may need to come
+# to their end: only while they do it is asked to go on. Afterwards tasks that run on that host read the files.
 _SERVE_MS = 60_000
+_SERVE_ON_MS = 30_000
 
 
 class Housekeeping:
@@ -67,13 +68,19 @@ class Housekeeping:
         )
         # On the loop alone: since when the executors are waited for, and whether they are no more.
         self._started_ms, self._launched = 0.0, False
-        self._rebalanced_ms = 0.0
+        self._rebalanced_ms = self._served_on_ms = 0.0
+        # Written by whoever completes batches.
+        self._batch_ms = 0.0
 
     def start(self) -> None:
         """Launch all receivers, as soon as there are executors for them; begin to look after them."""
         self._started_ms = self._clock.monotonic_ms()
         self._post(self._launch_all)
         self._timer.start(self._timer.start_time_ms())
+
+    def note_batch(self) -> None:
+        """A batch has come to its end; may be called on any thread."""
+        self._batch_ms = self._clock.monotonic_ms()
 
     def stop(self) -> None:
         """Look no more."""
@@ -84,6 +91,7 @@ class Housekeeping:
             return
         self._launch_all()
         self._keepers.release(self._places.needs)
+        self._serve_on()
         if self._clock.monotonic_ms() - self._rebalanced_ms >= _REBALANCE_MS:
             self._rebalance()
         for tracked in self._receivers:
@@ -99,6 +107,14 @@ class Housekeeping:
         if not self._launched and self._placement.has_enough_executors(waited_ms):
             self._launched = True
             self._launches.launch_all(self._receivers)
+
+    def _serve_on(self) -> None:
+        """Have those that serve go on, unless a receiver or batches wait for slots."""
+        now_ms = self._clock.monotonic_ms()
+        is_due = now_ms - self._served_on_ms >= _SERVE_ON_MS and self._batch_ms > self._served_on_ms
+        if is_due and not any(tracked.state is ReceiverState.SCHEDULED for tracked in self._receivers):
+            self._served_on_ms = now_ms
+            self._keepers.extend(StopReceiver("moves to another executor", _SERVE_MS))
 
     def _rebalance(self) -> None:
         self._rebalanced_ms = self._clock.monotonic_ms()

@@ -355,6 +355,7 @@ class ReceiverTracker:
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""
         self._unread.processed(self.blocks.processed(until_ms))
+        self._housekeeping.note_batch()
 
     def unread_bytes(self) -> int:
         """How much stored data no batch has processed yet."""
