@@ -149,6 +149,7 @@ def test_two_reasons_to_pause_are_two(make_tracker: MakeTracker) -> None:
     process.add(0)
     process.told.await_one(PauseReceiver)
     tracked.tracker.pause(True)
+    assert process.told.await_one(PauseReceiver, 2).paused
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     tracked.tracker.processed(100)
     tracked.settle()
@@ -181,15 +182,16 @@ def test_what_comes_and_goes_is_told_of_once_a_minute(
         for _ in range(10):
             number = next(numbers)
             process.add(number)
+            assert process.told.await_one(PauseReceiver, next(orders)).paused
             tracked.settle()
             tracked.tracker.blocks.allocate_blocks_to_batch(number)
             tracked.tracker.processed(number)
+            assert not process.told.await_one(PauseReceiver, next(orders)).paused
             tracked.settle()
         return sum(record.levelname == "WARNING" for record in caplog.records)
 
-    numbers = itertools.count(1)
+    numbers, orders = itertools.count(1), itertools.count(1)
     assert (warnings(), warnings()) == (2, 0)
     assert tracked.events.names.count("ReceiverError") == 1
-    assert not process.told.await_one(PauseReceiver, 40).paused
     clock.advance(60_000)
     assert warnings() == 2

@@ -19,7 +19,7 @@ from penstock.track.keepers import Keepers
 from penstock.track.launches import Launches
 from penstock.track.placement import Placement
 from penstock.track.receiver_failures import ReceiverFailures
-from penstock.track.tracked_receiver import ReceiverState, TrackedReceiver
+from penstock.track.tracked_receiver import TrackedReceiver
 from penstock.wire.messages import StopReceiver
 
 log = get_logger("receiver_tracker")
@@ -112,7 +112,7 @@ class Housekeeping:
         """Have those that serve go on, unless a receiver or batches wait for slots."""
         now_ms = self._clock.monotonic_ms()
         is_due = now_ms - self._served_on_ms >= _SERVE_ON_MS and self._batch_ms > self._served_on_ms
-        if is_due and not any(tracked.state is ReceiverState.SCHEDULED for tracked in self._receivers):
+        if is_due and all(tracked.is_active or tracked.given_up for tracked in self._receivers):
             self._served_on_ms = now_ms
             self._keepers.extend(StopReceiver("moves to another executor", _SERVE_MS))
 
