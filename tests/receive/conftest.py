@@ -210,6 +210,10 @@ def receiver(log: Log) -> Noting:
     return Noting(log)
 
 
+# Under the manual clock it would be one more that waits, when onStop happens to run: tests say which waits they expect.
+_NO_STOP_TIMEOUT = {"spark.penstock.receiver.stopTimeout": "0"}
+
+
 @pytest.fixture
 def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Iterator[Callable[..., ReceiverSupervisor]]:
     """Makes supervisors, under the manual clock unless another is given; stops them at the end."""
@@ -223,7 +227,7 @@ def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Itera
                 receiver,
                 stream_id=3,
                 epoch=7,
-                settings=Settings(conf or {}),
+                settings=Settings({**_NO_STOP_TIMEOUT, **(conf or {})}),
                 driver=driver,
                 store=store.store,
                 discard=store.discard,
