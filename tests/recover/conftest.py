@@ -68,7 +68,7 @@ class MemoryDirectory(Directory):
         return f"memory/{name}"
 
     def child(self, name: str) -> Directory:
-        raise NotImplementedError
+        raise AssertionError(f"a journal is one folder, and {name} was asked for")
 
     def names(self) -> list[str]:
         self.note("names", "")
@@ -79,7 +79,7 @@ class MemoryDirectory(Directory):
         return bytes(self.files[name])
 
     def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
-        raise NotImplementedError
+        raise AssertionError(f"a journal appends, and {name} was to be written as a whole")
 
     def delete(self, name: str) -> None:
         self.note("delete", name)
