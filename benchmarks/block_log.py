@@ -19,14 +19,15 @@ from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_file import open_file
 from penstock.blocks.block_log import BlockLog
-from penstock.blocks.block_reader import read_block
 from penstock.blocks.block_store import BlockStore
 from penstock.conf import Settings
+from penstock.receive.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, Reply
+from penstock.wire.messages import Reply
 from penstock.wire.token import Token
+from penstock.worker.block_reader import read_block
 
 TOKEN = Token("benchmark")
 directory = Path(sys.argv[1]) / "block-log-benchmark"

@@ -42,7 +42,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import Process, executor_process
-from penstock.spark.java import ensure_java
+from penstock.launch.java import ensure_java
 from penstock.track.launches import Launches
 
 RECORDS = 500  # in a store

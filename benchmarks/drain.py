@@ -11,7 +11,7 @@ import time
 from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext
-from penstock.spark.java import ensure_java
+from penstock.launch.java import ensure_java
 
 work, port, n = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 ensure_java()

@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext
-from penstock.spark.java import ensure_java
+from penstock.launch.java import ensure_java
 
 n = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
 interval_ms = int(sys.argv[2]) if len(sys.argv) > 2 else 100

@@ -20,8 +20,9 @@ from typing import Any
 from penstock import Block, Receiver, StoredBlock
 from penstock.blocks.block_store import BlockStore
 from penstock.conf import Settings
+from penstock.receive.messages import Registered, RegisterReceiver
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import Registered, RegisterReceiver, Reply
+from penstock.wire.messages import Reply
 
 records = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 large = int(sys.argv[2]) if len(sys.argv) > 2 else 400

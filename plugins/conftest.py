@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import Receiver
-from penstock.clock import Clock
+from penstock.runtime.clock import Clock
 from penstock.testing import ReceiverHarness
 
 

@@ -33,7 +33,7 @@ def sc() -> Iterator[SparkContext]:
     """The one SparkContext of the test run, with room for two receivers and two tasks."""
     from pyspark import SparkConf, SparkContext, cloudpickle
 
-    from penstock.spark.java import ensure_java
+    from penstock.launch.java import ensure_java
 
     ensure_java()
     # Functions of the tests travel whole: by reference, each new Python worker would import pytest (0.7 s).

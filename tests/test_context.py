@@ -13,7 +13,7 @@ from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext
 from penstock import context as context_module
-from penstock.threads import EngineThread
+from penstock.runtime.threads import EngineThread
 
 ON_SHUTDOWN = "spark.streaming.stopGracefullyOnShutdown"
 

@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from penstock import engine as engine_module
-from penstock.clock import ManualClock
 from penstock.conf import Settings
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.listen.events import CheckpointFailed, Event
+from penstock.runtime.clock import ManualClock
 
 
 class Part:

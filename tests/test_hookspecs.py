@@ -8,7 +8,7 @@ import pytest
 
 from penstock import StreamingListener, hookimpl, hookspecs
 from penstock.listen.events import HOOK_OF
-from penstock.plugins import KINDS
+from penstock.plugins.discovery import KINDS
 
 HOOKS: dict[str, Callable[..., Any]] = {
     name: value for name, value in vars(hookspecs).items() if hasattr(value, "penstock_spec")

@@ -20,10 +20,10 @@ from penstock import Block, StoredBlock
 from penstock.blocks import arrow_form, block_file, place
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_log import BlockLog, file_name, stream_directory, sweep
-from penstock.blocks.block_reader import ReadBlocks, read_block
 from penstock.conf import Settings
 from penstock.errors import BlockGoneError, ConfigurationError, StoreError
 from penstock.wire.token import Token
+from penstock.worker.block_reader import ReadBlocks, read_block
 
 MakeBlock = Callable[..., Block]
 TOKEN = Token("t")

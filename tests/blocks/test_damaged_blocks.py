@@ -14,9 +14,9 @@ from penstock import Block, StoredBlock
 from penstock.blocks import block_file, place
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_log import BlockLog, stream_directory
-from penstock.blocks.block_reader import ReadBlocks
 from penstock.errors import BlockDamagedError
 from penstock.wire.token import Token
+from penstock.worker.block_reader import ReadBlocks
 
 FLIPS, SEED = 1000, 20_250_101
 

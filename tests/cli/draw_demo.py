@@ -11,7 +11,7 @@ from rich.console import Console
 from penstock.cli import demo
 from penstock.cli.batch_view import BatchTable, summary
 from penstock.cli.screen import Lines
-from penstock.spark.java import ensure_java
+from penstock.launch.java import ensure_java
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from penstock.cli import doctor
-from penstock.spark.java import Java, JavaSearch
+from penstock.launch.java import Java, JavaSearch
 
 Cli = Callable[..., Result]
 Install = Callable[[str, str], None]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from penstock.testing.plant import PLANTS
+from penstock.rate.plant import PLANTS
 
 Cli = Callable[..., Result]
 Install = Callable[[str, str], None]

@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from penstock.cli import local_master
-from penstock.spark.java import Java
+from penstock.launch.java import Java
 
 Cli = Callable[..., Result]
 Program = Callable[[str], str]

@@ -17,7 +17,7 @@ from penstock.graph import reduced_window, table
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_stream import InputDStream
-from penstock.graph.tasks.state_store import StateStore
+from penstock.worker.state_store import StateStore
 
 INTERVAL_MS = 100
 

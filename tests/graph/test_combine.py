@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.graph import functions
-from penstock.graph.functions import CombineCombiners, Combiner, CombineValues
+from penstock.worker import functions
+from penstock.worker.functions import CombineCombiners, Combiner, CombineValues
 
 KEY = st.integers(-3, 3) | st.text(max_size=2) | st.none() | st.tuples(st.integers(0, 2), st.booleans())
 PAIRS = st.lists(st.tuples(KEY, st.integers()), max_size=60)

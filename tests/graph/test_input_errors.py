@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from penstock import Receiver, StreamingContext
-from penstock.blocks.block_reader import ReadBlocks
 from penstock.errors import BatchFailedError
 from penstock.graph.input_stream import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.spark.located_rdd import LocatedPartition
 from penstock.wire.token import Token
+from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
     from tests.graph.conftest import FakeContext

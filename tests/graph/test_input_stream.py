@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from penstock import Receiver, StreamingContext, StreamInputInfo
-from penstock.blocks.block_reader import ReadBlocks
 from penstock.errors import StreamingStateError
 from penstock.graph import input_stream
 from penstock.graph.input_stream import QueueInputDStream, ReceiverInputDStream
 from penstock.spark.located_rdd import LocatedPartition
 from penstock.wire.token import Token
+from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
     from tests.graph.conftest import FakeContext

@@ -13,7 +13,7 @@ import pytest
 from penstock import StreamingContext
 from penstock.errors import BatchFailedError, StreamingStateError
 from penstock.graph.input_stream import PulledInputDStream, QueueInputDStream
-from penstock.specs import SourceBatch
+from penstock.plugins.specs import SourceBatch
 
 if TYPE_CHECKING:
     from tests.graph.conftest import FakeContext

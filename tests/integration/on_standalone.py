@@ -15,7 +15,7 @@ from attrs import evolve
 from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext, ThreadReceiver
-from penstock.spark.java import ensure_java
+from penstock.launch.java import ensure_java
 from penstock.track.receiver_tracker import ReceiverTracker
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.java import ensure_java
+from penstock.launch.java import ensure_java
 
 pytestmark = pytest.mark.spark
 

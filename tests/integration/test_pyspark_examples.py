@@ -14,7 +14,7 @@ import pyspark
 import pytest
 
 from penstock import conf
-from penstock.spark.java import ensure_java
+from penstock.launch.java import ensure_java
 
 pytestmark = pytest.mark.spark
 

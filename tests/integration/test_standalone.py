@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 
-from penstock.spark.java import ensure_java
+from penstock.launch.java import ensure_java
 
 pytestmark = pytest.mark.spark
 

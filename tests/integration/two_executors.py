@@ -22,8 +22,8 @@ from pyspark.find_spark_home import _find_spark_home
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import executor_process
+from penstock.launch.java import ensure_java
 from penstock.spark import cluster
-from penstock.spark.java import ensure_java
 from penstock.spark.located_rdd import LocatedPartition, located_rdd
 
 

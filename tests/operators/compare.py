@@ -349,7 +349,7 @@ def main() -> None:
     """Write the page."""
     from pyspark import SparkConf, SparkContext
 
-    from penstock.spark.java import ensure_java
+    from penstock.launch.java import ensure_java
 
     ensure_java()
     conf = SparkConf().setMaster("local[2]").setAppName("compare").set("spark.ui.enabled", "false")

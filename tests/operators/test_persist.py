@@ -10,8 +10,8 @@ import pytest
 from pyspark import RDD, StorageLevel
 
 from penstock import DStream
+from penstock.checkpoint import store as checkpoint_store
 from penstock.errors import ConfigurationError, StreamingStateError
-from penstock.recover import checkpoint_store
 from penstock.testing import StreamHarness
 
 pytestmark = pytest.mark.spark

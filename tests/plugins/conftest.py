@@ -9,7 +9,7 @@ from textwrap import dedent
 
 import pytest
 
-from penstock.plugins import LoadedPlugin, Plugins
+from penstock.plugins.discovery import LoadedPlugin, Plugins
 
 _HEADER = "import penstock\nfrom penstock import hookimpl\n"
 

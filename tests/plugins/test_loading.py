@@ -10,7 +10,7 @@ import pytest
 
 from penstock import RateEstimatorSpec, hookspecs
 from penstock.errors import UnknownNameError
-from penstock.plugins import Plugins
+from penstock.plugins.discovery import Plugins
 
 if TYPE_CHECKING:
     from tests.plugins.conftest import Zoo

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock import Block, Receiver, StoredBlock
-from penstock.clock import Clock, ManualClock
 from penstock.conf import Settings
 from penstock.errors import WireError
+from penstock.receive.messages import AddBlocks, Registered, RegisterReceiver
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import AddBlocks, Registered, RegisterReceiver, Reply, from_json, to_json
+from penstock.runtime.clock import Clock, ManualClock
+from penstock.wire.messages import Reply, from_json, to_json
 
 M = TypeVar("M")
 R = TypeVar("R")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import AsyncReceiver
-from penstock.clock import ManualClock
+from penstock.receive.messages import ReportError
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import ReportError
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Log

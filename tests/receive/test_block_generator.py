@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.clock import ManualClock, SystemClock
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.block_generator import BlockGenerator, Bounds
+from penstock.runtime.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Gate

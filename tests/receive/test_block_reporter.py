@@ -12,8 +12,9 @@ import pytest
 from penstock import StoredBlock
 from penstock.errors import StoreError
 from penstock.receive.block_reporter import BlockReporter
+from penstock.receive.messages import AddBlocks
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import AddBlocks, Reply
+from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Gate, Noting

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from penstock.blocks import arrow_form
 from penstock.receive.chunks import chunks
+from penstock.receive.messages import AddBlocks
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import AddBlocks
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Noting

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.clock import SystemClock
 from penstock.errors import ReceiverStoppedError
+from penstock.receive.messages import AddBlocks, DeregisterReceiver
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import AddBlocks, DeregisterReceiver
+from penstock.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Log, Noting

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from penstock import Receiver
-from penstock.clock import SystemClock
 from penstock.conf import Settings
 from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, FakeStore, Log

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Block
-from penstock.clock import ManualClock
 from penstock.errors import StoreError
+from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import DeregisterReceiver, ReportError
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeStore, Gate, Log, Noting

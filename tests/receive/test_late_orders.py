@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.receive.messages import RegisterReceiver
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import RegisterReceiver
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Log, Noting

@@ -15,26 +15,26 @@ from penstock import Block, Receiver, StoredBlock, hookimpl
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_log import BlockLog, stream_directory
-from penstock.blocks.block_reader import read_block
 from penstock.conf import Settings
 from penstock.errors import BlockUnreachableError, StoreError
-from penstock.plugins import Plugins
+from penstock.plugins.discovery import Plugins
 from penstock.receive import receiver_task
-from penstock.receive.receiver_task import ReceiverTask
-from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.client import Client, fetch_block
-from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import (
+from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
     Registered,
     RegisterReceiver,
-    Reply,
     ReportError,
     StopReceiver,
 )
+from penstock.receive.receiver_task import ReceiverTask
+from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.wire.client import Client, fetch_block
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import Reply
 from penstock.wire.token import Token
+from penstock.worker.block_reader import read_block
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, FakeStore, Log, Noting

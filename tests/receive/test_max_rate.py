@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from penstock import Block
-from penstock.clock import ManualClock
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeStore, Noting

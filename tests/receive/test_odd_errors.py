@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from penstock import ThreadReceiver
+from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import DeregisterReceiver, ReportError
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Log, Noting

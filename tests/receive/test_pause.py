@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.errors import ReceiverStoppedError
+from penstock.receive.messages import RegisterReceiver
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import RegisterReceiver
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Noting

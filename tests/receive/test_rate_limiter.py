@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.clock import ManualClock
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.rate_limiter import RateLimiter
+from penstock.runtime.clock import ManualClock
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from penstock.clock import ManualClock, SystemClock
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.rate_limiter import RateLimiter
+from penstock.runtime.clock import ManualClock, SystemClock
 
 
 class BusyClock:

@@ -11,8 +11,8 @@ import pytest
 
 from penstock import AsyncReceiver, Receiver, ThreadReceiver
 from penstock.receive import thread_receiver
+from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import DeregisterReceiver, ReportError
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Log

@@ -25,11 +25,7 @@ from penstock.blocks.block_store import BlockStore
 from penstock.blocks.leftovers import Process, claim
 from penstock.conf import Settings
 from penstock.errors import WireError
-from penstock.receive.receiver_task import ReceiverTask, local_directory
-from penstock.version import __version__
-from penstock.wire.client import Client, fetch_block
-from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import (
+from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
@@ -37,11 +33,15 @@ from penstock.wire.messages import (
     Registered,
     RegisterReceiver,
     ReleaseReceiver,
-    Reply,
     ReportError,
     StopReceiver,
     UpdateRateLimit,
 )
+from penstock.receive.receiver_task import ReceiverTask, local_directory
+from penstock.version import __version__
+from penstock.wire.client import Client, fetch_block
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:

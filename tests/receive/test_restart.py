@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.errors import ReceiverRefusedError
+from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import DeregisterReceiver, RegisterReceiver, ReportError
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Log, Noting

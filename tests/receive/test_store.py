@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from penstock.clock import ManualClock, SystemClock
 from penstock.errors import StoreError
+from penstock.receive.messages import AddBlocks
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import AddBlocks
+from penstock.runtime.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, FakeStore, Gate, Noting

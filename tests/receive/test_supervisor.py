@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, WireError
+from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, FakeStore, Gate, Log, Noting

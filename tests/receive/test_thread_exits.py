@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.clock import ManualClock
+from penstock.receive.messages import DeregisterReceiver
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import DeregisterReceiver
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeStore, Log, Noting

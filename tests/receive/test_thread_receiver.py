@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import ThreadReceiver
-from penstock.clock import ManualClock
 from penstock.errors import StreamingStateError
 from penstock.receive import thread_receiver
+from penstock.receive.messages import ReportError
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import ReportError
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Log

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.receive.messages import ReportError
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import ReportError
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Log, Noting

@@ -11,8 +11,8 @@ from attrs import evolve
 
 from penstock import Block, StoredBlock
 from penstock.errors import StoreError
+from penstock.receive.messages import AddBlocks
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import AddBlocks
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, FakeStore, Gate, Noting

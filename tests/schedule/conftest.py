@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.graph.call_site import CallSite
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.output_job import OutputJob
 from penstock.listen.events import BatchCompleted, Event
+from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.listen.events import BatchCompleted
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Engine

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import StreamInputInfo
-from penstock.clock import ManualClock
 from penstock.errors import BatchFailedError
 from penstock.graph.call_site import CallSite
 from penstock.graph.output_job import OutputJob
 from penstock.listen.events import BatchCompleted, BatchStarted, BatchSubmitted
+from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_set import JobSet
 

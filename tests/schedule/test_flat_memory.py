@@ -14,11 +14,11 @@ import pytest
 from pyspark import RDD
 
 from penstock import StoredBlock, StreamingContext, StreamInputInfo
-from penstock.clock import ManualClock
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.input_stream import InputDStream
 from penstock.listen.events import BatchCompleted
 from penstock.listen.listener_bus import ListenerBus
+from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import StoredBlock
-from penstock.clock import ManualClock
 from penstock.listen.events import BatchCompleted, BatchSubmitted
+from penstock.runtime.clock import ManualClock
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 if TYPE_CHECKING:

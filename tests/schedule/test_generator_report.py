@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.listen.events import BatchCompleted
+from penstock.runtime.clock import ManualClock
 from penstock.schedule.generator_report import GeneratorReport, Phase
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import StreamInputInfo
-from penstock.clock import ManualClock
 from penstock.errors import BatchFailedError
 from penstock.listen.events import BatchCompleted, BatchSubmitted
+from penstock.runtime.clock import ManualClock
+from penstock.runtime.threads import EngineThread
 from penstock.schedule.job_generator import JobGenerator
-from penstock.threads import EngineThread
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Engine, Gate

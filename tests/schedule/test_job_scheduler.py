@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.errors import BatchFailedError
 from penstock.listen.events import (
     BatchCompleted,
@@ -19,7 +18,8 @@ from penstock.listen.events import (
     OutputOperationCompleted,
     OutputOperationStarted,
 )
-from penstock.threads import on_engine_thread
+from penstock.runtime.clock import ManualClock
+from penstock.runtime.threads import on_engine_thread
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Engine, Gate

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.clock import ManualClock
 from penstock.listen.events import BatchCompleted
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Engine, Gate

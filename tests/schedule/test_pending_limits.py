@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import StreamInputInfo
-from penstock.clock import ManualClock
 from penstock.listen.events import BatchCompleted, BatchSubmitted, OutputOperationCompleted
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Engine, Gate

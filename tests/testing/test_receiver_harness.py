@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from penstock import Receiver, ThreadReceiver
-from penstock.clock import ManualClock
 from penstock.errors import ConfigurationError
+from penstock.runtime.clock import ManualClock
 from penstock.testing import ReceiverHarness
 
 

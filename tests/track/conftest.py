@@ -14,19 +14,10 @@ from pyspark import SparkContext
 from penstock import Block, Receiver, StoredBlock
 from penstock.blocks import arrow_form
 from penstock.blocks.block_store import BlockStore
-from penstock.clock import ManualClock
 from penstock.conf import Settings
+from penstock.journal.write_ahead_log import Journal
 from penstock.listen.events import Event
-from penstock.receive.receiver_task import ReceiverTask
-from penstock.recover.directory import Directory
-from penstock.recover.journal import Journal
-from penstock.spark import checkpoint, cluster
-from penstock.spark.cluster import TaskLocation
-from penstock.track import launches
-from penstock.track.receiver_tracker import ReceiverTracker
-from penstock.wire.client import Client
-from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import (
+from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
@@ -34,11 +25,20 @@ from penstock.wire.messages import (
     Registered,
     RegisterReceiver,
     ReleaseReceiver,
-    Reply,
     ReportError,
     StopReceiver,
     UpdateRateLimit,
 )
+from penstock.receive.receiver_task import ReceiverTask
+from penstock.runtime.clock import ManualClock
+from penstock.spark import checkpoint, cluster
+from penstock.spark.cluster import TaskLocation
+from penstock.storage.directory import Directory
+from penstock.track import launches
+from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.wire.client import Client
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import Reply
 
 K = TypeVar("K")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.listen.events import ReceiverStopped
-from penstock.wire.messages import StopReceiver
+from penstock.receive.messages import StopReceiver
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

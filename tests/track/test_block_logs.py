@@ -17,10 +17,11 @@ from penstock.blocks.block_log import BlockLog, stream_directory
 from penstock.conf import Settings
 from penstock.errors import BlockDamagedError, ConfigurationError
 from penstock.listen.events import ReceiverError
+from penstock.receive.messages import AddBlocks, CleanUpBlocks, PauseReceiver
 from penstock.spark.cluster import TaskLocation
 from penstock.track.block_logs import BlockLogs
 from penstock.track.intake import TrackedIntake
-from penstock.wire.messages import AddBlocks, CleanUpBlocks, PauseReceiver, Reply
+from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from penstock.receive.messages import CleanUpBlocks
 from penstock.spark.cluster import TaskLocation
-from penstock.wire.messages import CleanUpBlocks
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

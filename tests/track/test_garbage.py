@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from tests.wire.garbage import exploded, pelt
 
-from penstock.wire.messages import UpdateRateLimit
+from penstock.receive.messages import UpdateRateLimit
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_reader import ReadBlocks
 from penstock.spark.located_rdd import LocatedPartition
 from penstock.track.intake import TrackedIntake, pack
+from penstock.worker.block_reader import ReadBlocks
 
 Located = list[tuple[str, int, BlockReference]]
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import StoredBlock
-from penstock.clock import ManualClock
 from penstock.conf import Settings
 from penstock.errors import JournalError
-from penstock.recover.directory import Directory
-from penstock.recover.journal import Journal
+from penstock.journal.write_ahead_log import Journal
+from penstock.runtime.clock import ManualClock
+from penstock.storage.directory import Directory
 from penstock.track.block_ledger import BlockLedger
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock import Receiver
 from penstock.errors import ConfigurationError, JournalError, WireError
-from penstock.recover.journal import Journal
+from penstock.journal.write_ahead_log import Journal
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ import pytest
 from penstock import Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_reader import ReadBlocks
+from penstock.blocks.messages import BlocksLost, LostBlock
 from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.listen.events import ReceiverError
 from penstock.wire.client import Client
-from penstock.wire.messages import BlocksLost, LostBlock, Reply
+from penstock.wire.messages import Reply
+from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

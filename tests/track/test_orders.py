@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.errors import WireError
-from penstock.wire.messages import PauseReceiver, UpdateRateLimit
+from penstock.receive.messages import PauseReceiver, UpdateRateLimit
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

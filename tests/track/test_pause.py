@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver
-from penstock.clock import ManualClock
 from penstock.errors import WireError
+from penstock.receive.messages import PauseReceiver
+from penstock.runtime.clock import ManualClock
 from penstock.track.intake import TrackedIntake
-from penstock.wire.messages import PauseReceiver
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver
+from penstock.receive.messages import StopReceiver
 from penstock.spark.cluster import TaskLocation
-from penstock.wire.messages import StopReceiver
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

@@ -11,7 +11,7 @@ import pytest
 from penstock import Receiver
 from penstock.errors import ReceiverFailedError
 from penstock.listen.events import ReceiverError
-from penstock.wire.messages import StopReceiver
+from penstock.receive.messages import StopReceiver
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

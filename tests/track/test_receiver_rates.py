@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import Receiver
+from penstock.receive.messages import UpdateRateLimit
 from penstock.track.receiver_rates import shares
-from penstock.wire.messages import UpdateRateLimit
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

@@ -14,9 +14,9 @@ import pytest
 from penstock import Receiver, ReceiverInfo
 from penstock.errors import ConfigurationError, WireError
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
+from penstock.receive.messages import CleanUpBlocks, StopReceiver, UpdateRateLimit
 from penstock.spark import cluster
 from penstock.track import launches, receiver_tracker
-from penstock.wire.messages import CleanUpBlocks, StopReceiver, UpdateRateLimit
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
@@ -187,8 +187,8 @@ def test_while_spark_does_not_say_where_one_runs_others_are_served(
 
 def test_a_stranger_registers_nothing(tracked: Tracked) -> None:
     from penstock.errors import WireError
+    from penstock.receive.messages import Registered, RegisterReceiver
     from penstock.wire.client import Client
-    from penstock.wire.messages import Registered, RegisterReceiver
     from penstock.wire.token import Token
 
     stranger = Client(tracked.launch().task.driver_location, Token.generate(), 10_000)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.blocks.messages import BlocksLost, LostBlock
 from penstock.listen.events import ReceiverError
+from penstock.receive.messages import ReleaseReceiver, StopReceiver
 from penstock.wire.client import Client
-from penstock.wire.messages import BlocksLost, LostBlock, ReleaseReceiver, Reply, StopReceiver
+from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

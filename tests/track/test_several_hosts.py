@@ -17,14 +17,14 @@ import pytest
 from attrs import evolve
 
 from penstock import Receiver
-from penstock.blocks import block_reader
 from penstock.blocks.block import BlockReference
 from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
 from penstock.listen.events import ReceiverError
+from penstock.receive.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.track import launches
-from penstock.wire.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
+from penstock.worker import block_reader
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver
-from penstock.wire.messages import PauseReceiver, StopReceiver, UpdateRateLimit
+from penstock.receive.messages import PauseReceiver, StopReceiver, UpdateRateLimit
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

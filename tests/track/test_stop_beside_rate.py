@@ -7,7 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from penstock.wire.messages import StopReceiver, UpdateRateLimit
+from penstock.receive.messages import StopReceiver, UpdateRateLimit
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

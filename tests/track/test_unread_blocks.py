@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver, StoredBlock
-from penstock.clock import ManualClock
 from penstock.conf_values import SizeLimit, size_or_share
 from penstock.listen.events import ReceiverError
+from penstock.receive.messages import PauseReceiver
+from penstock.runtime.clock import ManualClock
 from penstock.track.unread_blocks import UnreadBlocks
-from penstock.wire.messages import PauseReceiver
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from penstock.receive.messages import AddBlocks, ReportError, UpdateRateLimit
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import AddBlocks, Reply, ReportError, UpdateRateLimit
+from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
 

@@ -12,8 +12,9 @@ import pytest
 from pyarrow import flight
 
 from penstock.errors import WireError
+from penstock.receive.messages import UpdateRateLimit
 from penstock.wire.client import Client
-from penstock.wire.messages import Reply, UpdateRateLimit, to_json
+from penstock.wire.messages import Reply, to_json
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:

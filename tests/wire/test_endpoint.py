@@ -12,8 +12,9 @@ import pytest
 from pyarrow import flight
 
 from penstock.errors import WireError
+from penstock.receive.messages import ReportError, StopReceiver, UpdateRateLimit
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import Reply, ReportError, StopReceiver, UpdateRateLimit
+from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:

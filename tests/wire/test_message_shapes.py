@@ -3,16 +3,15 @@
 import pytest
 
 from penstock.errors import WireError
-from penstock.wire.messages import (
+from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     PauseReceiver,
     Registered,
     RegisterReceiver,
-    Reply,
     UpdateRateLimit,
-    from_json,
 )
+from penstock.wire.messages import Reply, from_json
 
 KINDS = [AddBlocks, CleanUpBlocks, PauseReceiver, Registered, RegisterReceiver, Reply, UpdateRateLimit]
 

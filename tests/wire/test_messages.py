@@ -10,20 +10,18 @@ from hypothesis import strategies as st
 
 from penstock import StoredBlock
 from penstock.errors import WireError
-from penstock.wire.messages import (
+from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
     PauseReceiver,
     Registered,
     RegisterReceiver,
-    Reply,
     ReportError,
     StopReceiver,
     UpdateRateLimit,
-    from_json,
-    to_json,
 )
+from penstock.wire.messages import Reply, from_json, to_json
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=20)
 NUMBER = st.integers(-(2**70), 2**70)

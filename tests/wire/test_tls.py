@@ -9,9 +9,10 @@ import pytest
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, WireError
+from penstock.receive.messages import StopReceiver
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import Reply, StopReceiver
+from penstock.wire.messages import Reply
 from penstock.wire.token import Tls, Token
 
 

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     )
     from penstock.listen.stats_report_listener import StatsReportListener
     from penstock.listen.streaming_listener import StreamingListener
+    from penstock.plugins.specs import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
     from penstock.receive.async_receiver import AsyncReceiver
     from penstock.receive.receiver import Receiver
     from penstock.receive.thread_receiver import ThreadReceiver
-    from penstock.specs import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
 
 
 #: Public name → its module.
@@ -53,17 +53,17 @@ _MODULE_OF = {
     "Block": "penstock.blocks.block",
     "CheckpointFailed": "penstock.listen.events",
     "DStream": "penstock.graph.dstream",
-    "InputStreamSpec": "penstock.specs",
+    "InputStreamSpec": "penstock.plugins.specs",
     "OutputOperationCompleted": "penstock.listen.events",
     "OutputOperationInfo": "penstock.listen.events",
     "OutputOperationStarted": "penstock.listen.events",
     "PastError": "penstock.listen.events",
-    "RateEstimator": "penstock.specs",
-    "RateEstimatorSpec": "penstock.specs",
+    "RateEstimator": "penstock.plugins.specs",
+    "RateEstimatorSpec": "penstock.plugins.specs",
     "Receiver": "penstock.receive.receiver",
     "ReceiverError": "penstock.listen.events",
     "ReceiverInfo": "penstock.listen.events",
-    "ReceiverSpec": "penstock.specs",
+    "ReceiverSpec": "penstock.plugins.specs",
     "ReceiverStarted": "penstock.listen.events",
     "ReceiverStopped": "penstock.listen.events",
     "State": "penstock.graph.state_spec",

@@ -17,27 +17,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark import SparkContext
 
 from penstock import conf
-from penstock.builder import StreamBuilder
-from penstock.clock import Clock, SystemClock, duration_ms
+from penstock.checkpoint.checkpointer import CheckpointReport
+from penstock.checkpoint.recovery import Recovery
 from penstock.conf import Settings
 from penstock.engine import Engine
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
+from penstock.inputs import StreamBuilder
 from penstock.listen.events import ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
-from penstock.log import get_logger, set_level
-from penstock.plugins import Plugins
-from penstock.recover.checkpointer import CheckpointReport
-from penstock.recover.recovery import Recovery
+from penstock.plugins.discovery import Plugins
+from penstock.runtime.clock import Clock, SystemClock, duration_ms
+from penstock.runtime.log import get_logger, set_level
+from penstock.runtime.stop_signals import StopSignals
+from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.schedule.generator_report import GeneratorReport
 from penstock.spark import cluster, saved_conf
 from penstock.spark.checkpoint import set_checkpoint_directory
-from penstock.stop_signals import StopSignals
-from penstock.threads import EngineThread, on_engine_thread
 
 if TYPE_CHECKING:
+    from penstock.checkpoint.manifest import Checkpoint
     from penstock.listen.streaming_listener import StreamingListener
-    from penstock.recover.checkpoint import Checkpoint
 
 log = get_logger("context")
 

@@ -14,16 +14,16 @@ from typing import Any
 from pyspark import SparkContext
 
 from penstock import conf
-from penstock.clock import Clock
+from penstock.checkpoint.checkpointer import Checkpointer
+from penstock.checkpoint.completed_outputs import CompletedOutputs
+from penstock.checkpoint.final_states import LastStates
+from penstock.checkpoint.recovery import Recovery
 from penstock.conf import Settings
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.listen.events import CheckpointFailed, StopProgress
 from penstock.listen.listener_bus import ListenerBus
-from penstock.log import get_logger
-from penstock.recover.checkpointer import Checkpointer
-from penstock.recover.completed_outputs import CompletedOutputs
-from penstock.recover.last_states import LastStates
-from penstock.recover.recovery import Recovery
+from penstock.runtime.clock import Clock
+from penstock.runtime.log import get_logger
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler

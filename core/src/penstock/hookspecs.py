@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.blocks.block import Block, StoredBlock
     from penstock.context import StreamingContext
     from penstock.listen import events
-    from penstock.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec
+    from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec
 
 #: The version of this contract; a plugin may say ``penstock_api = "1"``.
 API_VERSION = "1"

@@ -14,8 +14,8 @@ import pytest
 import penstock_file
 from penstock import InputStreamSpec, ReceiverSpec
 from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.plugins import Plugins
-from penstock.specs import InputSource, options_of, read_options
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.specs import InputSource, options_of, read_options
 from penstock_file.selection import HALF_WRITTEN
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.testing.plant import PLANTS, Plant
-from penstock.testing.plant_report import PlantReport, report
-from penstock.testing.plant_run import MakeEstimator, simulate
+from penstock.rate.plant import PLANTS, Plant
+from penstock.rate.plant_report import PlantReport, report
+from penstock.rate.plant_run import MakeEstimator, simulate
 from penstock_rate import ModelOptions, ModelRateEstimator, PIDOptions, PIDRateEstimator
 
 SEEDS = (1, 2, 3)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import penstock_rate
 from penstock.errors import ConfigurationError
-from penstock.specs import RateEstimator, options_of, read_options
+from penstock.plugins.specs import RateEstimator, options_of, read_options
 from penstock_rate import ModelOptions, ModelRateEstimator
 
 SPEC = next(spec for spec in penstock_rate.rate_estimators() if spec.name == "model")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock_rate
 from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.specs import RateEstimator, options_of, read_options
+from penstock.plugins.specs import RateEstimator, options_of, read_options
 from penstock_rate import PIDOptions, PIDRateEstimator
 from penstock_rate.pid import PIDState
 

@@ -24,7 +24,7 @@ from penstock import (
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, UnknownNameError
 from penstock.listen.listener_bus import ListenerBus
-from penstock.testing.plant_run import attributed_ms
+from penstock.rate.plant_run import attributed_ms
 from penstock_rate import FixedRateEstimator, PIDOptions, PIDRateEstimator, RateController
 from penstock_rate.pid import PIDState
 from penstock_rate.rate_controller import Estimate, controllers

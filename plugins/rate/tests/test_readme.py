@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import penstock_rate
-from penstock.guarded_estimator import make_estimator
-from penstock.plugins import Plugins
-from penstock.specs import RateEstimator, RateEstimatorSpec, options_of, read_options
-from penstock.testing.plant import PLANTS
-from penstock.testing.plant_report import report
-from penstock.testing.plant_run import simulate
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, options_of, read_options
+from penstock.rate.guarded_estimator import make_estimator
+from penstock.rate.plant import PLANTS
+from penstock.rate.plant_report import report
+from penstock.rate.plant_run import simulate
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.testing.plant import PLANTS, Plant
-from penstock.testing.plant_report import PlantReport, processed, report
-from penstock.testing.plant_run import MakeEstimator, PlantRun, simulate
-from penstock.testing.plant_svg import draw
+from penstock.rate.plant import PLANTS, Plant
+from penstock.rate.plant_report import PlantReport, processed, report
+from penstock.rate.plant_run import MakeEstimator, PlantRun, simulate
+from penstock.rate.plant_svg import draw
 from penstock_rate import (
     FixedOptions,
     FixedRateEstimator,

@@ -14,8 +14,8 @@ import pytest
 import penstock_socket
 from penstock import ReceiverSpec
 from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.plugins import Plugins
-from penstock.specs import options_of, read_options
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.specs import options_of, read_options
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 SPECS = {spec.name: spec for spec in penstock_socket.receivers()}

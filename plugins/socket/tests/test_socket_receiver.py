@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.clock import ManualClock
 from penstock.errors import StreamingStateError
+from penstock.runtime.clock import ManualClock
 from penstock_socket import SocketOptions, SocketReceiver, tcp_receiver
 from penstock_socket.connection import Connection, Interrupted
 

@@ -13,8 +13,8 @@ import pytest
 
 import penstock_synthetic
 from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.plugins import Plugins
-from penstock.specs import options_of, read_options
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.specs import options_of, read_options
 from penstock_synthetic import SyntheticOptions
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")

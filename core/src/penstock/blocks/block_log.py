@@ -20,7 +20,7 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.log_files import PARTIAL, files_of
 from penstock.conf import Settings
 from penstock.errors import StoreError, text_of
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 
 log = get_logger("block_log")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from attrs import asdict, frozen
 
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 
 log = get_logger("leftovers")
 

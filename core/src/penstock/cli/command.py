@@ -17,7 +17,7 @@ from penstock.cli.plugins import plugins
 from penstock.cli.rate import rate
 from penstock.cli.run import run
 from penstock.errors import PenstockError
-from penstock.log import set_level
+from penstock.runtime.log import set_level
 
 _EXIT_INTERRUPTED = 130
 

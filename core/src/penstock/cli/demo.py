@@ -20,10 +20,10 @@ from penstock.cli.local_master import local_master
 from penstock.cli.screen import Lines, Picture, Screen
 from penstock.cli.terminal import is_live, terminal
 from penstock.errors import BatchFailedError, ConfigurationError, PenstockError, UnknownNameError
-from penstock.log import set_level
-from penstock.spark.java import ensure_java
-from penstock.spark.launch_conf import UDS
-from penstock.specs import read_options
+from penstock.launch.java import ensure_java
+from penstock.launch.launch_conf import UDS
+from penstock.plugins.specs import read_options
+from penstock.runtime.log import set_level
 
 if TYPE_CHECKING:
     from penstock.cli.word_count import WordCount

@@ -22,8 +22,8 @@ from rich.text import Text
 
 from penstock.cli import installed
 from penstock.cli.terminal import terminal
-from penstock.spark.java import MIN_VERSION, find_java
-from penstock.spark.launch_conf import UDS, conf_here
+from penstock.launch.java import MIN_VERSION, find_java
+from penstock.launch.launch_conf import UDS, conf_here
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 # As the core's pyproject.toml has them.

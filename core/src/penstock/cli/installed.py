@@ -17,9 +17,9 @@ import attrs
 from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import UnknownNameError
-from penstock.plugins import KINDS, LoadedPlugin, Plugins
-from penstock.spark.launch_conf import conf_here
-from penstock.specs import Spec, options_of
+from penstock.launch.launch_conf import conf_here
+from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
+from penstock.plugins.specs import Spec, options_of
 
 
 def load() -> Plugins:

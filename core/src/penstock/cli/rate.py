@@ -1,6 +1,6 @@
 """``penstock rate``: rate estimators, tried on simulated plants.
 
-Owns the pictures and tables in the terminal. What happens is simulated by ``penstock.testing.plant_run``. Never imports
+Owns the pictures and tables in the terminal. What happens is simulated by ``penstock.rate.plant_run``. Never imports
 Spark; runs on the main thread.
 """
 
@@ -21,13 +21,13 @@ from penstock.cli import installed
 from penstock.cli.terminal import terminal
 from penstock.conf import INITIAL_RATE, Settings
 from penstock.errors import PenstockError, UnknownNameError
-from penstock.guarded_estimator import GuardedEstimator, chosen_first_rate, make_estimator
-from penstock.spark.launch_conf import conf_here
-from penstock.specs import RateEstimatorSpec, options_of, read_options
-from penstock.testing.plant import PLANTS, named_plant
-from penstock.testing.plant_report import PlantReport, report
-from penstock.testing.plant_run import MakeEstimator, PlantRun, simulate
-from penstock.testing.plant_svg import draw
+from penstock.launch.launch_conf import conf_here
+from penstock.plugins.specs import RateEstimatorSpec, options_of, read_options
+from penstock.rate.guarded_estimator import GuardedEstimator, chosen_first_rate, make_estimator
+from penstock.rate.plant import PLANTS, named_plant
+from penstock.rate.plant_report import PlantReport, report
+from penstock.rate.plant_run import MakeEstimator, PlantRun, simulate
+from penstock.rate.plant_svg import draw
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _CHART_WIDTH, _CHART_HEIGHT, _LABEL_WIDTH = 100, 5, 9

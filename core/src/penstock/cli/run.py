@@ -15,8 +15,8 @@ from types import TracebackType
 import click
 
 from penstock.cli.local_master import local_master
-from penstock.spark.java import ensure_java
-from penstock.spark.launch_conf import UDS, set_submit_args
+from penstock.launch.java import ensure_java
+from penstock.launch.launch_conf import UDS, set_submit_args
 
 
 def _pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

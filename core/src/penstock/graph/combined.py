@@ -10,9 +10,9 @@ from typing import Any
 from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 
-from penstock.graph import functions
 from penstock.graph.arguments import partitions
 from penstock.graph.dstream import DStream
+from penstock.worker import functions
 
 
 class CombinedDStream(DStream[tuple[Any, Any]]):

@@ -18,16 +18,15 @@ from pyspark.core.rdd import portable_hash
 from pyspark.resultiterable import ResultIterable
 from pyspark.util import _parse_memory
 
-from penstock.clock import duration_ms, milliseconds
-from penstock.graph import functions
 from penstock.graph.arguments import called, partitions, storage_level, stream
 from penstock.graph.arity import takes_time
 from penstock.graph.call_site import call_site
-from penstock.graph.functions import PartitionFunction
 from penstock.graph.save_files import SaveFiles
 from penstock.graph.stream import Stream
-from penstock.graph.tasks import records
-from penstock.graph.tasks.chunk import ToPairs
+from penstock.runtime.clock import duration_ms, milliseconds
+from penstock.worker import functions, records
+from penstock.worker.chunk import ToPairs
+from penstock.worker.functions import PartitionFunction
 
 if TYPE_CHECKING:
     from penstock.graph.keyed_state import MapWithStateDStream

@@ -17,7 +17,6 @@ from penstock.errors import ConfigurationError, StreamingStateError
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from penstock.blocks.block_reader import ReadBlocks
     from penstock.graph.failure_ledger import FailureLedger
     from penstock.graph.input_stream import InputDStream
     from penstock.graph.output_job import OutputJob
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.graph.table import TableDStream
     from penstock.listen.events import StreamInputInfo
     from penstock.spark.located_rdd import LocatedPartition
+    from penstock.worker.block_reader import ReadBlocks
 
 
 class ReportInput(Protocol):

@@ -13,7 +13,7 @@ from attrs import frozen
 from pyspark import Accumulator, SparkContext
 from pyspark.accumulators import AccumulatorParam
 
-from penstock.graph.tasks.chunk import Failures
+from penstock.worker.chunk import Failures
 
 # Partitions whose failures are remembered as told: they are noted again when what is lost is computed anew.
 _TOLD = 10_000

@@ -16,13 +16,13 @@ from pyspark import RDD
 from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
 from penstock.listen.events import StreamInputInfo
+from penstock.plugins.specs import RecoverableSource
 from penstock.spark.located_rdd import located_rdd
-from penstock.specs import RecoverableSource
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
+    from penstock.plugins.specs import InputSource, SourceBatch
     from penstock.receive.receiver import Receiver
-    from penstock.specs import InputSource, SourceBatch
 
 
 class InputDStream(DStream[Any]):

@@ -15,8 +15,8 @@ from pyspark import RDD
 from penstock.graph.combined import CombinedDStream
 from penstock.graph.dstream import DStream
 from penstock.graph.table import TableDStream
-from penstock.graph.tasks.chunk import Chunk, ToChunks
-from penstock.graph.tasks.slide_window import SlideWindow
+from penstock.worker.chunk import Chunk, ToChunks
+from penstock.worker.slide_window import SlideWindow
 
 # As PySpark: below so many slides, reducing once is better than twice.
 _SLIDES = 5

@@ -15,7 +15,7 @@ from pyspark import RDD
 from penstock.graph.state import StateDStream
 from penstock.graph.state_spec import StateSpec
 from penstock.graph.table import TableView
-from penstock.graph.tasks.map_with_state import MapWithState, Moved, Returned, Snapshot
+from penstock.worker.map_with_state import MapWithState, Moved, Returned, Snapshot
 
 if TYPE_CHECKING:
     from penstock.graph.dstream import DStream

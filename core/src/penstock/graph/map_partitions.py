@@ -10,9 +10,9 @@ from typing import Any
 
 from pyspark import RDD
 
-from penstock.graph import functions
 from penstock.graph.dstream import DStream
-from penstock.graph.functions import PartitionFunction
+from penstock.worker import functions
+from penstock.worker.functions import PartitionFunction
 
 
 class MapPartitionsDStream(DStream[Any]):

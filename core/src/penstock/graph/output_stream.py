@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.backoff import Backoff
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
 from penstock.graph.output_job import OutputJob
-from penstock.log import get_logger
+from penstock.runtime.backoff import Backoff
+from penstock.runtime.log import get_logger
 from penstock.spark import failure
 
 if TYPE_CHECKING:

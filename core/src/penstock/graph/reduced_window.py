@@ -12,10 +12,10 @@ from typing import Any
 
 from pyspark import RDD
 
-from penstock.graph import functions
 from penstock.graph.combined import CombinedDStream
 from penstock.graph.dstream import DStream
 from penstock.spark.co_partitioned import co_partitioned_union
+from penstock.worker import functions
 
 
 class ReducedWindowDStream(DStream[tuple[Any, Any]]):

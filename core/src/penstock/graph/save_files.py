@@ -9,7 +9,7 @@ from typing import Any
 from attrs import frozen
 from pyspark import RDD
 
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 
 log = get_logger("save_files")
 

@@ -15,9 +15,9 @@ from pyspark.core.rdd import portable_hash
 
 from penstock.graph.dstream import DStream
 from penstock.graph.failure_ledger import FailureLedger
-from penstock.graph.functions import CheckPairs, PartitionFunction
 from penstock.graph.table import TableDStream
-from penstock.graph.tasks.chunk import ToChunks
+from penstock.worker.chunk import ToChunks
+from penstock.worker.functions import CheckPairs, PartitionFunction
 
 
 class _Gone(Enum):

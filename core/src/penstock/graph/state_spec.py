@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 from pyspark import RDD
 from pyspark.core.rdd import Partitioner, portable_hash
 
-from penstock.clock import duration_ms
 from penstock.graph.arguments import partitions
 from penstock.graph.arity import takes_time
+from penstock.runtime.clock import duration_ms
 
 S = TypeVar("S")
 

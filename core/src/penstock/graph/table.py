@@ -16,10 +16,10 @@ from pyspark.core.rdd import portable_hash
 
 from penstock.graph.arguments import partitions
 from penstock.graph.dstream import DStream
-from penstock.graph.functions import PartitionFunction
 from penstock.graph.map_partitions import MapPartitionsDStream
 from penstock.spark.checkpoint import checkpoint_file
 from penstock.spark.co_partitioned import checkpointed_table, co_partitioned_union
+from penstock.worker.functions import PartitionFunction
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel

@@ -13,7 +13,7 @@ from pyspark import RDD
 
 from penstock.graph.dstream import DStream
 from penstock.graph.state import StateDStream
-from penstock.graph.tasks.update_state import UpdateState
+from penstock.worker.update_state import UpdateState
 
 
 class UpdatedStateDStream(StateDStream):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
-from penstock.clock import duration_ms
 from penstock.graph.dstream import DStream
+from penstock.runtime.clock import duration_ms
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF, Event
 from penstock.listen.streaming_listener import EventView, StreamingListener
-from penstock.log import get_logger
-from penstock.threads import EngineThread
+from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread
 
 log = get_logger("listener_bus")
 

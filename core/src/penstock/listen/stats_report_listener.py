@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.errors import ConfigurationError
 from penstock.listen.streaming_listener import StreamingListener
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 
 log = get_logger("stats_report")
 

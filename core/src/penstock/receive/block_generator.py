@@ -16,10 +16,10 @@ from typing import Any
 
 from attrs import define, frozen
 
-from penstock.clock import Clock
 from penstock.errors import ReceiverStoppedError
-from penstock.recurring_timer import RecurringTimer
-from penstock.threads import EngineThread
+from penstock.runtime.clock import Clock
+from penstock.runtime.recurring_timer import RecurringTimer
+from penstock.runtime.threads import EngineThread
 
 
 @frozen

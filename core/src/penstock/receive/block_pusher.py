@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from penstock.backoff import Backoff
 from penstock.blocks.block import Block, StoredBlock
-from penstock.clock import Clock
 from penstock.errors import StoreError, WireError, text_of
-from penstock.log import get_logger
 from penstock.receive.block_reporter import BlockReporter
-from penstock.wire.messages import AddBlocks, Reply, from_json, to_json
+from penstock.receive.messages import AddBlocks
+from penstock.runtime.backoff import Backoff
+from penstock.runtime.clock import Clock
+from penstock.runtime.log import get_logger
+from penstock.wire.messages import Reply, from_json, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from collections import deque
 
 from attrs import define
 
-from penstock.clock import Clock
 from penstock.errors import ReceiverStoppedError
+from penstock.runtime.clock import Clock
 
 _LONGEST_WAIT_MS = 3_600_000.0
 # Sums of earnings are off by the last bits of a float.

@@ -26,21 +26,15 @@ from penstock.blocks.block_log import BlockLog
 from penstock.blocks.block_store import BlockStore
 from penstock.conf import Settings
 from penstock.hookspecs import hookimpl
-from penstock.log import set_level
-from penstock.plugins import Plugins
+from penstock.plugins.discovery import Plugins
+from penstock.receive.messages import CleanUpBlocks, PauseReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.runtime.log import set_level
 from penstock.wire.address import address_towards
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint, Handler
-from penstock.wire.messages import (
-    CleanUpBlocks,
-    PauseReceiver,
-    ReleaseReceiver,
-    Reply,
-    StopReceiver,
-    UpdateRateLimit,
-)
+from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
 # As the worker of a standalone cluster, and YARN, name an application's directory on a host.

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import conf
 from penstock.blocks import arrow_form
-from penstock.clock import Clock
 from penstock.errors import ReceiverStoppedError, StoreError
 from penstock.receive.block_generator import BlockGenerator, Bounds, OnStored
 from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.chunks import chunks
 from penstock.receive.rate_limiter import RateLimiter
+from penstock.runtime.clock import Clock
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,9 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from penstock import conf
-from penstock.backoff import Backoff
 from penstock.blocks.block import Block, StoredBlock
-from penstock.clock import Clock, SystemClock
 from penstock.errors import (
     PenstockError,
     ReceiverRefusedError,
@@ -27,12 +25,15 @@ from penstock.errors import (
     ReceiverStuckError,
     text_of,
 )
-from penstock.log import get_logger
 from penstock.receive.block_pusher import BlockPusher, Driver
+from penstock.receive.messages import DeregisterReceiver, Registered, RegisterReceiver, ReportError
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.record_intake import RecordIntake
-from penstock.threads import EngineThread
-from penstock.wire.messages import DeregisterReceiver, Registered, RegisterReceiver, Reply, ReportError
+from penstock.runtime.backoff import Backoff
+from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread
+from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
     from penstock.conf import Settings

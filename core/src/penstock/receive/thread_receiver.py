@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from typing import TypeVar
 
 from penstock.errors import ReceiverStoppedError, StreamingStateError, text_of
-from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
-from penstock.threads import EngineThread
+from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread
 
 log = get_logger("receiver")
 

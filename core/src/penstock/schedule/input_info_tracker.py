@@ -13,7 +13,7 @@ from attrs import evolve
 
 from penstock.errors import StreamingStateError
 from penstock.listen.events import StreamInputInfo
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 from penstock.spark import failure
 
 log = get_logger("input_info_tracker")

@@ -17,22 +17,22 @@ from typing import Protocol
 
 from attrs import evolve, frozen
 
-from penstock.backoff import Backoff
-from penstock.clock import Clock
 from penstock.errors import BatchFailedError
-from penstock.event_loop import EventLoop
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.output_job import OutputJob
-from penstock.log import get_logger
-from penstock.recurring_timer import RecurringTimer
+from penstock.runtime.backoff import Backoff
+from penstock.runtime.clock import Clock
+from penstock.runtime.event_loop import EventLoop
+from penstock.runtime.log import get_logger
+from penstock.runtime.log_throttle import Seldom
+from penstock.runtime.recurring_timer import RecurringTimer
+from penstock.runtime.threads import EngineThread
 from penstock.schedule.generator_report import GeneratorReport
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
 from penstock.schedule.resume import Resume
-from penstock.seldom import Seldom
 from penstock.spark import failure
-from penstock.threads import EngineThread
 
 log = get_logger("job_generator")
 

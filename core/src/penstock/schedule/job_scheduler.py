@@ -16,9 +16,7 @@ from collections.abc import Callable
 
 from attrs import frozen
 
-from penstock.clock import Clock
 from penstock.errors import BatchFailedError
-from penstock.event_loop import EventLoop
 from penstock.graph.output_job import OutputJob
 from penstock.listen.events import (
     BatchCompleted,
@@ -29,10 +27,12 @@ from penstock.listen.events import (
     OutputOperationCompleted,
     OutputOperationStarted,
 )
-from penstock.log import get_logger
+from penstock.runtime.clock import Clock
+from penstock.runtime.event_loop import EventLoop
+from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread
 from penstock.schedule.job_set import JobSet
 from penstock.spark import failure
-from penstock.threads import EngineThread
 
 log = get_logger("job_scheduler")
 

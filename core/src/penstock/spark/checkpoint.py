@@ -12,7 +12,7 @@ from attrs import frozen
 from pyspark import RDD, SparkContext
 
 from penstock.errors import ConfigurationError
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 from penstock.spark import failure
 
 log = get_logger("checkpoint")

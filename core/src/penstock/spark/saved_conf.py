@@ -15,8 +15,8 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from penstock.errors import CheckpointError
-from penstock.spark.java import ensure_java
-from penstock.spark.launch_conf import conf_here
+from penstock.launch.java import ensure_java
+from penstock.launch.launch_conf import conf_here
 
 _NAME = "spark.app.name"
 # Spark's own rule (spark.redaction.regex).

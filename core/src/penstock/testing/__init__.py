@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from penstock.clock import ManualClock
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from penstock.testing.receiver_harness import ReceiverHarness

@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from penstock.blocks.block import Block, StoredBlock
-from penstock.clock import Clock
 from penstock.conf import Settings
+from penstock.receive.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, ReportError
 from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, Reply, ReportError
+from penstock.runtime.clock import Clock
+from penstock.wire.messages import Reply
 
 R = TypeVar("R")
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from pyspark import RDD, SparkContext
 
-from penstock.clock import ManualClock
 from penstock.context import StreamingContext
 from penstock.graph.dstream import DStream
 from penstock.graph.input_stream import InputDStream
 from penstock.listen.events import BatchCompleted
+from penstock.runtime.clock import ManualClock
 
 Batches = Sequence[Sequence[Any]]
 

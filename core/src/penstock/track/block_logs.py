@@ -16,8 +16,8 @@ from penstock.blocks.block import StoredBlock
 from penstock.blocks.block_log import BlockLog, file_name, stream_directory
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
-from penstock.event_loop import EventLoop
-from penstock.log import get_logger
+from penstock.runtime.event_loop import EventLoop
+from penstock.runtime.log import get_logger
 from penstock.spark import checkpoint
 
 log = get_logger("block_log")

@@ -11,16 +11,16 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from penstock.clock import Clock
-from penstock.log import get_logger
-from penstock.recurring_timer import RecurringTimer
+from penstock.receive.messages import StopReceiver
+from penstock.runtime.clock import Clock
+from penstock.runtime.log import get_logger
+from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.track.block_places import BlockPlaces
 from penstock.track.keepers import Keepers
 from penstock.track.launches import Launches
 from penstock.track.placement import Placement
 from penstock.track.receiver_failures import ReceiverFailures
 from penstock.track.tracked_receiver import TrackedReceiver
-from penstock.wire.messages import StopReceiver
 
 log = get_logger("receiver_tracker")
 

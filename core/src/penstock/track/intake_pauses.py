@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from penstock.receive.messages import PauseReceiver
 from penstock.track.orders import Orders
 from penstock.track.tracked_receiver import TrackedReceiver
-from penstock.wire.messages import PauseReceiver
 
 BATCHES, UNREAD = "too many batches are pending", "too much data is unread"
 

@@ -11,10 +11,10 @@ from functools import partial
 
 from attrs import define
 
-from penstock.log import get_logger
+from penstock.receive.messages import ReleaseReceiver, StopReceiver
+from penstock.runtime.log import get_logger
 from penstock.track.line import Line
 from penstock.track.receiver_launcher import ReceiverLaunch
-from penstock.wire.messages import ReleaseReceiver, StopReceiver
 
 log = get_logger("receiver_tracker")
 

@@ -12,8 +12,8 @@ from typing import Any
 from pyspark import SparkContext, cloudpickle
 
 from penstock.errors import ConfigurationError
-from penstock.log import get_logger
 from penstock.receive.receiver import Receiver
+from penstock.runtime.log import get_logger
 from penstock.spark import cluster
 
 log = get_logger("receiver_tracker")

@@ -15,13 +15,13 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.blocks.leftovers import Process
-from penstock.clock import Clock
 from penstock.conf import Settings
-from penstock.log import get_logger
 from penstock.receive.receiver_task import ReceiverTask
+from penstock.runtime.clock import Clock
+from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.threads import EngineThread
 from penstock.track.line import Place
 from penstock.track.placement import Placement
 from penstock.track.receiver_launcher import ReceiverLaunch

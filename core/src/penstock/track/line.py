@@ -13,9 +13,9 @@ from functools import partial
 from attrs import field, frozen
 
 from penstock.errors import WireError
-from penstock.event_loop import EventLoop
-from penstock.log import get_logger
-from penstock.threads import EngineThread
+from penstock.runtime.event_loop import EventLoop
+from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread
 from penstock.wire.client import Client
 from penstock.wire.messages import Reply
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 
 from attrs import evolve
 
-from penstock.log import get_logger
+from penstock.blocks.messages import LostBlock
+from penstock.runtime.log import get_logger
 from penstock.track.receiver_failures import ReceiverFailures
 from penstock.track.tracked_receiver import TrackedReceiver
-from penstock.wire.messages import LostBlock
 
 log = get_logger("receiver_tracker")
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.clock import Clock
-from penstock.threads import EngineThread
+from penstock.runtime.clock import Clock
+from penstock.runtime.threads import EngineThread
 from penstock.track.tracked_receiver import TrackedReceiver
 
 _TELL_AGAIN_MS = 1000

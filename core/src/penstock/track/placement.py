@@ -12,7 +12,7 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.conf import Settings
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
 from penstock.track.receiver_scheduling_policy import (

@@ -13,8 +13,8 @@ from itertools import chain
 
 from penstock.blocks.block import StoredBlock
 from penstock.errors import JournalError, StreamingStateError
-from penstock.log import get_logger
-from penstock.recover.journal import Journal, Recovered
+from penstock.journal.write_ahead_log import Journal, Recovered
+from penstock.runtime.log import get_logger
 from penstock.track import block_events
 from penstock.track.block_ledger import BlockLedger
 

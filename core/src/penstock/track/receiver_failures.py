@@ -11,11 +11,11 @@ from collections.abc import Callable
 from attrs import evolve
 
 from penstock import conf
-from penstock.clock import Clock
 from penstock.conf import Settings
 from penstock.errors import ReceiverFailedError
 from penstock.listen.events import Event, ReceiverError
-from penstock.log import get_logger
+from penstock.runtime.clock import Clock
+from penstock.runtime.log import get_logger
 from penstock.track.tracked_receiver import TrackedReceiver
 
 log = get_logger("receiver_tracker")

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pyspark import SparkContext
 
 from penstock.receive.receiver_task import ReceiverTask
+from penstock.runtime.threads import EngineThread
 from penstock.spark.located_rdd import LocatedPartition, located_rdd
-from penstock.threads import EngineThread
 
 
 def job_group(run_id: str, stream_id: int, epoch: int) -> str:

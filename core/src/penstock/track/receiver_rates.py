@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 from penstock import conf
 from penstock.conf import Settings
+from penstock.receive.messages import UpdateRateLimit
 from penstock.track.orders import Orders
 from penstock.track.tracked_receiver import TrackedReceiver
-from penstock.wire.messages import UpdateRateLimit
 
 
 def shares(wanted: Mapping[int, float], total: float) -> dict[int, float]:

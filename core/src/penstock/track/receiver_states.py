@@ -14,7 +14,8 @@ from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import text_of
 from penstock.listen.events import Event, ReceiverStarted, ReceiverStopped
-from penstock.log import get_logger
+from penstock.receive.messages import DeregisterReceiver, Registered, RegisterReceiver, ReportError, StopReceiver
+from penstock.runtime.log import get_logger
 from penstock.spark import failure
 from penstock.spark.cluster import TaskLocation
 from penstock.track.block_places import BlockPlaces
@@ -29,7 +30,7 @@ from penstock.track.receiver_rates import ReceiverRates
 from penstock.track.tracked_receiver import ReceiverState, TrackedReceiver
 from penstock.track.unread_blocks import UnreadBlocks
 from penstock.wire.client import Client
-from penstock.wire.messages import DeregisterReceiver, Registered, RegisterReceiver, Reply, ReportError, StopReceiver
+from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
 log = get_logger("receiver_tracker")

@@ -19,18 +19,27 @@ from typing import Any
 from pyspark import SparkContext
 
 from penstock import conf
-from penstock.backoff import Backoff
 from penstock.blocks.block import BlockReference, StoredBlock
-from penstock.blocks.block_reader import ReadBlocks
-from penstock.clock import Clock
+from penstock.blocks.messages import BlocksLost, FindBlock
 from penstock.conf import Settings
 from penstock.errors import JournalError, StreamingStateError
-from penstock.event_loop import EventLoop
+from penstock.journal.write_ahead_log import Journal
 from penstock.listen.events import Event, ReceiverInfo
-from penstock.log import get_logger
+from penstock.receive.messages import (
+    AddBlocks,
+    DeregisterReceiver,
+    Registered,
+    RegisterReceiver,
+    ReleaseReceiver,
+    ReportError,
+    StopReceiver,
+)
 from penstock.receive.receiver import Receiver
-from penstock.recover.journal import Journal
-from penstock.seldom import Seldom
+from penstock.runtime.backoff import Backoff
+from penstock.runtime.clock import Clock
+from penstock.runtime.event_loop import EventLoop
+from penstock.runtime.log import get_logger
+from penstock.runtime.log_throttle import Seldom
 from penstock.spark import cluster
 from penstock.track.block_logs import BlockLogs
 from penstock.track.block_places import BlockPlaces
@@ -51,19 +60,9 @@ from penstock.track.restart_budget import RestartBudget
 from penstock.track.tracked_receiver import TrackedReceiver
 from penstock.track.unread_blocks import UnreadBlocks
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import (
-    AddBlocks,
-    BlocksLost,
-    DeregisterReceiver,
-    FindBlock,
-    Registered,
-    RegisterReceiver,
-    ReleaseReceiver,
-    Reply,
-    ReportError,
-    StopReceiver,
-)
+from penstock.wire.messages import Reply
 from penstock.wire.token import Tls, Token
+from penstock.worker.block_reader import ReadBlocks
 
 log = get_logger("receiver_tracker")
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from attrs import Factory, define, evolve, field
 
-from penstock.backoff import Backoff
 from penstock.listen.events import PastError, ReceiverInfo
 from penstock.receive.receiver import Receiver
+from penstock.runtime.backoff import Backoff
 from penstock.spark.cluster import TaskLocation
 from penstock.track.line import Line, Place
 from penstock.track.receiver_launcher import ReceiverLaunch

@@ -15,9 +15,9 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from penstock.backoff import Backoff
 from penstock.blocks.block import BlockReference
 from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
+from penstock.runtime.backoff import Backoff
 from penstock.wire.messages import BLOCK_GONE, from_json, to_json
 from penstock.wire.token import Token
 

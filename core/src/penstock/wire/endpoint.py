@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from penstock.errors import BlockGoneError, WireError
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 from penstock.version import __version__
 from penstock.wire.messages import BLOCK_GONE, from_json, to_json
 from penstock.wire.token import VERSION_HEADER, Token

@@ -16,8 +16,8 @@ from attrs import astuple, field, frozen
 from attrs.validators import ge, gt, min_len
 
 from penstock.errors import ConfigurationError, text_of
-from penstock.log import get_logger
-from penstock.specs import SourceBatch
+from penstock.plugins.specs import SourceBatch
+from penstock.runtime.log import get_logger
 from penstock_file.errors import DirectoryMissingError
 from penstock_file.file_version import FileVersion
 from penstock_file.ledger import Ledger

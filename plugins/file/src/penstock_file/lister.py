@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from penstock.threads import EngineThread
+from penstock.runtime.threads import EngineThread
 
 # How long the thread is waited for at the end; a file system that hangs is left behind.
 _JOIN_S = 2.0

@@ -14,9 +14,9 @@ from attrs import frozen
 
 from penstock import BatchCompleted, BatchInfo, RateEstimator, RateEstimatorSpec
 from penstock.conf import BACKPRESSURE_ENABLED, RATE_ESTIMATOR
-from penstock.guarded_estimator import GuardedEstimator, chosen_first_rate, guarded, make_estimator
-from penstock.log import get_logger
-from penstock.specs import read_options
+from penstock.plugins.specs import read_options
+from penstock.rate.guarded_estimator import GuardedEstimator, chosen_first_rate, guarded, make_estimator
+from penstock.runtime.log import get_logger
 
 if TYPE_CHECKING:
     from penstock import StreamingContext

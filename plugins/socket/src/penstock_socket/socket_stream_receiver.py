@@ -14,7 +14,7 @@ from attrs import field, frozen
 from attrs.validators import and_, ge, gt, le, min_len
 
 from penstock.errors import ReceiverStoppedError, text_of
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 from penstock_socket.chunks import Chunks
 from penstock_socket.connection import Connection, Interrupted
 from penstock_socket.connection_file import ConnectionFile

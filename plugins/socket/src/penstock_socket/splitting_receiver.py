@@ -12,7 +12,7 @@ from abc import abstractmethod
 from typing import TypeVar
 
 from penstock.errors import ReceiverStoppedError
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 from penstock_socket.connection import Connection
 from penstock_socket.gatherer import Gatherer
 from penstock_socket.receive_buffer import CHUNK_BYTES

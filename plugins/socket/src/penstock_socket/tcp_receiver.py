@@ -11,7 +11,7 @@ from abc import abstractmethod
 from typing import TypeVar
 
 from penstock import ThreadReceiver
-from penstock.log import get_logger
+from penstock.runtime.log import get_logger
 from penstock_socket.connection import Connection, Interrupted
 
 log = get_logger("socket")

@@ -1,0 +1,1 @@
+"""What survives the driver: checkpoints, and how a context recovers from them."""

@@ -1,1 +1,0 @@
-"""What operators on several batches do inside a task. Knows no stream and no RDD."""

@@ -1,0 +1,1 @@
+"""Java and spark-submit: what must be there before Spark runs."""

@@ -1,0 +1,1 @@
+"""Plugins: what they offer, and how they are found and isolated."""

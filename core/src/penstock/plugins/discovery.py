@@ -1,0 +1,270 @@
+"""Plugins: found through the entry-point group ``penstock``, loaded one by one, none able to break another.
+
+Owns the plugin manager and the record of what was loaded and what was not. Never hides a fault: a plugin that does not
+load is named with its distribution and version, and left out. Called on the driver when a context is made and on
+executors when a receiver starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+import pluggy
+from attrs import Factory, define, field
+
+from penstock import hookspecs
+from penstock.errors import PenstockError, PluginError, UnknownNameError
+from penstock.hookspecs import API_VERSION, GROUP
+from penstock.listen.events import HOOK_OF
+from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec
+from penstock.runtime.log import get_logger
+
+log = get_logger("plugins")
+
+_LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+#: Hook that offers specs → (what a spec is called in messages, its class).
+KINDS: dict[str, tuple[str, type[Any]]] = {
+    "receivers": ("receiver", ReceiverSpec),
+    "input_streams": ("input stream", InputStreamSpec),
+    "rate_estimators": ("rate estimator", RateEstimatorSpec),
+}
+
+
+@define
+class LoadedPlugin:
+    """What became of one plugin.
+
+    Attributes:
+        name: of its entry point.
+        distribution: that brought it.
+        version: of that distribution.
+        value: what the entry point names.
+        hooks: that it implements.
+        specs: that it offers, by the hook that offered them.
+        fault: why it was left out, empty when it works.
+        disabled: it was named in ``spark.penstock.plugins.disable``.
+    """
+
+    name: str
+    distribution: str
+    version: str
+    value: str
+    hooks: list[str] = Factory(list)
+    specs: dict[str, list[Any]] = Factory(dict)
+    fault: str = ""
+    disabled: bool = False
+    plugin: object = field(default=None, repr=False)
+
+    @property
+    def origin(self) -> str:
+        """Name, distribution and version, for messages."""
+        return f"{self.name} ({self.distribution} {self.version})"
+
+
+class Plugins:
+    """The plugins of one process.
+
+    Args:
+        disable: names of entry points to skip.
+        strict: raise on the first fault instead of leaving the plugin out.
+        entry_points: the candidates; those installed by default.
+
+    Raises:
+        PluginError: a plugin does not load and ``strict`` is set.
+    """
+
+    def __init__(
+        self,
+        disable: Iterable[str] = (),
+        *,
+        strict: bool = False,
+        entry_points: Sequence[importlib.metadata.EntryPoint] | None = None,
+    ) -> None:
+        self.manager = pluggy.PluginManager(GROUP)
+        self.manager.add_hookspecs(hookspecs)
+        self.loaded: list[LoadedPlugin] = []
+        self._specs: dict[str, dict[str, Any]] = {hook: {} for hook in KINDS}
+        skip = set(disable)
+        found = importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points
+        # One distribution can be seen twice (an editable install beside its metadata); order makes reports repeatable.
+        for entry_point in sorted(set(found), key=lambda one: (one.name, one.value)):
+            record = self._record(entry_point)
+            self.loaded.append(record)
+            if record.name in skip:
+                record.disabled = True
+                continue
+            try:
+                self._load(entry_point, record)
+            # A plugin is code of somebody else's: whatever it does while it loads, SystemExit included, stays its own.
+            except (Exception, SystemExit) as error:
+                # Under this name: another entry point may have brought the same object before.
+                if self.manager.has_plugin(record.name) and self.manager.get_plugin(record.name) is record.plugin:
+                    self.manager.unregister(record.plugin)
+                record.fault = f"{type(error).__name__}: {error}" if not isinstance(error, PluginError) else str(error)
+                if strict:
+                    raise PluginError(f"plugin {record.origin} does not load: {record.fault}") from error
+                log.warning("plugin left out", plugin=record.origin, value=record.value, fault=record.fault)
+        for name in sorted(skip - {record.name for record in self.loaded}):
+            log.warning("spark.penstock.plugins.disable names a plugin that is not installed", plugin=name)
+
+    def spec(self, hook: str, name: str) -> Any:
+        """Find what a plugin offers, by name.
+
+        Args:
+            hook: ``receivers``, ``input_streams`` or ``rate_estimators``.
+            name: of the spec.
+
+        Raises:
+            UnknownNameError: no plugin offers it; names the nearest.
+        """
+        try:
+            return self._specs[hook][name]
+        except KeyError:
+            raise UnknownNameError(KINDS[hook][0], name, self._specs[hook]) from None
+
+    def specs(self, hook: str) -> dict[str, Any]:
+        """All that is offered under a hook, by name."""
+        return dict(self._specs[hook])
+
+    def listeners(self, context: object) -> list[tuple[object, str]]:
+        """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks itself is one.
+
+        Returns:
+            Listener and whose it is, for each.
+        """
+        found: list[tuple[object, str]] = []
+        for record in self._working():
+            if any(hook in HOOK_OF.values() for hook in record.hooks):
+                found.append((_HookListener(self.manager, record.plugin), record.origin))
+            if "listeners" not in record.hooks:
+                continue
+            try:
+                offered = [item for result in self._only(record).listeners(context=context) for item in result]
+            except PenstockError:
+                # The program's configuration is at fault, not the plugin: the start must fail with its message.
+                raise
+            except (Exception, SystemExit):
+                log.exception("plugin's listeners left out", plugin=record.origin)
+                continue
+            for item in offered:
+                if _is_listener(item):
+                    found.append((item, record.origin))
+                else:
+                    log.error("left out: no listener, it has no on… method", plugin=record.origin, item=type(item))
+        return found
+
+    def origin_of(self, hook: str, name: str) -> LoadedPlugin:
+        """The plugin that offers a spec."""
+        return next(
+            record for record in self._working() if any(spec.name == name for spec in record.specs.get(hook, ()))
+        )
+
+    def _working(self) -> list[LoadedPlugin]:
+        return [record for record in self.loaded if not record.fault and not record.disabled]
+
+    def _only(self, record: LoadedPlugin) -> Any:
+        """The hooks, with every other plugin left out."""
+        others = [plugin for plugin in self.manager.get_plugins() if plugin is not record.plugin]
+        return _SubsetHooks(self.manager, others)
+
+    @staticmethod
+    def _record(entry_point: importlib.metadata.EntryPoint) -> LoadedPlugin:
+        name, version = "unknown distribution", "?"
+        # What an interrupted uninstall leaves has entry points and no metadata.
+        with contextlib.suppress(Exception):
+            if entry_point.dist is not None:
+                name, version = entry_point.dist.name or name, entry_point.dist.version or version
+        return LoadedPlugin(entry_point.name, name, version, entry_point.value)
+
+    def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
+        if not _LEGAL_NAME.fullmatch(record.name):
+            raise PluginError(f"the name {record.name!r} is not lowercase ASCII (letters, digits, - and _)")
+        clash = next((other for other in self._working() if other is not record and other.name == record.name), None)
+        if clash:
+            raise PluginError(f"the name {record.name!r} is taken by {clash.origin}")
+        target = entry_point.load()
+        api = str(getattr(target, "penstock_api", API_VERSION))
+        if api != API_VERSION:
+            raise PluginError(f"it was written for contract version {api}; this Penstock has version {API_VERSION}")
+        plugin = target() if isinstance(target, type) else target
+        record.plugin = plugin
+        self.manager.register(plugin, name=record.name)
+        self._check_hooks(plugin)
+        record.hooks = sorted(caller.name for caller in self.manager.get_hookcallers(plugin) or ())
+        if not record.hooks:
+            raise PluginError(f"{record.value} implements no hook (is @penstock.hookimpl missing?)")
+        for hook, (kind, spec_class) in KINDS.items():
+            if hook in record.hooks:
+                record.specs[hook] = self._collect(record, hook, kind, spec_class)
+        for hook, specs in record.specs.items():
+            self._specs[hook].update({spec.name: spec for spec in specs})
+
+    def _collect(self, record: LoadedPlugin, hook: str, kind: str, spec_class: type[Any]) -> list[Any]:
+        specs: list[Any] = []
+        results = getattr(self._only(record), hook)()
+        if not results:
+            raise PluginError(f"its hook {hook} returned nothing (an empty list is how to offer none)")
+        for result in results:
+            for spec in [result] if isinstance(result, spec_class) else result:
+                if not isinstance(spec, spec_class):
+                    raise PluginError(f"its hook {hook} gave {spec!r}, not a {spec_class.__name__}")
+                if spec.options is not None and not attrs.has(spec.options):
+                    raise PluginError(f"the options of the {kind} {spec.name!r} are no attrs class: {spec.options!r}")
+                if not _LEGAL_NAME.fullmatch(spec.name):
+                    raise PluginError(f"the {kind} name {spec.name!r} is not lowercase ASCII")
+                if spec.name in self._specs[hook] or spec.name in [other.name for other in specs]:
+                    owner = record if spec.name in [other.name for other in specs] else self.origin_of(hook, spec.name)
+                    raise PluginError(f"the {kind} {spec.name!r} is offered by {owner.origin} already")
+                specs.append(spec)
+        return specs
+
+    def _check_hooks(self, plugin: object) -> None:
+        """Refuse implementations of hooks that do not exist: pluggy alone would never call them and never say so."""
+        for caller in self.manager.get_hookcallers(plugin) or ():
+            if not caller.has_spec():
+                optional = all(impl.optionalhook for impl in caller.get_hookimpls() if impl.plugin is plugin)
+                if not optional:
+                    raise UnknownNameError("hook", caller.name, _hook_names())
+
+
+def _is_listener(item: object) -> bool:
+    try:
+        return any(callable(getattr(item, hook, None)) for hook in HOOK_OF.values())
+    except Exception:
+        return False
+
+
+def _hook_names() -> list[str]:
+    return [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
+
+
+class _SubsetHooks:
+    """The hook callers of a manager without some plugins."""
+
+    def __init__(self, manager: pluggy.PluginManager, others: Iterable[object]) -> None:
+        self._manager, self._others = manager, list(others)
+
+    def __getattr__(self, hook: str) -> Any:
+        return self._manager.subset_hook_caller(hook, self._others)
+
+
+class _HookListener:
+    """A plugin that implements ``on…`` hooks, as a listener."""
+
+    def __init__(self, manager: pluggy.PluginManager, plugin: object) -> None:
+        self.never_drop = bool(getattr(plugin, "never_drop", False))
+        others = [other for other in manager.get_plugins() if other is not plugin]
+        for caller in manager.get_hookcallers(plugin) or ():
+            if caller.name in HOOK_OF.values():
+                setattr(self, caller.name, _by_keyword(manager.subset_hook_caller(caller.name, others)))
+
+
+def _by_keyword(caller: Any) -> Any:
+    """Call a one-argument hook positionally, as the bus calls listeners."""
+    (argument,) = caller.spec.argnames
+    return lambda event: caller(**{argument: event})

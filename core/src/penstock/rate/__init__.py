@@ -1,0 +1,1 @@
+"""Rate estimators: guarded calls, and simulated plants to try them on."""

@@ -1,0 +1,128 @@
+"""How well an estimator kept a plant at work, in a few numbers.
+
+Owns the measures, the same for every estimator. How much of the capacity was used is counted three times, because no
+one count is fair. ``used`` counts records whenever they were processed: a plant whose queue is never empty uses all it
+has, so the most reckless estimator is the best. ``in_time`` counts those of batches that ended before the next was due,
+which is what rate control is for: such a batch made none wait. ``nearly_in_time`` allows one interval more, for who
+does not mind a short queue. Any thread.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import fmean, median
+
+from attrs import frozen
+
+from penstock.rate.plant_run import PlantRun, SimulatedBatch
+
+# A batch is good when it ends within so many intervals of its time, and it and the four before it have so much of the
+# records that were attainable.
+_GOOD_DELAY = 1.5
+_GOOD_SHARE = 0.7
+_LAST = 5
+# From where a run counts as settled, so many of the batches are good, and all of the first few.
+_GOOD_BATCHES = 0.9
+_FIRST = 3
+# A batch ends within so many intervals of its time.
+_IN_TIME, _NEARLY_IN_TIME = 1.0, 2.0
+# A run is unstable when in its last tenth a batch waits longer, in the median, than so many intervals.
+_STABLE_QUEUE = 5.0
+
+
+@frozen
+class PlantReport:
+    """How a run went.
+
+    Attributes:
+        settling: batches until the run settled, after the slowest of the plant's changes; ``None`` when it never did.
+        overshoot: by how much the longest batch exceeded the interval, in intervals.
+        queue: the longest wait of a batch, in intervals.
+        used: records processed by the end of the run, as a share of what the best of all rates would have had.
+        in_time: the same, of batches that ended within one interval of their time only: before the next was due.
+        nearly_in_time: the same, within two intervals.
+        oscillation: mean change of the rate from a batch to the next, relative to it, in the last quarter of the run.
+        stable: whether batches did not wait for long at the end.
+        refused: estimates that are no rate.
+        failed: errors that the estimators raised.
+    """
+
+    settling: int | None
+    overshoot: float
+    queue: float
+    used: float
+    in_time: float
+    nearly_in_time: float
+    oscillation: float
+    stable: bool
+    refused: int
+    failed: int = 0
+
+
+def report(run: PlantRun) -> PlantReport:
+    """Measure a run."""
+    batches, interval = run.batches, run.plant.interval_ms
+    attainable = sum(batch.attainable for batch in batches)
+    queues = [batch.scheduling_ms / interval for batch in batches]
+    return PlantReport(
+        settling=_slowest(run),
+        overshoot=max(0.0, max(batch.processing_ms for batch in batches) / interval - 1),
+        queue=max(queues),
+        used=processed(run, math.inf) / attainable,
+        in_time=processed(run, _IN_TIME) / attainable,
+        nearly_in_time=processed(run, _NEARLY_IN_TIME) / attainable,
+        oscillation=_oscillation(batches[-len(batches) // 4 :]),
+        stable=median(queues[-max(len(queues) // 10, 1) :]) <= _STABLE_QUEUE,
+        refused=run.refused,
+        failed=run.failed,
+    )
+
+
+def processed(run: PlantRun, intervals: float) -> int:
+    """Count the records of batches that ended within so many intervals of their time, and one after the run's last."""
+    interval, count = run.plant.interval_ms, len(run.batches)
+    return sum(
+        sum(batch.records)
+        for number, batch in enumerate(run.batches, 1)
+        if _delay(batch) <= min(intervals, count - number + 1) * interval
+    )
+
+
+def _delay(batch: SimulatedBatch) -> int:
+    return batch.scheduling_ms + batch.processing_ms
+
+
+def _slowest(run: PlantRun) -> int | None:
+    times = [
+        _settling(run.batches[since:until], run.plant.interval_ms)
+        for since, until in pairwise((*run.plant.changes, len(run.batches)))
+    ]
+    known = [time for time in times if time is not None]
+    return max(known) if len(known) == len(times) else None
+
+
+def _settling(batches: Sequence[SimulatedBatch], interval_ms: int) -> int | None:
+    good = [_is_good(batches[max(0, end - _LAST) : end], interval_ms) for end in range(1, len(batches) + 1)]
+    for number in range(len(good) - _FIRST):
+        rest = good[number:]
+        if all(rest[:_FIRST]) and sum(rest) >= _GOOD_BATCHES * len(rest):
+            return number
+    return None
+
+
+def _is_good(last: Sequence[SimulatedBatch], interval_ms: int) -> bool:
+    records = sum(sum(batch.records) for batch in last)
+    enough = records >= _GOOD_SHARE * sum(batch.attainable for batch in last)
+    return enough and _delay(last[-1]) <= _GOOD_DELAY * interval_ms
+
+
+def _oscillation(batches: Sequence[SimulatedBatch]) -> float:
+    changes = [
+        abs(after - before) / before
+        for earlier, later in pairwise(batches)
+        for before, after in zip(earlier.rates, later.rates, strict=True)
+        if math.isfinite(before) and math.isfinite(after)
+    ]
+    return fmean(changes) if changes else 0.0

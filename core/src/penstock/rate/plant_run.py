@@ -1,0 +1,181 @@
+"""An estimator in closed loop with a simulated plant.
+
+Owns simulated time: batches are cut by the interval, wait for those before them, and steer the rate when they end, as
+with a RateController; in between each source is let in by a token bucket, as by the RateLimiter. Never reads a clock;
+chance comes from the seed alone. Runs on the caller's thread.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Callable
+
+from attrs import define, field, frozen
+
+from penstock.plugins.specs import RateEstimator
+from penstock.rate.guarded_estimator import GuardedEstimator, guarded
+from penstock.rate.plant import Plant, at
+
+# Estimators see times like those of a clock.
+_EPOCH_MS = 1_700_000_000_000
+# How long unused permits keep: the default of spark.streaming.blockInterval.
+_BURST_MS = 200
+
+MakeEstimator = Callable[[int], RateEstimator | GuardedEstimator]
+
+
+@frozen
+class SimulatedBatch:
+    """One batch.
+
+    Attributes:
+        records: of each stream.
+        rates: the limit of each stream when the batch was cut, records/s; infinite for none.
+        scheduling_ms: from the batch's nominal time to its start.
+        processing_ms: from its start to its end.
+        attainable: records that it would have with the best of all rates.
+    """
+
+    records: tuple[int, ...]
+    rates: tuple[float, ...]
+    scheduling_ms: int
+    processing_ms: int
+    attainable: float
+
+
+@frozen
+class PlantRun:
+    """What happened.
+
+    Attributes:
+        plant: where.
+        batches: all of them.
+        refused: estimates that are no rate: not finite, or not above zero.
+        reasons: the first stream's, after each batch; empty texts when the estimator gives none.
+        failed: errors that the estimators raised.
+    """
+
+    plant: Plant
+    batches: tuple[SimulatedBatch, ...]
+    refused: int
+    reasons: tuple[str, ...]
+    failed: int = 0
+
+
+def attributed_ms(processing_ms: int, records: int, all_records: int, streams: int) -> int:
+    """What a batch that several streams share took for one of them.
+
+    Its part in proportion to its records, as if each stream had an equal part of the interval for a whole one; who has
+    more than an equal part of the records gets the whole time. So streams that are held back become equal, and what
+    one leaves unused is another's.
+    """
+    if all_records <= 0:
+        return processing_ms
+    return max(round(processing_ms * min(1.0, streams * records / all_records)), min(processing_ms, 1))
+
+
+def simulate(plant: Plant, make_estimator: MakeEstimator, seed: int = 1) -> PlantRun:
+    """Run a plant.
+
+    Args:
+        plant: where.
+        make_estimator: makes an estimator for each stream, given the batch interval in ms.
+        seed: the same makes the same run.
+    """
+    return _Loop(plant, make_estimator, seed).run()
+
+
+@define
+class _Stream:
+    """A source, its limiter and its estimator; records are a fluid until a batch is cut."""
+
+    estimator: GuardedEstimator
+    rate: float
+    tokens: float = 1.0
+    offered: float = 0.0
+    stored: float = 0.0
+
+    def flow(self, per_s: float, duration_ms: float) -> None:
+        """Let time pass."""
+        self.offered += per_s * duration_ms / 1000
+        if math.isinf(self.rate):
+            passing = self.offered
+        else:
+            self.tokens += self.rate * duration_ms / 1000
+            passing = min(self.offered, self.tokens)
+            self.tokens = min(self.tokens - passing, max(1.0, self.rate * _BURST_MS / 1000))
+        self.offered -= passing
+        self.stored += passing
+
+    def cut(self) -> int:
+        """Take what is stored, in whole records."""
+        records = int(self.stored + 1e-6)
+        self.stored = max(self.stored - records, 0.0)
+        return records
+
+
+@define
+class _Loop:
+    plant: Plant
+    make_estimator: MakeEstimator
+    seed: int
+    reasons: list[str] = field(factory=list)
+    # Batches that run or wait, by the time of their end: records of each stream, processing, scheduling delay.
+    running: list[tuple[int, int, tuple[int, ...], int, int]] = field(factory=list)
+
+    def run(self) -> PlantRun:
+        plant, chance = self.plant, random.Random(self.seed)
+        streams = [_begin(guarded(self.make_estimator(plant.interval_ms))) for _ in plant.sources]
+        batches: list[SimulatedBatch] = []
+        now = free = 0
+        waiting = 0.0
+        for number in range(plant.batches):
+            due = now + plant.interval_ms
+            offers = [at(source, number) for source in plant.sources]
+            while self.running and self.running[0][0] <= due:
+                end, _, *batch = heapq.heappop(self.running)
+                self._flow(streams, offers, end - now)
+                now = end
+                self._steer(streams, end, *batch)  # type: ignore[arg-type]  # the tuple's types are lost in the list
+            self._flow(streams, offers, due - now)
+            now = due
+            records = tuple(stream.cut() for stream in streams)
+            processing = self._takes(number, sum(records), chance)
+            start = max(due, free)
+            free = start + processing
+            heapq.heappush(self.running, (free, number, records, processing, start - due))
+            waiting += sum(offers) * plant.interval_ms / 1000
+            attainable = min(waiting, plant.sustained(number))
+            waiting -= attainable
+            rates = tuple(stream.rate for stream in streams)
+            batches.append(SimulatedBatch(records, rates, start - due, processing, attainable))
+        refused, failed = (sum(getattr(stream.estimator, name) for stream in streams) for name in ("refused", "failed"))
+        return PlantRun(plant, tuple(batches), refused, tuple(self.reasons), failed)
+
+    def _flow(self, streams: list[_Stream], offers: list[float], duration_ms: int) -> None:
+        for stream, per_s in zip(streams, offers, strict=True):
+            stream.flow(per_s, duration_ms)
+
+    def _takes(self, number: int, records: int, chance: random.Random) -> int:
+        plant = self.plant
+        # Both are drawn for every batch, so that every estimator meets the same fate.
+        factor, pauses = chance.lognormvariate(-(plant.noise**2) / 2, plant.noise), chance.random() < plant.pauses
+        takes = plant.fixed_ms + records / at(plant.capacity, number) * 1000
+        return round(takes * factor * (plant.pause_factor if pauses else 1))
+
+    def _steer(
+        self, streams: list[_Stream], end: int, records: tuple[int, ...], processing: int, scheduling: int
+    ) -> None:
+        busy = sum(count > 0 for count in records)
+        for stream, count in zip(streams, records, strict=True):
+            took = attributed_ms(processing, count, sum(records), busy)
+            rate = stream.estimator.compute(_EPOCH_MS + end, count, took, scheduling)
+            stream.rate = rate or stream.rate
+        self.reasons.append(streams[0].estimator.reason)
+
+
+def _begin(estimator: GuardedEstimator) -> _Stream:
+    """An estimator that says a rate to begin with has it; for the others there is no limit at first."""
+    return _Stream(estimator, estimator.initial_rate or math.inf)

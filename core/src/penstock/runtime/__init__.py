@@ -1,0 +1,1 @@
+"""Clock, event loop, timer, threads, back-off, log and signals: what every other package runs on."""

@@ -1,0 +1,1 @@
+"""One directory on any file system."""

@@ -1,0 +1,202 @@
+"""A folder in memory whose every operation may fail, and a fold that is a list."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from penstock.conf import Settings
+from penstock.journal.write_ahead_log import Journal
+from penstock.runtime.clock import ManualClock
+from penstock.storage.directory import Appender, Directory, Durability
+
+Event = dict[str, Any]
+
+
+def full_disk() -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class MemoryDirectory(Directory):
+    """Keeps what was written and what was committed apart. ``hook`` is called before every operation."""
+
+    def __init__(self, files: Mapping[str, bytes] = {}, *, can_append: bool = True) -> None:
+        self.files = {name: bytearray(data) for name, data in files.items()}
+        self.can_append = can_append
+        self.committed = {name: len(data) for name, data in files.items()}
+        self.operations: list[tuple[str, str]] = []
+        self.hook: Callable[[str, str], None] = lambda _operation, _name: None
+
+    def note(self, operation: str, name: str) -> None:
+        self.operations.append((operation, name))
+        self.hook(operation, name)
+
+    def count(self, operation: str) -> int:
+        return sum(each == operation for each, _ in self.operations)
+
+    def fail_at(self, numbers: range, error: Callable[[], OSError] = full_disk) -> None:
+        """Have the operations of these numbers fail, counted from now on; not reading, and not closing."""
+        counted = iter(range(10**9))
+
+        def hook(operation: str, _name: str) -> None:
+            if operation in ("append", "write", "commit", "delete") and next(counted) in numbers:
+                raise error()
+
+        self.hook = hook
+
+    def after_power_loss(self, rng: random.Random) -> MemoryDirectory:
+        """The folder that the next run finds: what was not committed is there in part."""
+        return MemoryDirectory(
+            {name: bytes(data[: rng.randint(self.committed[name], len(data))]) for name, data in self.files.items()},
+            can_append=self.can_append,
+        )
+
+    def with_what_was_committed(self) -> MemoryDirectory:
+        """The folder that the next run finds after the worst of power losses."""
+        return MemoryDirectory({name: bytes(data[: self.committed[name]]) for name, data in self.files.items()})
+
+    def copy(self) -> MemoryDirectory:
+        return MemoryDirectory({name: bytes(data) for name, data in self.files.items()}, can_append=self.can_append)
+
+    def location(self, name: str = "") -> str:
+        return f"memory/{name}"
+
+    def child(self, name: str) -> Directory:
+        raise AssertionError(f"a journal is one folder, and {name} was asked for")
+
+    def names(self) -> list[str]:
+        self.note("names", "")
+        return sorted(self.files)
+
+    def read(self, name: str) -> bytes:
+        self.note("read", name)
+        return bytes(self.files[name])
+
+    def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
+        raise AssertionError(f"a journal appends, and {name} was to be written as a whole")
+
+    def delete(self, name: str) -> None:
+        self.note("delete", name)
+        self.files.pop(name, None)
+
+    def append(self, name: str) -> Appender:
+        self.note("append", name)
+        assert name not in self.files, "no file is begun twice"
+        self.files[name], self.committed[name] = bytearray(), 0
+        return MemoryAppender(self, name)
+
+
+class MemoryAppender(Appender):
+    def __init__(self, directory: MemoryDirectory, name: str) -> None:
+        self._directory, self._name = directory, name
+
+    def write(self, data: bytes) -> None:
+        # What fails half way has written a half.
+        file = self._directory.files[self._name]
+        try:
+            self._directory.note("write", self._name)
+        except OSError:
+            file += data[: len(data) // 2]
+            raise
+        file += data
+
+    def commit(self, durability: Durability) -> None:
+        self._directory.note("commit", self._name)
+        if durability is not Durability.NONE:
+            self._directory.committed[self._name] = len(self._directory.files[self._name])
+
+    def close(self) -> None:
+        self._directory.note("close", self._name)
+        if self._name in self._directory.files:
+            self._directory.committed[self._name] = len(self._directory.files[self._name])
+
+
+class ListFold:
+    """Every event there was, in order."""
+
+    def __init__(self) -> None:
+        self.applied: list[Event] = []
+
+    def apply(self, event: Event) -> None:
+        self.applied.append(event)
+
+    def events(self) -> list[Event]:
+        return list(self.applied)
+
+    @property
+    def numbers(self) -> list[int]:
+        return [event["n"] for event in self.applied]
+
+
+class Kept:
+    """A journal with its fold."""
+
+    def __init__(
+        self, directory: Directory, run: str, conf: Mapping[str, str], clock: ManualClock, known: int = 0
+    ) -> None:
+        self.directory, self.fold, self.clock = directory, ListFold(), clock
+        self.journal = Journal(directory, run, Settings(conf), clock, known, {"n": -1})
+        self.recovered = self.journal.recover(self.fold)
+
+    def add(self, *numbers: int) -> None:
+        for number in numbers:
+            self.journal.append({"n": number, "text": f"event {number}"})
+
+    def add_together(self, numbers: range) -> None:
+        """Append on as many threads, and return when all are committed."""
+        threads = [threading.Thread(target=self.add, args=(number,)) for number in numbers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(10)
+
+    def settle(self, number: int) -> None:
+        """Return when the writer has done all that it does behind the events so far."""
+        self.add(number)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
+
+
+@pytest.fixture
+def keep(clock: ManualClock) -> Iterator[Callable[..., Kept]]:
+    """Makes journals that have recovered; they are started unless that is not wanted."""
+    made: list[Kept] = []
+
+    def make(
+        directory: Directory,
+        run: str = "run-1",
+        conf: Mapping[str, str] | None = None,
+        *,
+        start: bool = True,
+        known: int = 0,
+    ) -> Kept:
+        kept = Kept(directory, run, conf or {}, clock, known)
+        made.append(kept)
+        if start:
+            kept.journal.start()
+        return kept
+
+    yield make
+    for kept in made:
+        kept.journal.close()
+
+
+@pytest.fixture
+def memory() -> type[MemoryDirectory]:
+    """A folder in memory."""
+    return MemoryDirectory
+
+
+@pytest.fixture
+def list_fold() -> type[ListFold]:
+    """A fold that is a list."""
+    return ListFold

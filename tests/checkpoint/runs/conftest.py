@@ -1,0 +1,234 @@
+"""Runs that are broken off and gone on with, on the one SparkContext, under the manual clock.
+
+A run is broken off by taking a copy of its checkpoint directory: that is what a run that is killed now leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+from pyspark import RDD, SparkContext
+
+from penstock import DStream, StreamingContext
+from penstock.graph.input_stream import InputDStream
+from penstock.listen.events import BatchCompleted, StreamInputInfo
+from penstock.runtime.clock import ManualClock
+
+INTERVAL_MS = 1000
+
+
+class Numbered(InputDStream):
+    """A source that lasts: what a batch has follows from its time. The first batch has number 1."""
+
+    def __init__(self, context: StreamingContext, batches: Callable[[int], list[Any]]) -> None:
+        super().__init__(context)
+        self._batches = batches
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """The records of a time."""
+        assert self._zero_time_ms is not None
+        records = self._batches((time_ms - self._zero_time_ms) // INTERVAL_MS)
+        self._graph.report_input(time_ms, StreamInputInfo(self.id, len(records)))
+        return self._sc.parallelize(records, 1)
+
+
+class Completed:
+    """Notes batches that are complete."""
+
+    never_drop = True
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.records: dict[int, int] = {}
+        self._changed = threading.Condition()
+
+    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
+        info = batchCompleted.batchInfo
+        with self._changed:
+            self.times.append(info.batchTime)
+            self.records[info.batchTime] = info.numRecords
+            self._changed.notify_all()
+
+    def await_time(self, time_ms: int) -> None:
+        with self._changed:
+            if not self._changed.wait_for(lambda: time_ms in self.times, 60):
+                raise TimeoutError(f"batch {time_ms} is not complete; complete are {self.times}")
+
+
+def stop_while_it_ticks(timer: Any, clock: ManualClock, stop: Callable[[], object]) -> None:
+    """Stop gracefully: the timer still has two ticks to make, for which the clock must go on."""
+    is_told, timer_stop = threading.Event(), timer.stop
+
+    def told(**how: Any) -> Any:
+        timer._stopped = True
+        is_told.set()
+        return timer_stop(**how)
+
+    timer.stop = told
+    stopping = threading.Thread(target=stop)
+    stopping.start()
+    assert is_told.wait(30)
+    clock.advance(2 * INTERVAL_MS)
+    stopping.join(60)
+    assert not stopping.is_alive()
+
+
+class Run:
+    """One run of a program, from its start or from a checkpoint."""
+
+    def __init__(self, context: StreamingContext, clock: ManualClock) -> None:
+        self.context, self._clock, self.completed = context, clock, Completed()
+        context.addStreamingListener(self.completed)
+
+    def start(self) -> Run:
+        self.context.start()
+        return self
+
+    def batches(self, count: int) -> None:
+        """Let so many ticks come, one after the other."""
+        for _ in range(count):
+            self._clock.await_waiters()
+            self._clock.advance(INTERVAL_MS)
+            self.completed.await_time(self._clock.now_ms())
+
+    def stop(self) -> None:
+        self.context.stop(stopSparkContext=False)
+
+    def stop_gracefully(self) -> None:
+        assert self.context._engine is not None
+        assert self.context._engine.generator is not None
+        stop_while_it_ticks(
+            self.context._engine.generator._timer,
+            self._clock,
+            lambda: self.context.stop(stopSparkContext=False, stopGracefully=True),
+        )
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    # What is deleted meanwhile was not needed any more.
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, target)
+
+
+@frozen
+class Hold:
+    """Where an output waits, while there is a pipe, until somebody has opened and closed that."""
+
+    path: Path
+
+    def __call__(self, *_batch: object) -> None:
+        if self.path.exists():
+            self.path.read_bytes()
+
+
+class Runs:
+    """Makes runs."""
+
+    def __init__(self, sc: SparkContext, folder: Path, conf: Callable[..., None]) -> None:
+        self._sc, self._folder, self.configure = sc, folder, conf
+        self.directory = folder / "first"
+        self.clock = ManualClock(0)
+        self.created = 0
+        self._made: list[Run] = []
+
+    def new(self, build: Callable[[StreamingContext], object], directory: Path | None = None) -> Run:
+        """As a program does with ``getOrCreate``: goes on from a checkpoint if there is one."""
+        clock, sc = self.clock, self._sc
+
+        class Context(StreamingContext):
+            def __init__(self, sparkContext: SparkContext, batchDuration: float) -> None:
+                super().__init__(sparkContext, batchDuration, clock=clock)
+
+        def create() -> StreamingContext:
+            self.created += 1
+            made = Context(sc, INTERVAL_MS / 1000)
+            build(made)
+            return made
+
+        self._made.append(Run(Context.getOrCreate(str(directory or self.directory), create), clock))
+        return self._made[-1]
+
+    def break_off(self, name: str = "copy") -> Path:
+        """What a run that is killed now leaves behind."""
+        copy = self._folder / name
+        shutil.copytree(self.directory, copy, copy_function=_copy_if_there)
+        return copy
+
+    def break_off_at(self, hold: Hold) -> Path:
+        """The same, when the next batch is at work: it comes to a hold, which it waits at meanwhile."""
+        os.mkfifo(hold.path)
+        self.clock.await_waiters()
+        self.clock.advance(INTERVAL_MS)
+        # Returns when somebody waits.
+        with hold.path.open("wb"):
+            left = self.break_off()
+            hold.path.unlink()
+        return left
+
+    def stop(self) -> None:
+        for run in self._made:
+            run.stop()
+
+
+@pytest.fixture
+def runs(sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
+    from pyspark import SparkConf
+
+    shared = sc.getConf().getAll()
+
+    def configure(**conf: str) -> None:
+        own = SparkConf(loadDefaults=False).setAll(
+            [*shared, *((f"spark.penstock.{k.replace('_', '.')}", v) for k, v in conf.items())]
+        )
+        monkeypatch.setattr(sc, "getConf", lambda: own)
+
+    made = Runs(sc, tmp_path, configure)
+    yield made
+    made.stop()
+
+
+@frozen
+class Write:
+    """An output that notes each batch in a file: a run that goes on has copies of the program's functions."""
+
+    path: Path
+
+    def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps([round(time.timestamp() * 1000), sorted(rdd.collect(), key=repr)]) + "\n")
+
+
+class Output:
+    """What was written, by the number of the batch; the last of what was written twice."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def collect(self, stream: DStream[Any]) -> None:
+        stream.foreachRDD(Write(self._path))
+
+    @property
+    def batches(self) -> dict[int, list[Any]]:
+        """Pairs are lists."""
+        return {time_ms // INTERVAL_MS: records for time_ms, records in self.written}
+
+    @property
+    def written(self) -> list[tuple[int, list[Any]]]:
+        if not self._path.exists():
+            return []
+        return [tuple(json.loads(line)) for line in self._path.read_text().splitlines()]
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Output:
+    return Output(tmp_path / "output")

@@ -1,0 +1,181 @@
+"""Starts that are refused, and what they say; and programs that go on though their functions cannot."""
+
+from __future__ import annotations
+
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import SparkContext
+from tests.checkpoint.runs.conftest import INTERVAL_MS, Numbered, Output, Runs
+
+from penstock import StreamingContext
+from penstock import context as context_module
+from penstock.checkpoint import recovery
+from penstock.errors import CheckpointError, ConfigurationError, StreamingStateError
+from penstock.spark.checkpoint import set_checkpoint_directory
+
+pytestmark = pytest.mark.spark
+
+
+def numbers(number: int) -> list[Any]:
+    return [("all", number)]
+
+
+def total(new: list[int], old: int | None) -> int:
+    return sum(new) + (old or 0)
+
+
+def here(operation: str) -> str:
+    return rf"{operation} at test_refused\.py:\d+"
+
+
+def test_a_function_that_holds_a_lock_is_refused_and_the_operator_named(runs: Runs, output: Output) -> None:
+    lock = threading.Lock()
+
+    def build(context: StreamingContext) -> None:
+        output.collect(Numbered(context, numbers).map(lambda pair: (lock, pair)).filter(bool))
+
+    with pytest.raises(ConfigurationError, match=f"{here('map')}: DStreams with their functions are not serializable"):
+        runs.new(build).start()
+
+
+def test_a_function_that_holds_an_rdd_is_refused_and_the_operator_named(runs: Runs, sc: SparkContext) -> None:
+    held = sc.parallelize([1])
+
+    def build(context: StreamingContext) -> None:
+        Numbered(context, numbers).foreachRDD(lambda rdd: rdd.union(held).count())
+
+    with pytest.raises(ConfigurationError, match=f"{here('foreachRDD')}: .*not serializable"):
+        runs.new(build).start()
+
+
+def test_with_rebuild_nothing_is_pickled(runs: Runs, output: Output) -> None:
+    runs.configure(checkpoint_rebuild="true")
+    lock = threading.Lock()
+
+    def build(context: StreamingContext) -> None:
+        output.collect(Numbered(context, numbers).transform(lambda rdd: rdd.filter(bool) if lock.locked() else rdd))
+
+    run = runs.new(build).start()
+    run.batches(1)
+    assert output.batches == {1: [["all", 1]]}
+
+
+def test_a_directory_that_cannot_be_made_is_refused(runs: Runs, output: Output, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises((ConfigurationError, CheckpointError), match=r"checkpoint directory .*file/below"):
+        runs.new(lambda context: output.collect(Numbered(context, numbers)), tmp_path / "file" / "below").start()
+
+
+def test_a_queue_is_refused_and_the_key_named(runs: Runs, output: Output) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{here('queueStream')}: .*checkpoint.testSources=true"):
+        runs.new(lambda context: output.collect(context.queueStream([[1]]))).start()
+
+
+def states(context: StreamingContext, output: Output) -> None:
+    output.collect(Numbered(context, numbers).updateStateByKey(total, 1))
+
+
+@pytest.fixture
+def left(runs: Runs, output: Output) -> Path:
+    """What a run of three batches has left."""
+    run = runs.new(lambda context: states(context, output)).start()
+    run.batches(3)
+    copy = runs.break_off()
+    run.stop()
+    return copy
+
+
+def test_what_was_left_fits_nothing_else(
+    left: Path, runs: Runs, output: Output, monkeypatch: pytest.MonkeyPatch, sc: SparkContext
+) -> None:
+    def build(context: StreamingContext) -> None:
+        states(context, output)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(sc), "appName", "another", raising=False)
+        patch.setattr(sc, "appName", "another")
+        with pytest.raises(
+            ConfigurationError, match="belongs to the application 'penstock tests', and this one is 'an"
+        ):
+            runs.new(build, left).start()
+    with monkeypatch.context() as patch:
+        patch.setenv("PYTHONHASHSEED", "12")
+        with pytest.raises(CheckpointError, match=r"PYTHONHASHSEED is '12', and was '.*Start with PYTHONHASHSEED="):
+            runs.new(build, left).start()
+    # What was made from the checkpoint takes no further streams.
+    run = runs.new(build, left)
+    with pytest.raises(StreamingStateError, match="goes on from a checkpoint"):
+        Numbered(run.context, numbers)
+    with pytest.raises(StreamingStateError, match="goes on from a checkpoint"):
+        run.context.queueStream([[1]])
+    # None of these has done any harm.
+    run.start()
+    run.batches(1)
+    assert output.batches[4] == [["all", 10]]
+
+
+def test_another_batch_interval_is_refused(left: Path, runs: Runs, output: Output, sc: SparkContext) -> None:
+    runs.configure(checkpoint_rebuild="true")
+
+    def create() -> StreamingContext:
+        made = StreamingContext(sc, 2 * INTERVAL_MS / 1000)
+        states(made, output)
+        return made
+
+    context = StreamingContext.getOrCreate(str(left), create)
+    with pytest.raises(CheckpointError, match="interval is 2000 ms, and that of the checkpoint 1000 ms"):
+        context.start()
+
+
+def test_functions_that_do_not_load_are_made_by_the_program(left: Path, runs: Runs, output: Output) -> None:
+    (program,) = left.glob("program-*")
+    program.write_bytes(program.read_bytes()[:-1])
+    run = runs.new(lambda context: states(context, output), left).start()
+    run.batches(1)
+    assert runs.created == 2
+    assert output.batches[4] == [["all", 10]]
+
+
+def test_a_directory_is_where_spark_has_it(
+    left: Path, runs: Runs, output: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # As where a path that names no file system is one of Hadoop's default, and no SparkContext was there to say so.
+    name = tmp_path / "elsewhere"
+    monkeypatch.setattr(recovery, "qualified", lambda _sc, directory: directory)
+    monkeypatch.setattr(
+        context_module, "set_checkpoint_directory", lambda sc, _name: set_checkpoint_directory(sc, str(left))
+    )
+    run = runs.new(lambda context: states(context, output), name).start()
+    run.batches(1)
+    assert runs.created == 2
+    assert output.batches[4] == [["all", 10]]
+    assert not name.exists()
+
+
+def test_a_fresh_start_says_what_it_replaces(
+    left: Path, runs: Runs, output: Output, caplog: pytest.LogCaptureFixture, sc: SparkContext
+) -> None:
+    for name in ("receivedData/0", "receivedBlockMetadata", "mine"):
+        (left / name).mkdir(parents=True)
+    context = StreamingContext(sc, INTERVAL_MS / 1000)
+    states(context, output)
+    context.checkpoint(str(left))
+    context.start()
+    context.stop(stopSparkContext=False)
+    (told,) = [record.getMessage() for record in caplog.records if "starts afresh" in record.getMessage()]
+    assert str(left) in told
+    assert "last_batch=3000" in told
+    assert "states=['updateStateByKey-0']" in told
+    assert (left / "mine").is_dir()
+    assert not list(left.glob("received*"))
+
+
+def test_none_is_sound(left: Path, runs: Runs, output: Output) -> None:
+    for path in left.glob("checkpoint-*"):
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match=re.escape(f"checkpoint from directory {left}")):
+        runs.new(lambda context: states(context, output), left)

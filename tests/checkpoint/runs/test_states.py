@@ -1,0 +1,296 @@
+"""States and windows of runs that go on: right, whatever is carried on, and whatever became of the newest files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+from pyspark import RDD
+from tests.checkpoint.runs.conftest import INTERVAL_MS, Hold, Numbered, Output, Runs
+
+from penstock import DStream, StateSpec, StreamingContext
+
+pytestmark = pytest.mark.spark
+
+Operation = Callable[[DStream[Any]], DStream[Any]]
+
+
+def numbers(number: int) -> list[Any]:
+    return [("all", number), (f"key {number % 3}", 1)]
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def subtract(a: int, b: int) -> int:
+    return a - b
+
+
+def total(new: list[int], old: int | None) -> int:
+    return sum(new) + (old or 0)
+
+
+def total_and_more(new: list[int], old: int | None) -> int:
+    return sum(new) + (old or 0) + 1000
+
+
+def count_all(key: str, value: Any, state: Any) -> tuple[str, int]:
+    before = state.get() if state.exists() else 0
+    state.update(before + value)
+    return key, before + value
+
+
+def updated(stream: DStream[Any]) -> DStream[Any]:
+    return stream.updateStateByKey(total, 1)
+
+
+def mapped(stream: DStream[Any]) -> DStream[Any]:
+    return stream.mapWithState(StateSpec.function(count_all).numPartitions(2)).stateSnapshots()
+
+
+def slid(stream: DStream[Any]) -> DStream[Any]:
+    return stream.reduceByKeyAndWindow(add, subtract, 6, 1, 1)
+
+
+def slid_by_two(stream: DStream[Any]) -> DStream[Any]:
+    return stream.reduceByKeyAndWindow(add, subtract, 6, 2, 1)
+
+
+def chained(stream: DStream[Any]) -> DStream[Any]:
+    return stream.updateStateByKey(total, 1).updateStateByKey(total, 1)
+
+
+def windowed_state(stream: DStream[Any]) -> DStream[Any]:
+    return stream.updateStateByKey(total, 1).window(4, 1)
+
+
+def windowed(stream: DStream[Any]) -> DStream[Any]:
+    return stream.reduceByKeyAndWindow(add, None, 4, 1, 1)
+
+
+def sums(first: int, last: int) -> dict[str, int]:
+    made: dict[str, int] = {}
+    for number in range(max(first, 1), last + 1):
+        for key, value in numbers(number):
+            made[key] = made.get(key, 0) + value
+    return made
+
+
+def state_after(number: int) -> list[Any]:
+    return [[key, value] for key, value in sums(1, number).items()]
+
+
+def slid_after(number: int) -> list[Any]:
+    return [[key, value] for key, value in sums(number - 5, number).items()]
+
+
+def slid_by_two_after(number: int) -> list[Any] | None:
+    return None if number % 2 else slid_after(number)
+
+
+def chained_after(number: int) -> list[Any]:
+    made: dict[str, int] = {}
+    for each in range(1, number + 1):
+        for key, value in sums(1, each).items():
+            made[key] = made.get(key, 0) + value
+    return [[key, value] for key, value in made.items()]
+
+
+def windowed_state_after(number: int) -> list[Any]:
+    return [pair for each in range(max(number - 3, 1), number + 1) for pair in state_after(each)]
+
+
+def windowed_after(number: int) -> list[Any]:
+    return [[key, value] for key, value in sums(number - 3, number).items()]
+
+
+# What there is after a batch; ``None`` where there is no output then.
+Expected = list[tuple[Operation, Callable[[int], list[Any] | None]]]
+OPERATIONS: Expected = [
+    (updated, state_after),
+    (mapped, state_after),
+    (slid, slid_after),
+    (chained, chained_after),
+    (slid_by_two, slid_by_two_after),
+    (windowed_state, windowed_state_after),
+    (windowed, windowed_after),
+]
+
+
+def build_all(folder: Path, operations: list[Operation]) -> Callable[[StreamingContext], None]:
+    """Every operation on a source of its own, as a program may have."""
+
+    def build(context: StreamingContext) -> None:
+        source = Numbered(context, numbers)
+        for operation in operations:
+            Output(folder / operation.__name__).collect(operation(source))
+
+    return build
+
+
+def check(folder: Path, expected: Expected, batches: range) -> None:
+    for operation, after in expected:
+        got = Output(folder / operation.__name__).batches
+        for number in batches:
+            right = after(number)
+            if right is None:
+                assert number not in got
+            else:
+                assert sorted(got[number]) == sorted(right), f"{operation.__name__} after batch {number}"
+
+
+def forget(folder: Path) -> None:
+    """What is looked at is what the next run writes."""
+    for operation, _after in OPERATIONS:
+        (folder / operation.__name__).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "outputs"
+    made.mkdir()
+    return made
+
+
+def test_all_go_on_twice_and_from_every_checkpoint_that_is_kept(runs: Runs, folder: Path) -> None:
+    build = build_all(folder, [operation for operation, _after in OPERATIONS])
+    first = runs.new(build).start()
+    first.batches(7)
+    before_any_table = runs.break_off("before")
+    first.batches(6)
+    left = runs.break_off("left")
+    oldest = runs.break_off("oldest")
+    first.stop()
+    check(folder, OPERATIONS, range(1, 14))
+    checkpoints = sorted(oldest.glob("checkpoint-*"))
+    assert len(checkpoints) == 10
+    for number, path in enumerate(checkpoints[1:]):
+        path.write_bytes(path.read_bytes()[: 10 * number])
+    # Those that were missed are made, too.
+    for copy, missed in ((left, 14), (left, 15), (oldest, 14), (before_any_table, 8)):
+        forget(folder)
+        run = runs.new(build, copy).start()
+        run.batches(1)
+        run.stop()
+        check(folder, OPERATIONS, range(missed, runs.clock.now_ms() // INTERVAL_MS + 1))
+    assert runs.created == 1
+
+
+def test_a_graceful_stop_repeats_nothing(runs: Runs, folder: Path) -> None:
+    which = OPERATIONS[:4]
+    build = build_all(folder, [operation for operation, _after in which])
+    first = runs.new(build).start()
+    first.batches(4)
+    first.stop_gracefully()
+    last = runs.clock.now_ms() // INTERVAL_MS
+    forget(folder)
+    second = runs.new(build).start()
+    second.batches(2)
+    second.stop()
+    for operation, _after in which:
+        assert sorted(Output(folder / operation.__name__).batches) == [last + 1, last + 2]
+    check(folder, which, range(last + 1, last + 3))
+
+
+def test_a_state_is_as_old_as_the_one_made_of_it(runs: Runs, folder: Path) -> None:
+    def build(context: StreamingContext) -> None:
+        first = Numbered(context, numbers).updateStateByKey(total, 1).checkpoint(2)
+        Output(folder / "chained").collect(first.updateStateByKey(total, 1).checkpoint(4))
+
+    run = runs.new(build).start()
+    run.batches(7)
+    left = runs.break_off()
+    run.stop()
+    forget(folder)
+    second = runs.new(build, left).start()
+    second.batches(1)
+    check(folder, [(chained, chained_after)], range(8, 9))
+
+
+def initial_states(context: StreamingContext) -> Any:
+    return context.sparkContext.parallelize([("all", 100)])
+
+
+@pytest.mark.parametrize(("batches", "created"), [(2, 2), (5, 1)])
+def test_initial_states_in_an_rdd_begin_once(batches: int, created: int, runs: Runs, output: Output) -> None:
+    def build(context: StreamingContext) -> None:
+        stream = Numbered(context, numbers).updateStateByKey(total, 1, initial_states(context))
+        output.collect(stream.checkpoint(4))
+
+    run = runs.new(build).start()
+    run.batches(batches)
+    left = runs.break_off()
+    run.stop()
+    second = runs.new(build, left).start()
+    second.batches(1)
+    assert runs.created == created
+    assert dict(output.batches[batches + 1])["all"] == 100 + sums(1, batches + 1)["all"]
+
+
+def test_code_that_changed_has_the_states_it_had(runs: Runs, folder: Path) -> None:
+    runs.configure(checkpoint_rebuild="true")
+
+    def build(*, changed: bool) -> Callable[[StreamingContext], None]:
+        def build(context: StreamingContext) -> None:
+            source = Numbered(context, numbers)
+            if changed:
+                Output(folder / "added").collect(source.updateStateByKey(total, 1).setName("added"))
+            function = total_and_more if changed else total
+            Output(folder / "updated").collect(source.updateStateByKey(function, 1).setName("sums"))
+            Output(folder / "mapped").collect(mapped(source))
+
+        return build
+
+    first = runs.new(build(changed=False)).start()
+    first.batches(11)
+    left = runs.break_off()
+    first.stop()
+    second = runs.new(build(changed=True), left).start()
+    second.batches(1)
+    assert runs.created == 2
+    assert sorted(Output(folder / "mapped").batches[12]) == sorted(state_after(12))
+    # It ran for batches 11 and 12: the checkpointed table is that of batch 10.
+    assert dict(Output(folder / "updated").batches[12])["all"] == sums(1, 12)["all"] + 2000
+
+
+@frozen
+class NoteAttempt:
+    """An output that notes its name, its batch and how many runs have begun that."""
+
+    path: Path
+    name: str
+    hold: Hold
+
+    def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
+        attempt = rdd.context.getLocalProperty("spark.penstock.batch.attempt")
+        with self.path.open("a") as file:
+            file.write(f"{self.name} {round(time.timestamp())} {attempt} {dict(rdd.collect())['all']}\n")
+        self.hold()
+
+
+def test_outputs_that_are_done_are_not_repeated_and_others_are(runs: Runs, tmp_path: Path) -> None:
+    runs.configure(outputs_skipCompleted="true")
+    notes, hold = tmp_path / "notes", Hold(tmp_path / "hold")
+
+    def build(context: StreamingContext) -> None:
+        source = Numbered(context, numbers)
+        updated(source).foreachRDD(NoteAttempt(notes, "state", Hold(tmp_path / "never")))
+        source.foreachRDD(NoteAttempt(notes, "source", hold))
+
+    first = runs.new(build).start()
+    first.batches(2)
+    # When the second output is at work.
+    left = runs.break_off_at(hold)
+    first.stop()
+    notes.unlink()
+    # Whether batch 4 was begun no checkpoint says.
+    runs.clock.advance(INTERVAL_MS)
+    second = runs.new(build, left).start()
+    second.batches(1)
+    made_again, missed, new = ["source 3 2 3"], ["state 4 2 10", "source 4 2 4"], ["state 5 1 15", "source 5 1 5"]
+    assert notes.read_text().splitlines() == [*made_again, *missed, *new]

@@ -1,0 +1,235 @@
+"""``CheckpointStore``: whatever happens to the files, what is read is a checkpoint that was written, or an error."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+from tests.checkpoint.conftest import MemoryDirectory, full_disk
+
+from penstock.checkpoint.manifest import Checkpoint, SavedFile, SavedTable
+from penstock.checkpoint.store import CheckpointStore
+from penstock.errors import CheckpointError
+from penstock.journal.frames import frame
+from penstock.storage.local_directory import LocalDirectory
+
+FIRST = Checkpoint(
+    number=1,
+    written_ms=0,
+    application="store",
+    run="run",
+    versions={"penstock": "1"},
+    hash_seed="0",
+    batch_interval_ms=1000,
+    zero_time_ms=0,
+    last_time_ms=0,
+)
+
+
+def numbered(number: int) -> Checkpoint:
+    table = SavedTable(
+        "state", "updateStateByKey", "app.py:1", 2, "portable_hash", {number * 1000: f"run/rdd-{number}"}
+    )
+    return evolve(FIRST, number=number, last_time_ms=number * 1000, pending={number * 1000: 1}, tables=[table])
+
+
+class Disk(MemoryDirectory):
+    """Files appear whole or not at all."""
+
+    def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
+        self.note("write", name)
+        self.files[name] = bytearray(data)
+
+
+def written(*numbers: int) -> tuple[Disk, CheckpointStore]:
+    disk = Disk()
+    store = CheckpointStore(disk)
+    for number in numbers:
+        store.write(numbered(number))
+    return disk, store
+
+
+def name(number: int) -> str:
+    return f"checkpoint-{number:010d}"
+
+
+def test_the_newest_is_read() -> None:
+    disk, _store = written(1, 2, 3)
+    assert CheckpointStore(disk).newest() == numbered(3)
+    assert CheckpointStore(disk).last_number() == 3
+
+
+def test_an_empty_directory_has_none() -> None:
+    assert CheckpointStore(Disk()).newest() is None
+    assert CheckpointStore(Disk()).last_number() == 0
+
+
+def test_one_that_is_cut_off_at_any_byte_is_passed_over() -> None:
+    disk, _store = written(1, 2)
+    whole = bytes(disk.files[name(2)])
+    for length in range(len(whole)):
+        disk.files[name(2)] = bytearray(whole[:length])
+        assert CheckpointStore(disk).newest() == numbered(1), length
+
+
+def test_the_only_one_cut_off_at_any_byte_is_an_error_that_names_it() -> None:
+    disk, _store = written(1)
+    whole = bytes(disk.files[name(1)])
+    for length in range(len(whole)):
+        disk.files[name(1)] = bytearray(whole[:length])
+        with pytest.raises(CheckpointError, match=name(1)):
+            CheckpointStore(disk).newest()
+
+
+def test_flipped_bits_never_make_another_checkpoint() -> None:
+    rng = random.Random(1)
+    whole, _store = written(*range(1, 6))
+    sound = {number: bytes(whole.files[name(number)]) for number in range(1, 6)}
+    for _ in range(1000):
+        disk = whole.copy()
+        for _ in range(rng.randint(1, 12)):
+            file = disk.files[name(rng.randint(1, 5))]
+            file[rng.randrange(len(file))] ^= 1 << rng.randrange(8)
+        left = [number for number, data in sound.items() if bytes(disk.files[name(number)]) == data]
+        if left:
+            assert CheckpointStore(disk).newest() == numbered(max(left))
+        else:
+            with pytest.raises(CheckpointError, match=name(5)):
+                CheckpointStore(disk).newest()
+
+
+@pytest.mark.parametrize("data", [b"", b"text", frame(b"no JSON"), frame(b"{}"), frame(b"{}") * 2])
+def test_what_is_no_checkpoint_is_passed_over_and_named_when_there_is_no_other(data: bytes) -> None:
+    disk, _store = written(1)
+    disk.files[name(2)] = bytearray(data)
+    assert CheckpointStore(disk).newest() == numbered(1)
+    del disk.files[name(1)]
+    with pytest.raises(CheckpointError, match=f"none is sound.*{name(2)}: it is"):
+        CheckpointStore(disk).newest()
+
+
+def test_what_is_behind_a_checkpoint_makes_it_none() -> None:
+    disk, _store = written(1, 2)
+    disk.files[name(2)] += b"x"
+    assert CheckpointStore(disk).newest() == numbered(1)
+
+
+def test_an_older_format_is_refused_by_name() -> None:
+    disk = Disk({name(7): frame(b'{"format":0}')})
+    with pytest.raises(CheckpointError, match=f"{name(7)}: it has format 0 .* reads format 1"):
+        CheckpointStore(disk).newest()
+
+
+def test_one_that_cannot_be_read_is_passed_over() -> None:
+    disk, _store = written(1, 2)
+
+    def hook(operation: str, file: str) -> None:
+        if (operation, file) == ("read", name(2)):
+            raise OSError("bad sector")
+
+    disk.hook = hook
+    assert CheckpointStore(disk).newest() == numbered(1)
+
+
+def test_ten_are_kept_and_what_is_left_of_others_is_deleted() -> None:
+    disk, store = written(*range(5, 20))
+    assert sorted(disk.files) == [name(number) for number in range(10, 20)]
+    assert [each.number for each in store.kept] == list(range(10, 20))
+    assert store.write(numbered(20)) == numbered(11)
+
+
+def test_names_of_others_and_folders_are_left_alone(tmp_path: Path) -> None:
+    others = ["checkpoint-1", "checkpoint-1700000000000", "checkpoint-0000000009.bk", "checkpoint-x", "program-x", "a"]
+    for other in others:
+        (tmp_path / other).write_bytes(b"other")
+    (tmp_path / name(99)).mkdir()
+    directory = LocalDirectory(tmp_path)
+    assert CheckpointStore(directory).newest() is None
+    store = CheckpointStore(directory)
+    for number in range(1, 13):
+        store.write(numbered(number))
+    assert CheckpointStore(directory).newest() == numbered(12)
+    assert store.last_number() == 12
+    assert {other for other in others if (tmp_path / other).read_bytes() == b"other"} == set(others)
+    assert (tmp_path / name(99)).is_dir()
+
+
+def test_a_run_that_goes_on_keeps_the_one_it_goes_on_from() -> None:
+    disk, _store = written(1, 2, 3)
+    store = CheckpointStore(disk)
+    store.keep(numbered(3))
+    assert store.write(numbered(4)) == numbered(3)
+    assert sorted(disk.files) == [name(3), name(4)]
+    disk.files[name(4)][20] ^= 1
+    assert CheckpointStore(disk).newest() == numbered(3)
+
+
+def test_nothing_is_deleted_when_the_disk_is_full() -> None:
+    disk, store = written(*range(1, 11))
+    before = disk.copy().files
+    disk.fail_at(range(1))
+    with pytest.raises(OSError, match="No space"):
+        store.write(numbered(11))
+    assert disk.files == before
+    assert [each.number for each in store.kept] == list(range(1, 11))
+
+
+def test_one_that_is_written_counts_though_old_ones_cannot_be_deleted() -> None:
+    disk, store = written(*range(1, 11))
+
+    def hook(operation: str, _name: str) -> None:
+        if operation == "delete":
+            raise full_disk()
+
+    disk.hook = hook
+    for number in range(11, 14):
+        assert store.write(numbered(number)) == numbered(number - 9)
+    assert [each.number for each in store.kept] == list(range(4, 14))
+    disk.hook = lambda _operation, _name: None
+    store.write(numbered(14))
+    assert sorted(disk.files) == [name(number) for number in range(5, 15)]
+
+
+# -- the program's file --
+
+
+def test_the_program_is_read_as_it_was_written_or_refused_by_name() -> None:
+    disk = Disk()
+    store = CheckpointStore(disk)
+    data = bytes(range(256)) * 4
+    saved = store.write_program(data)
+    assert store.read_program(saved) == data
+    rng = random.Random(2)
+    for length in range(len(data)):
+        disk.files[saved.name] = bytearray(data[:length])
+        with pytest.raises(CheckpointError, match=re.escape(saved.name)):
+            store.read_program(saved)
+    for _ in range(200):
+        file = bytearray(data)
+        file[rng.randrange(len(file))] ^= 1 << rng.randrange(8)
+        disk.files[saved.name] = file
+        with pytest.raises(CheckpointError, match=f"{saved.name} is damaged"):
+            store.read_program(saved)
+
+
+def test_a_program_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="program-00000000-3 cannot be read"):
+        CheckpointStore(LocalDirectory(tmp_path)).read_program(SavedFile("program-00000000-3", 3, 0))
+
+
+def test_programs_that_no_checkpoint_has_are_deleted() -> None:
+    disk = Disk()
+    store = CheckpointStore(disk)
+    old, new = store.write_program(b"old"), store.write_program(b"new")
+    for number in range(1, 11):
+        store.write(evolve(numbered(number), program=old))
+    assert new.name not in disk.files
+    new = store.write_program(b"new")
+    for number in range(11, 20):
+        store.write(evolve(numbered(number), program=new))
+    assert {old.name, new.name} < set(disk.files)
+    store.write(evolve(numbered(20), program=new))
+    assert old.name not in disk.files

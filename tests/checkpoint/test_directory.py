@@ -1,0 +1,195 @@
+"""A folder behaves alike on this machine's disk and behind Arrow; what differs is said here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+from penstock.errors import ConfigurationError
+from penstock.storage import arrow_directory
+from penstock.storage.arrow_directory import ArrowDirectory
+from penstock.storage.directory import Directory, Durability
+from penstock.storage.local_directory import LocalDirectory
+
+Make = Callable[[Path], Directory]
+
+
+def local(path: Path) -> Directory:
+    return Directory.of(str(path))
+
+
+def behind_arrow(path: Path) -> Directory:
+    return ArrowDirectory(fs.LocalFileSystem(), str(path), f"there:{path}")
+
+
+@pytest.fixture(params=[local, behind_arrow], ids=["local", "arrow"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Directory:
+    make: Make = request.param
+    return make(tmp_path / "new" / "folder")
+
+
+def test_reading_and_beginning_nothing_makes_no_folder(folder: Directory, tmp_path: Path) -> None:
+    assert folder.names() == []
+    assert folder.child("deeper").names() == []
+    folder.delete("nothing")
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        folder.read("nothing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_written_read_replaced_and_deleted(folder: Directory) -> None:
+    folder.write("a", b"one")
+    folder.write("a", b"another", sync=True)
+    folder.write("b.gz", b"plain")
+    assert folder.read("a") == b"another"
+    assert folder.read("b.gz") == b"plain"
+    assert folder.names() == ["a", "b.gz"]
+    folder.delete("a")
+    folder.delete("a")
+    assert folder.names() == ["b.gz"]
+
+
+def test_names_are_those_of_files_in_it(folder: Directory) -> None:
+    folder.write("b", b"")
+    folder.write("a", b"")
+    folder.child("folder").write("c", b"")
+    assert folder.names() == ["a", "b"]
+    assert folder.child("folder").names() == ["c"]
+
+
+def test_pieces_add_up(folder: Directory) -> None:
+    appender = folder.append("log.gz")
+    appender.write(b"one")
+    appender.commit(Durability.FLUSH)
+    appender.write(b"two")
+    appender.commit(Durability.FSYNC)
+    appender.commit(Durability.NONE)
+    appender.close()
+    appender.close()
+    assert folder.read("log.gz") == b"onetwo"
+
+
+def test_an_error_says_where(folder: Directory, tmp_path: Path) -> None:
+    (tmp_path / "new").write_text("a file is in the way")
+    for act in (
+        lambda: folder.write("a", b"x"),
+        lambda: folder.append("a"),
+        lambda: folder.read("a"),
+    ):
+        with pytest.raises(OSError, match="new/folder"):
+            act()
+
+
+def test_what_was_committed_is_there_before_the_end_on_a_local_disk(tmp_path: Path) -> None:
+    folder = local(tmp_path)
+    assert folder.can_append
+    appender = folder.append("log")
+    appender.write(b"one")
+    assert folder.read("log") == b""
+    appender.commit(Durability.NONE)
+    assert folder.read("log") == b""
+    appender.commit(Durability.FLUSH)
+    assert folder.read("log") == b"one"
+    appender.close()
+    assert not behind_arrow(tmp_path).can_append
+
+
+def test_a_local_file_that_is_there_is_not_begun_again(tmp_path: Path) -> None:
+    local(tmp_path).write("log", b"one")
+    with pytest.raises(FileExistsError, match="log"):
+        local(tmp_path).append("log")
+    assert local(tmp_path).read("log") == b"one"
+
+
+def test_a_local_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = local(tmp_path)
+    folder.write("a", b"old")
+
+    def fail(_descriptor: int) -> None:
+        assert folder.names() == ["a"]
+        assert folder.read("a") == b"old"
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        folder.write("a", b"new", sync=True)
+    assert folder.read("a") == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_the_disk_is_asked_for_as_much_as_was_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(descriptor)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    appender = local(tmp_path).append("log")
+    appender.commit(Durability.FLUSH)
+    assert synced == []
+    appender.commit(Durability.FSYNC)
+    # The file, and the names of it and its folder.
+    assert len(synced) == 3
+    appender.commit(Durability.FSYNC)
+    assert len(synced) == 4
+    appender.close()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{}", "file:{}", "file://{}", "file://localhost{}", "FILE:{}"],
+)
+def test_these_are_local(tmp_path: Path, text: str) -> None:
+    folder = Directory.of(text.format(tmp_path))
+    assert isinstance(folder, LocalDirectory)
+    assert folder.location("a") == str(tmp_path / "a")
+
+
+def test_a_relative_path_is_meant_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Directory.of("there")
+    monkeypatch.chdir("/")
+    assert folder.location() == str(tmp_path / "there")
+
+
+def test_a_uri_may_have_escapes(tmp_path: Path) -> None:
+    assert Directory.of(f"file://{tmp_path}/a%20b").location() == str(tmp_path / "a b")
+
+
+def test_other_file_systems_are_found_by_their_uri(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def from_uri(uri: str) -> tuple[fs.FileSystem, str]:
+        asked.append(uri)
+        return fs.LocalFileSystem(), str(tmp_path)
+
+    fake = SimpleNamespace(FileSystem=SimpleNamespace(from_uri=from_uri), FileSelector=fs.FileSelector)
+    monkeypatch.setattr(arrow_directory, "fs", fake)
+    folder = Directory.of("s3a://bucket/there?region=eu")
+    assert folder.child("log").location("a") == "s3://bucket/there/log/a"
+    Directory.of("hdfs://host:8020/there")
+    assert asked == ["s3://bucket/there?region=eu", "hdfs://host:8020/there"]
+    assert folder.names() == []
+
+
+@pytest.mark.parametrize("text", ["", "  ", "nonsense://there/is"])
+def test_what_is_no_folder_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        Directory.of(text)
+
+
+def test_errors_of_arrow_are_errors_of_the_file_system(tmp_path: Path) -> None:
+    class Broken:
+        def get_file_info(self, _selector: object) -> None:
+            raise pa.ArrowInvalid("cannot list")
+
+    with pytest.raises(OSError, match="there: cannot list"):
+        ArrowDirectory(Broken(), "/x", "there").names()

@@ -1,0 +1,304 @@
+"""A journal whose files were damaged: an older sound state, or a refusal that names the place; never anything else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.errors import JournalError
+from penstock.journal.frames import frame, read_frames
+from penstock.runtime.clock import ManualClock
+
+if TYPE_CHECKING:
+    from tests.checkpoint.conftest import Kept, MemoryDirectory
+
+Keep = Callable[..., "Kept"]
+Memory = type["MemoryDirectory"]
+
+CLOSES = {"spark.streaming.driver.writeAheadLog.closeFileAfterWrite": "true"}
+SKIP = {"spark.penstock.checkpoint.onDamage": "skip"}
+HISTORY = list(range(9))
+
+
+def written(keep: Keep, memory: Memory, clock: ManualClock, conf: dict[str, str] | None = None) -> dict[str, bytes]:
+    """The files of a journal of nine events, of which the state has four and events of two files the others."""
+    directory = memory()
+    kept = keep(directory, conf=conf)
+    kept.add(0, 1, 2)
+    clock.advance(60_000)
+    kept.add(3)
+    kept.add(4, 5, 6)
+    # A write that failed: the next file says from where on this one counts no more.
+    directory.fail_at(range(1, 2))
+    kept.add(7)
+    kept.add(8)
+    kept.journal.close()
+    return {name: bytes(data) for name, data in directory.files.items()}
+
+
+@pytest.fixture(params=[{}, CLOSES], ids=["append", "close"])
+def files(request: pytest.FixtureRequest, keep: Keep, memory: Memory, clock: ManualClock) -> dict[str, bytes]:
+    return written(keep, memory, clock, request.param)
+
+
+def changed(files: dict[str, bytes], name: str, data: bytes) -> dict[str, bytes]:
+    return {**files, name: data}
+
+
+def recovered(keep: Keep, directory: MemoryDirectory, conf: dict[str, str] | None = None) -> list[int] | str:
+    """What is recovered, or why nothing is."""
+    try:
+        return keep(directory, conf=conf, start=False).fold.numbers
+    except JournalError as error:
+        return str(error)
+
+
+def test_the_files_are_as_these_tests_want_them(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+    assert len(files) >= 2
+    assert recovered(keep, memory(files)) == HISTORY
+
+
+def test_a_cut_at_any_byte_gives_an_older_state_or_is_refused_by_name(
+    keep: Keep, memory: Memory, files: dict[str, bytes]
+) -> None:
+    outcomes = {"refused": 0, "older": 0, "whole": 0}
+    for name, data in files.items():
+        for size in range(len(data)):
+            outcome = recovered(keep, memory(changed(files, name, data[:size])))
+            if isinstance(outcome, str):
+                assert "memory/journal-00000000" in outcome
+                assert " is damaged at byte " in outcome
+                assert "spark.penstock.checkpoint.onDamage=skip" in outcome
+                outcomes["refused"] += 1
+            else:
+                assert outcome == HISTORY[: len(outcome)]
+                # Only the end of the last file may be cut off unseen.
+                assert outcome == HISTORY or name == max(files)
+                outcomes["whole" if outcome == HISTORY else "older"] += 1
+    assert all(outcomes.values()), outcomes
+
+
+def test_a_thousand_flips_give_an_older_state_or_are_refused_by_name(
+    keep: Keep, memory: Memory, files: dict[str, bytes]
+) -> None:
+    rng = random.Random(5)
+    refused = 0
+    for _ in range(1000):
+        name = rng.choice(sorted(files))
+        data = bytearray(files[name])
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        outcome = recovered(keep, memory(changed(files, name, bytes(data))))
+        if isinstance(outcome, str):
+            assert " is damaged at byte " in outcome
+            refused += 1
+        else:
+            assert outcome == HISTORY[: len(outcome)]
+            assert len(outcome) >= len(HISTORY) - 1
+    assert refused > 100
+
+
+def test_a_thousand_flips_with_damage_skipped_give_some_of_the_events(
+    keep: Keep, memory: Memory, files: dict[str, bytes]
+) -> None:
+    rng = random.Random(6)
+    for _ in range(1000):
+        name = rng.choice(sorted(files))
+        data = bytearray(files[name])
+        for _ in range(rng.randint(1, 3)):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        outcome = recovered(keep, memory(changed(files, name, bytes(data))), SKIP)
+        assert not isinstance(outcome, str)
+        assert outcome == sorted(set(outcome) & set(HISTORY))
+
+
+def test_a_lost_file_gives_an_older_state_or_is_refused(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+    for name in files:
+        outcome = recovered(keep, memory({other: data for other, data in files.items() if other != name}))
+        # One may hold nothing that counts: a write that failed.
+        lost_the_end = name == max(files) and outcome == HISTORY[: len(outcome)]
+        assert isinstance(outcome, str) or outcome == HISTORY or lost_the_end
+
+
+def test_garbage_behind_the_end_is_cut_off(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+    kept = keep(memory(changed(files, max(files), files[max(files)] + b"garbage")), start=False)
+    assert kept.fold.numbers == HISTORY
+    assert kept.recovered.torn_bytes == len(b"garbage")
+    assert kept.recovered.damages == ()
+
+
+def test_a_torn_end_is_not_written_behind(keep: Keep, memory: Memory, clock: ManualClock) -> None:
+    files = written(keep, memory, clock)
+    directory = memory(changed(files, max(files), files[max(files)][:-1]))
+    kept = keep(directory)
+    assert kept.fold.numbers == HISTORY[:-1]
+    kept.add(100)
+    assert len(directory.names()) == 1
+    assert keep(directory.copy(), start=False).fold.numbers == [*HISTORY[:-1], 100]
+
+
+def middle_damaged(keep: Keep, memory: Memory) -> tuple[MemoryDirectory, int]:
+    """A journal with the third of five events damaged, and where that is."""
+    directory = memory()
+    keep(directory).add(0, 1, 2, 3, 4)
+    (name,) = directory.names()
+    third = read_frames(bytes(directory.files[name])).sound[3]
+    directory.files[name][third.end - 1] ^= 1
+    return directory, third.start
+
+
+def test_damage_in_the_middle_is_refused_with_file_place_and_what_to_do(keep: Keep, memory: Memory) -> None:
+    directory, position = middle_damaged(keep, memory)
+    before = directory.copy().files
+    with pytest.raises(JournalError) as refused:
+        keep(directory)
+    assert str(refused.value) == (
+        f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read. Put the file back as it "
+        "was, or go on without what is lost: spark.penstock.checkpoint.onDamage=skip"
+    )
+    assert directory.files == before
+
+
+def test_damage_in_the_middle_may_be_skipped_and_is_counted(keep: Keep, memory: Memory) -> None:
+    directory, position = middle_damaged(keep, memory)
+    kept = keep(directory, conf=SKIP)
+    assert kept.fold.numbers == [0, 1, 3, 4]
+    assert kept.recovered.lost == 1
+    assert kept.recovered.damages == (
+        f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read",
+    )
+    kept.add(5)
+    assert keep(directory.copy(), start=False).fold.numbers == [0, 1, 3, 4, 5]
+
+
+def test_a_damaged_state_is_refused_or_counted(keep: Keep, memory: Memory) -> None:
+    directory = memory()
+    keep(directory).add(0, 1, 2)
+    keep(directory).add(3)
+    (name,) = directory.names()
+    second = read_frames(bytes(directory.files[name])).sound[2]
+    directory.files[name][second.start] ^= 1
+    with pytest.raises(JournalError, match=rf"{name} is damaged at byte {second.start}: 1 of 3 records of the state"):
+        keep(directory, start=False)
+    kept = keep(directory, conf=SKIP, start=False)
+    assert kept.fold.numbers == [0, 2, 3]
+    assert kept.recovered.lost == 1
+
+
+def test_a_damaged_state_that_was_gone_on_from_is_not_replaced_by_an_older_one(
+    keep: Keep, memory: Memory, clock: ManualClock
+) -> None:
+    directory = memory()
+    kept = keep(directory)
+
+    def keep_old_files(operation: str, _name: str) -> None:
+        if operation == "delete":
+            raise PermissionError("not yours")
+
+    directory.hook = keep_old_files
+    kept.add(0, 1)
+    clock.advance(60_000)
+    kept.add(2)
+    kept.add(3)
+    _, new = directory.names()
+    files = {name: bytes(data) for name, data in directory.files.items()}
+    assert recovered(keep, memory(files)) == [0, 1, 2, 3]
+    damaged = bytearray(files[new])
+    damaged[read_frames(files[new]).sound[1].start] ^= 1
+    assert f"{new} is damaged" in str(recovered(keep, memory(changed(files, new, bytes(damaged)))))
+    # Cut off within its state it looks like one that was being begun, and the older one counts.
+    assert recovered(keep, memory(changed(files, new, files[new][:100]))) == [0, 1, 2]
+
+
+def test_a_state_without_its_end_is_refused_when_nothing_older_is_there(keep: Keep, memory: Memory) -> None:
+    directory = memory()
+    keep(directory).add(0, 1, 2)
+    keep(directory)
+    (name,) = directory.names()
+    del directory.files[name][-1]
+    with pytest.raises(JournalError, match="1 of 3 records of the state cannot be read"):
+        keep(directory, start=False)
+    assert keep(directory, conf=SKIP, start=False).fold.numbers == [0, 1]
+
+
+def test_a_file_of_nothing_is_refused_when_another_was_before_it(keep: Keep, memory: Memory) -> None:
+    assert keep(memory({"journal-0000000000": b""}), start=False).fold.numbers == []
+    assert keep(memory({"journal-0000000000": b"torn"}), start=False).fold.numbers == []
+    with pytest.raises(JournalError, match="journal-0000000007 is damaged at byte 0: all of it"):
+        keep(memory({"journal-0000000007": b"torn"}), start=False)
+
+
+def test_an_end_that_was_known_of_is_no_torn_one(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+    name, known = max(files), len(HISTORY)
+    assert keep(memory(files), start=False).journal.last_number == known
+    for size in range(len(files[name])):
+        damaged = changed(files, name, files[name][:size])
+        with pytest.raises(JournalError, match=r"memory/.*onDamage=skip"):
+            keep(memory(damaged), start=False, known=known)
+    # One that was not known of may have been cut off while it was written.
+    kept = keep(memory(changed(files, name, files[name][:-1])), start=False, known=known - 1)
+    assert kept.fold.numbers == HISTORY[:-1]
+    assert not kept.recovered.is_whole
+
+
+def test_a_journal_that_is_gone_is_refused_where_it_is_known_of(keep: Keep, memory: Memory) -> None:
+    message = "memory/ ends with event 0, and a checkpoint knows of 1: .*onDamage=skip"
+    for files in ({}, {"journal-0000000000": b""}):
+        with pytest.raises(JournalError, match=message):
+            keep(memory(files), known=1)
+    # Also one of another run.
+    directory = memory()
+    keep(directory).add(0, 1)
+    with pytest.raises(JournalError, match=message):
+        keep(directory.copy(), run="run-2", known=1)
+
+
+@pytest.mark.parametrize("conf", [SKIP, {"spark.penstock.writeAheadLog.durability": "none"}], ids=["skip", "none"])
+def test_a_missing_end_is_counted_and_stood_in_for_and_no_number_used_again(
+    keep: Keep, memory: Memory, conf: dict[str, str]
+) -> None:
+    directory = memory()
+    keep(directory).add(0, 1, 2, 3)
+    (name,) = directory.names()
+    directory.files[name][-1] ^= 1
+    kept = keep(directory.copy(), conf=conf, known=6)
+    assert kept.fold.numbers == [0, 1, 2, -1]
+    assert kept.recovered.lost == 3
+    assert kept.recovered.damages == ("the journal in memory/ ends with event 3, and a checkpoint knows of 6",)
+    kept.add(4)
+    assert kept.journal.last_number == 7
+    kept.journal.close()
+    # What older checkpoints know of is not missing again.
+    again = keep(memory({name: bytes(data) for name, data in kept.directory.files.items()}), start=False, known=6)  # type: ignore[attr-defined]
+    assert again.fold.numbers == [0, 1, 2, -1, 4]
+    assert again.recovered.is_whole
+
+
+def test_a_number_is_known_only_when_it_is_committed(keep: Keep, memory: Memory) -> None:
+    directory = memory()
+    kept = keep(directory)
+    assert kept.journal.last_number == 0
+    kept.add(0)
+    assert kept.journal.last_number == 1
+    directory.fail_at(range(100))
+    with pytest.raises(JournalError):
+        kept.add(1)
+    assert kept.journal.last_number == 1
+
+
+def test_other_files_of_the_folder_are_no_concern(keep: Keep, memory: Memory) -> None:
+    directory = memory({"notes.txt": b"mine", "journal-12": b"?", "journal-0000000001.bak": b"?"})
+    keep(directory).add(1)
+    assert keep(directory.copy(), start=False).fold.numbers == [1]
+    assert {"notes.txt", "journal-12", "journal-0000000001.bak"} < set(directory.names())
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b'{"journal":2,"run":"run-1"}', b"[1,2]", b"not JSON", b'{"other":1}', b'[1,{},"more"]', b"3"],
+)
+def test_a_sound_record_of_another_form_is_refused_by_name(keep: Keep, memory: Memory, payload: bytes) -> None:
+    with pytest.raises(JournalError, match="memory/journal-0000000000 was written by another version"):
+        keep(memory({"journal-0000000000": frame(payload)}), conf=SKIP, start=False)

@@ -1,0 +1,115 @@
+"""What plugins offer, and how their options are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from penstock import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
+from penstock.errors import ConfigurationError, UnknownNameError
+from penstock.plugins.specs import Option, options_of, read_options
+
+
+@attrs.frozen
+class Options:
+    host: str
+    port: int = attrs.field(default=9999, metadata={"help": "where it listens"})
+    delay: float = 1.5
+    eager: bool = False
+    limit: int | None = None
+    tags: list[str] = attrs.field(factory=list)
+    password: str = attrs.field(default="hunter2", repr=False)
+    _hidden: str = "x"
+    derived: int = attrs.field(init=False, default=0)
+
+
+SPEC = ReceiverSpec("net", dict, Options, "from the net")
+
+
+def read(**given: Any) -> Any:
+    return read_options("receiver", SPEC, given)
+
+
+def test_options_are_described_for_people() -> None:
+    described = options_of(SPEC)
+    assert described[:2] == [
+        Option("host", "str", None, ""),
+        Option("port", "int", "9999", "where it listens"),
+    ]
+    defaults = {option.name: option.default for option in described}
+    assert defaults["tags"] == "(made for each)"
+    assert defaults["password"] == "(hidden)"
+    assert "hidden" in defaults
+    assert "derived" not in defaults
+
+
+@pytest.mark.parametrize("spec", [ReceiverSpec("a", dict), InputStreamSpec("a", dict), RateEstimatorSpec("a", object)])  # type: ignore[arg-type]  # never called
+def test_a_spec_without_options_has_none(spec: ReceiverSpec) -> None:
+    assert options_of(spec) == []
+    assert read_options("receiver", spec, {}) is None
+    with pytest.raises(UnknownNameError, match="unknown option of receiver 'a' 'port'"):
+        read_options("receiver", spec, {"port": 1})
+
+
+def test_text_becomes_the_type_of_the_field() -> None:
+    options = read(host="h", port="80", delay="0.5", eager="True", limit="7", hidden="y")
+    assert options == Options("h", 80, 0.5, True, 7, hidden="y")
+    assert [type(value) for value in (options.port, options.delay, options.eager, options.limit)] == [
+        int,
+        float,
+        bool,
+        int,
+    ]
+
+
+def test_values_that_have_the_type_stay_as_they_are() -> None:
+    assert read(host="h", port=80, delay=2, eager=True, limit=None, tags=["a", "b"]) == Options(
+        "h", 80, 2.0, True, None, ["a", "b"]
+    )
+
+
+def test_defaults_are_made_anew() -> None:
+    one, other = read(host="h"), read(host="h")
+    assert one == other
+    assert one.tags is not other.tags
+
+
+def test_an_unknown_option_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown option of receiver 'net' 'prot'\. Did you mean 'port'\?"):
+        read(host="h", prot=1)
+
+
+def test_a_missing_option_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="receiver 'net' needs the option 'host'"):
+        read(port=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("port", "many"), ("port", None), ("delay", "x"), ("eager", "yes"), ("eager", 1), ("limit", "x"), ("tags", 5)],
+)
+def test_a_wrong_value_is_refused_with_spec_and_option(name: str, value: object) -> None:
+    with pytest.raises(ConfigurationError, match=rf"receiver 'net': .*net\.{name}"):
+        read(**{"host": "h", name: value})
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("FALSE", False), (" true ", True)])
+def test_booleans_are_true_and_false_in_words(text: str, value: bool) -> None:
+    assert read(host="h", eager=text).eager is value
+
+
+def test_the_receivers_secret_is_in_no_message() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(host="h", password="s3cret", port="x")
+    assert "s3cret" not in str(caught.value)
+
+
+def test_whoever_computes_is_a_rate_estimator() -> None:
+    class Fixed:
+        def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+            return 5.0
+
+    assert isinstance(Fixed(), RateEstimator)
+    assert not isinstance(object(), RateEstimator)

@@ -1,0 +1,91 @@
+"""``RecurringTimer`` that falls behind: whatever the pauses, each tick fires, or is skipped, and is counted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.runtime.clock import ManualClock
+from penstock.runtime.recurring_timer import RecurringTimer
+
+PERIOD_MS = 100
+
+pauses = st.lists(st.integers(0, 5 * PERIOD_MS), max_size=8)
+
+
+class Run:
+    """A timer, started at zero, that was moved by pauses: what fired, and what was told."""
+
+    def __init__(self, moves: list[int], *, skip: bool, slow: list[int] | None = None) -> None:
+        self.clock, self.fired, self.missed = ManualClock(), list[int](), list[int]()
+        #: When each tick fired.
+        self.at: list[int] = []
+        self._slow = iter(slow or [])
+        errors: list[BaseException] = []
+        self.timer = RecurringTimer(
+            self.clock, PERIOD_MS, self._tick, "test", errors.append, skip_missed=skip, on_missed=self.missed.append
+        )
+        self.timer.start(PERIOD_MS)
+        for move in moves:
+            self.clock.await_waiters()
+            self.clock.advance(move)
+        # Waiting again means: all that was due has fired.
+        self.clock.await_waiters()
+        self.last = self.timer.stop(interrupt=True)
+        assert errors == []
+
+    def _tick(self, tick: int) -> None:
+        self.fired.append(tick)
+        self.at.append(self.clock.now_ms())
+        self.clock.advance(next(self._slow, 0))
+
+
+def due(moves: list[int]) -> list[list[int]]:
+    """The ticks that each pause makes due."""
+    found, now = [], 0
+    for move in moves:
+        found.append([tick for tick in range(0, now + move + 1, PERIOD_MS) if tick > now])
+        now += move
+    return found
+
+
+@given(pauses)
+def test_missed_ticks_fire_all_and_those_that_are_late_are_counted(moves: list[int]) -> None:
+    run = Run(moves, skip=False)
+    assert run.fired == [tick for ticks in due(moves) for tick in ticks]
+    assert run.missed == [len(ticks) - 1 for ticks in due(moves) if len(ticks) > 1]
+    assert (run.timer.late, run.timer.skipped) == (sum(run.missed), 0)
+    assert run.last == (run.fired[-1] if run.fired else -1)
+
+
+@given(pauses)
+def test_of_missed_ticks_the_last_one_fires_alone_and_the_others_are_counted(moves: list[int]) -> None:
+    run = Run(moves, skip=True)
+    assert run.fired == [ticks[-1] for ticks in due(moves) if ticks]
+    assert run.missed == [len(ticks) - 1 for ticks in due(moves) if len(ticks) > 1]
+    assert (run.timer.late, run.timer.skipped) == (0, sum(run.missed))
+    assert run.last == (run.fired[-1] if run.fired else -1)
+
+
+@given(pauses, pauses)
+def test_a_slow_callback_loses_no_tick_either(moves: list[int], slow: list[int]) -> None:
+    run = Run(moves, skip=False, slow=slow)
+    assert run.fired == list(range(PERIOD_MS, run.clock.now_ms() + 1, PERIOD_MS))
+    assert run.timer.late == sum(at - tick >= PERIOD_MS for tick, at in zip(run.fired, run.at, strict=True))
+
+
+@given(pauses, pauses)
+def test_a_slow_callback_is_never_given_an_old_tick_where_they_are_skipped(moves: list[int], slow: list[int]) -> None:
+    run = Run(moves, skip=True, slow=slow)
+    assert all(0 <= at - tick < PERIOD_MS for tick, at in zip(run.fired, run.at, strict=True))
+    assert all(tick % PERIOD_MS == 0 for tick in run.fired)
+    assert run.fired == sorted(set(run.fired))
+    assert len(run.fired) + run.timer.skipped == run.clock.now_ms() // PERIOD_MS
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_timer_that_keeps_up_counts_nothing(skip: bool) -> None:
+    run = Run([PERIOD_MS] * 5, skip=skip)
+    assert run.fired == [100, 200, 300, 400, 500]
+    assert (run.missed, run.timer.late, run.timer.skipped) == ([], 0, 0)

@@ -1,0 +1,97 @@
+"""Reading blocks inside a task: from the file, or by Arrow Flight."""
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Block
+from penstock.blocks import arrow_form
+from penstock.blocks.block import BlockReference
+from penstock.blocks.block_store import BlockStore
+from penstock.errors import BlockGoneError, BlockUnreachableError
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.token import Token
+from penstock.worker.block_reader import ReadBlocks, read_block
+
+MakeBlock = Callable[..., Block]
+TOKEN = Token("t")
+
+
+@pytest.fixture
+def source(store: BlockStore) -> Iterator[str]:
+    """The address of an endpoint that serves the store's blocks."""
+    endpoint = Endpoint("127.0.0.1", TOKEN, {}, store.open)
+    yield f"grpc://127.0.0.1:{endpoint.port}"
+    endpoint.stop()
+
+
+def records(reference: BlockReference, token: Token = TOKEN) -> list[Any]:
+    return list(arrow_form.records(read_block(reference, token)))
+
+
+def test_a_block_on_this_host_is_read_from_its_file(store: BlockStore, make_block: MakeBlock) -> None:
+    stored = store.store(make_block(["a", "b"]))
+    assert records(BlockReference(stored.block_id, stored.path, 2, source="grpc://127.0.0.1:1")) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "block", [["a", "b"], [1, None, "x"], [], list(range(40_000))], ids=["typed", "pickled", "none", "many"]
+)
+def test_a_block_of_another_host_is_fetched(
+    store: BlockStore, make_block: MakeBlock, source: str, block: list[Any]
+) -> None:
+    stored = store.store(make_block(block))
+    assert records(BlockReference(stored.block_id, "/not/on/this/host.arrow", len(block), source)) == block
+
+
+def test_without_a_source_a_block_of_another_host_is_gone() -> None:
+    with pytest.raises(BlockGoneError, match=r"input-0-1-0 \(7 records\) is lost"):
+        records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, ""))
+
+
+def test_a_source_that_does_not_have_it_is_named(source: str) -> None:
+    with pytest.raises(BlockGoneError, match=rf"input-0-1-0 \(7 records\) cannot be fetched from {source}"):
+        records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, source))
+
+
+def test_a_source_that_is_down_is_named(store: BlockStore, make_block: MakeBlock) -> None:
+    with pytest.raises(BlockUnreachableError, match=r"cannot be fetched from grpc://127\.0\.0\.1:1:"):
+        records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, "grpc://127.0.0.1:1"))
+
+
+def test_a_source_does_not_serve_strangers(store: BlockStore, make_block: MakeBlock, source: str) -> None:
+    stored = store.store(make_block(["secret"]))
+    with pytest.raises(BlockUnreachableError) as caught:
+        records(BlockReference(stored.block_id, "/not/on/this/host.arrow", 1, source), Token("another"))
+    assert "secret" not in str(caught.value)
+
+
+def test_a_source_does_not_serve_other_files(
+    store: BlockStore, make_block: MakeBlock, source: str, tmp_path: Path
+) -> None:
+    stored = store.store(make_block(["a"]))
+    Path(stored.path).rename(tmp_path / "outside.arrow")
+    for name in ("../outside", str(tmp_path / "outside")):
+        with pytest.raises(BlockGoneError):
+            records(BlockReference(name, "/not/on/this/host.arrow", 1, source))
+
+
+def test_a_partition_reads_its_blocks_in_order(store: BlockStore, make_block: MakeBlock) -> None:
+    stored = [store.store(make_block([f"{n}a", f"{n}b"], f"input-0-1-{n}")) for n in range(4)]
+    references = [BlockReference(each.block_id, each.path, 2, "") for each in stored]
+    partition = iter([tuple(references[:3]), tuple(references[3:])])
+    read = pickle.loads(pickle.dumps(ReadBlocks(TOKEN)))
+    assert list(read(0, partition)) == ["0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"]
+
+
+def test_reading_is_lazy(store: BlockStore, make_block: MakeBlock) -> None:
+    stored = store.store(make_block(["a"]))
+    here = BlockReference(stored.block_id, stored.path, 1, "")
+    gone = BlockReference("input-0-1-1", "/not/on/this/host.arrow", 1, "")
+    reading = ReadBlocks(TOKEN)(0, [(here, gone)])
+    assert next(reading) == "a"
+    with pytest.raises(BlockGoneError):
+        next(reading)

@@ -1,0 +1,247 @@
+"""``StateStore``: every version against a dictionary, on this host and on a file system that counts as remote."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import StateGoneError
+from penstock.worker.state_store import Found, StateStore, StateVersion, pickled
+
+# None removes.
+Changes = dict[Any, str | None]
+
+LONG = "the same object twice"
+# Equal, and not the same object: a tuple of both is pickled otherwise than a tuple of one of them, twice.
+COPY = "".join(LONG)[:1] + LONG[1:]
+# Keys that are equal and pickled differently.
+SHARED, UNSHARED = (LONG, LONG), (LONG, COPY)
+KEYS = st.sampled_from(
+    [1, 1.0, True, 0, False, -1, -2, "a", "1", b"a", None, (), (1,), (True,), (1.0, "a"), SHARED, UNSHARED, sys.maxsize]
+)
+CHANGES = st.dictionaries(KEYS, st.none() | st.text("xyz", max_size=2), max_size=8)
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")  # PySpark's hash of keys asks for it
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+
+@pytest.fixture(params=["local", "remote"])
+def new_home(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str]:
+    """Makes directories; remote ones go through ``pyarrow.fs``, whose local file system stands for all."""
+
+    def new() -> str:
+        home = tempfile.mkdtemp(dir=tmp_path)
+        return home if request.param == "local" else Path(home).as_uri()
+
+    return new
+
+
+class Store:
+    """A store that is told what to change, as a batch of ``mapWithState`` does it."""
+
+    def __init__(self, home: str) -> None:
+        self.store = StateStore.of(home, 3)
+        self.version = StateVersion(-1)
+        self.expected: dict[Any, str] = {}
+
+    def commit(self, time_ms: int, changes: Changes) -> StateVersion:
+        self.version = self.changed(self.version, time_ms, changes)
+        for key, state in changes.items():
+            self.expected.pop(key, None)
+            if state is not None:
+                self.expected[key] = state
+        return self.version
+
+    def changed(self, version: StateVersion, time_ms: int, changes: Changes) -> StateVersion:
+        before = self.store.find(version, changes)
+        rows = []
+        for key, state in changes.items():
+            if state is not None or key in before:
+                stored = before[key].key if key in before else pickled(key)
+                rows.append((key, Found(stored, None if state is None else pickled(state), time_ms)))
+        return self.store.commit(version, time_ms, rows)
+
+    def states(self, version: StateVersion) -> dict[Any, str]:
+        pairs = list(self.store.snapshot(version))
+        assert len(pairs) == len(dict(pairs)), "a key is there twice"
+        return dict(pairs)
+
+    @property
+    def names(self) -> set[str]:
+        """The files, without those that are being written."""
+        _, directory = self.store.remote or (None, str(self.store.directory))
+        return {path.name for path in Path(directory).iterdir()} if Path(directory).exists() else set()
+
+
+SETTINGS = settings(
+    deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def test_the_keys_of_these_tests_are_equal_and_pickled_differently() -> None:
+    assert SHARED == UNSHARED
+    assert pickle.dumps(SHARED) != pickle.dumps(UNSHARED)
+    assert len({pickled(key) for key in (1, 1.0, True)}) == 3
+
+
+@given(st.lists(CHANGES, max_size=14))
+@SETTINGS
+def test_every_version_is_a_dictionary(new_home: Callable[[], str], batches: list[Changes]) -> None:
+    store = Store(new_home())
+    versions = []
+    for time_ms, changes in enumerate(batches):
+        versions.append((store.commit(time_ms, changes), dict(store.expected)))
+    for version, expected in versions:
+        assert store.states(version) == expected
+        asked = [1.0, 0, -2, "a", None, (1,), UNSHARED, "never"]
+        found = store.store.find(version, asked)
+        present = {key: pickle.loads(row.state) for key, row in found.items() if row.state is not None}
+        assert present == {key: expected[key] for key in asked if key in expected}
+        assert "never" not in found
+
+
+@given(st.lists(CHANGES, min_size=1, max_size=10), st.data())
+@SETTINGS
+def test_an_old_version_can_be_made_again(
+    new_home: Callable[[], str], batches: list[Changes], data: st.DataObject
+) -> None:
+    store = Store(new_home())
+    versions, states = [store.version], [dict[Any, str]()]
+    for time_ms, changes in enumerate(batches):
+        versions.append(store.commit(time_ms, changes))
+        states.append(dict(store.expected))
+    again = data.draw(st.integers(0, len(batches) - 1))
+    names = store.names
+    assert store.changed(versions[again], again, batches[again]) == versions[again + 1]
+    assert store.names == names
+    assert [store.states(version) for version in versions] == states
+
+
+@given(st.lists(CHANGES, min_size=1, max_size=14), st.integers(0, 6))
+@SETTINGS
+def test_only_files_that_no_younger_version_needs_are_deleted(
+    new_home: Callable[[], str], batches: list[Changes], kept: int
+) -> None:
+    store = Store(new_home())
+    versions: list[tuple[StateVersion, dict[Any, str]]] = []
+    for time_ms, changes in enumerate(batches):
+        store.commit(time_ms, changes)
+        store.version = store.store.retire(store.version, time_ms - kept)
+        versions.append((store.version, dict(store.expected)))
+        for version, expected in versions[-kept - 1 :]:
+            assert store.states(version) == expected
+    needed = {segment.name for version, _ in versions[-kept - 1 :] for segment in version.segments}
+    retired = {name for _, name in store.version.retired}
+    assert store.names - retired == needed - retired
+    assert needed <= store.names
+
+
+def test_files_and_rows_read_stay_few(new_home: Callable[[], str]) -> None:
+    store, draw = Store(new_home()), random.Random(7)
+    segments = []
+    for time_ms in range(100):
+        changes: Changes = {draw.randrange(2000): str(time_ms) for _ in range(20)}
+        segments.append(len(store.commit(time_ms, changes).segments))
+        store.version = store.store.retire(store.version, time_ms - 2)
+        assert len(store.names) <= 3 * (max(segments) + 1)
+    assert max(segments) <= 8
+    assert store.states(store.version) == store.expected
+    assert sum(segment.num_rows for segment in store.version.segments) <= 2 * len(store.expected)
+
+
+def test_removals_go_when_all_is_merged(new_home: Callable[[], str]) -> None:
+    store = Store(new_home())
+    store.commit(1, {"a": "x", "b": "y"})
+    store.commit(2, {"a": None, "b": None})
+    assert store.states(store.version) == {}
+    assert [segment.num_rows for segment in store.version.segments] == [0]
+
+
+def test_a_batch_without_changes_writes_nothing(new_home: Callable[[], str]) -> None:
+    store = Store(new_home())
+    before = store.commit(1, {"a": "x"})
+    names = store.names
+    after = store.commit(2, {})
+    assert (after.time_ms, after.segments) == (2, before.segments)
+    assert store.names == names
+
+
+def test_keys_are_given_by_age(new_home: Callable[[], str]) -> None:
+    from attrs import evolve
+
+    store = Store(new_home())
+    for time_ms in range(10, 60, 10):
+        store.commit(time_ms, {f"at {time_ms}": "x", **({"at 10": None} if time_ms == 40 else {})})
+    old = set(store.store.older_than(store.version, 40))
+    assert {"at 20", "at 30"} <= old <= {"at 10", "at 20", "at 30"}
+    later = evolve(store.version, timed_out_ms=30)
+    assert set(store.store.older_than(later, 40)) == {"at 30"}
+
+
+def test_a_file_that_is_gone_is_told_of(new_home: Callable[[], str], tmp_path: Path) -> None:
+    store = Store(new_home())
+    version = store.commit(1, {"a": "x"})
+    for path in tmp_path.rglob("*.db"):
+        path.unlink()
+    for read in (
+        lambda: store.store.find(version, ["a"]),
+        lambda: list(store.store.snapshot(version)),
+        lambda: list(store.store.older_than(version, 5)),
+        lambda: store.changed(version, 2, {"b": "y"}),
+    ):
+        with pytest.raises(StateGoneError, match=r"1-\w+\.db, a file of the keyed state in .*, cannot be read"):
+            read()
+    assert list(tmp_path.rglob("*.db")) == []
+
+
+def test_a_host_that_has_no_copy_takes_one(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    store = Store(home.as_uri())
+    version = store.commit(1, {"a": "x"})
+    assert len(list((home / "3").iterdir())) == 1
+    copies = list((tmp_path / "temporary").rglob("*.db"))
+    assert len(copies) == 1
+    copies[0].unlink()
+    assert store.states(version) == {"a": "x"}
+    assert copies[0].exists()
+
+
+def test_a_copy_is_not_taken_for_what_another_run_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    first = Store(home.as_uri())
+    left = first.commit(1, {"a": "x", "b": "x", "c": "x", "d": "x", "e": "x"})
+    first.commit(2, {"a": "y"})
+    first.commit(3, {"b": "y"})
+    # It dies, and a run that knows of batch 1 goes on, on another host: the batches have other records now.
+    (tmp_path / "other").mkdir()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(tempfile, "tempdir", str(tmp_path / "other"))
+        second = Store(home.as_uri())
+        second.version, second.expected = left, dict.fromkeys("abcde", "x")
+        second.commit(2, {"a": "z"})
+        second.commit(3, {"b": "z"})
+    # And comes to the first host.
+    assert first.states(second.version) == second.expected
+
+
+def test_what_cannot_be_pickled_by_name_is_pickled_by_value() -> None:
+    class Own:
+        number = 5
+
+    assert pickle.loads(pickled(Own())).number == 5
+    with pytest.raises(TypeError):
+        pickled(sys.stdout.buffer)

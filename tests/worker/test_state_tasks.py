@@ -1,0 +1,433 @@
+"""What state operators do in one partition, against dictionaries, over many batches; without Spark."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyspark.shuffle
+import pytest
+from attrs import define, field
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock import State
+from penstock.errors import StateUpdateError
+from penstock.worker import chunk, functions, map_with_state
+from penstock.worker.chunk import Chunk, Failures, ToChunks, ToPairs
+from penstock.worker.functions import Combiner
+from penstock.worker.map_with_state import Kept, MapWithState, Returned, Run, Snapshot
+from penstock.worker.slide_window import SlideWindow
+from penstock.worker.update_state import UpdateState
+
+Pairs = list[tuple[Any, Any]]
+
+KEYS = st.sampled_from(["a", "b", 1, 1.0, True, None, ("a", 1)])
+
+
+class Noted:
+    """What the driver is told of failures."""
+
+    def __init__(self) -> None:
+        self.failures: list[tuple[int, int, Failures]] = []
+
+    def note(self, time_ms: int, partition: int, failures: Failures) -> None:
+        self.failures.append((time_ms, partition, failures))
+
+
+NOTED = Noted()
+AMPLE = 1e9
+
+
+def settled(max_examples: int) -> settings:
+    return settings(
+        deadline=None,
+        derandomize=True,
+        max_examples=max_examples,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+
+
+@pytest.fixture(autouse=True)
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A worker that uses 100 MB, looks at its memory often, spills into the test's folder; small chunks and runs."""
+    monkeypatch.setenv("PYTHONHASHSEED", "0")  # PySpark's hash of keys asks for it
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
+    monkeypatch.setattr(functions, "_RECORDS_PER_LOOK", 3)
+    monkeypatch.setattr(chunk, "_PAIRS_PER_CHUNK", 2)
+    monkeypatch.setattr(map_with_state, "_RECORDS_PER_RUN", 3)
+
+
+def moved(elements: Iterable[Any]) -> list[Any]:
+    """As Spark moves what a task makes to the next one."""
+    moved: list[Any] = pickle.loads(pickle.dumps(list(elements)))
+    return moved
+
+
+def by_key(pairs: Pairs) -> dict[Any, list[Any]]:
+    made: dict[Any, list[Any]] = {}
+    for key, value in pairs:
+        made.setdefault(key, []).append(value)
+    return made
+
+
+def pairs_of(elements: list[Any]) -> dict[Any, Any]:
+    """A table's pairs; no key is there twice."""
+    pairs = list(ToPairs()(0, [element for element in elements if not isinstance(element, Failures)]))
+    assert len(pairs) == len(dict(pairs))
+    return dict(pairs)
+
+
+# -- updateStateByKey --
+
+
+def updated(values: list[str], state: str | None) -> str | None:
+    if "fail" in values:
+        raise ValueError("mine")
+    if "remove" in values or (not values and state == "z"):
+        return None
+    return (state or "") + "".join(values)
+
+
+VALUES = st.sampled_from(["x", "y", "z", "fail", "remove"])
+BATCHES = st.lists(st.lists(st.tuples(KEYS, VALUES), max_size=8), min_size=1, max_size=8)
+
+
+def updates(batches: list[Pairs], memory_limit_mb: float) -> None:
+    before: list[Any] = []
+    expected: dict[Any, str] = {}
+    for time_ms, pairs in enumerate(batches):
+        before = moved(UpdateState(time_ms, updated, memory_limit_mb, NOTED.note)(0, [*before, *pairs]))
+        values = by_key(pairs)
+        failing = {key for key in values if "fail" in values[key]}
+        for key in expected.keys() | values.keys():
+            state = expected.get(key) if key in failing else updated(values.get(key, []), expected.get(key))
+            expected.pop(key, None)
+            if state is not None:
+                expected[key] = state
+        assert pairs_of(before) == expected
+        failures = [element for element in before if isinstance(element, Failures)]
+        assert [each.count for each in failures] == ([len(failing)] if failing else [])
+        assert all(element.time_ms == time_ms for element in before if isinstance(element, Chunk))
+
+
+@given(BATCHES)
+@settled(150)
+def test_states_are_updated_in_every_batch(batches: list[Pairs]) -> None:
+    updates(batches, AMPLE)
+
+
+@given(BATCHES)
+@settled(4)
+def test_without_memory_the_states_are_the_same(batches: list[Pairs]) -> None:
+    updates(batches, 0)
+
+
+def test_past_the_memory_limit_states_are_spilled(monkeypatch: pytest.MonkeyPatch) -> None:
+    spills: list[int] = []
+    spill: Any = pyspark.shuffle.ExternalMerger._spill
+
+    def counted(merger: Any) -> None:
+        spills.append(1)
+        spill(merger)
+
+    monkeypatch.setattr(pyspark.shuffle.ExternalMerger, "_spill", counted)
+    states = list(ToChunks(0)(0, [(number, [number]) for number in range(3000)]))
+    pairs = [(number % 4000, -number) for number in range(12_000)]
+
+    def gathered(values: list[int], state: list[int] | None) -> list[int]:
+        return [*(state or []), *values]
+
+    made = [pairs_of(list(UpdateState(1, gathered, limit, NOTED.note)(0, [*states, *pairs]))) for limit in (AMPLE, 50)]
+    assert made[0] == made[1]
+    assert made[0][5] == [5, -5, -4005, -8005]
+    assert spills
+
+
+def test_failures_are_told_by_key() -> None:
+    pairs = [(("key", number), "fail") for number in range(12)]
+    noted = Noted()
+    made = list(UpdateState(1, updated, AMPLE, noted.note)(7, pairs))
+    ((time_ms, partition, failures),) = noted.failures
+    assert (time_ms, partition, failures.count) == (1, 7, 12)
+    with pytest.raises(StateUpdateError) as told:
+        list(ToPairs()(0, made))
+    message = str(told.value)
+    assert message.startswith("the state of 12 key(s) was not updated, first that of key ('key', 0): ValueError: mine;")
+    assert "in updated" in message
+    assert message.endswith("... and 2 more")
+
+
+# -- windows from the one before --
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 5)), max_size=3), min_size=1, max_size=12),
+    st.integers(1, 3),
+    st.sampled_from([AMPLE, AMPLE, AMPLE, 0]),
+)
+@settled(40)
+def test_a_window_slides(panes: list[Pairs], slide: int, memory_limit_mb: float) -> None:
+    window = 5 * slide
+    combiner = Combiner(int, lambda a, b: a + b, lambda a, b: a + b, memory_limit_mb)
+    tables = [
+        list(ToChunks(time_ms)(0, [(key, sum(values)) for key, values in by_key(pane).items()]))
+        for time_ms, pane in enumerate(panes)
+    ]
+    before: list[Any] = []
+    for end in range(slide - 1, len(panes), slide):
+        old = tables[max(end - slide - window + 1, 0) : max(end - window + 1, 0)] if before else []
+        new = tables[end - slide + 1 : end + 1] if before else tables[max(end - window + 1, 0) : end + 1]
+        function = SlideWindow(end, end - window, combiner, lambda a, b: a - b, lambda pair: pair[1] > 0)
+        before = moved(function(0, [*before, *itertools.chain(*old), *itertools.chain(*new)]))
+        expected = by_key([pair for pane in panes[max(end - window + 1, 0) : end + 1] for pair in pane])
+        assert pairs_of(before) == {key: sum(values) for key, values in expected.items()}
+
+
+# -- mapWithState --
+
+TIMEOUT_MS, REMEMBERED = 30, 4
+
+
+def mapped(key: Any, value: str | None, state: State[str]) -> Any:
+    if state.isTimingOut():
+        if "!" in state.get():
+            raise ValueError("mine")
+        return ("timed out", key, state.get())
+    before = state.getOption()
+    if value == "remove":
+        if state.exists():
+            state.remove()
+    elif value != "look":
+        state.update((before or "") + str(value)[0])
+    if value == "fail":
+        raise ValueError("mine")
+    return (key, value, before)
+
+
+@define
+class Model:
+    """The same with a dictionary: key → (state, the batch that changed it)."""
+
+    timeout_ms: int | None
+    states: dict[Any, tuple[str, int]] = field(factory=dict)
+    failed: set[Any] = field(factory=set)
+
+    def batch(self, time_ms: int, pairs: Pairs) -> list[Any]:
+        returned: list[Any] = []
+        before, self.failed = dict(self.states), set()
+        for key, value in pairs:
+            if key in self.failed:
+                continue
+            if value == "fail":
+                self.failed.add(key)
+                # As it was, and not idle.
+                self.states.pop(key, None)
+                if key in before:
+                    self.states[key] = (before[key][0], time_ms)
+                continue
+            state = self.states.pop(key, None)
+            returned.append((key, value, state and state[0]))
+            if value == "look":
+                if state is not None:
+                    self.states[key] = (state[0], state[1] if self.timeout_ms is None else time_ms)
+            elif value != "remove":
+                self.states[key] = ((state[0] if state else "") + value[0], time_ms)
+        visited = {key for key, _ in pairs}
+        for key, (old, changed_ms) in list(self.states.items()):
+            if self.timeout_ms is not None and changed_ms < time_ms - self.timeout_ms and key not in visited:
+                if "!" in old:
+                    self.failed.add(key)
+                    self.states[key] = (old, time_ms)
+                else:
+                    returned.append(("timed out", key, old))
+                    del self.states[key]
+        return returned
+
+    @property
+    def expected(self) -> dict[Any, str]:
+        return {key: state for key, (state, _) in self.states.items()}
+
+
+class Partition:
+    """One partition of a program's states, batch by batch."""
+
+    def __init__(self, home: str, timeout_ms: int | None) -> None:
+        self.home, self.timeout_ms = home, timeout_ms
+        self.made: list[list[Any]] = [[]]
+
+    def function(self, time_ms: int) -> MapWithState:
+        return MapWithState(mapped, None, time_ms, self.timeout_ms, self.home, time_ms - REMEMBERED * 10, NOTED.note)
+
+    def batch(self, time_ms: int, pairs: Pairs) -> list[Any]:
+        made = moved(self.function(time_ms)(2, [*self.made[-1], *pairs]))
+        self.made.append(made)
+        return made
+
+    @staticmethod
+    def states(made: list[Any]) -> dict[Any, Any]:
+        pairs = list(Snapshot()(2, [element for element in made if not isinstance(element, Failures)]))
+        assert len(pairs) == len(dict(pairs))
+        return dict(pairs)
+
+    @staticmethod
+    def returned(made: list[Any]) -> list[Any]:
+        return list(Returned()(2, made))
+
+
+class Homes:
+    """Makes directories: each example needs its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._number = path, itertools.count()
+
+    def __call__(self) -> str:
+        return str(self._path / f"home-{next(self._number)}")
+
+
+@pytest.fixture
+def new_home(tmp_path: Path) -> Homes:
+    return Homes(tmp_path)
+
+
+OPERATIONS = st.sampled_from(["x", "y", "look", "remove", "x", "y", "look"])
+WITH_FAILURES = st.sampled_from(["x", "!", "look", "remove", "fail"])
+
+
+def programs(operations: st.SearchStrategy[str]) -> st.SearchStrategy[list[Pairs]]:
+    # Few records in many batches: there are states that time out.
+    return st.lists(st.lists(st.tuples(KEYS, operations), max_size=3), min_size=10, max_size=30)
+
+
+def follows(partition: Partition, model: Model, batches: list[Pairs]) -> list[dict[Any, str]]:
+    """Run all batches; each version that is remembered can be read after each batch."""
+    history: list[dict[Any, str]] = [{}]
+    for number, pairs in enumerate(batches, 1):
+        made = partition.batch(number * 10, pairs)
+        returned = model.batch(number * 10, pairs)
+        history.append(model.expected)
+        failures = [element for element in made if isinstance(element, Failures)]
+        assert sum(each.count for each in failures) == len(model.failed)
+        if not failures:
+            # Timed out states have no order; they come last.
+            found, calls = partition.returned(made), sum(record[0] != "timed out" for record in returned)
+            assert found[:calls] == returned[:calls]
+            assert len(found) == len(returned)
+            assert all(record in found for record in returned)
+        for old in range(max(number - REMEMBERED, 1), number + 1):
+            assert partition.states(partition.made[old]) == history[old]
+    return history
+
+
+@pytest.mark.parametrize("timeout_ms", [None, TIMEOUT_MS], ids=["no timeout", "timeout"])
+@given(batches=programs(OPERATIONS))
+@settled(40)
+def test_states_are_a_dictionary(new_home: Homes, timeout_ms: int | None, batches: list[Pairs]) -> None:
+    follows(Partition(new_home(), timeout_ms), Model(timeout_ms), batches)
+
+
+@pytest.mark.parametrize("timeout_ms", [None, TIMEOUT_MS], ids=["no timeout", "timeout"])
+@given(batches=programs(WITH_FAILURES))
+@settled(40)
+def test_a_call_that_fails_leaves_the_state_as_it_was(
+    new_home: Homes, timeout_ms: int | None, batches: list[Pairs]
+) -> None:
+    follows(Partition(new_home(), timeout_ms), Model(timeout_ms), batches)
+
+
+@given(batches=programs(OPERATIONS), data=st.data())
+@settled(25)
+def test_a_batch_that_is_run_again_makes_the_same(new_home: Homes, batches: list[Pairs], data: st.DataObject) -> None:
+    partition = Partition(new_home(), TIMEOUT_MS)
+    history = follows(partition, Model(TIMEOUT_MS), batches)
+    number = data.draw(st.integers(max(len(batches) - REMEMBERED + 1, 1), len(batches)))
+    again = moved(partition.function(number * 10)(2, [*partition.made[number - 1], *batches[number - 1]]))
+    assert again == partition.made[number]
+    for old in range(max(len(batches) - REMEMBERED, 1), len(batches) + 1):
+        assert partition.states(partition.made[old]) == history[old]
+
+
+def test_initial_states_come_first(new_home: Homes) -> None:
+    partition = Partition(new_home(), TIMEOUT_MS)
+    partition.made[0] = list(ToChunks(0)(2, [("a", "A"), ("b", "B"), ("c", "C")]))
+    made = partition.batch(10, [("a", "x"), ("b", "remove"), ("d", "y")])
+    assert partition.returned(made) == [("a", "x", "A"), ("b", "remove", "B"), ("d", "y", None)]
+    assert partition.states(made) == {"a": "Ax", "c": "C", "d": "y"}
+    # As old as the first batch.
+    assert [partition.returned(partition.batch(time_ms, [])) for time_ms in (20, 30, 40)] == [[], [], []]
+    assert sorted(partition.returned(partition.batch(50, []))) == [
+        ("timed out", "a", "Ax"),
+        ("timed out", "c", "C"),
+        ("timed out", "d", "y"),
+    ]
+
+
+def test_a_call_that_fails_on_an_initial_state_leaves_that(new_home: Homes) -> None:
+    partition = Partition(new_home(), None)
+    partition.made[0] = list(ToChunks(0)(2, [("a", "A")]))
+    made = partition.batch(10, [("a", "x"), ("a", "fail"), ("a", "x"), ("b", "fail"), ("c", "x")])
+    assert partition.states(made) == {"a": "A", "c": "x"}
+    with pytest.raises(
+        StateUpdateError, match=r"the state of 2 key\(s\) was not updated, first that of key 'a': ValueError: mine"
+    ):
+        partition.returned(made)
+    with pytest.raises(StateUpdateError):
+        list(Snapshot()(2, made))
+
+
+def test_a_state_times_out_past_the_limit_and_not_at_it(new_home: Homes) -> None:
+    partition = Partition(new_home(), TIMEOUT_MS)
+    partition.batch(10, [("a", "x")])
+    assert partition.returned(partition.batch(10 + TIMEOUT_MS, [])) == []
+    assert partition.returned(partition.batch(11 + TIMEOUT_MS, [])) == [("timed out", "a", "x")]
+    assert partition.returned(partition.batch(12 + TIMEOUT_MS, [])) == []
+
+
+def test_a_state_whose_call_failed_when_it_was_old_times_out_later(new_home: Homes) -> None:
+    partition = Partition(new_home(), TIMEOUT_MS)
+    for time_ms, pairs in ((10, [("a", "x")]), (20, []), (30, []), (40, [])):
+        partition.batch(time_ms, pairs)
+    assert partition.states(partition.batch(50, [("a", "fail")])) == {"a": "x"}
+    later = [partition.returned(partition.batch(time_ms, [])) for time_ms in range(60, 110, 10)]
+    assert [record for returned in later for record in returned] == [("timed out", "a", "x")]
+
+
+def test_a_function_of_the_time_is_told_it_and_leaves_records_out(new_home: Homes) -> None:
+    time = datetime(2026, 1, 2)
+
+    def of_the_time(now: datetime, key: str, value: int, state: State[int]) -> Any:
+        state.update(value)
+        return (now, key) if value else None
+
+    made = list(MapWithState(of_the_time, time, 10, None, new_home(), 0, NOTED.note)(0, [("a", 1), ("b", 0)]))
+    assert list(Returned()(0, made)) == [(time, "a")]
+
+
+def test_records_that_look_like_what_the_engine_makes_are_records(new_home: Homes) -> None:
+    # What is returned travels beside the states, and is not taken for new pairs in the next batch.
+    partition = Partition(new_home(), None)
+    first = partition.batch(10, [("a", "x"), ("b", "x")])
+    assert [type(element) for element in first if not isinstance(element, Run)] == [Kept]
+    assert partition.returned(partition.batch(20, [])) == []
+
+
+def test_the_cost_of_a_batch_is_the_batchs(new_home: Homes, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = Partition(new_home(), None)
+    partition.made[0] = list(ToChunks(0)(2, [(number, "x") for number in range(2000)]))
+    partition.batch(10, [])
+    loaded: list[bytes] = []
+    load: Callable[[bytes], Any] = pickle.loads
+
+    def counted(data: bytes) -> Any:
+        loaded.append(data)
+        return load(data)
+
+    monkeypatch.setattr(pickle, "loads", counted)
+    made = list(partition.function(20)(2, [*partition.made[-1], (5, "y"), (7, "z")]))
+    assert any(isinstance(element, Kept) for element in made)
+    assert len(loaded) < 20
