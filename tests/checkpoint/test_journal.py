@@ -253,7 +253,7 @@ def test_an_event_that_is_not_understood_stops_the_recovery_by_name(
     keep(directory).add(1)
     monkeypatch.setattr(list_fold, "apply", lambda _self, event: event["what"])
     with pytest.raises(JournalError, match=r"memory/ has an event that is not understood .* another version"):
-        Journal(directory, "run-1", Settings({}), clock).recover(list_fold())
+        Journal(directory, "run-1", Settings.parse({}), clock).recover(list_fold())
 
 
 def test_a_journal_that_is_not_open_takes_nothing(keep: Keep, memory: Memory) -> None:
@@ -354,8 +354,8 @@ def test_the_disk_is_waited_for_if_that_is_wanted(
 def test_settings_of_spark_that_have_no_use_are_told(
     memory: Memory, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Journal(memory(), "run", Settings({"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "5"}), clock)
+    Journal(memory(), "run", Settings.parse({"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "5"}), clock)
     assert caplog.text == ""
-    Journal(memory(), "run", Settings({"spark.streaming.driver.writeAheadLog.allowBatching": "true"}), clock)
+    Journal(memory(), "run", Settings.parse({"spark.streaming.driver.writeAheadLog.allowBatching": "true"}), clock)
     assert "without effect" in caplog.text
     assert "allowBatching" in caplog.text

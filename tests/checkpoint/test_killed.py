@@ -32,7 +32,7 @@ class State:
     def events(self):
         return list(self.applied)
 
-kept = journal.Journal(Directory.of(sys.argv[1]), "run-1", Settings({sys.argv[2]: sys.argv[3]}), SystemClock())
+kept = journal.Journal(Directory.of(sys.argv[1]), "run-1", Settings.parse({sys.argv[2]: sys.argv[3]}), SystemClock())
 kept.recover(State())
 kept.start()
 

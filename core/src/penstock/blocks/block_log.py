@@ -14,7 +14,6 @@ from functools import partial
 
 import pyarrow as pa
 
-from penstock import conf
 from penstock.blocks import place
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.log_files import PARTIAL, files_of
@@ -73,7 +72,7 @@ class BlockLog:
         Raises:
             ConfigurationError: no file system answers to its URI.
         """
-        return cls(directory, settings[conf.DURABILITY])
+        return cls(directory, settings.durability)
 
     def store(self, block: Block) -> StoredBlock:
         """Write a block.
