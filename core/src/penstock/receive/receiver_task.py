@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from penstock.blocks import leftovers, place
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_log import BlockLog
 from penstock.blocks.block_store import BlockStore
+from penstock.blocks.block_transfer import open_block
 from penstock.conf import Settings
 from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
@@ -31,8 +33,7 @@ from penstock.receive.messages import CleanUpBlocks, PauseReceiver, ReleaseRecei
 from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
-from penstock.wire.address import address_towards
-from penstock.wire.client import Client
+from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
@@ -118,8 +119,10 @@ class ReceiverTask:
             CleanUpBlocks: on_clean_up,
         }
         host = address_towards(self.driver_location)
-        # All of this host's that the run has, whoever stored them; what is in the log needs nobody to serve it.
-        endpoint = Endpoint(host, self.token, handlers, blocks.open if isinstance(blocks, BlockStore) else None)
+        # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
+        endpoint = Endpoint(
+            host, self.token, handlers, partial(open_block, blocks) if isinstance(blocks, BlockStore) else None
+        )
         supervisor = ReceiverSupervisor(
             self.receiver,
             self.stream_id,
