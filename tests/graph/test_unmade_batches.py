@@ -11,7 +11,7 @@ from penstock import StateSpec
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -39,7 +39,7 @@ class Sums:
         sums.foreachRDD(lambda time, rdd: self.seen.update({round(time.timestamp() * 1000): dict(rdd.collect())}))
         self.graph.start(0)
 
-    def make(self, time_ms: int) -> OutputJob:
+    def make(self, time_ms: int) -> Job:
         (job,) = self.graph.generate_jobs(time_ms)
         return job
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.graph.failure_ledger import FailureLedger
     from penstock.graph.input_stream import InputDStream
-    from penstock.graph.output_job import OutputJob
+    from penstock.graph.job import Job
     from penstock.graph.output_stream import ForEachDStream
     from penstock.graph.stream import Stream
     from penstock.graph.table import TableDStream
@@ -183,9 +183,9 @@ class DStreamGraph:
         for stream in self.inputs:
             stream.stop()
 
-    def generate_jobs(self, time_ms: int) -> list[OutputJob]:
+    def generate_jobs(self, time_ms: int) -> list[Job]:
         """Make the batch's jobs, in the order in which the program registered its outputs."""
-        jobs: list[OutputJob | None] = []
+        jobs: list[Job | None] = []
         self.slowest = (0.0, "")
         with self.lock:
             self.last_time_ms = time_ms
@@ -195,7 +195,7 @@ class DStreamGraph:
                 self.slowest = max(self.slowest, (self.runtime.monotonic_ms() - before_ms, output.call_site.short))
         return [job for job in jobs if job is not None]
 
-    def failed_jobs(self, error: BaseException) -> list[OutputJob]:
+    def failed_jobs(self, error: BaseException) -> list[Job]:
         """The jobs of a batch that could not be made: each fails with the reason, so that the batch has an end."""
         return [output.failed_job(error) for output in self.outputs]
 

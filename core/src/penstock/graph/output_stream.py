@@ -13,7 +13,7 @@ from pyspark import RDD
 
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 from penstock.runtime.backoff import Backoff
 from penstock.runtime.log import get_logger
 from penstock.spark import failure
@@ -48,7 +48,7 @@ class ForEachDStream(DStream[Any]):
     def compute(self, time_ms: int) -> None:
         """Nothing: an output makes jobs, not RDDs."""
 
-    def generate_job(self, time_ms: int) -> OutputJob | None:
+    def generate_job(self, time_ms: int) -> Job | None:
         """The batch's job; ``None`` when the parent has no RDD for that time.
 
         What the making of the RDD raises (the program's functions for ``transform`` run here) does not concern the
@@ -65,7 +65,7 @@ class ForEachDStream(DStream[Any]):
             return self._job(lambda: self._generate_again(time_ms, first))
         return None if rdd is None else self._job(lambda: self._run(time_ms, rdd))
 
-    def failed_job(self, error: BaseException) -> OutputJob:
+    def failed_job(self, error: BaseException) -> Job:
         """The job of a batch that could not be made at all: it raises why."""
 
         def fail() -> None:
@@ -73,8 +73,8 @@ class ForEachDStream(DStream[Any]):
 
         return self._job(fail)
 
-    def _job(self, run: Callable[[], object]) -> OutputJob:
-        return OutputJob(self.output_op_id, self.call_site, run)
+    def _job(self, run: Callable[[], object]) -> Job:
+        return Job(self.output_op_id, self.call_site, run)
 
     def _run(self, time_ms: int, rdd: RDD[Any]) -> None:
         done = self._graph.runtime.completed_outputs

@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
@@ -384,7 +384,7 @@ class JobGenerator:
             self._save()
 
     def _job_set(self, time_ms: int, error: BatchFailedError | None) -> JobSet:
-        jobs: list[OutputJob] = []
+        jobs: list[Job] = []
         if error is None:
             try:
                 with self._timed("generation") as took_ms:
