@@ -189,7 +189,7 @@ def test_a_file_is_deleted_when_no_kept_checkpoint_has_it(make: Callable[..., Wr
     writing.table._files[1000] = "file:/somewhere/now/rdd-1"
     writing.save(1)
     del writing.table._files[1000]
-    writing.program.context.graph.discard("file:/somewhere/now/rdd-1")
+    writing.checkpointer.discard_file("file:/somewhere/now/rdd-1")
     for number in range(2, 20):
         files = [file for each in writing.checkpointer._store.kept for table in each.tables for file in table.files]
         assert not files or "file:/somewhere/now/rdd-1" not in writing.deleted
@@ -328,7 +328,7 @@ def test_nothing_is_deleted_while_the_disk_is_full(make: Callable[..., Writing])
     writing = make()
     before = writing.disk.copy().files
     deleted = list(writing.deleted)
-    writing.program.context.graph.discard("file:/somewhere/now/rdd-1")
+    writing.checkpointer.discard_file("file:/somewhere/now/rdd-1")
 
     def fail(operation: str, _name: str) -> None:
         if operation == "write":
