@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_store import BlockStore
 from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
 from penstock.wire import client
 from penstock.wire.messages import StreamNotFoundError
@@ -17,14 +16,20 @@ from penstock.wire.token import Token
 _FETCH_TIMEOUT_S = 300.0
 
 
-def open_block(blocks: BlockStore, block_id: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+def open_block(
+    open_file: Callable[[str], pa.ipc.RecordBatchFileReader], block_id: str
+) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     """Open a block for an endpoint, which sends it straight from its memory-mapped file.
+
+    Args:
+        open_file: opens the file of a block by its id; raises ``BlockGoneError`` if there is none.
+        block_id: the ticket.
 
     Raises:
         StreamNotFoundError: there is no such block.
     """
     try:
-        reader = blocks.open(block_id)
+        reader = open_file(block_id)
     except BlockGoneError as error:
         raise StreamNotFoundError(str(error)) from None
     return reader.schema, map(reader.get_batch, range(reader.num_record_batches))

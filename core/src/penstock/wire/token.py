@@ -1,4 +1,4 @@
-"""The token that authenticates an application's processes to each other, and the TLS files that encrypt its connections.
+"""The token by which an application's processes authenticate each other, and the TLS files of its connections.
 
 No repr, log line or error contains the secret.
 """
