@@ -7,6 +7,7 @@ the worker's main thread until the receiver has stopped and, if the driver wants
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -99,7 +100,9 @@ class ReceiverTask:
             return Reply()
 
         def on_rate(message: UpdateRateLimit) -> Reply:
-            supervisor.update_rate(message.rate, message.number)
+            supervisor.update_rate(math.inf if message.rate is None else message.rate, message.number)
+            if message.paused is not None:
+                supervisor.pause(message.paused, message.number)
             return Reply()
 
         def on_pause(message: PauseReceiver) -> Reply:
