@@ -212,9 +212,8 @@ def _to_callable(value: Any, _type: Any) -> Any:
     return value
 
 
-def _is_callable(option_type: object) -> bool:
-    constructor: object = Callable
-    return constructor in (option_type, get_origin(option_type))
+def _is_callable(option_type: Any) -> bool:
+    return option_type is Callable or get_origin(option_type) is Callable
 
 
 #: Structures configuration values and plugin options; unknown option names are refused.
