@@ -212,8 +212,11 @@ def _to_callable(value: Any, _type: Any) -> Any:
     return value
 
 
+_CALLABLE: Any = Callable
+
+
 def _is_callable(option_type: Any) -> bool:
-    return option_type is Callable or get_origin(option_type) is Callable
+    return any(kind is _CALLABLE for kind in (option_type, get_origin(option_type)))
 
 
 #: Structures configuration values and plugin options; unknown option names are refused.
