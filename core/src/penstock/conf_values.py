@@ -167,7 +167,7 @@ def type_name(option_type: Any) -> str:
     """What the type column of a table says."""
     if form := _text_form(option_type):
         return form.name
-    if get_origin(option_type) is Literal:
+    if _is_choice(option_type):
         return " or ".join(f"`{choice}`" for choice in get_args(option_type))
     name = {bool: "boolean", str: "text"}.get(option_type) or getattr(option_type, "__name__", option_type)
     return str(name)
@@ -212,11 +212,12 @@ def _to_callable(value: Any, _type: Any) -> Any:
     return value
 
 
-_CALLABLE: Any = Callable
+def _is_choice(option_type: Any) -> bool:
+    return get_origin(option_type) is Literal
 
 
 def _is_callable(option_type: Any) -> bool:
-    return any(kind is _CALLABLE for kind in (option_type, get_origin(option_type)))
+    return option_type is Callable or get_origin(option_type) is Callable
 
 
 #: Structures configuration values and plugin options; unknown option names are refused.
@@ -231,5 +232,5 @@ converter.register_structure_hook(
     lambda value, _type: parse_float(value) if isinstance(value, str) else float(_require_type(value, float, int)),
 )
 converter.register_structure_hook_func(_is_callable, _to_callable)
-converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, _to_choice)
+converter.register_structure_hook_func(_is_choice, _to_choice)
 converter.register_structure_hook_func(lambda kind: _text_form(kind) is not None, _to_text_form)
