@@ -19,6 +19,7 @@ from penstock.errors import ConfigurationError
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.spark import checkpoint
+from penstock.storage.uri import location_of_hadoop
 
 log = get_logger("block_log")
 
@@ -67,7 +68,7 @@ class BlockLogs:
         idle = [name for name in _WITHOUT_EFFECT if name in settings.under("spark.streaming.receiver.writeAheadLog.")]
         if idle:
             log.warning("settings of the receivers' log without effect: a block is one file", settings=idle)
-        return cls(checkpoint.qualified(sc, checkpoint_directory), stream_ids)
+        return cls(location_of_hadoop(checkpoint.qualified(sc, checkpoint_directory)), stream_ids)
 
     def start(self) -> None:
         """Start the thread."""
