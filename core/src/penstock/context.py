@@ -21,6 +21,7 @@ from penstock.checkpoint.checkpointer import CheckpointReport
 from penstock.checkpoint.recovery import Recovery
 from penstock.conf import Settings
 from penstock.engine import Engine
+from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.inputs import StreamBuilder
@@ -44,7 +45,7 @@ log = get_logger("context")
 _UDS = "spark.python.unix.domain.socket.enabled"
 
 
-class State(Enum):
+class StreamingContextState(Enum):
     """Where a context is; there is no way back."""
 
     INITIALIZED = "initialized"
@@ -100,7 +101,7 @@ class StreamingContext(StreamBuilder):
         self.graph.time_zone = self.settings[conf.TIME_ZONE]
         self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
         self._clock: Clock = clock or SystemClock()
-        self._state = State.INITIALIZED
+        self._state = StreamingContextState.INITIALIZED
         self._lock = threading.RLock()
         self._signals = StopSignals(self._on_signal)
         self._stop_thread: threading.Thread | None = None
@@ -114,8 +115,6 @@ class StreamingContext(StreamBuilder):
         self._is_spark_gone = False
         # Its streams came from a checkpoint.
         self._is_loaded = False
-        # What listeners keep in a checkpoint, by name.
-        self._kept: dict[str, Callable[[], Any]] = {}
         if self.settings[conf.CHECKPOINT_DIRECTORY]:
             self.checkpoint(self.settings[conf.CHECKPOINT_DIRECTORY])
 
@@ -173,8 +172,8 @@ class StreamingContext(StreamBuilder):
                 f"{what}: this context goes on from a checkpoint and has the streams that were saved; make further "
                 "ones in the function that is given to getOrCreate, with spark.penstock.checkpoint.rebuild=true"
             )
-        if self._state is not State.INITIALIZED:
-            since = "starting" if self._state is State.ACTIVE else "stopping"
+        if self._state is not StreamingContextState.INITIALIZED:
+            since = "starting" if self._state is StreamingContextState.ACTIVE else "stopping"
             raise StreamingStateError(
                 f"{what}: Adding new inputs, transformations, and output operations after {since} a context "
                 "is not supported"
@@ -258,7 +257,7 @@ class StreamingContext(StreamBuilder):
             raise TypeError(f"setupFunc must return the StreamingContext that it made, not {type(made).__name__}")
         return made
 
-    def getState(self) -> State:
+    def getState(self) -> StreamingContextState:
         """Where the context is."""
         return self._state
 
@@ -271,10 +270,10 @@ class StreamingContext(StreamBuilder):
                 estimator, a receiver that cannot be pickled. The context is stopped then.
         """
         with self._lock:
-            if self._state is State.ACTIVE:
+            if self._state is StreamingContextState.ACTIVE:
                 log.warning("start: the context is active already")
                 return
-            if self._state is State.STOPPED:
+            if self._state is StreamingContextState.STOPPED:
                 raise StreamingStateError("the context was stopped; make a new one")
             with StreamingContext._active_lock:
                 if StreamingContext._active is not None:
@@ -289,7 +288,7 @@ class StreamingContext(StreamBuilder):
                     self._engine.stop(None)
                 self._ended_now()
                 raise
-            self._state = State.ACTIVE
+            self._state = StreamingContextState.ACTIVE
             if self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]:
                 self._signals.take()
             else:
@@ -311,12 +310,12 @@ class StreamingContext(StreamBuilder):
                 ``fail-application``.
         """
         with self._ended:
-            self._ended.wait_for(lambda: self._state is State.STOPPED or self._error is not None, timeout)
-            if self._state is State.STOPPED:
+            self._ended.wait_for(lambda: self._state is StreamingContextState.STOPPED or self._error is not None, timeout)
+            if self._state is StreamingContextState.STOPPED:
                 self._signals.give_back()
             if self._error is not None:
                 raise self._error
-            return self._state is State.STOPPED
+            return self._state is StreamingContextState.STOPPED
 
     def stop(
         self, stopSparkContext: bool = True, stopGraceFully: bool = False, stopGracefully: bool | None = None
@@ -380,19 +379,6 @@ class StreamingContext(StreamBuilder):
         """By listener: events dropped, events it failed on, whether it was switched off."""
         return self._bus.report()
 
-    def keep(self, name: str, value: Callable[[], Any]) -> Any:
-        """Have a listener's value written to every checkpoint.
-
-        Args:
-            name: of the listener.
-            value: gives the value, of JSON's types; called on the generator's loop, so that it should return at once.
-
-        Returns:
-            What was kept under that name in the checkpoint that this context goes on from; ``None`` for nothing.
-        """
-        self._kept[name] = value
-        return None if self._recovery is None else self._recovery.kept(name)
-
     @property
     def clock(self) -> Clock:
         """The batches' time."""
@@ -424,9 +410,12 @@ class StreamingContext(StreamBuilder):
             self._on_error,
             self._on_give_up,
         )
-        for listener, origin in self.plugins.listeners(self):
+        access = EngineAccess(
+            self._sc, self.settings, self.plugins, self.graph, self._engine.tracker, self._recovery
+        )
+        for listener, origin in self.plugins.listeners(access):
             self._bus.add(listener, origin)
-        self._engine.start(self._kept)
+        self._engine.start(access.saved_values)
 
     def _on_signal(self, number: int) -> None:
         """The first asks for a graceful stop, the second for one at once; awaitTermination returns then."""
@@ -469,7 +458,7 @@ class StreamingContext(StreamBuilder):
 
     def _stop(self, graceful: bool) -> None:
         with self._lock:
-            was_active = self._state is State.ACTIVE
+            was_active = self._state is StreamingContextState.ACTIVE
         deadline = time.monotonic() + self._graceful_stop_s() if graceful and was_active else None
         if was_active:
             assert self._engine is not None
@@ -481,14 +470,14 @@ class StreamingContext(StreamBuilder):
     def _stop_spark(self) -> None:
         """When all has stopped, and if somebody wants it: who comes last of those that stop and those that ask."""
         with self._lock:
-            if not (self._stops_spark and self._state is State.STOPPED):
+            if not (self._stops_spark and self._state is StreamingContextState.STOPPED):
                 return
             self._stops_spark = False
         self._sc.stop()
 
     def _ended_now(self) -> None:
         with self._ended:
-            self._state = State.STOPPED
+            self._state = StreamingContextState.STOPPED
             self._error = self._error or self._last_error
             if StreamingContext._active is self:
                 StreamingContext._active = None
