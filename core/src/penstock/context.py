@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark import SparkContext
 
@@ -307,7 +307,9 @@ class StreamingContext(StreamBuilder):
                 ``fail-application``.
         """
         with self._ended:
-            self._ended.wait_for(lambda: self._state is StreamingContextState.STOPPED or self._error is not None, timeout)
+            self._ended.wait_for(
+                lambda: self._state is StreamingContextState.STOPPED or self._error is not None, timeout
+            )
             if self._state is StreamingContextState.STOPPED:
                 self._signals.give_back()
             if self._error is not None:
@@ -407,9 +409,7 @@ class StreamingContext(StreamBuilder):
             self._on_error,
             self._on_give_up,
         )
-        access = EngineAccess(
-            self._sc, self.settings, self.plugins, self.graph, self._engine.tracker, self._recovery
-        )
+        access = EngineAccess(self._sc, self.settings, self.plugins, self.graph, self._engine, self._recovery)
         for listener, origin in self.plugins.listeners(access):
             self._bus.add(listener, origin)
         self._engine.start(access.saved_values)

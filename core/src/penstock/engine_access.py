@@ -12,6 +12,7 @@ from pyspark import SparkContext
 
 from penstock.checkpoint.recovery import Recovery
 from penstock.conf import BACKPRESSURE_ENABLED, RATE_ESTIMATOR, Settings
+from penstock.engine import Engine
 from penstock.errors import ConfigurationError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.listen.events import BatchInfo, ReceiverInfo
@@ -22,7 +23,6 @@ from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster
-from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("listener_context")
 
@@ -37,7 +37,7 @@ class EngineAccess(ListenerContext):
         settings: in force.
         plugins: offer the rate estimators.
         graph: the program's.
-        tracker: of the engine that listens to commands.
+        engine: tracks the receivers.
         recovery: of a context with a checkpoint directory.
 
     Attributes:
@@ -50,11 +50,11 @@ class EngineAccess(ListenerContext):
         settings: Settings,
         plugins: Plugins,
         graph: DStreamGraph,
-        tracker: ReceiverTracker,
+        engine: Engine,
         recovery: Recovery | None,
     ) -> None:
         self._sc, self._settings, self._plugins, self._graph = sc, settings, plugins, graph
-        self._tracker, self._recovery = tracker, recovery
+        self._engine, self._recovery = engine, recovery
         self._configuration = MappingProxyType(dict(sc.getConf().getAll()))
         self._estimators: dict[int, GuardedEstimator] = {}
         self._lock = threading.Lock()
@@ -63,12 +63,12 @@ class EngineAccess(ListenerContext):
     @property
     def application_name(self) -> str:
         """The Spark application's name."""
-        return self._sc.appName
+        return str(self._sc.appName)
 
     @property
     def application_id(self) -> str:
         """The Spark application's id."""
-        return self._sc.applicationId
+        return str(self._sc.applicationId)
 
     @property
     def batch_interval_ms(self) -> int:
@@ -82,7 +82,9 @@ class EngineAccess(ListenerContext):
 
     def options(self, prefix: str, options: type[T]) -> T:
         """Structure the values below a prefix."""
-        given = {key.removeprefix(prefix): value for key, value in self._configuration.items() if key.startswith(prefix)}
+        given = {
+            key.removeprefix(prefix): value for key, value in self._configuration.items() if key.startswith(prefix)
+        }
         return structure_options(f"configuration {prefix}*", options, given)
 
     @property
@@ -110,19 +112,19 @@ class EngineAccess(ListenerContext):
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
         """Of the tracker."""
-        return self._tracker.receiver_infos()
+        return self._engine.tracker.receiver_infos()
 
     def backlog_bytes(self) -> int:
         """Of the tracker's blocks."""
-        return self._tracker.unread_bytes()
+        return self._engine.tracker.unread_bytes()
 
     def rate_limit(self, stream_id: int) -> float | None:
         """In force at the tracker."""
-        return self._tracker.rate_limit(stream_id)
+        return self._engine.tracker.rate_limit(stream_id)
 
     def set_rate(self, stream_id: int, rate: float) -> None:
         """Ask the tracker."""
-        self._tracker.send_rate_update(stream_id, rate)
+        self._engine.tracker.send_rate_update(stream_id, rate)
 
     def rate_estimator(self, stream_id: int) -> RateEstimator | None:
         """Create the configured estimator at the first call, with what a checkpoint saved of it."""
@@ -167,9 +169,7 @@ class EngineAccess(ListenerContext):
         options = read_options(
             "rate estimator", spec, self._settings.under(f"spark.streaming.backpressure.{spec.name}.")
         )
-        estimator = make_estimator(
-            spec, options, self.batch_interval_ms, partial(_log_fault, spec.name, stream_id)
-        )
+        estimator = make_estimator(spec, options, self.batch_interval_ms, partial(_log_fault, spec.name, stream_id))
         saved = self.save(f"rate {spec.name} {stream_id}", estimator.saved_state)
         if estimator.restore(saved):
             return estimator
@@ -181,4 +181,6 @@ class EngineAccess(ListenerContext):
 
 
 def _log_fault(name: str, stream_id: int, fault: str) -> None:
-    log.warning("rate estimate rejected, last rate kept", estimator=name, stream_id=stream_id, fault=fault, throttle_s=60)
+    log.warning(
+        "rate estimator failed, last rate kept", estimator=name, stream_id=stream_id, fault=fault, throttle_s=60
+    )

@@ -152,7 +152,7 @@ class RateEstimator(ABC):
     state: Any = None
     reason: str = ""
 
-    def begin_with(self, rate: float) -> None:
+    def begin_with(self, rate: float) -> None:  # noqa: B027  # optional
         """Accept the program's first rate (``spark.streaming.backpressure.initialRate``), before the first batch.
 
         Args:
@@ -261,10 +261,8 @@ def structure_options(what: str, options: type[T], given: Mapping[str, Any]) -> 
     try:
         return _converter.structure(_split_lists(given, options), options)
     except cattrs.BaseValidationError as error:
-        # What is wrong with the options as a whole belongs to no field: its path is this marker alone.
-        said = cattrs.transform_error(error, path="$", format_exception=_explain)
-        reasons = "; ".join(reason.removesuffix(" @ $").replace(" @ $.", " @ ") for reason in said)
-        raise ConfigurationError(f"{what}: {reasons}") from None
+        reasons = cattrs.transform_error(error, path="$", format_exception=_explain)
+        raise ConfigurationError(f"{what}: {'; '.join(map(_located, reasons))}") from None
     except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
 
@@ -287,7 +285,15 @@ def _holds_several(kind: Any) -> bool:
 
 
 def _explain(error: BaseException, _kind: type | None) -> str:
-    return str(error) or type(error).__name__
+    # The validators of attrs raise with the message, the whole Attribute and more.
+    message = error.args[0] if len(error.args) > 1 and isinstance(error.args[0], str) else str(error)
+    return message or type(error).__name__
+
+
+def _located(reason: str) -> str:
+    """Name the option; what is wrong with the options as a whole belongs to none."""
+    message, _, path = reason.rpartition(" @ $")
+    return f"{message} (option {path.removeprefix('.')})" if path else message
 
 
 def _only(value: Any, *kinds: type) -> Any:

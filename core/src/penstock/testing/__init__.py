@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.rate.plant_run import PlantRun as PlantRun
     from penstock.rate.plant_run import SimulatedBatch as SimulatedBatch
     from penstock.rate.plant_run import simulate as simulate
+    from penstock.rate.plant_svg import draw as draw
     from penstock.runtime.clock import ManualClock as ManualClock
     from penstock.testing.receiver_harness import ReceiverHarness as ReceiverHarness
     from penstock.testing.stream_harness import StreamHarness as StreamHarness

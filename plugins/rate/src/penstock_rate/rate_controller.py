@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from attrs import frozen
-from structlog import get_logger
 
 from penstock import BatchCompleted, ListenerContext, RateEstimator
+from penstock.helpers import get_logger
 
-log = get_logger("penstock.rate_controller")
+log = get_logger("rate_controller")
 
 _HISTORY = 100
 
