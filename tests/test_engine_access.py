@@ -87,7 +87,7 @@ class Program:
                     getConf=lambda: SimpleNamespace(getAll=configuration.items), appName="app", applicationId="id-1"
                 ),
             ),
-            Settings(configuration),
+            Settings.parse(configuration),
             cast("Any", SimpleNamespace(spec=spec)),
             cast("Any", SimpleNamespace(inputs=inputs, batch_interval_ms=1000, streams=lambda: [inputs[0], output])),
             cast("Any", SimpleNamespace(tracker=self.tracker)),

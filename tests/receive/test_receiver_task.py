@@ -21,6 +21,7 @@ from tests.wire.garbage import exploded, pelt
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
+from penstock.blocks.block_transfer import fetch_block
 from penstock.blocks.leftovers import Process, claim
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
@@ -39,7 +40,7 @@ from penstock.receive.messages import (
 )
 from penstock.receive.receiver_task import ReceiverTask, local_directory
 from penstock.version import __version__
-from penstock.wire.client import Client, fetch_block
+from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
@@ -95,7 +96,7 @@ class FakeTracker:
 
     def task(self, receiver: Receiver[Any], conf: dict[str, str] | None = None) -> ReceiverTask:
         location = f"grpc://127.0.0.1:{self.endpoint.port}"
-        return ReceiverTask(receiver, 2, 5, "app-1", location, self.token, Settings(conf or {}))
+        return ReceiverTask(receiver, 2, 5, "app-1", location, self.token, Settings.parse(conf or {}))
 
     def receiver(self) -> Client:
         """A client of the receiver that registered."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pyspark import SparkContext
 
 from penstock.checkpoint.recovery import Recovery
-from penstock.conf import BACKPRESSURE_ENABLED, RATE_ESTIMATOR, Settings
+from penstock.conf import Settings
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
 from penstock.graph.dstream_graph import DStreamGraph
@@ -128,7 +128,7 @@ class EngineAccess(ListenerContext):
 
     def rate_estimator(self, stream_id: int) -> RateEstimator | None:
         """Create the configured estimator at the first call, with what a checkpoint saved of it."""
-        if not self._settings[BACKPRESSURE_ENABLED]:
+        if not self._settings.backpressure_enabled:
             return None
         with self._lock:
             if stream_id not in self._estimators:
@@ -165,9 +165,9 @@ class EngineAccess(ListenerContext):
     def _make_estimator(self, stream_id: int) -> GuardedEstimator:
         if stream_id not in {stream.stream_id for stream in self.receiver_streams}:
             raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
-        spec: RateEstimatorSpec = self._plugins.spec("rate_estimators", self._settings[RATE_ESTIMATOR])
+        spec: RateEstimatorSpec = self._plugins.spec("rate_estimators", self._settings.rate_estimator)
         options = read_options(
-            "rate estimator", spec, self._settings.under(f"spark.streaming.backpressure.{spec.name}.")
+            "rate estimator", spec, self._settings.with_prefix(f"spark.streaming.backpressure.{spec.name}.")
         )
         estimator = make_estimator(spec, options, self.batch_interval_ms, partial(_log_fault, spec.name, stream_id))
         saved = self.save(f"rate {spec.name} {stream_id}", estimator.saved_state)

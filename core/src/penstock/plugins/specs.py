@@ -14,6 +14,7 @@ import attrs
 import cattrs
 from attrs import field, frozen
 
+from penstock.conf_values import converter
 from penstock.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -259,12 +260,15 @@ def structure_options(what: str, options: type[T], given: Mapping[str, Any]) -> 
     if missing:
         raise ConfigurationError(f"{what} needs the option {missing[0]!r}, which was not given")
     try:
-        return _converter.structure(_split_lists(given, options), options)
+        return converter.structure(_split_lists(given, options), options)
     except cattrs.BaseValidationError as error:
         reasons = cattrs.transform_error(error, path="$", format_exception=_explain)
         raise ConfigurationError(f"{what}: {'; '.join(map(_located, reasons))}") from None
     except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
+
+
+_COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
 
 
 def _split_lists(given: Mapping[str, Any], options: type) -> dict[str, Any]:
@@ -294,37 +298,3 @@ def _located(reason: str) -> str:
     """Name the option; what is wrong with the options as a whole belongs to none."""
     message, _, path = reason.rpartition(" @ $")
     return f"{message} (option {path.removeprefix('.')})" if path else message
-
-
-def _only(value: Any, *kinds: type) -> Any:
-    """Refuse what could be made to fit: a number for text, a fraction for a whole number."""
-    if type(value) not in kinds:
-        raise ValueError(f"{value!r} is not of type {kinds[0].__name__}")
-    return value
-
-
-def _to_bool(value: Any, _kind: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
-        return value.strip().lower() == "true"
-    raise ValueError(f"{value!r} is neither true nor false")
-
-
-def _is_callable(kind: Any) -> bool:
-    return kind is Callable or get_origin(kind) is Callable
-
-
-def _called(value: Any) -> Any:
-    if not callable(value):
-        raise ValueError(f"{value!r} cannot be called; a function can be given in the program only")
-    return value
-
-
-_COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
-_converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
-_converter.register_structure_hook(bool, _to_bool)
-_converter.register_structure_hook(str, lambda value, _kind: _only(value, str))
-_converter.register_structure_hook(int, lambda value, _kind: int(_only(value, int, str)))
-_converter.register_structure_hook_func(_is_callable, lambda value, _kind: _called(value))
-_converter.register_structure_hook(float, lambda value, _kind: float(_only(value, int, float, str)))
