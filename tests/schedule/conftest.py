@@ -10,7 +10,7 @@ import pytest
 
 from penstock.graph.call_site import CallSite
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 from penstock.listen.events import BatchCompleted, Event
 from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker
@@ -84,9 +84,9 @@ def gate() -> Iterator[Gate]:
     gate.open()
 
 
-def jobs(*works: Work) -> list[OutputJob]:
+def jobs(*works: Work) -> list[Job]:
     return [
-        OutputJob(n, CallSite("pprint", f"pprint at app.py:{n}", f"pprint at /app.py:{n}"), work)
+        Job(n, CallSite("pprint", f"pprint at app.py:{n}", f"pprint at /app.py:{n}"), work)
         for n, work in enumerate(works)
     ]
 
@@ -109,11 +109,11 @@ class StubGraph(DStreamGraph):
         self.stopping.set()
         self._log.add(("stop graph",))
 
-    def generate_jobs(self, time_ms: int) -> list[OutputJob]:
+    def generate_jobs(self, time_ms: int) -> list[Job]:
         self._log.add(("generate", time_ms))
         return jobs(*self.make(time_ms))
 
-    def failed_jobs(self, error: BaseException) -> list[OutputJob]:
+    def failed_jobs(self, error: BaseException) -> list[Job]:
         def fail() -> None:
             raise error
 

@@ -12,7 +12,7 @@ import pytest
 from penstock import StreamInputInfo
 from penstock.errors import BatchFailedError
 from penstock.graph.call_site import CallSite
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 from penstock.listen.events import BatchCompleted, BatchStarted, BatchSubmitted
 from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker
@@ -140,7 +140,7 @@ def test_a_stream_that_cannot_count_its_records_does_not_keep_the_batch(engine: 
     tracker.report(1000, StreamInputInfo(0, 7), count)
     tracker.report(1000, StreamInputInfo(1, 0), lambda: 5)
     engine.start_scheduler()
-    job = OutputJob(0, CallSite("pprint", "short", "long"), nothing)
+    job = Job(0, CallSite("pprint", "short", "long"), nothing)
     engine.scheduler.submit(JobSet(1000, [job], tracker.info(1000), 0, lambda: tracker.final_info(1000)))
     engine.log.await_entry(("complete", 1000))
     (completed,) = engine.log.of(BatchCompleted)

@@ -4,13 +4,13 @@ import pytest
 
 from penstock import StreamInputInfo
 from penstock.graph.call_site import CallSite
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 from penstock.schedule.job_set import JobSet
 
 
 @pytest.fixture
 def job_set() -> JobSet:
-    jobs = [OutputJob(n, CallSite("pprint", f"short {n}", f"long {n}"), lambda: None) for n in (0, 3)]
+    jobs = [Job(n, CallSite("pprint", f"short {n}", f"long {n}"), lambda: None) for n in (0, 3)]
     return JobSet(1000, jobs, {7: StreamInputInfo(7, 5)}, 1010)
 
 

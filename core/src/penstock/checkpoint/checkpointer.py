@@ -92,6 +92,8 @@ class Checkpointer:
         self._max_failures, self._on_too_many = max_failures, on_failures
         self.keeps_blocks, self._journaled, self._outputs = keeps_blocks, journaled, outputs
         self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
+        #: The oldest batch time from which a later run recovers state; ``None`` while nothing was saved.
+        self.recoverable_ms: int | None = None
         self._number = first.number
         self._kept = dict(first.listeners)
         self._forgotten: set[int] = set()
@@ -111,7 +113,7 @@ class Checkpointer:
         Raises:
             OSError: it cannot be written.
             CheckpointError: it cannot be made: a source does not say where it is.
-            JournalError: the journal of outputs cannot be written.
+            WriteAheadLogError: the journal of outputs cannot be written.
         """
         # With where sources are: for a run that goes on, what comes meanwhile is new.
         oldest = self._store.write(evolve(self._first, inputs=self._saved_inputs(), journaled=self._journaled()))
@@ -119,7 +121,6 @@ class Checkpointer:
         if self._outputs is not None:
             self._outputs.start()
         self._clean_up(oldest)
-        self._graph.discard = self._discard
         self._writer.start()
 
     def begin(self, zero_time_ms: int) -> None:
@@ -192,7 +193,8 @@ class Checkpointer:
                 self._told.add(name)
         return {name: self._kept[name] for name in self._listeners if name in self._kept}
 
-    def _discard(self, path: str) -> None:
+    def discard_file(self, path: str) -> None:
+        """Delete a checkpointed RDD once no kept checkpoint mentions it."""
         with self._lock:
             self._discarded.append((self._number + 1, path))
 
@@ -233,9 +235,9 @@ class Checkpointer:
         if self._tables:
             saved = {self._tables[each.name].number: each for each in oldest.tables if each.name in self._tables}
             since_ms = starting_points(oldest, self._graph, saved).oldest_ms
-            self._graph.recoverable_ms = (oldest.zero_time_ms if since_ms is None else since_ms,)
+            self.recoverable_ms = oldest.zero_time_ms if since_ms is None else since_ms
             # A state that was not checkpointed for long is made again from all that came since.
-            needed_ms = min(needed_ms, self._graph.recoverable_ms[0] - self._graph.max_input_remember_ms)
+            needed_ms = min(needed_ms, self.recoverable_ms - self._graph.max_input_remember_ms)
         with self._lock:
             old = []
             while self._discarded and self._discarded[0][0] <= oldest.number:

@@ -29,7 +29,7 @@ from penstock.checkpoint.store import CheckpointStore
 from penstock.checkpoint.stream_names import named
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.state import StateDStream
-from penstock.journal.write_ahead_log import Journal
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.schedule.resume import Resume
 from penstock.spark import saved_conf
@@ -61,7 +61,7 @@ class Recovery:
         self.directory = directory
         # Where Spark has it: a path that names no file system is one of Hadoop's default.
         self._home = Directory.of(folder.path)
-        self._store = CheckpointStore(self._home, Durability(context.settings[conf.DURABILITY]))
+        self._store = CheckpointStore(self._home, Durability(context.settings.durability))
         #: To go on from; ``None`` to start afresh.
         self.found: Checkpoint | None = None
         self._attempts = Attempts()
@@ -69,7 +69,7 @@ class Recovery:
         # A run that this one does not go on from has left something here.
         self._replaces = False
         # Of what receivers store.
-        self._journal: Journal | None = None
+        self._journal: WriteAheadLog | None = None
 
     @staticmethod
     def newest(directory: str) -> Checkpoint | None:
@@ -120,7 +120,7 @@ class Recovery:
             CheckpointError: it does not fit the checkpoint.
         """
         context, settings = self._context, self._context.settings
-        rebuilds = settings[conf.CHECKPOINT_REBUILD]
+        rebuilds = settings.checkpoint_rebuild
         self._check_sources()
         before = self._before(rebuilds)
         if before is not None:
@@ -135,7 +135,7 @@ class Recovery:
             # The first of this run may be damaged, too.
             self._store.keep(found)
             self._attempts = Attempts.behind(found, context.clock.now_ms())
-            drops = settings[conf.CHECKPOINT_MISMATCH] == "drop-state"
+            drops = settings.on_checkpoint_mismatch == "drop-state"
             self._resume = _resume_of(found, reattach(context.graph, found, self._folder, drops=drops), settings)
         elif self._replaces:
             self._tell_replaced(before)
@@ -165,15 +165,15 @@ class Recovery:
         """What a listener kept in the checkpoint; ``None`` for nothing."""
         return None if self.found is None else self.found.listeners.get(listener)
 
-    def journal(self) -> Journal | None:
+    def journal(self) -> WriteAheadLog | None:
         """Of the blocks that receivers store, where these outlive the run; ``None`` where they do not.
 
         Raises:
             ConfigurationError: they do not, and did in the run before, of which some are needed.
-            JournalError: nobody knows, for its journal cannot be read.
+            WriteAheadLogError: nobody knows, for its journal cannot be read.
         """
         settings, found = self._context.settings, self.found
-        made = Journal(
+        made = WriteAheadLog(
             self._home.child(_BLOCK_JOURNAL),
             self.run,
             settings,
@@ -181,7 +181,7 @@ class Recovery:
             0 if found is None else found.journaled,
             None if found is None else _allocations(found),
         )
-        if settings[conf.WRITE_AHEAD_LOG]:
+        if settings.wal_enabled:
             self._journal = made
             return made
         if found is not None:
@@ -191,9 +191,9 @@ class Recovery:
     def completed_outputs(self) -> CompletedOutputs | None:
         """Which outputs are done; ``None`` when that is not written down."""
         settings = self._context.settings
-        if not settings[conf.SKIP_COMPLETED]:
+        if not settings.skip_completed_outputs:
             return None
-        journal = Journal(self._home.child("completedOutputs"), self.run, settings, self._context.clock)
+        journal = WriteAheadLog(self._home.child("completedOutputs"), self.run, settings, self._context.clock)
         return CompletedOutputs(journal, output_names(self._context.graph.outputs))
 
     def checkpointer(
@@ -227,7 +227,7 @@ class Recovery:
             delete_file=partial(delete_file, sc),
             delete_folder=self._delete_folder,
             forget_streams=forget_streams,
-            max_failures=context.settings[conf.CHECKPOINT_MAX_FAILURES],
+            max_failures=context.settings.max_checkpoint_failures,
             on_failures=on_failures,
         )
         try:
@@ -263,7 +263,7 @@ class Recovery:
         log.warning(
             "an earlier run's checkpoints, states and received blocks are replaced: this program starts afresh",
             directory=self.directory,
-            advice=f"to go on from there, use getOrCreate or {conf.CHECKPOINT_REBUILD.name}=true",
+            advice=f"to go on from there, use getOrCreate or {conf.key('checkpoint_rebuild')}=true",
             **what,
         )
 
@@ -282,13 +282,13 @@ class Recovery:
             raise self._cannot_write(error) from error
 
     def _check_sources(self) -> None:
-        if self._context.settings[conf.TEST_SOURCES]:
+        if self._context.settings.test_sources:
             return
         for stream in self._context.graph.inputs:
             if not stream.is_recoverable:
                 raise ConfigurationError(
                     f"{stream.call_site.short}: what is in a queue cannot be recovered, and the program writes "
-                    f"checkpoints. For a test, set {conf.TEST_SOURCES.name}=true; else read from a source that lasts"
+                    f"checkpoints. For a test, set {conf.key('test_sources')}=true; else read from a source that lasts"
                 )
 
     def _check_owner(self, before: Checkpoint) -> None:
@@ -314,7 +314,7 @@ class Recovery:
                 f"looked for where they are not. Start with PYTHONHASHSEED={found.hash_seed}"
             )
 
-    def _check_received(self, found: Checkpoint, journal: Journal) -> None:
+    def _check_received(self, found: Checkpoint, journal: WriteAheadLog) -> None:
         """The block log is off: nothing of what an earlier run received with it may be needed."""
         ledger = BlockLedger()
         journal.recover(ledger)
@@ -331,11 +331,11 @@ class Recovery:
         if not needed:
             return
         place = self._home.location(_BLOCK_JOURNAL)
-        if self._context.settings[conf.ON_DAMAGE] != "skip":
+        if self._context.settings.on_damage != "skip":
             raise ConfigurationError(
-                f"{conf.WRITE_AHEAD_LOG.name} is off, and {needed} records that were received with it on are needed: "
+                f"{conf.key('wal_enabled')} is off, and {needed} records that were received with it on are needed: "
                 f"batches that are not complete, windows or states are made of them (journal: {place}). Go on with it "
-                f"on, and stop gracefully before it is switched off, or go on without them: {conf.ON_DAMAGE.name}=skip"
+                f"on, and stop gracefully before it is switched off, or go on without: {conf.key('on_damage')}=skip"
             )
         log.error(
             "the block log is off: records that were received with it on are left out", records=needed, journal=place
@@ -410,6 +410,6 @@ def _resume_of(found: Checkpoint, tables_ms: int | None, settings: conf.Settings
         found.last_time_ms,
         frozenset(found.pending),
         tables_ms,
-        settings[conf.CATCH_UP_BATCHES],
-        settings[conf.CATCH_UP] == "skip-empty",
+        settings.catch_up_batches,
+        settings.catch_up == "skip-empty",
     )

@@ -13,7 +13,7 @@ from pyspark import RDD
 
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 from penstock.runtime.backoff import Backoff
 from penstock.runtime.log import get_logger
 from penstock.spark import failure
@@ -48,7 +48,7 @@ class ForEachDStream(DStream[Any]):
     def compute(self, time_ms: int) -> None:
         """Nothing: an output makes jobs, not RDDs."""
 
-    def generate_job(self, time_ms: int) -> OutputJob | None:
+    def generate_job(self, time_ms: int) -> Job | None:
         """The batch's job; ``None`` when the parent has no RDD for that time.
 
         What the making of the RDD raises (the program's functions for ``transform`` run here) does not concern the
@@ -56,7 +56,7 @@ class ForEachDStream(DStream[Any]):
         is made all the same, for states must have been through every batch.
         """
         try:
-            self._graph.before_output(time_ms, self.output_op_id)
+            self._graph.runtime.before_output(time_ms, self.output_op_id)
             rdd = self._parent.get_or_compute(time_ms)
         except BaseException as error:
             # Not in the lambda alone: the name ends with this block.
@@ -65,7 +65,7 @@ class ForEachDStream(DStream[Any]):
             return self._job(lambda: self._generate_again(time_ms, first))
         return None if rdd is None else self._job(lambda: self._run(time_ms, rdd))
 
-    def failed_job(self, error: BaseException) -> OutputJob:
+    def failed_job(self, error: BaseException) -> Job:
         """The job of a batch that could not be made at all: it raises why."""
 
         def fail() -> None:
@@ -73,11 +73,11 @@ class ForEachDStream(DStream[Any]):
 
         return self._job(fail)
 
-    def _job(self, run: Callable[[], object]) -> OutputJob:
-        return OutputJob(self.output_op_id, self.call_site, run)
+    def _job(self, run: Callable[[], object]) -> Job:
+        return Job(self.output_op_id, self.call_site, run)
 
     def _run(self, time_ms: int, rdd: RDD[Any]) -> None:
-        done = self._graph.outputs_done
+        done = self._graph.runtime.completed_outputs
         if done is not None and done.has(time_ms, self.output_op_id):
             log.info("output not repeated: it was done", batch_time=time_ms, operation=self.call_site.short)
             return
@@ -90,7 +90,8 @@ class ForEachDStream(DStream[Any]):
         """On the job's thread, so that no other batch waits for it: the tries that are left, then the function."""
         backoff, tries = Backoff(self._graph.batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS), 1
         # Real time, under a manual clock too: there is little of it, and nobody would move the clock for it.
-        while tries <= self._graph.generation_retries and not self._graph.stopping.wait(backoff.next_ms() / 1000):
+        retries = self._graph.runtime.generation_retries
+        while tries <= retries and not self._graph.stopping.wait(backoff.next_ms() / 1000):
             tries += 1
             log.info("making an output's RDD again", batch_time=time_ms, operation=self.call_site.short)
             try:

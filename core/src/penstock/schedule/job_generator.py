@@ -19,7 +19,7 @@ from attrs import evolve, frozen
 
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
@@ -351,7 +351,7 @@ class JobGenerator:
                 self._intake.allocate_blocks_to_batch(time_ms)
         except BaseException as error:
             tries = self._backoff.failures + 1
-            if tries <= self._graph.generation_retries:
+            if tries <= self._graph.runtime.generation_retries:
                 log.warning("blocks not allocated, trying again", batch_time=time_ms, reason=failure.reason(error))
                 self._backing_off = True
                 self._try_again_in(self._backoff.next_ms())
@@ -384,7 +384,7 @@ class JobGenerator:
             self._save()
 
     def _job_set(self, time_ms: int, error: BatchFailedError | None) -> JobSet:
-        jobs: list[OutputJob] = []
+        jobs: list[Job] = []
         if error is None:
             try:
                 with self._timed("generation") as took_ms:

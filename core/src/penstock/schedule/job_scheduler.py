@@ -17,7 +17,7 @@ from collections.abc import Callable
 from attrs import frozen
 
 from penstock.errors import BatchFailedError
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 from penstock.listen.events import (
     BatchCompleted,
     BatchInfo,
@@ -43,14 +43,14 @@ JobProperties = Callable[[int, int], object]
 @frozen
 class _JobStarted:
     job_set: JobSet
-    job: OutputJob
+    job: Job
     time_ms: int
 
 
 @frozen
 class _JobCompleted:
     job_set: JobSet
-    job: OutputJob
+    job: Job
     time_ms: int
     error: BaseException | None
 
@@ -94,7 +94,7 @@ class JobScheduler:
         )
         self._pool = [EngineThread(f"streaming-job-executor-{n}", self._run_jobs) for n in range(concurrent_jobs)]
         # All of these under the lock of the condition.
-        self._jobs: deque[tuple[JobSet, OutputJob]] = deque()
+        self._jobs: deque[tuple[JobSet, Job]] = deque()
         self._pending: dict[int, JobSet] = {}
         self._dropped: list[int] = []
         self._changed = threading.Condition()
@@ -203,7 +203,7 @@ class JobScheduler:
         while (item := self._next_job()) is not None:
             self._run(*item)
 
-    def _next_job(self) -> tuple[JobSet, OutputJob] | None:
+    def _next_job(self) -> tuple[JobSet, Job] | None:
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._stopped)
             if self._stopped:
@@ -212,7 +212,7 @@ class JobScheduler:
             job_set.has_begun = True
             return job_set, job
 
-    def _run(self, job_set: JobSet, job: OutputJob) -> None:
+    def _run(self, job_set: JobSet, job: Job) -> None:
         self._loop.post(_JobStarted(job_set, job, self._clock.now_ms()))
         error: BaseException | None = None
         try:
@@ -306,13 +306,13 @@ class JobScheduler:
         )
         self._post(BatchCompleted(info))
 
-    def _report(self, job_set: JobSet, job: OutputJob, error: BaseException) -> None:
+    def _report(self, job_set: JobSet, job: Job, error: BaseException) -> None:
         log.error("job failed", batch_time=job_set.time_ms, operation=job.call_site.short, reason=failure.reason(error))
         self._last_error = failed = _as_batch_failed(job_set, job, error)
         self._on_error(failed)
 
 
-def _as_batch_failed(job_set: JobSet, job: OutputJob, error: BaseException) -> BatchFailedError:
+def _as_batch_failed(job_set: JobSet, job: Job, error: BaseException) -> BatchFailedError:
     """An error that says where it happened; one that does already stays as it is."""
     if isinstance(error, BatchFailedError):
         return error

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import define, evolve, field
 
-from penstock.graph.output_job import OutputJob
+from penstock.graph.job import Job
 from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
 
@@ -28,7 +28,7 @@ class JobSet:
     """
 
     time_ms: int
-    jobs: Sequence[OutputJob]
+    jobs: Sequence[Job]
     input_info: Mapping[int, StreamInputInfo]
     submission_ms: int
     final_info: Callable[[], Mapping[int, StreamInputInfo]] = field(default=dict)

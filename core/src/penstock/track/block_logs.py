@@ -13,7 +13,7 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.blocks.block import StoredBlock
-from penstock.blocks.block_log import BlockLog, file_name, stream_directory
+from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, file_name, stream_directory
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.runtime.event_loop import EventLoop
@@ -41,7 +41,8 @@ class BlockLogs:
         #: What they all are in.
         self.home = checkpoint_directory
         self._logs = {
-            stream_id: BlockLog(stream_directory(checkpoint_directory, stream_id)) for stream_id in stream_ids
+            stream_id: WriteAheadLogBlockHandler(stream_directory(checkpoint_directory, stream_id))
+            for stream_id in stream_ids
         }
         self._loop: EventLoop[list[StoredBlock]] = EventLoop("BlockLogs", self._delete, self._on_error)
 
@@ -55,15 +56,17 @@ class BlockLogs:
             ConfigurationError: it should have, and has no directory for them.
         """
         stream_ids = list(stream_ids)
-        if not stream_ids or not settings[conf.WRITE_AHEAD_LOG]:
+        if not stream_ids or not settings.wal_enabled:
             return None
         if not checkpoint_directory:
             raise ConfigurationError(
-                f"{conf.WRITE_AHEAD_LOG.name}=true keeps blocks in the checkpoint directory, and there is none: call "
-                f"ssc.checkpoint(directory) before the start, or set {conf.CHECKPOINT_DIRECTORY.name}; all executors "
+                f"{conf.key('wal_enabled')}=true keeps blocks in the checkpoint directory, and there is none: call "
+                f"ssc.checkpoint(directory) before the start, or set {conf.key('checkpoint_directory')}; all executors "
                 "must be able to write to it"
             )
-        idle = [name for name in _WITHOUT_EFFECT if name in settings.under("spark.streaming.receiver.writeAheadLog.")]
+        idle = [
+            name for name in _WITHOUT_EFFECT if name in settings.with_prefix("spark.streaming.receiver.writeAheadLog.")
+        ]
         if idle:
             log.warning("settings of the receivers' log without effect: a block is one file", settings=idle)
         return cls(checkpoint.qualified(sc, checkpoint_directory), stream_ids)

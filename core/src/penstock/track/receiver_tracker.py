@@ -22,8 +22,8 @@ from penstock import conf
 from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.messages import BlocksLost, FindBlock
 from penstock.conf import Settings
-from penstock.errors import JournalError, StreamingStateError
-from penstock.journal.write_ahead_log import Journal
+from penstock.errors import StreamingStateError, WriteAheadLogError
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.receive.messages import (
     AddBlocks,
@@ -92,7 +92,7 @@ class ReceiverTracker:
 
     Raises:
         ConfigurationError: the block log is on, and cannot be where it is to be.
-        JournalError: the journal cannot be read, or is damaged.
+        WriteAheadLogError: the journal cannot be read, or is damaged.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ReceiverTracker:
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
         checkpoint_directory: str | None = None,
-        journal: Journal | None = None,
+        journal: WriteAheadLog | None = None,
     ) -> None:
         self._sc, self._settings, self._clock = sc, settings, clock
         self._on_this_machine = cluster.is_on_this_machine(sc)
@@ -116,8 +116,8 @@ class ReceiverTracker:
             stream_id: TrackedReceiver(
                 stream_id,
                 receiver,
-                Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY]),
-                RestartBudget(settings[conf.MAX_RESTARTS], settings[conf.RESTART_WINDOW]),
+                Backoff(settings.relaunch_delay_ms, settings.max_relaunch_delay_ms),
+                RestartBudget(settings.max_restarts, settings.restart_window_ms),
                 # Blocks are named by launches: a recovered run goes on counting.
                 epoch=self.blocks.last_epoch(stream_id),
             )
@@ -143,7 +143,7 @@ class ReceiverTracker:
         self._rates = ReceiverRates(self._tracked, settings, self._orders)
         self._pauses = IntakePauses(self._tracked.values(), self._orders)
         self._unread = UnreadBlocks(
-            settings[conf.MAX_UNREAD], lambda *change: self._loop.post(lambda: self._on_unread(*change))
+            settings.max_unprocessed, lambda *change: self._loop.post(lambda: self._on_unread(*change))
         )
         # By host.
         self._unread_told: defaultdict[str, Seldom] = defaultdict(lambda: Seldom(clock))
@@ -179,7 +179,7 @@ class ReceiverTracker:
             self._rates,
             self._orders,
         )
-        self._lost = LostBlocks(self._tracked, self._failures, skips=settings[conf.ON_LOST_BLOCKS] == "skip")
+        self._lost = LostBlocks(self._tracked, self._failures, skips=settings.on_lost_blocks == "skip")
         self._housekeeping = Housekeeping(
             self._tracked.values(),
             self._launches,
@@ -226,7 +226,7 @@ class ReceiverTracker:
 
         Raises:
             ConfigurationError: as ``prepare``.
-            JournalError: the journal cannot be written.
+            WriteAheadLogError: the journal cannot be written.
         """
         if self._endpoint is None:
             self.prepare()
@@ -367,7 +367,7 @@ class ReceiverTracker:
 
     def reader(self) -> ReadBlocks:
         """What tasks read the references with."""
-        return ReadBlocks(self._token, self._launches.driver_location, self._settings[conf.ON_LOST_BLOCKS] == "skip")
+        return ReadBlocks(self._token, self._launches.driver_location, self._settings.on_lost_blocks == "skip")
 
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget batches older than a time and, if asked to, delete their blocks; returns at once."""
@@ -396,9 +396,8 @@ class ReceiverTracker:
             return
         for tracked in self._tracked.values():
             if tracked.is_active and self._places.disk(tracked.place.address) == host:
-                message = (
-                    f"intake pauses: {num_bytes} bytes on {host} are unread, more than {conf.MAX_UNREAD.name} allows"
-                )
+                limit_key = conf.key("max_unprocessed")
+                message = f"intake pauses: {num_bytes} bytes on {host} are unread, more than {limit_key} allows"
                 self._failures.tell(tracked, message)
 
     def _lines(self) -> list[Line]:
@@ -456,7 +455,7 @@ class ReceiverTracker:
         except StreamingStateError as error:
             self._forget(self.blocks.unknown(message.blocks))
             return Reply(accepted=False, reason=str(error))
-        except JournalError:
+        except WriteAheadLogError:
             # Reported again they count again; under other names, after a relaunch, these would count for ever.
             self._forget(self.blocks.unknown(message.blocks))
             raise
@@ -482,7 +481,7 @@ class ReceiverTracker:
                 future.set_exception(error)
 
         self._loop.post(handle)
-        return future.result(timeout_s or self._settings[conf.WIRE_TIMEOUT] / 1000)
+        return future.result(timeout_s or self._settings.wire_timeout_ms / 1000)
 
     def _on_loop_error(self, error: BaseException) -> None:
         log.error("receiver tracker failed to handle a message", exc_info=error)
