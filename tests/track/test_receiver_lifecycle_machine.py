@@ -68,7 +68,7 @@ class Job:
     serves: bool = False
     released: bool = False
     number: int = 0
-    obeyed: tuple[float | None, bool] = (None, False)
+    obeyed: tuple[float | None, bool | None] = (None, False)
     blocks: set[int] = field(factory=set)
 
 
