@@ -27,7 +27,7 @@ from penstock.inputs import StreamBuilder
 from penstock.listen.events import ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
-from penstock.runtime.clock import Clock, SystemClock, duration_ms
+from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
 from penstock.runtime.log import get_logger, set_level
 from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
@@ -82,7 +82,7 @@ class StreamingContext(StreamBuilder):
         assert batchDuration is not None, "batchDuration must be given: the seconds between two batches"
         if not isinstance(sparkContext, SparkContext):
             raise ConfigurationError(f"sparkContext must be a SparkContext, not {type(sparkContext).__name__}")
-        interval_ms = duration_ms("batchDuration", batchDuration)
+        interval_ms = require_duration_ms("batchDuration", batchDuration)
         self._sc = sparkContext
         cluster.use_this_python(sparkContext)
         pairs = dict(sparkContext.getConf().getAll())
@@ -129,7 +129,7 @@ class StreamingContext(StreamBuilder):
             ConfigurationError: it was set before, or is no positive number of seconds.
         """
         self.check_can_build("remember")
-        self.graph.remember(duration_ms("duration", duration))
+        self.graph.remember(require_duration_ms("duration", duration))
 
     def checkpoint(self, directory: str | None) -> None:
         """Keep state and what windows carry on in a directory (a path or URI that Spark can write to).
