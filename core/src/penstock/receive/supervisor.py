@@ -28,9 +28,9 @@ from penstock.receive.block_pusher import BlockPusher, Driver
 from penstock.receive.messages import DeregisterReceiver, Registered, RegisterReceiver, ReportError
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.record_intake import RecordIntake
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
 from penstock.wire.messages import Reply
 
