@@ -12,8 +12,6 @@ import trustme
 from tests import helpers
 from tests.helpers import Gate
 
-from penstock.runtime.log import throttle
-
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -29,12 +27,6 @@ def _spark_conf() -> Iterator[None]:
         for name in ("SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
             patch.setenv(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         yield
-
-
-@pytest.fixture(autouse=True)
-def _no_throttled_log_events() -> None:
-    """What an earlier test logged suppresses nothing in this one."""
-    throttle.reset()
 
 
 @pytest.fixture(scope="session")

@@ -28,10 +28,12 @@ class RunFolder:
     Attributes:
         name: of the folder; no other run has it.
         uri: of the checkpoint directory, as Spark names it.
+        path: of the checkpoint directory, as this host's path where it is one, else a URI that Arrow knows.
     """
 
     name: str
     uri: str
+    path: str
 
 
 def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
@@ -52,11 +54,13 @@ def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
             "name one that this program may write to"
         ) from error
     base, _slash, name = uri.rstrip("/").rpartition("/")
-    return RunFolder(name, base)
+    # Hadoop quotes nothing in it.
+    path = base.removeprefix("file:") if uri.startswith("file:/") else base.replace("s3a://", "s3://", 1)
+    return RunFolder(name, base, path)
 
 
 def qualified(sc: SparkContext, directory: str) -> str:
-    """The URI of a directory as Spark understands it, with Hadoop's default file system where none is named.
+    """A directory in full, as Spark understands it: a path of this host's where it is one, else a URI.
 
     Raises:
         ConfigurationError: no file system of Spark's answers to it.
@@ -64,11 +68,13 @@ def qualified(sc: SparkContext, directory: str) -> str:
     try:
         jvm: Any = sc._jvm
         path = jvm.org.apache.hadoop.fs.Path(directory)
-        return str(path.getFileSystem(sc._jsc.hadoopConfiguration()).makeQualified(path).toString())
+        uri = str(path.getFileSystem(sc._jsc.hadoopConfiguration()).makeQualified(path).toString())
     except Exception as error:
         raise ConfigurationError(
             f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}"
         ) from error
+    # Hadoop quotes nothing in it.
+    return uri.removeprefix("file:") if uri.startswith("file:/") else uri.replace("s3a://", "s3://", 1)
 
 
 def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:

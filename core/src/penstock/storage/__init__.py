@@ -1,1 +1,1 @@
-"""The file-system layer: locations (paths and URIs), connections, and directories on any file system."""
+"""One directory on any file system."""

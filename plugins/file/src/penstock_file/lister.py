@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from penstock.runtime.threads import EngineThread
+
 # How long the thread is waited for at the end; a file system that hangs is left behind.
 _JOIN_S = 2.0
 
@@ -28,7 +30,7 @@ class Lister:
         self._changed = threading.Condition()
         #: Set when it is to end: ends pauses of ``look``.
         self.stopped = threading.Event()
-        self._thread = threading.Thread(name=name, target=self._run, daemon=True)
+        self._thread = EngineThread(name, self._run)
 
     def start(self) -> None:
         """Start the thread."""
@@ -56,8 +58,7 @@ class Lister:
         self.stopped.set()
         with self._changed:
             self._changed.notify_all()
-        if self._thread.ident is not None:
-            self._thread.join(_JOIN_S)
+        self._thread.finish(_JOIN_S)
 
     def _run(self) -> None:
         while True:
