@@ -45,7 +45,7 @@ class Completed:
 def paused_with_blocks(ssc: StreamingContext) -> bool:
     """The receivers have stored something, and pause."""
     assert ssc._engine is not None
-    return ssc._engine.tracker._pauses.paused and ssc._engine.tracker.blocks.has_blocks
+    return bool(ssc._engine.tracker._pause_reasons) and bool(ssc._engine.tracker.blocks.known())
 
 
 def fail(_rdd: Any) -> None:
@@ -127,8 +127,8 @@ def test_receivers_pause_while_batches_pile_up_and_go_on_and_nothing_is_lost(
     def stored() -> int:
         """Blocks, when no further one has come for a while: one may be under way."""
         before = -1
-        while before != len(blocks._ledger._known):
-            before = len(blocks._ledger._known)
+        while before != len(blocks._state._known):
+            before = len(blocks._state._known)
             threading.Event().wait(1.0)
         return before
 

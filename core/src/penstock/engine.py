@@ -30,7 +30,7 @@ from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster
 from penstock.spark.local_properties import LocalProperties
-from penstock.track.intake import TrackedIntake
+from penstock.track.batch_input import BatchInput
 from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("context")
@@ -120,7 +120,7 @@ class Engine:
         recovery, settings = self._recovery, self._settings
         # What may be refused comes first: with a fresh start's first checkpoint what an earlier run left is gone.
         self.tracker.prepare()
-        intake = TrackedIntake(self.tracker, settings.partition_bytes)
+        intake = BatchInput(self.tracker, settings.partition_bytes)
         input_info = InputInfoTracker()
         if recovery is not None:
             self._outputs_done = recovery.completed_outputs()

@@ -36,7 +36,7 @@ from penstock.spark import saved_conf
 from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file, qualified
 from penstock.storage.directory import Directory, Durability
 from penstock.track import block_events
-from penstock.track.block_ledger import BlockLedger
+from penstock.track.allocations import Allocations
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
@@ -316,7 +316,7 @@ class Recovery:
 
     def _check_received(self, found: Checkpoint, journal: WriteAheadLog) -> None:
         """The block log is off: nothing of what an earlier run received with it may be needed."""
-        ledger = BlockLedger()
+        ledger = Allocations()
         journal.recover(ledger)
         asked_ms = self._starting_points(found).asked_ms
         needed = 0
