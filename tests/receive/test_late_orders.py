@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.receive.messages import RegisterReceiver
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Log, Noting
@@ -23,16 +23,16 @@ def test_an_old_pause_does_not_stop_what_goes_on(
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.pause(False, 2)
-    supervisor.pause(True, 1)
+    supervisor.update(2, paused=False)
+    supervisor.update(1, paused=True)
     background(lambda: receiver.store_all(["a"])).result(timeout=10)
 
 
 def test_an_old_go_on_does_not_end_a_pause(supervise: Supervise, receiver: Noting, background: Background) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.pause(True, 2)
-    supervisor.pause(False, 1)
+    supervisor.update(2, paused=True)
+    supervisor.update(1, paused=False)
     with pytest.raises(TimeoutError):
         background(lambda: receiver.store_all(["a"])).result(timeout=0.02)
 
@@ -40,11 +40,11 @@ def test_an_old_go_on_does_not_end_a_pause(supervise: Supervise, receiver: Notin
 def test_an_old_rate_is_not_kept_to(supervise: Supervise, receiver: Noting, log: Log) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.update_rate(20.0, 5)
-    supervisor.update_rate(10.0, 4)
+    supervisor.update(5, rate=20.0)
+    supervisor.update(4, rate=10.0)
     # A pause in between is an order of another kind.
-    supervisor.pause(False, 6)
-    supervisor.update_rate(30.0, 5)
+    supervisor.update(6, paused=False)
+    supervisor.update(5, rate=30.0)
     assert receiver.rate_limit == 30.0
     assert [name for name in log.names if name.startswith("rate")] == ["rate 20.0", "rate 30.0"]
 
@@ -55,7 +55,7 @@ def test_a_rate_that_is_told_while_a_receiver_registers_counts_more_than_the_ans
     supervisor = supervise(receiver)
     driver.rate = 10.0
     driver.on_message = lambda message: (
-        supervisor.update_rate(20.0, 1) if isinstance(message, RegisterReceiver) else None
+        supervisor.update(1, rate=20.0) if isinstance(message, RegisterReceiver) else None
     )
     supervisor.start()
     assert receiver.rate_limit == 20.0

@@ -14,7 +14,7 @@ from pyspark.sql import Row
 
 from penstock.errors import StoreError
 from penstock.receive.messages import AddBlocks
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:

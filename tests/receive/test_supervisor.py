@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, WireError
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:

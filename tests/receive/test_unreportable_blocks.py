@@ -12,7 +12,7 @@ from attrs import evolve
 from penstock import Block, StoredBlock
 from penstock.errors import StoreError
 from penstock.receive.messages import AddBlocks
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, FakeStore, Gate, Noting
@@ -55,7 +55,7 @@ def test_one_that_a_plugin_got_wrong_fails_alone(
         assert stored is not None
         return evolve(stored, **wrong) if list(block.records()) == ["bad"] else stored
 
-    pusher = supervisor._intake._pusher
+    pusher = supervisor._writer._pusher
     pusher._store = plugins
     supervisor.start()
     driver.on_message = lambda message: gate() if isinstance(message, AddBlocks) else None

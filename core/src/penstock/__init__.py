@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     from penstock.listen.stats_report_listener import StatsReportListener
     from penstock.listen.streaming_listener import StreamingListener
     from penstock.plugins.specs import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
-    from penstock.receive.async_receiver import AsyncReceiver
     from penstock.receive.receiver import Receiver
-    from penstock.receive.thread_receiver import ThreadReceiver
+    from penstock.receive.thread_receiver import AsyncReceiver, ThreadReceiver
 
 
 #: Public name → its module.
 _MODULE_OF = {
-    "AsyncReceiver": "penstock.receive.async_receiver",
+    "AsyncReceiver": "penstock.receive.thread_receiver",
     "BatchCompleted": "penstock.listen.events",
     "BatchInfo": "penstock.listen.events",
     "BatchStarted": "penstock.listen.events",

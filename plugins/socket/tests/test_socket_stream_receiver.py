@@ -43,7 +43,7 @@ def lines(file: BinaryIO) -> Iterator[str]:
 
 
 def traces(launched: ReceiverHarness) -> list[str]:
-    return [message.error for message in launched.messages if type(message).__name__ == "ReportError"]
+    return launched.tracebacks
 
 
 # -- what a converter can be --

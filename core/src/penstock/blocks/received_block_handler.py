@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Set
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -52,6 +53,22 @@ def file_name(block_id: str) -> str:
     if not _BLOCK.fullmatch(block_id):
         raise StoreError(f"{block_id[:100]!r} is not the name of a block")
     return f"{block_id}{_SUFFIX}"
+
+
+class ReceivedBlockHandler(Protocol):
+    """Stores the blocks of one launch of a receiver."""
+
+    def store(self, block: Block) -> StoredBlock | None:
+        """Store a block. Anything but a ``StoredBlock`` is an error.
+
+        Raises:
+            OSError: it could not be stored.
+        """
+        ...
+
+    def delete(self, block_ids: Iterable[str]) -> object:
+        """Delete blocks that the driver did not accept or that no batch needs any more."""
+        ...
 
 
 class LocalBlockHandler:

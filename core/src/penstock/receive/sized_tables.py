@@ -29,7 +29,7 @@ _GROWTH = 4
 _LOOK, _LARGER = 256, 8
 
 
-def chunks(records: Iterable[Any], max_records: Callable[[], int], max_bytes: int) -> Iterator[tuple[pa.Table, int]]:
+def sized_tables(records: Iterable[Any], max_records: Callable[[], int], max_bytes: int) -> Iterator[tuple[pa.Table, int]]:
     """Cut an iterable into blocks' tables.
 
     Args:
