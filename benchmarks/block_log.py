@@ -117,10 +117,9 @@ if __name__ == "__main__":
     process.start()
     driver_port = ours.recv()
     try:
-        stores = {"log off": LocalBlockHandler(directory / "off").store}
+        stores = {"log off": LocalBlockHandler(directory / "off")}
         stores |= {
-            f"log on, {name}": WriteAheadLogBlockHandler(str(directory / name), name).store
-            for name in ("flush", "fsync")
+            f"log on, {name}": WriteAheadLogBlockHandler(str(directory / name), name) for name in ("flush", "fsync")
         }
         for _ in range(2):
             logged = [measure(name, store, driver_port) for name, store in stores.items()][1]

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.blocks import arrow_form
-from penstock.receive.sized_tables import sized_tables
 from penstock.receive.messages import AddBlocks
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.sized_tables import sized_tables
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Noting

@@ -48,7 +48,9 @@ class LimiterControl:
             if number < self._desired.number:
                 return False
             before = self._limiter.rate
-            self._change(evolve(self._desired, number=number, paused=self._desired.paused if paused is None else paused))
+            self._change(
+                evolve(self._desired, number=number, paused=self._desired.paused if paused is None else paused)
+            )
             if rate is not None:
                 self._limiter.update(rate)
             return self._limiter.rate != before

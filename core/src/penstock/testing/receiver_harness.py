@@ -135,9 +135,7 @@ class ReceiverHarness:
                 return
             if ended or late:
                 why = "the receiver has ended" if ended else f"not within {timeout_s:g} s"
-                raise TimeoutError(
-                    f"{why}: {self.count} records, errors {self.errors[-3:]}, ends {self.ends[-3:]}"
-                )
+                raise TimeoutError(f"{why}: {self.count} records, errors {self.errors[-3:]}, ends {self.ends[-3:]}")
             with self._changed:
                 self._changed.wait(_POLL_S)
 
