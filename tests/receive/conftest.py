@@ -143,7 +143,8 @@ class FakeStore:
         #: How many further blocks are not stored, and why.
         self.failures = 0
         self.error = OSError(5, "Input/output error")
-        self.gives_nothing = False
+        #: What the store hook gives for a block that is stored.
+        self.answer: Callable[[Block, StoredBlock], StoredBlock | None] = lambda _block, stored: stored
         self.on_store: Callable[[Block], object] = lambda _block: None
 
     def store(self, block: Block) -> StoredBlock | None:
@@ -152,12 +153,11 @@ class FakeStore:
         if self.failures > 0:
             self.failures -= 1
             raise self.error
-        if self.gives_nothing:
-            return None
         self.kept[block.block_id] = block
-        return StoredBlock(
+        stored = StoredBlock(
             block.block_id, block.stream_id, block.num_records, block.table.nbytes, block.block_id, block.metadata
         )
+        return self.answer(block, stored)
 
     def delete(self, block_ids: Iterable[str]) -> None:
         for block_id in block_ids:

@@ -63,7 +63,7 @@ def test_awaiting_its_end_returns_when_it_has_stopped(
     ended = background(supervisor.await_termination)
     assert not ended.done()
     receiver.stop("test")
-    assert ended.result(timeout=10) is None
+    assert ended.result(timeout=10)
     assert receiver.isStopped()
 
 

@@ -1,4 +1,4 @@
-"""``LimiterControl``: applies the driver's desired state, and the pause for a full disk, to a receiver's rate limiter."""
+"""``LimiterControl``: applies the desired state from the driver, and a full disk, to a receiver's rate limiter."""
 
 from __future__ import annotations
 
@@ -48,9 +48,8 @@ class LimiterControl:
             if number < self._desired.number:
                 return False
             before = self._limiter.rate
-            self._change(
-                evolve(self._desired, number=number, paused=self._desired.paused if paused is None else paused)
-            )
+            paused = self._desired.paused if paused is None else paused
+            self._change(evolve(self._desired, number=number, paused=paused))
             if rate is not None:
                 self._limiter.update(rate)
             return self._limiter.rate != before

@@ -86,9 +86,9 @@ class SupervisedThread(Receiver[T], ABC):
 class ThreadReceiver(SupervisedThread[T]):
     """A receiver with one thread: write ``receive``; it runs on a supervised thread.
 
-    An error that ``receive`` raises restarts the receiver with back-off. When ``receive`` returns, the source has ended:
-    the receiver stays up and stores nothing more. Override ``onStop``, and call the inherited one, only to wake a read
-    that blocks.
+    An error that ``receive`` raises restarts the receiver with back-off. When ``receive`` returns, the source has
+    ended: the receiver stays up and stores nothing more. Override ``onStop``, and call the inherited one, only to wake
+    a read that blocks.
     """
 
     @abstractmethod
@@ -102,9 +102,9 @@ class ThreadReceiver(SupervisedThread[T]):
 class AsyncReceiver(SupervisedThread[T]):
     """A receiver with an event loop: write ``async def receive``; a stop cancels it.
 
-    An error that ``receive`` raises restarts the receiver with back-off. When ``receive`` returns, the source has ended.
-    ``store``, ``store_all`` and ``store_arrow`` block the event loop while the rate limit or a full buffer holds them;
-    ``astore``, ``astore_all`` and ``astore_arrow`` do not.
+    An error that ``receive`` raises restarts the receiver with back-off. When ``receive`` returns, the source has
+    ended. ``store``, ``store_all`` and ``store_arrow`` block the event loop while the rate limit or a full buffer holds
+    them; ``astore``, ``astore_all`` and ``astore_arrow`` do not.
     """
 
     __loop: asyncio.AbstractEventLoop | None = None

@@ -1,4 +1,4 @@
-"""Orders of the driver that come late, behind newer ones, count no more."""
+"""The driver's desired state: the highest number counts, whatever the order of arrival."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from penstock.receive.messages import RegisterReceiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Log, Noting
@@ -18,9 +17,7 @@ Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
 
-def test_an_old_pause_does_not_stop_what_goes_on(
-    supervise: Supervise, receiver: Noting, background: Background
-) -> None:
+def test_a_late_pause_does_not_hold_stores(supervise: Supervise, receiver: Noting, background: Background) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
     supervisor.update(2, paused=False)
@@ -28,28 +25,41 @@ def test_an_old_pause_does_not_stop_what_goes_on(
     background(lambda: receiver.store_all(["a"])).result(timeout=10)
 
 
-def test_an_old_go_on_does_not_end_a_pause(supervise: Supervise, receiver: Noting, background: Background) -> None:
+def test_a_late_resume_does_not_end_a_pause(
+    supervise: Supervise, receiver: Noting, background: Background, clock: ManualClock, driver: FakeDriver
+) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
     supervisor.update(2, paused=True)
     supervisor.update(1, paused=False)
-    with pytest.raises(TimeoutError):
-        background(lambda: receiver.store_all(["a"])).result(timeout=0.02)
+    storing = background(lambda: receiver.store_all(["a"]))
+    # It waits in the limiter, which the clock shows: nothing lets it pass but the resume that follows.
+    clock.await_waiters(2)
+    assert not driver.blocks
+    supervisor.update(3, paused=False)
+    storing.result(timeout=10)
 
 
-def test_an_old_rate_is_not_kept_to(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_a_late_rate_is_ignored(supervise: Supervise, receiver: Noting, log: Log) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
     supervisor.update(5, rate=20.0)
     supervisor.update(4, rate=10.0)
-    # A pause in between is an order of another kind.
+    assert receiver.rate_limit == 20.0
+    assert [name for name in log.names if name.startswith("rate")] == ["rate 20.0"]
+
+
+def test_rate_and_pause_share_one_number(supervise: Supervise, receiver: Noting) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
     supervisor.update(6, paused=False)
-    supervisor.update(5, rate=30.0)
+    supervisor.update(5, rate=30.0, paused=True)
+    assert receiver.rate_limit is None
+    supervisor.update(7, rate=30.0)
     assert receiver.rate_limit == 30.0
-    assert [name for name in log.names if name.startswith("rate")] == ["rate 20.0", "rate 30.0"]
 
 
-def test_a_rate_that_is_told_while_a_receiver_registers_counts_more_than_the_answer(
+def test_a_rate_that_arrives_during_registration_precedes_the_older_one_of_the_answer(
     supervise: Supervise, receiver: Noting, driver: FakeDriver
 ) -> None:
     supervisor = supervise(receiver)
