@@ -16,9 +16,9 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, text_of
 from penstock.receive.block_reporter import BlockReporter
 from penstock.receive.receiver_driver import ReceiverDriver
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff, retry
 from penstock.wire.messages import Reply, from_json, to_json
 
 if TYPE_CHECKING:
@@ -139,12 +139,24 @@ class BlockPusher:
                 self._on_disk_full(error)
 
     def _retried(self, action: Callable[[], R], what: str, retries: int) -> R:
-        backoff = Backoff(_FIRST_MS, _LONGEST_MS)
-        while True:
-            try:
-                return action()
-            except (Exception, SystemExit) as error:
-                if backoff.failures >= retries:
-                    raise StoreError(f"{what} could not be stored, {retries + 1} tries: {text_of(error)}") from error
-                log.warning("store retried", stream_id=self._stream_id, what=what, error=text_of(error))
-                self._clock.wait_for(backoff.next_ms(), threading.Event())
+        def on_retry(error: BaseException, delay_ms: float) -> None:
+            log.warning(
+                "store retried",
+                stream_id=self._stream_id,
+                what=what,
+                error=text_of(error),
+                delay_ms=round(delay_ms),
+                throttle_s=10,
+            )
+
+        try:
+            return retry(
+                action,
+                Backoff(_FIRST_MS, _LONGEST_MS),
+                retries=retries,
+                retry_if=lambda error: isinstance(error, Exception | SystemExit),
+                on_retry=on_retry,
+                clock=self._clock,
+            )
+        except (Exception, SystemExit) as error:
+            raise StoreError(f"{what} could not be stored, {retries + 1} tries: {text_of(error)}") from error

@@ -22,9 +22,9 @@ from penstock.receive.limiter_control import LimiterControl
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_driver import ReceiverDriver
 from penstock.receive.record_writer import RecordWriter, WriterCallbacks
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock.blocks import leftovers, place
+from penstock.blocks import leftovers
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
-from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
+from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
@@ -40,6 +40,7 @@ from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_driver import TrackerClient
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
+from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
 from penstock.wire.messages import Reply
@@ -97,7 +98,7 @@ class _Launch:
     def __init__(self, task: ReceiverTask) -> None:
         self._blocks, directory = _block_handler(task)
         plugins = Plugins(task.settings.plugins_disable)
-        plugins.manager.register(_CoreStore(self._blocks.store), name="penstock-blocks")
+        plugins.manager.register(_CoreStore(self._blocks), name="penstock-blocks")
         handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete)
         # Until when, in monotonic seconds, blocks are served after the receiver's end; a release ends it earlier.
         self._serves_until, self._released = 0.0, threading.Event()
@@ -182,19 +183,18 @@ class _HookedBlockHandler:
 class _CoreStore:
     """The core's own implementation of the ``store`` hook."""
 
-    handler: Callable[[Block], StoredBlock]
+    handler: ReceivedBlockHandler
 
     @hookimpl(trylast=True)
-    def store(self, block: Block) -> StoredBlock:
-        return self.handler(block)
+    def store(self, block: Block) -> StoredBlock | None:
+        return self.handler.store(block)
 
 
-def _block_handler(task: ReceiverTask) -> tuple[LocalBlockHandler | WriteAheadLogBlockHandler, Path | None]:
+def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | None]:
     """What stores the blocks, and the directory in which they are if it is on this host."""
     if task.log_directory:
-        remote = place.is_remote(task.log_directory)
-        handler = WriteAheadLogBlockHandler.of(task.log_directory, task.settings)
-        return handler, None if remote else Path(task.log_directory)
+        handler = WriteAheadLogBlockHandler(task.log_directory, task.settings.durability)
+        return handler, None if is_remote(task.log_directory) else Path(task.log_directory)
     directory = local_directory(task.run_id)
     leftovers.claim(directory, task.driver_process)
     return LocalBlockHandler(directory), directory

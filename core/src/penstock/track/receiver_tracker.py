@@ -35,11 +35,11 @@ from penstock.receive.messages import (
     StopReceiver,
 )
 from penstock.receive.receiver import Receiver
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.runtime.log_throttle import Seldom
+from penstock.runtime.retry import Backoff
 from penstock.spark import cluster
 from penstock.track.block_logs import BlockLogs
 from penstock.track.block_places import BlockPlaces
