@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 from attrs import frozen
 from pyspark import RDD, SparkContext, StorageLevel
 
-from penstock.conf import Settings
+from penstock.conf import OPTION_SECTIONS, Settings
 from penstock.errors import ConfigurationError
 from penstock.graph import arguments
 from penstock.graph.dstream import DStream
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from penstock.plugins.specs import InputSource
 
 T = TypeVar("T")
-
-#: Hook that offers a source → the word for it in configuration keys.
-_SECTION = {"receivers": "receiver", "input_streams": "input"}
 
 
 class StreamBuilder:
@@ -251,7 +248,7 @@ class StreamBuilder:
     def make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Make what a plugin offers, with options that win over those of the configuration."""
         spec = self.plugins.spec(hook, name)
-        given = {**self.settings.with_prefix(f"spark.penstock.{_SECTION[hook]}.{name}."), **options}
+        given = {**self.settings.with_prefix(f"{OPTION_SECTIONS[hook]}{name}."), **options}
         read = read_options(KINDS[hook][0], spec, given)
         return spec.factory() if spec.options is None else spec.factory(read)
 
