@@ -96,7 +96,7 @@ class StreamingContext(StreamBuilder):
                 f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
             )
         self.plugins = Plugins(self.settings[conf.PLUGINS_DISABLE], strict=self.settings[conf.PLUGINS_STRICT])
-        self.graph = DStreamGraph(interval_ms, self.settings[conf.TIME_ZONE])
+        self.graph = DStreamGraph(sparkContext, interval_ms, self.settings[conf.TIME_ZONE])
         self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
         self._clock: Clock = clock or SystemClock()
         self._state = State.INITIALIZED
