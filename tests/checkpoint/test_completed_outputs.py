@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.checkpoint.conftest import MemoryDirectory
 from tests.graph.conftest import FakeContext, FakeInput, context, tables  # noqa: F401
+from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock.checkpoint.completed_outputs import CompletedOutputs
 from penstock.conf import Settings
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.journal.write_ahead_log import Journal
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ NAMES = {0: "pprint-0", 1: "sink"}
 
 
 def opened(disk: MemoryDirectory, names: dict[int, str] = NAMES) -> CompletedOutputs:
-    made = CompletedOutputs(Journal(disk, "run", Settings({}), ManualClock(0)), names)
+    made = CompletedOutputs(WriteAheadLog(disk, "run", Settings({}), ManualClock(0)), names)
     made.start()
     return made
 

@@ -58,7 +58,7 @@ class Engine:
     Raises:
         ConfigurationError: the program cannot work as it is.
         CheckpointError: it does not fit the checkpoint that it is to go on from.
-        JournalError: a journal cannot be read, or is damaged.
+        WriteAheadLogError: a journal cannot be read, or is damaged.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Engine:
         Raises:
             ConfigurationError: the program cannot work as it is, or no checkpoint can be written.
             CheckpointError: an input does not say where it is.
-            JournalError: a journal cannot be written.
+            WriteAheadLogError: a journal cannot be written.
         """
         recovery, settings = self._recovery, self._settings
         # What may be refused comes first: with a fresh start's first checkpoint what an earlier run left is gone.

@@ -113,7 +113,7 @@ class Checkpointer:
         Raises:
             OSError: it cannot be written.
             CheckpointError: it cannot be made: a source does not say where it is.
-            JournalError: the journal of outputs cannot be written.
+            WriteAheadLogError: the journal of outputs cannot be written.
         """
         # With where sources are: for a run that goes on, what comes meanwhile is new.
         oldest = self._store.write(evolve(self._first, inputs=self._saved_inputs(), journaled=self._journaled()))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.restore_streams import function_name
 from penstock.checkpoint.stream_names import named
-from penstock.journal.write_ahead_log import Journal
+from penstock.journal.write_ahead_log import WriteAheadLog
 
 if TYPE_CHECKING:
     from penstock.graph.output_stream import ForEachDStream
@@ -27,10 +27,10 @@ class CompletedOutputs:
         names: of the output operations, by their number.
 
     Raises:
-        JournalError: the journal cannot be read, or is damaged.
+        WriteAheadLogError: the journal cannot be read, or is damaged.
     """
 
-    def __init__(self, journal: Journal, names: Mapping[int, str]) -> None:
+    def __init__(self, journal: WriteAheadLog, names: Mapping[int, str]) -> None:
         self._journal, self._names = journal, names
         self._done = _Done()
         journal.recover(self._done)
@@ -39,7 +39,7 @@ class CompletedOutputs:
         """Start the journal.
 
         Raises:
-            JournalError: it cannot be written.
+            WriteAheadLogError: it cannot be written.
         """
         self._journal.start()
 
@@ -47,7 +47,7 @@ class CompletedOutputs:
         """An output operation of a batch is done.
 
         Raises:
-            JournalError: that cannot be written.
+            WriteAheadLogError: that cannot be written.
         """
         self._journal.append({"time": time_ms, "output": self._names[output_op_id]})
 
@@ -59,7 +59,7 @@ class CompletedOutputs:
         """Forget batches strictly older than a time, which no run will make again.
 
         Raises:
-            JournalError: that cannot be written.
+            WriteAheadLogError: that cannot be written.
         """
         if self._done.has_older(before_ms):
             self._journal.append({"before": before_ms})

@@ -7,6 +7,7 @@ the worker's main thread until the receiver has stopped and, if the driver wants
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,8 @@ from attrs import field, frozen
 from penstock import conf
 from penstock.blocks import leftovers, place
 from penstock.blocks.block import Block, StoredBlock
-from penstock.blocks.block_log import BlockLog
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.block_transfer import open_block
+from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
@@ -31,8 +33,7 @@ from penstock.receive.messages import CleanUpBlocks, PauseReceiver, ReleaseRecei
 from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
-from penstock.wire.address import address_towards
-from penstock.wire.client import Client
+from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
@@ -99,7 +100,9 @@ class ReceiverTask:
             return Reply()
 
         def on_rate(message: UpdateRateLimit) -> Reply:
-            supervisor.update_rate(message.rate, message.number)
+            supervisor.update_rate(math.inf if message.rate is None else message.rate, message.number)
+            if message.paused is not None:
+                supervisor.pause(message.paused, message.number)
             return Reply()
 
         def on_pause(message: PauseReceiver) -> Reply:
@@ -118,8 +121,13 @@ class ReceiverTask:
             CleanUpBlocks: on_clean_up,
         }
         host = address_towards(self.driver_location)
-        # All of this host's that the run has, whoever stored them; what is in the log needs nobody to serve it.
-        endpoint = Endpoint(host, self.token, handlers, blocks.open if isinstance(blocks, BlockStore) else None)
+        # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
+        endpoint = Endpoint(
+            host,
+            self.token,
+            handlers,
+            partial(open_block, blocks.open) if isinstance(blocks, LocalBlockHandler) else None,
+        )
         supervisor = ReceiverSupervisor(
             self.receiver,
             self.stream_id,
@@ -151,14 +159,16 @@ class ReceiverTask:
             driver.close()
         return iter(())
 
-    def _blocks(self) -> tuple[Path | None, BlockStore | BlockLog]:
+    def _blocks(self) -> tuple[Path | None, LocalBlockHandler | WriteAheadLogBlockHandler]:
         """Where blocks go, and the directory on this host that takes them, if it is on this host."""
         if self.log_directory:
             remote = place.is_remote(self.log_directory)
-            return None if remote else Path(self.log_directory), BlockLog.of(self.log_directory, self.settings)
+            return None if remote else Path(self.log_directory), WriteAheadLogBlockHandler.of(
+                self.log_directory, self.settings
+            )
         home = local_directory(self.run_id)
         leftovers.claim(home, self.driver_process)
-        return home, BlockStore(home)
+        return home, LocalBlockHandler(home)
 
 
 def local_directory(run_id: str) -> Path:
@@ -183,7 +193,7 @@ def _disk_bytes(directory: Path) -> int:
 class _OwnAnswer:
     """The core's own answer to the ``store`` hook."""
 
-    def __init__(self, blocks: BlockStore | BlockLog) -> None:
+    def __init__(self, blocks: LocalBlockHandler | WriteAheadLogBlockHandler) -> None:
         self._blocks = blocks
 
     @hookimpl(trylast=True)
