@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.blocks.block import Block, StoredBlock
     from penstock.context import StreamingContext
     from penstock.graph.dstream import DStream
-    from penstock.graph.state_spec import State, StateSpec
+    from penstock.graph.state_spec import StateSpec
     from penstock.hookspecs import hookimpl
     from penstock.listen.events import (
         BatchCompleted,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.receive.async_receiver import AsyncReceiver
     from penstock.receive.receiver import Receiver
     from penstock.receive.thread_receiver import ThreadReceiver
+    from penstock.worker.state import State
 
 
 #: Public name → its module.
@@ -66,7 +67,7 @@ _MODULE_OF = {
     "ReceiverSpec": "penstock.plugins.specs",
     "ReceiverStarted": "penstock.listen.events",
     "ReceiverStopped": "penstock.listen.events",
-    "State": "penstock.graph.state_spec",
+    "State": "penstock.worker.state",
     "StateSpec": "penstock.graph.state_spec",
     "StatsReportListener": "penstock.listen.stats_report_listener",
     "StopProgress": "penstock.listen.events",

@@ -96,7 +96,7 @@ class StreamingContext(StreamBuilder):
                 f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
             )
         self.plugins = Plugins(self.settings[conf.PLUGINS_DISABLE], strict=self.settings[conf.PLUGINS_STRICT])
-        self.graph = DStreamGraph(sparkContext, interval_ms, self.settings[conf.TIME_ZONE])
+        self.graph = DStreamGraph(sparkContext, interval_ms, self.settings[conf.TIME_ZONE], self._check_can_build)
         self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
         self._clock: Clock = clock or SystemClock()
         self._state = State.INITIALIZED
@@ -131,7 +131,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             ConfigurationError: it was set before, or is no positive number of seconds.
         """
-        self.check_can_build("remember")
+        self._check_can_build("remember")
         self.graph.remember(duration_ms("duration", duration))
 
     def checkpoint(self, directory: str | None) -> None:
@@ -143,7 +143,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             ConfigurationError: it cannot be made or written to.
         """
-        self.check_can_build("checkpoint")
+        self._check_can_build("checkpoint")
         self.graph.set_checkpoint_directory(None)
         self._recovery = None
         if directory is not None:
@@ -159,7 +159,7 @@ class StreamingContext(StreamBuilder):
         """Tell a listener nothing more."""
         self._bus.remove(streamingListener)
 
-    def check_can_build(self, what: str) -> None:
+    def _check_can_build(self, what: str) -> None:
         """Refuse to add to the graph once it runs.
 
         Raises:

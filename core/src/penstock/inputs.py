@@ -157,6 +157,30 @@ class StreamBuilder:
             )
         return self._stream(ReceiverInputDStream(self.graph, receiver))
 
+    @overload
+    def queueStream(
+        self,
+        rdds: Sequence[RDD[T]] | queue.Queue[RDD[T]],
+        oneAtATime: bool = True,
+        default: RDD[T] | Iterable[T] | None = None,
+    ) -> DStream[T]: ...
+
+    @overload
+    def queueStream(
+        self,
+        rdds: Sequence[Iterable[T]] | queue.Queue[Iterable[T]],
+        oneAtATime: bool = True,
+        default: RDD[T] | Iterable[T] | None = None,
+    ) -> DStream[T]: ...
+
+    @overload
+    def queueStream(
+        self,
+        rdds: Sequence[Any] | queue.Queue[Any],
+        oneAtATime: bool = True,
+        default: RDD[Any] | Iterable[Any] | None = None,
+    ) -> DStream[Any]: ...
+
     def queueStream(
         self,
         rdds: Sequence[Any] | deque[Any] | queue.Queue[Any],
@@ -230,11 +254,11 @@ class StreamBuilder:
             UnknownNameError: no plugin offers that name, or an option does not exist; names the nearest.
             ConfigurationError: an option is missing or its value is invalid.
         """
-        self.check_can_build("input_stream")
+        self._check_can_build("input_stream")
         return self._stream(PulledInputDStream(self.graph, _MakeSource(self._self, name, options)))
 
     @abstractmethod
-    def check_can_build(self, what: str) -> None:
+    def _check_can_build(self, what: str) -> None:
         """Refuse to add to the graph once the context was started."""
 
     def _rdd(self, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
@@ -247,7 +271,7 @@ class StreamBuilder:
         return self._stream(ReceiverInputDStream(self.graph, receiver))
 
     def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
-        self.check_can_build(method)
+        self._check_can_build(method)
         self._check_offered(method, "input_streams", name, "penstock-file")
         return self.input_stream(name, **options)
 

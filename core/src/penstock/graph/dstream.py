@@ -17,6 +17,7 @@ from pyspark import RDD, StorageLevel
 
 from penstock.graph.arguments import require_callable, require_num_partitions, require_storage_level, takes_time
 from penstock.graph.call_site import call_site
+from penstock.graph.inputs import InputDStream
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import MapPartitionsDStream, TransformedDStream, UnionDStream
 from penstock.graph.operators.windows import WindowedDStream, window_durations
@@ -56,6 +57,17 @@ class DStream(PairDStreamFunctions[T]):
         """The context that the stream belongs to."""
         return self._ssc
 
+    @property
+    def id(self) -> int:
+        """The id of an input stream, by which events, rates and receiver infos refer to it.
+
+        Raises:
+            AttributeError: this is not an input stream.
+        """
+        if not isinstance(self._node, InputDStream):
+            raise AttributeError(f"only input streams have an id, and this is a {type(self._node).__name__}")
+        return self._node.id
+
     def setName(self, name: str) -> Self:
         """Name the stream: a later run finds its state by that name, however the program has changed.
 
@@ -79,9 +91,7 @@ class DStream(PairDStreamFunctions[T]):
         """Select the records for which ``f`` is true."""
         return self._narrow(functions.Filter(require_callable("f", f)), True)
 
-    def mapPartitions(
-        self, f: Callable[[Iterable[T]], Iterable[U]], preservesPartitioning: bool = False
-    ) -> DStream[U]:
+    def mapPartitions(self, f: Callable[[Iterable[T]], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
         """Apply ``f`` to the records of each partition."""
         return self._narrow(functions.MapPartitions(require_callable("f", f)), preservesPartitioning)
 
@@ -185,9 +195,7 @@ class DStream(PairDStreamFunctions[T]):
         Raises:
             ValueError: a duration is not a multiple of this stream's slide duration.
         """
-        return self._derive(
-            WindowedDStream(self._node, *window_durations(self._node, windowDuration, slideDuration))
-        )
+        return self._derive(WindowedDStream(self._node, *window_durations(self._node, windowDuration, slideDuration)))
 
     def reduceByWindow(
         self: DStream[U],
@@ -273,27 +281,23 @@ class DStream(PairDStreamFunctions[T]):
 
     # -- output operations --
 
-    @overload
-    def foreachRDD(self, func: Callable[[RDD[T]], object]) -> None: ...
-
-    @overload
-    def foreachRDD(self, func: Callable[[datetime, RDD[T]], object]) -> None: ...
-
-    def foreachRDD(self, func: Callable[..., Any]) -> None:
+    def foreachRDD(self, func: Callable[[RDD[T]], object] | Callable[[datetime, RDD[T]], object]) -> None:
         """Call ``func(rdd)`` or ``func(time, rdd)`` with each RDD: an output operation.
 
         Raises:
             AssertionError: the function takes neither one nor two arguments.
         """
-        if not takes_time(func, 1, "func should take one or two arguments"):
-            without_time = func
+        function: Callable[..., object] = func
+        if takes_time(function, 1, "func should take one or two arguments"):
+            self._output("foreachRDD", function)
+            return
 
-            # A recovered run knows the output by the name of the program's function.
-            @wraps(without_time)
-            def func(_time: datetime, rdd: RDD[Any]) -> Any:
-                return without_time(rdd)
+        # A recovered run knows the output by the name of the program's function.
+        @wraps(function)
+        def without_time(_time: datetime, rdd: RDD[Any]) -> object:
+            return function(rdd)
 
-        self._output("foreachRDD", func)
+        self._output("foreachRDD", without_time)
 
     def pprint(self, num: int = 10) -> None:
         """Print the first ``num`` records of each batch: an output operation."""

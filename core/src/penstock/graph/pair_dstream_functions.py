@@ -1,4 +1,4 @@
-"""``PairDStreamFunctions``: the operators of ``DStream`` that need key-value pairs, with PySpark's names and defaults."""
+"""``PairDStreamFunctions``: the operators of ``DStream`` on key-value pairs, with PySpark's names and defaults."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class PairDStreamFunctions(Generic[T]):
     def groupByKeyAndWindow(
         self: PairDStreamFunctions[tuple[K, V]],
         windowDuration: float,
-        slideDuration: float | None = None,
+        slideDuration: float,
         numPartitions: int | None = None,
     ) -> DStream[tuple[K, Iterable[V]]]:
         """Group the values of each key in a window, oldest first.

@@ -42,7 +42,10 @@ class RelocateStates:
     home: str
 
     def __call__(self, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
-        return (evolve(element, home=self.home) if isinstance(element, StateHandle) else element for element in elements)
+        """The same elements with the new location."""
+        return (
+            evolve(element, home=self.home) if isinstance(element, StateHandle) else element for element in elements
+        )
 
 
 @frozen
@@ -57,6 +60,7 @@ class SelectMapped:
     """A partition function: the records that the mapping function returned; raises its errors."""
 
     def __call__(self, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
+        """The records of all groups."""
         for element in elements:
             if isinstance(element, PartitionErrors):
                 raise element.as_exception()
@@ -69,6 +73,7 @@ class SelectStates:
     """A partition function: all keys and their states; raises the errors of the mapping function."""
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """The states of the partition's handle."""
         for element in elements:
             if isinstance(element, PartitionErrors):
                 raise element.as_exception()

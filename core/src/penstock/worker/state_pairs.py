@@ -87,6 +87,7 @@ class ToStatePairs:
     time_ms: int
 
     def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[StatePairs]:
+        """The groups."""
         return grouped(self.time_ms, records)
 
 
@@ -95,6 +96,7 @@ class FromStatePairs:
     """A partition function: from groups to their pairs; raises the errors of the state function."""
 
     def __call__(self, _index: int, elements: Iterable[StatePairs | PartitionErrors]) -> Iterator[tuple[Any, Any]]:
+        """The pairs of all groups."""
         for element in elements:
             if isinstance(element, PartitionErrors):
                 raise element.as_exception()
