@@ -82,7 +82,7 @@ def engine(parts: Parts) -> Engine:
     recovery.__dict__.update(rates={}, attempts=None, resume=None)
     return Engine(
         cast(Any, None),
-        Settings({}),
+        Settings.parse({}),
         ManualClock(5000),
         DStreamGraph(cast(Any, None), 100),
         cast(Any, bus),

@@ -40,7 +40,9 @@ CONF = {
 
 def recovery_of(program: Program, directory: Path, found: Checkpoint | None = None, **conf: str) -> Recovery:
     """Of a program in its run, which goes on from a checkpoint or not."""
-    settings = Settings({**CONF, **{f"spark.penstock.{name.replace('_', '.')}": value for name, value in conf.items()}})
+    settings = Settings.parse(
+        {**CONF, **{f"spark.penstock.{name.replace('_', '.')}": value for name, value in conf.items()}}
+    )
     context = SimpleNamespace(
         graph=program.context.graph,
         settings=settings,
@@ -340,7 +342,7 @@ class Directories:
         spark = SimpleNamespace(appName=name, getConf=lambda: SparkConf(loadDefaults=False))
         context = SimpleNamespace(
             graph=(program or Program()).context.graph,
-            settings=Settings(conf),
+            settings=Settings.parse(conf),
             clock=ManualClock(20_000),
             sparkContext=spark,
         )

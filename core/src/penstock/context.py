@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import SparkContext
 
-from penstock import conf
 from penstock.checkpoint.checkpointer import CheckpointReport
 from penstock.checkpoint.recovery import Recovery
 from penstock.conf import Settings
@@ -27,7 +26,7 @@ from penstock.inputs import StreamBuilder
 from penstock.listen.events import ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
-from penstock.runtime.clock import Clock, SystemClock, duration_ms
+from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
 from penstock.runtime.log import get_logger, set_level
 from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
@@ -82,22 +81,21 @@ class StreamingContext(StreamBuilder):
         assert batchDuration is not None, "batchDuration must be given: the seconds between two batches"
         if not isinstance(sparkContext, SparkContext):
             raise ConfigurationError(f"sparkContext must be a SparkContext, not {type(sparkContext).__name__}")
-        interval_ms = duration_ms("batchDuration", batchDuration)
+        interval_ms = require_duration_ms("batchDuration", batchDuration)
         self._sc = sparkContext
         cluster.use_this_python(sparkContext)
         pairs = dict(sparkContext.getConf().getAll())
-        self.settings = Settings(pairs)
-        self.settings.check()
-        set_level(self.settings[conf.LOG_LEVEL])
+        self.settings = Settings.parse(pairs)
+        set_level(self.settings.log_level)
         for name, near in self.settings.misspelled().items():
             log.warning(f"{name} is no key of Penstock's and has no effect; did you mean {near}?")
         if pairs.get(_UDS) != "true":
             log.warning(
                 f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
             )
-        self.plugins = Plugins(self.settings[conf.PLUGINS_DISABLE], strict=self.settings[conf.PLUGINS_STRICT])
-        self.graph = DStreamGraph(sparkContext, interval_ms, self.settings[conf.TIME_ZONE], self._check_can_build)
-        self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
+        self.plugins = Plugins(self.settings.plugins_disable, strict=self.settings.plugins_strict)
+        self.graph = DStreamGraph(sparkContext, interval_ms, self.settings.time_zone, self._check_can_build)
+        self._bus = ListenerBus(self.settings.listener_queue_size, self.settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
         self._state = State.INITIALIZED
         self._lock = threading.RLock()
@@ -115,8 +113,8 @@ class StreamingContext(StreamBuilder):
         self._is_loaded = False
         # What listeners keep in a checkpoint, by name.
         self._kept: dict[str, Callable[[], Any]] = {}
-        if self.settings[conf.CHECKPOINT_DIRECTORY]:
-            self.checkpoint(self.settings[conf.CHECKPOINT_DIRECTORY])
+        if self.settings.checkpoint_directory:
+            self.checkpoint(self.settings.checkpoint_directory)
 
     # -- building --
 
@@ -132,7 +130,7 @@ class StreamingContext(StreamBuilder):
             ConfigurationError: it was set before, or is no positive number of seconds.
         """
         self._check_can_build("remember")
-        self.graph.remember(duration_ms("duration", duration))
+        self.graph.remember(require_duration_ms("duration", duration))
 
     def checkpoint(self, directory: str | None) -> None:
         """Keep state and what windows carry on in a directory (a path or URI that Spark can write to).
@@ -199,7 +197,7 @@ class StreamingContext(StreamBuilder):
         if not callable(setupFunc):
             raise TypeError("setupFunc should be callable.")
         found = Recovery.newest(checkpointPath)
-        if found is not None and not Settings(saved_conf.current_conf())[conf.CHECKPOINT_REBUILD]:
+        if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
                 return cls._of_checkpoint(checkpointPath, found)
             except CheckpointError as error:
@@ -287,7 +285,7 @@ class StreamingContext(StreamBuilder):
                 self._ended_now()
                 raise
             self._state = State.ACTIVE
-            if self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]:
+            if self.settings.stop_gracefully_on_shutdown:
                 self._signals.take()
             else:
                 self._signals.take_interrupt_back()
@@ -409,8 +407,8 @@ class StreamingContext(StreamBuilder):
 
     def _start_engine(self) -> None:
         self.graph.validate()
-        if self.settings[conf.BACKPRESSURE_ENABLED]:
-            self.plugins.spec("rate_estimators", self.settings[conf.RATE_ESTIMATOR])
+        if self.settings.backpressure_enabled:
+            self.plugins.spec("rate_estimators", self.settings.rate_estimator)
         self._engine = Engine(
             self._sc,
             self.settings,
@@ -436,7 +434,7 @@ class StreamingContext(StreamBuilder):
             self._on_spark_gone()
             return
         # Below the limit of failures in a row it is in the events and in the log.
-        tolerated = isinstance(error, BatchFailedError) and self.settings[conf.MAX_FAILED_BATCHES] > 0
+        tolerated = isinstance(error, BatchFailedError) and self.settings.max_failed_batches > 0
         with self._ended:
             if not tolerated:
                 self._error = self._error or error
@@ -493,10 +491,10 @@ class StreamingContext(StreamBuilder):
         self._signals.close()
 
     def _graceful_stop_s(self) -> float:
-        return (self.settings[conf.GRACEFUL_STOP_TIMEOUT] or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
+        return (self.settings.graceful_stop_timeout_ms or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
 
     def _on_exit(self) -> None:
-        graceful = self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]
+        graceful = self.settings.stop_gracefully_on_shutdown
         with self._lock:
             stopping = self._stop_thread
             if stopping is None:

@@ -14,7 +14,6 @@ from typing import Any
 from attrs import evolve
 from pyspark import SparkContext
 
-from penstock import conf
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.completed_outputs import CompletedOutputs
 from penstock.checkpoint.final_states import LastStates
@@ -89,16 +88,16 @@ class Engine:
         if recovery is not None:
             self.tracker.restore_rates(recovery.rates, graph.batch_interval_ms)
         self._properties = LocalProperties(sc) if recovery is None else LocalProperties(sc, recovery.attempts)
-        self._max_pending = settings[conf.MAX_PENDING_BATCHES]
-        self._drops = settings[conf.ON_MAX_PENDING_BATCHES] == "drop-oldest"
+        self._max_pending = settings.max_pending_batches
+        self._drops = settings.on_max_pending_batches == "drop-oldest"
         self.scheduler = JobScheduler(
             clock,
-            settings[conf.CONCURRENT_JOBS],
+            settings.concurrent_jobs,
             self._properties.put,
             bus.post,
             on_error,
             drop_at=self._max_pending if self._drops else 0,
-            max_failed=settings[conf.MAX_FAILED_BATCHES],
+            max_failed=settings.max_failed_batches,
             on_give_up=on_give_up,
         )
         self._outputs_done: CompletedOutputs | None = None
@@ -121,7 +120,7 @@ class Engine:
         recovery, settings = self._recovery, self._settings
         # What may be refused comes first: with a fresh start's first checkpoint what an earlier run left is gone.
         self.tracker.prepare()
-        intake = TrackedIntake(self.tracker, settings[conf.PARTITION_BYTES])
+        intake = TrackedIntake(self.tracker, settings.partition_bytes)
         input_info = InputInfoTracker()
         if recovery is not None:
             self._outputs_done = recovery.completed_outputs()
@@ -130,14 +129,14 @@ class Engine:
                 kept,
                 self._on_checkpoint_failures,
                 self.tracker.blocks.forget_streams,
-                keeps_blocks=settings[conf.WRITE_AHEAD_LOG],
+                keeps_blocks=settings.wal_enabled,
                 outputs=self._outputs_done,
             )
         runtime = GraphRuntime(
             received_blocks=intake,
             report_input=input_info.report,
             completed_outputs=self._outputs_done,
-            generation_retries=settings[conf.GENERATION_RETRIES],
+            generation_retries=settings.generation_retries,
             before_output=self._properties.put,
             monotonic_ms=self._clock.monotonic_ms,
         )
@@ -153,9 +152,9 @@ class Engine:
             self.scheduler,
             intake,
             input_info,
-            unpersist=settings[conf.UNPERSIST],
+            unpersist=settings.unpersist,
             on_error=self._on_error,
-            skip_late=settings[conf.LATE_TICKS] == "skip",
+            skip_late=settings.late_ticks == "skip",
             pause_at=0 if self._drops else self._max_pending,
             checkpoints=self.checkpointer,
         )

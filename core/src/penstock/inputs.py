@@ -292,7 +292,7 @@ class StreamBuilder:
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Create what a plugin offers; the options override those of the configuration."""
         spec = self.plugins.spec(hook, name)
-        given = {**self.settings.under(f"spark.penstock.{_SECTION[hook]}.{name}."), **options}
+        given = {**self.settings.with_prefix(f"spark.penstock.{_SECTION[hook]}.{name}."), **options}
         read = read_options(KINDS[hook][0], spec, given)
         return spec.factory() if spec.options is None else spec.factory(read)
 

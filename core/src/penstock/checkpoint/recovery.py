@@ -61,7 +61,7 @@ class Recovery:
         self.directory = directory
         # Where Spark has it: a path that names no file system is one of Hadoop's default.
         self._home = Directory.of(folder.path)
-        self._store = CheckpointStore(self._home, Durability(context.settings[conf.DURABILITY]))
+        self._store = CheckpointStore(self._home, Durability(context.settings.durability))
         #: To go on from; ``None`` to start afresh.
         self.found: Checkpoint | None = None
         self._attempts = Attempts()
@@ -120,7 +120,7 @@ class Recovery:
             CheckpointError: it does not fit the checkpoint.
         """
         context, settings = self._context, self._context.settings
-        rebuilds = settings[conf.CHECKPOINT_REBUILD]
+        rebuilds = settings.checkpoint_rebuild
         self._check_sources()
         before = self._before(rebuilds)
         if before is not None:
@@ -135,7 +135,7 @@ class Recovery:
             # The first of this run may be damaged, too.
             self._store.keep(found)
             self._attempts = Attempts.behind(found, context.clock.now_ms())
-            drops = settings[conf.CHECKPOINT_MISMATCH] == "drop-state"
+            drops = settings.on_checkpoint_mismatch == "drop-state"
             self._resume = _resume_of(found, reattach(context.graph, found, self._folder, drops=drops), settings)
         elif self._replaces:
             self._tell_replaced(before)
@@ -181,7 +181,7 @@ class Recovery:
             0 if found is None else found.journaled,
             None if found is None else _allocations(found),
         )
-        if settings[conf.WRITE_AHEAD_LOG]:
+        if settings.wal_enabled:
             self._journal = made
             return made
         if found is not None:
@@ -191,7 +191,7 @@ class Recovery:
     def completed_outputs(self) -> CompletedOutputs | None:
         """Which outputs are done; ``None`` when that is not written down."""
         settings = self._context.settings
-        if not settings[conf.SKIP_COMPLETED]:
+        if not settings.skip_completed_outputs:
             return None
         journal = WriteAheadLog(self._home.child("completedOutputs"), self.run, settings, self._context.clock)
         return CompletedOutputs(journal, output_names(self._context.graph.outputs))
@@ -227,7 +227,7 @@ class Recovery:
             delete_file=partial(delete_file, sc),
             delete_folder=self._delete_folder,
             forget_streams=forget_streams,
-            max_failures=context.settings[conf.CHECKPOINT_MAX_FAILURES],
+            max_failures=context.settings.max_checkpoint_failures,
             on_failures=on_failures,
         )
         try:
@@ -263,7 +263,7 @@ class Recovery:
         log.warning(
             "an earlier run's checkpoints, states and received blocks are replaced: this program starts afresh",
             directory=self.directory,
-            advice=f"to go on from there, use getOrCreate or {conf.CHECKPOINT_REBUILD.name}=true",
+            advice=f"to go on from there, use getOrCreate or {conf.key('checkpoint_rebuild')}=true",
             **what,
         )
 
@@ -282,13 +282,13 @@ class Recovery:
             raise self._cannot_write(error) from error
 
     def _check_sources(self) -> None:
-        if self._context.settings[conf.TEST_SOURCES]:
+        if self._context.settings.test_sources:
             return
         for stream in self._context.graph.inputs:
             if not stream.is_recoverable:
                 raise ConfigurationError(
                     f"{stream.call_site.short}: what is in a queue cannot be recovered, and the program writes "
-                    f"checkpoints. For a test, set {conf.TEST_SOURCES.name}=true; else read from a source that lasts"
+                    f"checkpoints. For a test, set {conf.key('test_sources')}=true; else read from a source that lasts"
                 )
 
     def _check_owner(self, before: Checkpoint) -> None:
@@ -331,11 +331,11 @@ class Recovery:
         if not needed:
             return
         place = self._home.location(_BLOCK_JOURNAL)
-        if self._context.settings[conf.ON_DAMAGE] != "skip":
+        if self._context.settings.on_damage != "skip":
             raise ConfigurationError(
-                f"{conf.WRITE_AHEAD_LOG.name} is off, and {needed} records that were received with it on are needed: "
+                f"{conf.key('wal_enabled')} is off, and {needed} records that were received with it on are needed: "
                 f"batches that are not complete, windows or states are made of them (journal: {place}). Go on with it "
-                f"on, and stop gracefully before it is switched off, or go on without them: {conf.ON_DAMAGE.name}=skip"
+                f"on, and stop gracefully before it is switched off, or go on without: {conf.key('on_damage')}=skip"
             )
         log.error(
             "the block log is off: records that were received with it on are left out", records=needed, journal=place
@@ -410,6 +410,6 @@ def _resume_of(found: Checkpoint, tables_ms: int | None, settings: conf.Settings
         found.last_time_ms,
         frozenset(found.pending),
         tables_ms,
-        settings[conf.CATCH_UP_BATCHES],
-        settings[conf.CATCH_UP] == "skip-empty",
+        settings.catch_up_batches,
+        settings.catch_up == "skip-empty",
     )

@@ -25,7 +25,7 @@ from penstock.graph.outputs import ForEachDStream, PrintRecords, SaveFiles
 from penstock.graph.pair_dstream_functions import PairDStreamFunctions, require_stream
 from penstock.graph.state.map_with_state import InternalMapWithStateDStream
 from penstock.graph.state.stateful import StateView
-from penstock.runtime.clock import duration_ms, milliseconds
+from penstock.runtime.clock import milliseconds, require_duration_ms
 from penstock.worker import functions, records
 from penstock.worker.functions import PartitionFunction
 from penstock.worker.map_with_state import SelectMapped, SelectStates
@@ -259,7 +259,7 @@ class DStream(PairDStreamFunctions[T]):
             StreamingStateError: the context was started.
         """
         self._node.graph.check_can_build("checkpoint")
-        self._node.set_checkpoint_interval(duration_ms("interval", interval))
+        self._node.set_checkpoint_interval(require_duration_ms("interval", interval))
         return self
 
     def slice(self, begin: datetime | float, end: datetime | float) -> list[RDD[T]]:

@@ -17,8 +17,8 @@ from penstock.errors import BatchFailedError
 from penstock.graph.call_site import CallSite
 from penstock.graph.job import Job
 from penstock.graph.node import Node
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff
 from penstock.spark import failure
 
 log = get_logger("outputs")

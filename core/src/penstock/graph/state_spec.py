@@ -10,7 +10,7 @@ from pyspark import RDD
 from pyspark.core.rdd import Partitioner, portable_hash
 
 from penstock.graph.arguments import require_num_partitions, takes_time
-from penstock.runtime.clock import duration_ms
+from penstock.runtime.clock import require_duration_ms
 from penstock.worker.state import State
 
 K = TypeVar("K")
@@ -83,5 +83,5 @@ class StateSpec(Generic[K, V, S, M]):
         Raises:
             ConfigurationError: the duration is not a positive number of milliseconds.
         """
-        self._timeout_ms = duration_ms("duration", duration)
+        self._timeout_ms = require_duration_ms("duration", duration)
         return self

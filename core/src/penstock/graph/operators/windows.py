@@ -11,7 +11,7 @@ from pyspark import RDD, StorageLevel
 
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import ShuffledDStream
-from penstock.runtime.clock import duration_ms
+from penstock.runtime.clock import require_duration_ms
 from penstock.spark.co_partitioned import co_partitioned_union
 from penstock.worker import functions
 
@@ -26,7 +26,7 @@ def window_durations(parent: Node, windowDuration: float, slideDuration: float |
     slide_ms = parent.slide_ms
     durations = []
     for name, seconds in (("windowDuration", windowDuration), ("slideDuration", slideDuration)):
-        whole_ms = slide_ms if seconds is None else duration_ms(name, seconds)
+        whole_ms = slide_ms if seconds is None else require_duration_ms(name, seconds)
         if whole_ms % slide_ms:
             raise ValueError(
                 f"{name} must be multiple of the parent dstream's slide (batch) duration ({slide_ms} ms); "
