@@ -19,7 +19,7 @@ from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.state import stateful
 from penstock.spark.checkpoint import RunFolder
 
-FOLDER = RunFolder("now", "file:/new/place", "/new/place")
+FOLDER = RunFolder("now", "file:/new/place")
 
 
 def total(new: list[int], old: int | None) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import BatchCompleted, StreamingContext, ThreadReceiver
-from penstock.context import State
+from penstock.context import StreamingContextState
 from penstock.errors import BatchFailedError
 
 pytestmark = pytest.mark.spark
@@ -60,7 +60,7 @@ def test_after_so_many_failures_in_a_row_the_context_stops_itself(make_ssc: Make
     ssc.start()
     with pytest.raises(BatchFailedError, match=r"3 batches have failed in a row .*KeyError: 'always'"):
         ssc.awaitTerminationOrTimeout(30)
-    assert ssc.getState() is State.STOPPED
+    assert ssc.getState() is StreamingContextState.STOPPED
     assert len(completed.infos) >= 3
     assert all(info.succeeded is False for info in completed.infos)
     assert ssc.generator_report().failed_batches == len(completed.infos)
