@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     from penstock.plugins.specs import ReceiverSpec as ReceiverSpec
     from penstock.plugins.specs import RecoverableSource as RecoverableSource
     from penstock.plugins.specs import SourceBatch as SourceBatch
-    from penstock.receive.async_receiver import AsyncReceiver as AsyncReceiver
     from penstock.receive.receiver import Receiver as Receiver
+    from penstock.receive.receiver_host import HostedError as HostedError
+    from penstock.receive.receiver_host import ReceiverHost as ReceiverHost
+    from penstock.receive.thread_receiver import AsyncReceiver as AsyncReceiver
     from penstock.receive.thread_receiver import ThreadReceiver as ThreadReceiver
     from penstock.worker.state import State as State
