@@ -98,7 +98,7 @@ class StreamingContext(StreamBuilder):
         self.plugins = Plugins(self.settings.plugins_disable, strict=self.settings.plugins_strict)
         for unused in keys_without_effect(self.settings, self.plugins.option_prefixes()):
             log.warning("configuration key has no effect", key=unused.key, reason=unused.reason, advice=unused.advice)
-        self.graph = DStreamGraph(interval_ms, self.settings.time_zone)
+        self.graph = DStreamGraph(sparkContext, interval_ms, self.settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self.settings.listener_queue_size, self.settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
         self._state = StreamingContextState.INITIALIZED
@@ -131,7 +131,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             ConfigurationError: it was set before, or is no positive number of seconds.
         """
-        self.check_can_build("remember")
+        self._check_can_build("remember")
         self.graph.remember(require_duration_ms("duration", duration))
 
     def checkpoint(self, directory: str | None) -> None:
@@ -143,7 +143,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             ConfigurationError: it cannot be made or written to.
         """
-        self.check_can_build("checkpoint")
+        self._check_can_build("checkpoint")
         self.graph.set_checkpoint_directory(None)
         self._recovery = None
         if directory is not None:
@@ -159,7 +159,7 @@ class StreamingContext(StreamBuilder):
         """Tell a listener nothing more."""
         self._bus.remove(streamingListener)
 
-    def check_can_build(self, what: str) -> None:
+    def _check_can_build(self, what: str) -> None:
         """Refuse to add to the graph once it runs.
 
         Raises:
