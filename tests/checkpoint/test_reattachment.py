@@ -20,7 +20,7 @@ from penstock.graph import table as table_module
 from penstock.graph.input_stream import InputDStream
 from penstock.spark.checkpoint import RunFolder
 
-FOLDER = RunFolder("now", "file:/new/place", "/new/place")
+FOLDER = RunFolder("now", "file:/new/place")
 
 
 def total(new: list[int], old: int | None) -> int:

@@ -34,6 +34,7 @@ from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.schedule.generator_report import GeneratorReport
 from penstock.spark import cluster, saved_conf
 from penstock.spark.checkpoint import set_checkpoint_directory
+from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.checkpoint.manifest import Checkpoint
@@ -145,7 +146,7 @@ class StreamingContext(StreamBuilder):
         self._recovery = None
         if directory is not None:
             folder = set_checkpoint_directory(self._sc, directory)
-            self.graph.set_checkpoint_directory(directory, f"{folder.path}/{folder.name}/state")
+            self.graph.set_checkpoint_directory(directory, f"{location_of_hadoop(folder.uri)}/{folder.name}/state")
             self._recovery = Recovery(self, directory, folder)
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:

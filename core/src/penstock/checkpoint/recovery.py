@@ -35,6 +35,7 @@ from penstock.schedule.resume import Resume
 from penstock.spark import saved_conf
 from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file, qualified
 from penstock.storage.directory import Directory, Durability
+from penstock.storage.uri import location_of_hadoop
 from penstock.track import block_events
 from penstock.track.block_ledger import BlockLedger
 
@@ -60,7 +61,7 @@ class Recovery:
         self._context, self._folder = context, folder
         self.directory = directory
         # Where Spark has it: a path that names no file system is one of Hadoop's default.
-        self._home = Directory.of(folder.path)
+        self._home = Directory.of(location_of_hadoop(folder.uri))
         self._store = CheckpointStore(self._home, Durability(context.settings.durability))
         #: To go on from; ``None`` to start afresh.
         self.found: Checkpoint | None = None
@@ -81,7 +82,8 @@ class Recovery:
             CheckpointError: there are some, and none can be read.
         """
         sc = SparkContext._active_spark_context
-        return _newest(CheckpointStore(Directory.of(directory if sc is None else qualified(sc, directory))), directory)
+        home = location_of_hadoop(directory if sc is None else qualified(sc, directory))
+        return _newest(CheckpointStore(Directory.of(home)), directory)
 
     def find(self) -> None:
         """Go on from the newest checkpoint that is in the directory, if there is one.

@@ -17,6 +17,7 @@ from penstock.checkpoint.restore_points import starting_points
 from penstock.checkpoint.stream_names import is_automatic, named
 from penstock.errors import CheckpointError
 from penstock.runtime.log import get_logger
+from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
@@ -67,7 +68,8 @@ def reattach(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, 
     for saved, table in placed:
         if points.files[saved.name]:
             files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
-            table.go_on_from(files, saved.num_partitions, f"{folder.path}/{saved.home}" if saved.home else "")
+            home = f"{location_of_hadoop(folder.uri)}/{saved.home}" if saved.home else ""
+            table.go_on_from(files, saved.num_partitions, home)
     _number(graph, checkpoint, sources)
     for saved_input, stream in sources:
         if saved_input.position is not None and hasattr(stream, "go_on_from"):
