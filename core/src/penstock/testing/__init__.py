@@ -1,7 +1,7 @@
-"""The testing kit, shipped in the wheel: a manual clock, harnesses, simulated plants for rate
-estimators, and the throttle of repeated log events (``throttle.reset()`` before each test).
+"""The testing kit, shipped in the wheel.
 
-Each name is imported when it is first used, as in ``penstock``.
+It has a manual clock, harnesses, simulated plants for rate estimators, and the throttle of repeated log events
+(``throttle.reset()`` before each test). Each name is imported when it is first used, as in ``penstock``.
 """
 
 from typing import TYPE_CHECKING
