@@ -376,7 +376,7 @@ class StreamingContext(StreamBuilder):
         return 0 if self._engine is None else self._engine.tracker.unread_bytes()
 
     def listener_report(self) -> dict[str, dict[str, int | bool]]:
-        """By listener: events dropped, events it failed on, whether it was switched off."""
+        """By listener: events dropped, events that it failed on, whether it is disabled."""
         return self._bus.report()
 
     @property
