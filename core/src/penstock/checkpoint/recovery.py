@@ -28,7 +28,7 @@ from penstock.checkpoint.restore_streams import reattach
 from penstock.checkpoint.store import CheckpointStore
 from penstock.checkpoint.stream_names import named
 from penstock.errors import CheckpointError, ConfigurationError
-from penstock.graph.state import StateDStream
+from penstock.graph.state.stateful import KeyedStateDStream
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.schedule.resume import Resume
@@ -104,8 +104,8 @@ class Recovery:
         saved_program.load(self._store.read_program(found.program), self._context)
         files = self._starting_points(found).files
         graph = self._context.graph
-        for name, table in named(graph.tables(), graph.streams()).items():
-            if isinstance(table, StateDStream) and not table.can_begin and not files.get(name):
+        for name, table in named(graph.stateful_streams(), graph.streams()).items():
+            if isinstance(table, KeyedStateDStream) and not table.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{table.call_site.short}: no state was checkpointed yet, and its initial states were in an RDD"
                 )
@@ -345,7 +345,7 @@ class Recovery:
 
     def _starting_points(self, found: Checkpoint) -> StartingPoints:
         graph = self._context.graph
-        tables = named(graph.tables(), graph.streams())
+        tables = named(graph.stateful_streams(), graph.streams())
         saved = {tables[each.name].number: each for each in found.tables if each.name in tables}
         return starting_points(found, graph, saved)
 
