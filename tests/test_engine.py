@@ -84,7 +84,7 @@ def engine(parts: Parts) -> Engine:
         cast(Any, None),
         Settings.parse({}),
         ManualClock(5000),
-        DStreamGraph(100),
+        DStreamGraph(cast(Any, None), 100),
         cast(Any, bus),
         cast(Any, recovery),
         _nothing,

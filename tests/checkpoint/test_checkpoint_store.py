@@ -14,7 +14,7 @@ from penstock.checkpoint.manifest import Checkpoint, SavedFile, SavedTable
 from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import CheckpointError
 from penstock.journal.frames import frame
-from penstock.storage.local_directory import LocalDirectory
+from penstock.storage.directory import LocalDirectory
 
 FIRST = Checkpoint(
     number=1,

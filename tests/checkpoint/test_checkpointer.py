@@ -12,13 +12,12 @@ from tests.checkpoint.test_checkpoint_store import FIRST, Disk
 from tests.checkpoint.test_reattachment import Program
 from tests.helpers.memory_directory import full_disk
 
-from penstock import StreamingContext
 from penstock.checkpoint.batch_attempts import Attempts
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.manifest import Checkpoint, SavedInput
 from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import CheckpointError, WriteAheadLogError
-from penstock.graph.input_stream import PulledInputDStream
+from penstock.graph.inputs import PulledInputDStream
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
 
@@ -48,7 +47,7 @@ class Writing:
         self._directory = directory or self.disk
         self.program.state("sums")
         self.source = Source()
-        PulledInputDStream(cast(StreamingContext, self.program.context), lambda: self.source).setName("files")
+        PulledInputDStream(self.program.context.graph, lambda: self.source).set_name("files")
         self.deleted: list[str] = []
         self.forgotten: list[set[int]] = []
         self.told: list[int] = []

@@ -16,11 +16,10 @@ from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedTable
 from penstock.checkpoint.restore_streams import function_name, reattach
 from penstock.checkpoint.stream_names import automatic, is_automatic, named
 from penstock.errors import CheckpointError, ConfigurationError
-from penstock.graph import table as table_module
-from penstock.graph.input_stream import InputDStream
+from penstock.graph.state import stateful
 from penstock.spark.checkpoint import RunFolder
 
-FOLDER = RunFolder("now", "file:/new/place", "/new/place")
+FOLDER = RunFolder("now", "file:/new/place")
 
 
 def total(new: list[int], old: int | None) -> int:
@@ -63,10 +62,10 @@ class Program:
 
     @property
     def names(self) -> list[str]:
-        return list(named(self.context.graph.tables(), self.context.graph.streams()))
+        return list(named(self.context.graph.stateful_streams(), self.context.graph.streams()))
 
     def tables(self) -> dict[str, Any]:
-        return named(self.context.graph.tables(), self.context.graph.streams())
+        return named(self.context.graph.stateful_streams(), self.context.graph.streams())
 
     def saved(self, **values: Any) -> Checkpoint:
         """What a run of it would write, with a table of batch 10."""
@@ -100,7 +99,7 @@ class Program:
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "checkpointed_table", lambda *_args: FakeRDD([[]]))
+    monkeypatch.setattr(stateful, "checkpointed_table", lambda *_args: FakeRDD([[]]))
 
 
 def taken_up(*names: str) -> dict[str, dict[int, str]]:
@@ -274,7 +273,7 @@ def test_of_two_unnamed_one_is_left_and_which_is_not_guessed() -> None:
         now.reattach(before.saved())
 
 
-def named_input(program: Program, name: str) -> InputDStream:
+def named_input(program: Program, name: str) -> FakeInput:
     made = program.input()
     made.setName(name)
     return made

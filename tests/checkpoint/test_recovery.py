@@ -49,7 +49,7 @@ def recovery_of(program: Program, directory: Path, found: Checkpoint | None = No
         clock=ManualClock(5000),
         sparkContext=SimpleNamespace(appName="store", getConf=lambda: SimpleNamespace(getAll=dict)),
     )
-    made = Recovery(cast(Any, context), str(directory), RunFolder("now", f"file:{directory}", str(directory)))
+    made = Recovery(cast(Any, context), str(directory), RunFolder("now", f"file:{directory}"))
     made.found, made._first = found, FIRST
     return made
 
@@ -346,7 +346,7 @@ class Directories:
             clock=ManualClock(20_000),
             sparkContext=spark,
         )
-        return Recovery(cast(Any, context), str(self.path), RunFolder("now", f"file:{self.path}", str(self.path)))
+        return Recovery(cast(Any, context), str(self.path), RunFolder("now", f"file:{self.path}"))
 
     def begin(self, recovery: Recovery) -> Checkpointer:
         """As the engine does at its start."""

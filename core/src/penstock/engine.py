@@ -103,7 +103,7 @@ class Engine:
         self._outputs_done: CompletedOutputs | None = None
         self.checkpointer: Checkpointer | None = None
         self.generator: JobGenerator | None = None
-        self._last_states = LastStates(sc, graph.tables())
+        self._last_states = LastStates(sc, graph.stateful_streams())
         self._is_graceful = True
 
     def start(self, kept: Mapping[str, Callable[[], Any]]) -> None:

@@ -24,7 +24,7 @@ from penstock.checkpoint.stream_names import named
 from penstock.checkpoint.writer import CheckpointWriter
 from penstock.errors import CheckpointError, text_of
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.table import TableDStream
+from penstock.graph.state.stateful import StatefulDStream
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 
@@ -100,7 +100,7 @@ class Checkpointer:
         # Listeners of which the log has been told.
         self._told: set[str] = set()
         self._folders = list(first.folders)
-        self._tables = named(graph.tables(), graph.streams())
+        self._tables = named(graph.stateful_streams(), graph.streams())
         self._inputs = named(graph.inputs, [*graph.inputs, *graph.streams()])
         # Files that no stream needs, with the number of the first checkpoint that does not mention them.
         self._discarded: deque[tuple[int, str]] = deque()
@@ -205,7 +205,7 @@ class Checkpointer:
             for name, stream in self._inputs.items()
         ]
 
-    def _saved_table(self, name: str, table: TableDStream) -> SavedTable:
+    def _saved_table(self, name: str, table: StatefulDStream) -> SavedTable:
         return SavedTable(
             name,
             table.call_site.operation,

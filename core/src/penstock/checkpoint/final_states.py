@@ -21,7 +21,7 @@ from penstock.runtime.threads import EngineThread
 from penstock.spark import failure
 
 if TYPE_CHECKING:
-    from penstock.graph.table import TableDStream
+    from penstock.graph.state.stateful import StatefulDStream
 
 log = get_logger("checkpoint")
 
@@ -34,7 +34,7 @@ class LastStates:
         tables: the streams that have states.
     """
 
-    def __init__(self, sc: SparkContext, tables: Sequence[TableDStream]) -> None:
+    def __init__(self, sc: SparkContext, tables: Sequence[StatefulDStream]) -> None:
         self._sc, self._tables = sc, tables
         self._group = f"penstock-last-states-{secrets.token_hex(4)}"
         # What the thread waits for: to write, or to end.
@@ -80,7 +80,7 @@ class LastStates:
         finally:
             self._over.set()
 
-    def _checkpoint(self, table: TableDStream) -> None:
+    def _checkpoint(self, table: StatefulDStream) -> None:
         try:
             table.checkpoint_youngest()
         # There is an older one, and what is behind it is made again.

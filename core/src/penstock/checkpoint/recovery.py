@@ -28,13 +28,14 @@ from penstock.checkpoint.restore_streams import reattach
 from penstock.checkpoint.store import CheckpointStore
 from penstock.checkpoint.stream_names import named
 from penstock.errors import CheckpointError, ConfigurationError
-from penstock.graph.state import StateDStream
+from penstock.graph.state.stateful import KeyedStateDStream
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.schedule.resume import Resume
 from penstock.spark import saved_conf
 from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file, qualified
 from penstock.storage.directory import Directory, Durability
+from penstock.storage.uri import location_of_hadoop
 from penstock.track import block_events
 from penstock.track.allocations import Allocations
 
@@ -60,7 +61,7 @@ class Recovery:
         self._context, self._folder = context, folder
         self.directory = directory
         # Where Spark has it: a path that names no file system is one of Hadoop's default.
-        self._home = Directory.of(folder.path)
+        self._home = Directory.of(location_of_hadoop(folder.uri))
         self._store = CheckpointStore(self._home, Durability(context.settings.durability))
         #: To go on from; ``None`` to start afresh.
         self.found: Checkpoint | None = None
@@ -81,7 +82,8 @@ class Recovery:
             CheckpointError: there are some, and none can be read.
         """
         sc = SparkContext._active_spark_context
-        return _newest(CheckpointStore(Directory.of(directory if sc is None else qualified(sc, directory))), directory)
+        home = location_of_hadoop(directory if sc is None else qualified(sc, directory))
+        return _newest(CheckpointStore(Directory.of(home)), directory)
 
     def find(self) -> None:
         """Go on from the newest checkpoint that is in the directory, if there is one.
@@ -102,8 +104,8 @@ class Recovery:
         saved_program.load(self._store.read_program(found.program), self._context)
         files = self._starting_points(found).files
         graph = self._context.graph
-        for name, table in named(graph.tables(), graph.streams()).items():
-            if isinstance(table, StateDStream) and not table.can_begin and not files.get(name):
+        for name, table in named(graph.stateful_streams(), graph.streams()).items():
+            if isinstance(table, KeyedStateDStream) and not table.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{table.call_site.short}: no state was checkpointed yet, and its initial states were in an RDD"
                 )
@@ -343,7 +345,7 @@ class Recovery:
 
     def _starting_points(self, found: Checkpoint) -> StartingPoints:
         graph = self._context.graph
-        tables = named(graph.tables(), graph.streams())
+        tables = named(graph.stateful_streams(), graph.streams())
         saved = {tables[each.name].number: each for each in found.tables if each.name in tables}
         return starting_points(found, graph, saved)
 

@@ -16,11 +16,13 @@ from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedTable
 from penstock.checkpoint.restore_points import starting_points
 from penstock.checkpoint.stream_names import is_automatic, named
 from penstock.errors import CheckpointError
+from penstock.graph.inputs import PulledInputDStream
 from penstock.runtime.log import get_logger
+from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
-    from penstock.graph.table import TableDStream
+    from penstock.graph.state.stateful import StatefulDStream
     from penstock.spark.checkpoint import RunFolder
 
 log = get_logger("checkpoint")
@@ -49,11 +51,11 @@ def reattach(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, 
         CheckpointError: something has no place, and is not to be dropped; says what, and what to do.
         ConfigurationError: two streams have the same name.
     """
-    tables: dict[str, TableDStream] = named(graph.tables(), graph.streams())
+    tables: dict[str, StatefulDStream] = named(graph.stateful_streams(), graph.streams())
     inputs: dict[str, Any] = named(graph.inputs, [*graph.inputs, *graph.streams()])
     differences: list[_Difference] = []
     matched = _match(checkpoint.tables, tables, "the state of", differences)
-    placed: list[tuple[SavedTable, TableDStream]] = []
+    placed: list[tuple[SavedTable, StatefulDStream]] = []
     for saved, table in matched:
         difference = _placement(saved, table)
         if difference is None:
@@ -67,11 +69,12 @@ def reattach(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, 
     for saved, table in placed:
         if points.files[saved.name]:
             files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
-            table.go_on_from(files, saved.num_partitions, f"{folder.path}/{saved.home}" if saved.home else "")
+            home = f"{location_of_hadoop(folder.uri)}/{saved.home}" if saved.home else ""
+            table.recover(files, saved.num_partitions, home)
     _number(graph, checkpoint, sources)
     for saved_input, stream in sources:
-        if saved_input.position is not None and hasattr(stream, "go_on_from"):
-            stream.go_on_from(saved_input.position)
+        if saved_input.position is not None and isinstance(stream, PulledInputDStream):
+            stream.recover_from(saved_input.position)
     return points.oldest_ms
 
 
@@ -112,7 +115,7 @@ def _match(
     return matched
 
 
-def _placement(saved: SavedTable, table: TableDStream) -> _Difference | None:
+def _placement(saved: SavedTable, table: StatefulDStream) -> _Difference | None:
     if saved.partitioned_by == function_name(table.partition_function):
         return None
     return _Difference(

@@ -16,7 +16,8 @@ from attrs import frozen
 from pyspark import SparkContext, cloudpickle
 
 from penstock.errors import CheckpointError, ConfigurationError, text_of
-from penstock.graph.stream import Stream
+from penstock.graph.dstream import DStream
+from penstock.graph.node import Node
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
@@ -58,10 +59,10 @@ def load(data: bytes, context: StreamingContext) -> None:
         raise CheckpointError(f"the saved functions cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def _check(stream: Stream[Any], context: StreamingContext) -> None:
+def _check(stream: Node, context: StreamingContext) -> None:
     """Pickle a stream without its parents."""
     try:
-        _pickled({name: value for name, value in stream.program_state().items() if name != "_parents"}, context, stream)
+        _pickled({name: value for name, value in stream.program_state().items() if name != "parents"}, context, stream)
     except Exception as error:
         raise _refusal(stream.call_site.short, error) from error
 
@@ -74,7 +75,7 @@ def _refusal(what: str, error: BaseException) -> ConfigurationError:
     )
 
 
-def _pickled(value: Any, context: StreamingContext, but: Stream[Any] | None = None) -> bytes:
+def _pickled(value: Any, context: StreamingContext, but: Node | None = None) -> bytes:
     buffer = io.BytesIO()
     pickler: Any = _Pickler(buffer, context, but)
     pickler.dump(value)
@@ -84,7 +85,7 @@ def _pickled(value: Any, context: StreamingContext, but: Stream[Any] | None = No
 class _Pickler(cloudpickle.CloudPickler):
     """Names what surrounds the streams; with ``but``, also every other stream."""
 
-    def __init__(self, file: io.BytesIO, context: StreamingContext, but: Stream[Any] | None) -> None:
+    def __init__(self, file: io.BytesIO, context: StreamingContext, but: Node | None) -> None:
         super().__init__(file)  # type: ignore[no-untyped-call]
         self._context, self._but = context, but
 
@@ -95,11 +96,13 @@ class _Pickler(cloudpickle.CloudPickler):
             return "spark"
         if obj is self._context.graph:
             return "graph"
-        return "stream" if self._but is not None and isinstance(obj, Stream) else None
+        return "stream" if self._but is not None and isinstance(obj, Node) else None
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, Stream):
+        if isinstance(obj, Node):
             return _new, (type(obj),), obj.program_state()
+        if isinstance(obj, DStream):  # in a function of the program
+            return _new, (type(obj),), vars(obj)
         return super().reducer_override(obj)  # type: ignore[no-untyped-call]
 
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import ConfigurationError
-from penstock.graph.stream import Stream
+from penstock.graph.node import Node
 
 
-def named(streams: Iterable[Stream[Any]], among: Iterable[Stream[Any]]) -> dict[str, Any]:
+def named(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
     """Streams by name, in their order.
 
     Args:
@@ -47,7 +47,7 @@ def named(streams: Iterable[Stream[Any]], among: Iterable[Stream[Any]]) -> dict[
     return found
 
 
-def _pass_on(stream: Stream[Any], wanted: set[int]) -> None:
+def _pass_on(stream: Node, wanted: set[int]) -> None:
     """Give a stream's name to the nearest of those to name that were made with it, in one call."""
     waiting = [stream]
     while waiting:
