@@ -18,8 +18,7 @@ from penstock import Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_file import open_file
-from penstock.blocks.block_log import BlockLog
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver
 from penstock.receive.supervisor import ReceiverSupervisor
@@ -107,8 +106,11 @@ if __name__ == "__main__":
     process.start()
     driver_port = ours.recv()
     try:
-        stores = {"log off": BlockStore(directory / "off").store}
-        stores |= {f"log on, {name}": BlockLog(str(directory / name), name).store for name in ("flush", "fsync")}
+        stores = {"log off": LocalBlockHandler(directory / "off").store}
+        stores |= {
+            f"log on, {name}": WriteAheadLogBlockHandler(str(directory / name), name).store
+            for name in ("flush", "fsync")
+        }
         for _ in range(2):
             logged = [measure(name, store, driver_port) for name, store in stores.items()][1]
         for _ in range(2):

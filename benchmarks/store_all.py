@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Block, Receiver, StoredBlock
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
 from penstock.receive.messages import Registered, RegisterReceiver
 from penstock.receive.supervisor import ReceiverSupervisor
@@ -46,7 +46,7 @@ class Silent(Receiver[Any]):
 
 def store(values: Iterable[Any], folder: Path) -> tuple[float, list[StoredBlock]]:
     """Store values; say how long that took, s of processor time, and what blocks they became."""
-    blocks, stored = BlockStore(folder), list[StoredBlock]()
+    blocks, stored = LocalBlockHandler(folder), list[StoredBlock]()
 
     def keep(block: Block) -> StoredBlock:
         stored.append(blocks.store(block))

@@ -10,12 +10,12 @@ from pyarrow import fs
 
 from penstock import Block
 from penstock.blocks import arrow_form, place
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.received_block_handler import LocalBlockHandler
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> BlockStore:
-    return BlockStore(tmp_path / "blocks")
+def store(tmp_path: Path) -> LocalBlockHandler:
+    return LocalBlockHandler(tmp_path / "blocks")
 
 
 @pytest.fixture

@@ -5,19 +5,19 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Block
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError
 
 
 @pytest.mark.parametrize("name", ["nul\0inside", "x" * 5000, "\ud800"], ids=["nul", "long", "surrogate"])
-def test_a_name_that_no_file_can_have_is_a_block_that_is_gone(store: BlockStore, name: str) -> None:
+def test_a_name_that_no_file_can_have_is_a_block_that_is_gone(store: LocalBlockHandler, name: str) -> None:
     with pytest.raises(BlockGoneError):
         store.open(name)
     assert store.delete([name]) == 0
 
 
 @pytest.mark.parametrize("name", ["../input-0-1-0", "/input-0-1-0", "elsewhere/input-0-1-0"])
-def test_a_path_deletes_no_block(store: BlockStore, make_block: Callable[..., Block], name: str) -> None:
+def test_a_path_deletes_no_block(store: LocalBlockHandler, make_block: Callable[..., Block], name: str) -> None:
     store.store(make_block([1]))
     assert store.delete([name]) == 0
     assert store.open("input-0-1-0").num_record_batches == 1

@@ -10,7 +10,7 @@ import pytest
 from penstock import Block
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.token import Token
@@ -21,7 +21,7 @@ TOKEN = Token("t")
 
 
 @pytest.fixture
-def source(store: BlockStore) -> Iterator[str]:
+def source(store: LocalBlockHandler) -> Iterator[str]:
     """The address of an endpoint that serves the store's blocks."""
     endpoint = Endpoint("127.0.0.1", TOKEN, {}, store.open)
     yield f"grpc://127.0.0.1:{endpoint.port}"
@@ -32,7 +32,7 @@ def records(reference: BlockReference, token: Token = TOKEN) -> list[Any]:
     return list(arrow_form.records(read_block(reference, token)))
 
 
-def test_a_block_on_this_host_is_read_from_its_file(store: BlockStore, make_block: MakeBlock) -> None:
+def test_a_block_on_this_host_is_read_from_its_file(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     stored = store.store(make_block(["a", "b"]))
     assert records(BlockReference(stored.block_id, stored.path, 2, source="grpc://127.0.0.1:1")) == ["a", "b"]
 
@@ -41,7 +41,7 @@ def test_a_block_on_this_host_is_read_from_its_file(store: BlockStore, make_bloc
     "block", [["a", "b"], [1, None, "x"], [], list(range(40_000))], ids=["typed", "pickled", "none", "many"]
 )
 def test_a_block_of_another_host_is_fetched(
-    store: BlockStore, make_block: MakeBlock, source: str, block: list[Any]
+    store: LocalBlockHandler, make_block: MakeBlock, source: str, block: list[Any]
 ) -> None:
     stored = store.store(make_block(block))
     assert records(BlockReference(stored.block_id, "/not/on/this/host.arrow", len(block), source)) == block
@@ -57,12 +57,12 @@ def test_a_source_that_does_not_have_it_is_named(source: str) -> None:
         records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, source))
 
 
-def test_a_source_that_is_down_is_named(store: BlockStore, make_block: MakeBlock) -> None:
+def test_a_source_that_is_down_is_named(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     with pytest.raises(BlockUnreachableError, match=r"cannot be fetched from grpc://127\.0\.0\.1:1:"):
         records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, "grpc://127.0.0.1:1"))
 
 
-def test_a_source_does_not_serve_strangers(store: BlockStore, make_block: MakeBlock, source: str) -> None:
+def test_a_source_does_not_serve_strangers(store: LocalBlockHandler, make_block: MakeBlock, source: str) -> None:
     stored = store.store(make_block(["secret"]))
     with pytest.raises(BlockUnreachableError) as caught:
         records(BlockReference(stored.block_id, "/not/on/this/host.arrow", 1, source), Token("another"))
@@ -70,7 +70,7 @@ def test_a_source_does_not_serve_strangers(store: BlockStore, make_block: MakeBl
 
 
 def test_a_source_does_not_serve_other_files(
-    store: BlockStore, make_block: MakeBlock, source: str, tmp_path: Path
+    store: LocalBlockHandler, make_block: MakeBlock, source: str, tmp_path: Path
 ) -> None:
     stored = store.store(make_block(["a"]))
     Path(stored.path).rename(tmp_path / "outside.arrow")
@@ -79,7 +79,7 @@ def test_a_source_does_not_serve_other_files(
             records(BlockReference(name, "/not/on/this/host.arrow", 1, source))
 
 
-def test_a_partition_reads_its_blocks_in_order(store: BlockStore, make_block: MakeBlock) -> None:
+def test_a_partition_reads_its_blocks_in_order(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     stored = [store.store(make_block([f"{n}a", f"{n}b"], f"input-0-1-{n}")) for n in range(4)]
     references = [BlockReference(each.block_id, each.path, 2, "") for each in stored]
     partition = iter([tuple(references[:3]), tuple(references[3:])])
@@ -87,7 +87,7 @@ def test_a_partition_reads_its_blocks_in_order(store: BlockStore, make_block: Ma
     assert list(read(0, partition)) == ["0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"]
 
 
-def test_reading_is_lazy(store: BlockStore, make_block: MakeBlock) -> None:
+def test_reading_is_lazy(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     stored = store.store(make_block(["a"]))
     here = BlockReference(stored.block_id, stored.path, 1, "")
     gone = BlockReference("input-0-1-1", "/not/on/this/host.arrow", 1, "")

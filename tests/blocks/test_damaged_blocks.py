@@ -13,7 +13,7 @@ import pytest
 from penstock import Block, StoredBlock
 from penstock.blocks import block_file, place
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_log import BlockLog, stream_directory
+from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.errors import BlockDamagedError
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
@@ -24,7 +24,7 @@ FLIPS, SEED = 1000, 20_250_101
 class Damaged:
     """A block's file, and what is made of it."""
 
-    def __init__(self, log: BlockLog, block: Block) -> None:
+    def __init__(self, log: WriteAheadLogBlockHandler, block: Block) -> None:
         self.stored = log.store(block)
         self.content = self._read()
 
@@ -71,7 +71,7 @@ def _memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(params=[["a", "b", "c"], [1, None, "x"]], ids=["typed", "pickled"])
 def damaged(request: pytest.FixtureRequest, checkpoint_directory: str, make_block: Callable[..., Block]) -> Damaged:
-    return Damaged(BlockLog(stream_directory(checkpoint_directory, 0)), make_block(request.param))
+    return Damaged(WriteAheadLogBlockHandler(stream_directory(checkpoint_directory, 0)), make_block(request.param))
 
 
 def test_a_file_that_is_cut_off_anywhere(damaged: Damaged) -> None:
@@ -103,7 +103,7 @@ def test_it_is_sound_again_when_it_is_what_was_stored(damaged: Damaged) -> None:
 
 
 def test_the_message_has_both_checksums(tmp_path: Path, make_block: Callable[..., Block]) -> None:
-    log = BlockLog(stream_directory(str(tmp_path), 0))
+    log = WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 0))
     damaged = Damaged(log, make_block(["a"]))
     damaged.write(b"x")
     with pytest.raises(BlockDamagedError) as caught:
@@ -115,7 +115,7 @@ def test_the_message_has_both_checksums(tmp_path: Path, make_block: Callable[...
 
 
 def test_it_can_be_left_out(tmp_path: Path, make_block: Callable[..., Block]) -> None:
-    log = BlockLog(stream_directory(str(tmp_path), 0))
+    log = WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 0))
     damaged, sound = Damaged(log, make_block(["a"])), log.store(make_block(["b"], "input-0-1-1"))
     damaged.write(damaged.content[:-1])
     assert damaged.records(skips_lost=True, more=[sound]) == ["b"]

@@ -7,7 +7,7 @@ import pytest
 
 from penstock import Block
 from penstock.blocks import arrow_form
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.received_block_handler import LocalBlockHandler
 
 
 def encoded(*values: str) -> pa.Array:
@@ -27,7 +27,7 @@ def encoded(*values: str) -> pa.Array:
     ],
     ids=["plain", "list", "struct"],
 )
-def test_chunks_with_dictionaries_of_their_own_are_stored(store: BlockStore, column: pa.ChunkedArray) -> None:
+def test_chunks_with_dictionaries_of_their_own_are_stored(store: LocalBlockHandler, column: pa.ChunkedArray) -> None:
     table = arrow_form.from_columns(pa.table({"word": column}))
     store.store(Block("input-0-1-0", 0, table.num_rows, table))
     reader = store.open("input-0-1-0")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from tests.checkpoint.conftest import MemoryDirectory, full_disk
+from tests.helpers.memory_directory import MemoryDirectory, full_disk
 
 from penstock.checkpoint.manifest import Checkpoint, SavedFile, SavedTable
 from penstock.checkpoint.store import CheckpointStore

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.checkpoint.conftest import full_disk
 from tests.checkpoint.test_checkpoint_store import Disk, numbered
+from tests.helpers.memory_directory import full_disk
 
 from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.store import CheckpointStore

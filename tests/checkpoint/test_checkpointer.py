@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 from attrs import evolve
-from tests.checkpoint.conftest import full_disk
 from tests.checkpoint.test_checkpoint_store import FIRST, Disk
 from tests.checkpoint.test_reattachment import Program
+from tests.helpers.memory_directory import full_disk
 
 from penstock import StreamingContext
 from penstock.checkpoint.batch_attempts import Attempts
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.manifest import Checkpoint, SavedInput
 from penstock.checkpoint.store import CheckpointStore
-from penstock.errors import CheckpointError, JournalError
+from penstock.errors import CheckpointError, WriteAheadLogError
 from penstock.graph.input_stream import PulledInputDStream
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
@@ -189,7 +189,7 @@ def test_a_file_is_deleted_when_no_kept_checkpoint_has_it(make: Callable[..., Wr
     writing.table._files[1000] = "file:/somewhere/now/rdd-1"
     writing.save(1)
     del writing.table._files[1000]
-    writing.program.context.graph.discard("file:/somewhere/now/rdd-1")
+    writing.checkpointer.discard_file("file:/somewhere/now/rdd-1")
     for number in range(2, 20):
         files = [file for each in writing.checkpointer._store.kept for table in each.tables for file in table.files]
         assert not files or "file:/somewhere/now/rdd-1" not in writing.deleted
@@ -231,7 +231,7 @@ def test_streams_that_could_not_be_forgotten_are_so_the_next_time(make: Callable
     def forget(stream_ids: set[int]) -> None:
         forgotten.append(stream_ids)
         if len(forgotten) == 1:
-            raise JournalError("the disk is full")
+            raise WriteAheadLogError("the disk is full")
 
     writing.checkpointer._forget_streams = forget
     for number in range(3):
@@ -328,7 +328,7 @@ def test_nothing_is_deleted_while_the_disk_is_full(make: Callable[..., Writing])
     writing = make()
     before = writing.disk.copy().files
     deleted = list(writing.deleted)
-    writing.program.context.graph.discard("file:/somewhere/now/rdd-1")
+    writing.checkpointer.discard_file("file:/somewhere/now/rdd-1")
 
     def fail(operation: str, _name: str) -> None:
         if operation == "write":

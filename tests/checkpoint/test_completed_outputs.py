@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.checkpoint.conftest import MemoryDirectory
 from tests.graph.conftest import FakeContext, FakeInput, context, tables  # noqa: F401
+from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock.checkpoint.completed_outputs import CompletedOutputs
 from penstock.conf import Settings
-from penstock.journal.write_ahead_log import Journal
+from penstock.graph.graph_runtime import GraphRuntime
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ NAMES = {0: "pprint-0", 1: "sink"}
 
 
 def opened(disk: MemoryDirectory, names: dict[int, str] = NAMES) -> CompletedOutputs:
-    made = CompletedOutputs(Journal(disk, "run", Settings({}), ManualClock(0)), names)
+    made = CompletedOutputs(WriteAheadLog(disk, "run", Settings({}), ManualClock(0)), names)
     made.start()
     return made
 
@@ -76,7 +77,8 @@ def test_an_output_that_is_not_repeated_leaves_no_hole_in_a_state(context: FakeC
     source = FakeInput(context, lambda time_ms: [[("sum", time_ms)]])
     source.updateStateByKey(lambda values, state: sum(values) + (state or 0)).foreachRDD(note)
     source.foreachRDD(lambda rdd: other.append(rdd.getNumPartitions()))
-    done = context.graph.outputs_done = Done(200, 0)
+    done = Done(200, 0)
+    context.graph.connect(GraphRuntime(completed_outputs=done))
     context.graph.start(0)
     for time_ms in (100, 200, 300):
         for job in context.graph.generate_jobs(time_ms):
@@ -88,7 +90,7 @@ def test_an_output_that_is_not_repeated_leaves_no_hole_in_a_state(context: FakeC
 
 @pytest.mark.usefixtures("tables")
 def test_an_output_that_is_done_is_not_repeated_by_a_further_try(context: FakeContext) -> None:  # noqa: F811
-    context.graph.generation_retries = 1
+    context.graph.connect(GraphRuntime(generation_retries=1, completed_outputs=Done(100, 0)))
     context.graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
     fails = [True]
     seen: list[Any] = []
@@ -101,7 +103,6 @@ def test_an_output_that_is_done_is_not_repeated_by_a_further_try(context: FakeCo
 
     make: Callable[..., Any] = FakeInput(context, lambda time_ms: [[time_ms]]).transform
     make(transform).foreachRDD(seen.append)
-    context.graph.outputs_done = Done(100, 0)
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     job.run()

@@ -24,7 +24,7 @@ from penstock.checkpoint.manifest import Checkpoint, SavedInput
 from penstock.checkpoint.recovery import Recovery
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
-from penstock.errors import CheckpointError, ConfigurationError, JournalError
+from penstock.errors import CheckpointError, ConfigurationError, WriteAheadLogError
 from penstock.listen.events import BatchCompleted
 from penstock.runtime.clock import ManualClock
 from penstock.spark.checkpoint import RunFolder
@@ -149,7 +149,7 @@ def journalled(tmp_path: Path) -> Checkpoint:
 
 def test_a_journal_that_says_less_than_the_checkpoint_is_refused(tmp_path: Path, journalled: Checkpoint) -> None:
     assert journalled.journaled == 5
-    with pytest.raises(JournalError, match="ends with event 3, and a checkpoint knows of 5"):
+    with pytest.raises(WriteAheadLogError, match="ends with event 3, and a checkpoint knows of 5"):
         ReceivedBlockTracker([0], recovery_of(Program(), tmp_path, journalled).journal())
 
 

@@ -124,7 +124,7 @@ def test_pprint_prints_like_pyspark(
 def test_the_context_can_make_all_streams_remember_longer(make_input: MakeInput, context: FakeContext) -> None:
     source = make_input()
     source.map(str).foreachRDD(print)
-    context.graph.remember_ms = 500
+    context.graph.remember(500)
     context.graph.start(0)
     assert source.remember_ms == 500
     assert context.graph.max_input_remember_ms == 500

@@ -11,6 +11,7 @@ import pytest
 
 from penstock import StreamInputInfo
 from penstock.errors import BatchFailedError
+from penstock.graph.graph_runtime import GraphRuntime
 from penstock.schedule.input_info_tracker import InputInfoTracker
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def test_a_generation_that_works_in_the_end_runs_the_output(
     seen: list[Any] = []
     flaky = Flaky(failures, error)
     make_input().transform(flaky).foreachRDD(lambda rdd: seen.append(rdd.collect()))
-    context.graph.generation_retries = 2
+    context.graph.connect(GraphRuntime(generation_retries=2))
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     # What the generator's loop does for it is one try, and no wait.
@@ -54,7 +55,7 @@ def test_a_generation_that_works_in_the_end_runs_the_output(
 def test_the_input_is_not_asked_again(make_input: MakeInput, context: FakeContext) -> None:
     source = make_input()
     source.transform(Flaky(2)).foreachRDD(lambda _rdd: None)
-    context.graph.generation_retries = 2
+    context.graph.connect(GraphRuntime(generation_retries=2))
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     job.run()
@@ -66,7 +67,7 @@ def test_an_output_that_cannot_be_made_says_which_it_is_and_how_often_it_was_tri
 ) -> None:
     make_input().foreachRDD(print)
     make_input().transform(Flaky(99)).foreachRDD(print)
-    context.graph.generation_retries = 2
+    context.graph.connect(GraphRuntime(generation_retries=2))
     context.graph.start(0)
     (_fine, job) = context.graph.generate_jobs(100)
     with pytest.raises(BatchFailedError) as raised:
@@ -87,7 +88,7 @@ def test_a_later_try_that_finds_no_rdd_has_nothing_to_do(make_input: MakeInput, 
             raise failing.pop()
 
     make_input().transform(nothing_then).foreachRDD(seen.append)
-    context.graph.generation_retries = 1
+    context.graph.connect(GraphRuntime(generation_retries=1))
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     job.run()
@@ -97,7 +98,7 @@ def test_a_later_try_that_finds_no_rdd_has_nothing_to_do(make_input: MakeInput, 
 def test_a_further_try_is_made_under_the_lock(make_input: MakeInput, context: FakeContext) -> None:
     flaky = Flaky(1)
     make_input().transform(flaky).foreachRDD(lambda _rdd: None)
-    context.graph.generation_retries = 1
+    context.graph.connect(GraphRuntime(generation_retries=1))
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     with ThreadPoolExecutor() as pool:
@@ -113,7 +114,7 @@ def test_a_further_try_is_made_under_the_lock(make_input: MakeInput, context: Fa
 def test_a_stop_ends_the_wait_between_two_tries(make_input: MakeInput, context: FakeContext) -> None:
     flaky = Flaky(99)
     make_input().transform(flaky).foreachRDD(print)
-    context.graph.generation_retries = 1_000_000
+    context.graph.connect(GraphRuntime(generation_retries=1_000_000))
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     with ThreadPoolExecutor() as pool:
@@ -129,7 +130,7 @@ def test_a_stop_ends_the_wait_between_two_tries(make_input: MakeInput, context: 
 def test_an_error_of_the_outputs_own_function_is_not_tried_again(make_input: MakeInput, context: FakeContext) -> None:
     output = Flaky(99)
     make_input().transform(Flaky(1)).foreachRDD(output)
-    context.graph.generation_retries = 5
+    context.graph.connect(GraphRuntime(generation_retries=5))
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     with pytest.raises(ValueError, match="failure 1"):
@@ -141,17 +142,16 @@ def test_what_an_input_reports_at_a_later_try_is_in_the_batchs_final_info(
     make_input: MakeInput, context: FakeContext
 ) -> None:
     infos = InputInfoTracker()
-    context.graph.report_input = infos.report
+    context.graph.connect(GraphRuntime(report_input=infos.report, generation_retries=1))
     failing = [ConnectionError("not now")]
 
     def batches(time_ms: int) -> list[list[int]]:
         if failing:
             raise failing.pop()
-        context.graph.report_input(time_ms, StreamInputInfo(0, 2))
+        context.graph.runtime.report_input(time_ms, StreamInputInfo(0, 2))
         return [[1, 2]]
 
     make_input(batches).foreachRDD(lambda _rdd: None)
-    context.graph.generation_retries = 1
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     assert infos.info(100) == {}
@@ -172,7 +172,7 @@ def test_each_output_is_announced_before_it_is_made(make_input: MakeInput, conte
 
     for name in ("a", "b"):
         source.transform(noted(name)).foreachRDD(print)
-    context.graph.before_output = lambda time_ms, output_op_id: order.append((time_ms, output_op_id))
+    context.graph.connect(GraphRuntime(before_output=lambda time_ms, output: order.append((time_ms, output))))
     context.graph.start(0)
     context.graph.generate_jobs(100)
     assert order == [(100, 0), "a", (100, 1), "b"]
@@ -191,7 +191,7 @@ def test_the_slowest_output_is_known(make_input: MakeInput, context: FakeContext
     source = make_input()
     for duration_ms in (5, 70, 6):
         source.transform(took(duration_ms)).foreachRDD(print)
-    context.graph.monotonic_ms = lambda: now_ms[0]
+    context.graph.connect(GraphRuntime(monotonic_ms=lambda: now_ms[0]))
     context.graph.start(0)
     jobs = context.graph.generate_jobs(100)
     assert context.graph.slowest == (70, jobs[1].call_site.short)

@@ -8,6 +8,7 @@ import pytest
 
 from penstock import Receiver, StreamingContext
 from penstock.errors import BatchFailedError
+from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.input_stream import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.spark.located_rdd import LocatedPartition
@@ -37,8 +38,7 @@ class Unavailable:
 
 
 def test_each_output_fails_with_the_reason(context: FakeContext) -> None:
-    context.graph.received_blocks = Unavailable()
-    context.graph.report_input = InputInfoTracker().report
+    context.graph.connect(GraphRuntime(received_blocks=Unavailable(), report_input=InputInfoTracker().report))
     stream = ReceiverInputDStream(cast(StreamingContext, context), Silent())
     for _ in range(2):
         stream.foreachRDD(print)

@@ -11,6 +11,7 @@ import pytest
 from penstock import Receiver, StreamingContext, StreamInputInfo
 from penstock.errors import StreamingStateError
 from penstock.graph import input_stream
+from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.input_stream import QueueInputDStream, ReceiverInputDStream
 from penstock.spark.located_rdd import LocatedPartition
 from penstock.wire.token import Token
@@ -54,8 +55,10 @@ class NotedRDD:
 def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, StreamInputInfo]]:
     """What the streams report; the graph has blocks."""
     reports: list[tuple[int, StreamInputInfo]] = []
-    context.graph.received_blocks = Received()
-    context.graph.report_input = lambda time_ms, info, _count=None: reports.append((time_ms, info))
+    runtime = GraphRuntime(
+        received_blocks=Received(), report_input=lambda time_ms, info, _count=None: reports.append((time_ms, info))
+    )
+    context.graph.connect(runtime)
     monkeypatch.setattr(input_stream, "located_rdd", lambda _sc, partitions: NotedRDD(partitions))
     return reports
 

@@ -12,6 +12,7 @@ import pytest
 
 from penstock import StreamingContext
 from penstock.errors import BatchFailedError, StreamingStateError
+from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.input_stream import PulledInputDStream, QueueInputDStream
 from penstock.plugins.specs import SourceBatch
 
@@ -131,7 +132,7 @@ def test_what_was_taken_from_a_queue_for_a_batch_is_tried_again_and_nothing_else
     items: deque[Any] = deque([None, [1], [2]])
     stream = QueueInputDStream(cast(StreamingContext, context), items, one_at_a_time=True, default=None)
     stream.foreachRDD(lambda rdd: seen.append(rdd.collect()))
-    context.graph.generation_retries = 2
+    context.graph.connect(GraphRuntime(generation_retries=2))
     context.graph.start(0)
     (first,) = context.graph.generate_jobs(100)
     (second,) = context.graph.generate_jobs(200)

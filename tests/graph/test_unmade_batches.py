@@ -10,6 +10,7 @@ import pytest
 from penstock import StateSpec
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
+from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.job import Job
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Sums:
 
     def __init__(self, context: FakeContext, make_input: Callable[..., FakeInput]) -> None:
         self.graph, self.failing, self.seen = context.graph, set[float](), dict[int, Any]()
-        self.graph.generation_retries = 1
+        self.graph.connect(GraphRuntime(generation_retries=1))
         self.graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
 
         def check(time: Any, rdd: RDD[Any]) -> RDD[Any]:

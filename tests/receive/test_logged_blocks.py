@@ -14,7 +14,7 @@ from attrs import evolve
 from penstock import Block, Receiver, StoredBlock, hookimpl
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_log import BlockLog, stream_directory
+from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.conf import Settings
 from penstock.errors import BlockUnreachableError, StoreError
 from penstock.plugins.discovery import Plugins
@@ -106,7 +106,7 @@ def test_a_full_disk_is_waited_for(
     drive: Drive,
 ) -> None:
     supervise(receiver, LOG | {"spark.streaming.receiver.writeAheadLog.maxFailures": "1"}).start()
-    real = BlockLog(stream_directory(str(tmp_path), 3))
+    real = WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 3))
     full = tmp_path / "receivedData" / "3" / "input-3-7-0.partial"
     full.parent.mkdir(parents=True)
 
@@ -256,7 +256,7 @@ class Answering:
     """A plugin that stores itself, through a log of its own."""
 
     def __init__(self, directory: str) -> None:
-        self._log = BlockLog(directory)
+        self._log = WriteAheadLogBlockHandler(directory)
 
     @hookimpl
     def store(self, block: Block) -> StoredBlock:

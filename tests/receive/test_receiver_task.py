@@ -21,8 +21,8 @@ from tests.wire.garbage import exploded, pelt
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_store import BlockStore
 from penstock.blocks.leftovers import Process, claim
+from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
 from penstock.errors import WireError
 from penstock.receive.messages import (
@@ -171,7 +171,7 @@ def test_it_serves_and_deletes_what_other_receivers_and_earlier_launches_left_on
 ) -> None:
     ids = ["input-9-1-0", "input-2-4-7"]
     for block_id in ids:
-        BlockStore(blocks).store(Block(block_id, 9, 1, arrow_form.encode([block_id])))
+        LocalBlockHandler(blocks).store(Block(block_id, 9, 1, arrow_form.encode([block_id])))
 
     def drive() -> tuple[list[Any], bool]:
         client = tracker.receiver()

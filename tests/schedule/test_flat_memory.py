@@ -15,6 +15,7 @@ from pyspark import RDD
 
 from penstock import StoredBlock, StreamingContext, StreamInputInfo
 from penstock.graph.dstream_graph import DStreamGraph
+from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.input_stream import InputDStream
 from penstock.listen.events import BatchCompleted
 from penstock.listen.listener_bus import ListenerBus
@@ -61,7 +62,7 @@ class Received(InputDStream):
             self._failed_ms = time_ms
             raise ConnectionError("not now")
         count = sum(block.num_records for block in self._blocks.blocks_of_batch(time_ms, 0))
-        self._graph.report_input(time_ms, StreamInputInfo(self.id, count), lambda: count)
+        self._graph.runtime.report_input(time_ms, StreamInputInfo(self.id, count), lambda: count)
         return NoRDD()
 
 
@@ -129,7 +130,7 @@ class Engine:
         self.clock, self.listener, self.errors = ManualClock(), Listener(), list[BaseException]()
         self.blocks, context, infos = ReceivedBlockTracker([0]), NoContext(), InputInfoTracker()
         graph = context.graph
-        graph.generation_retries, graph.report_input = 2, infos.report
+        graph.connect(GraphRuntime(generation_retries=2, report_input=infos.report))
         # The waits between tries are of real time.
         graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
         Received(context, self.blocks).foreachRDD(lambda rdd: None)

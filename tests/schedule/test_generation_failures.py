@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock import StoredBlock
+from penstock.graph.graph_runtime import GraphRuntime
 from penstock.listen.events import BatchCompleted, BatchSubmitted
 from penstock.runtime.clock import ManualClock
 from penstock.track.received_block_tracker import ReceivedBlockTracker
@@ -50,7 +51,7 @@ def test_an_allocation_that_fails_is_tried_again(
 ) -> None:
     allocating = Allocating(engine, {100: failures}, error)
     allocating.add(1, 2)
-    engine.graph.generation_retries = 2
+    engine.graph.connect(GraphRuntime(generation_retries=2))
     engine.start()
     clock.await_waiters()
     clock.advance(300)
@@ -66,7 +67,7 @@ def test_an_allocation_that_keeps_failing_is_a_failed_batch_and_its_blocks_are_i
 ) -> None:
     allocating = Allocating(engine, {100: 99})
     allocating.add(1, 2)
-    engine.graph.generation_retries = 2
+    engine.graph.connect(GraphRuntime(generation_retries=2))
     engine.graph.num_outputs = 2
     engine.start()
     clock.await_waiters()
@@ -84,7 +85,7 @@ def test_an_allocation_that_keeps_failing_is_a_failed_batch_and_its_blocks_are_i
 
 def test_every_batch_has_all_its_tries(engine: Engine, clock: ManualClock) -> None:
     Allocating(engine, {100: 99, 200: 2})
-    engine.graph.generation_retries = 2
+    engine.graph.connect(GraphRuntime(generation_retries=2))
     engine.start()
     clock.await_waiters()
     clock.advance(200)
@@ -96,7 +97,7 @@ def test_while_an_allocation_is_tried_again_the_loop_goes_on_with_completions(
     engine: Engine, clock: ManualClock, gate: Gate
 ) -> None:
     Allocating(engine, {200: 1_000_000})
-    engine.graph.generation_retries = 1_000_000
+    engine.graph.connect(GraphRuntime(generation_retries=1_000_000))
     engine.graph.make = lambda _time_ms: [gate]
     engine.start()
     clock.await_waiters()
@@ -111,7 +112,7 @@ def test_while_an_allocation_is_tried_again_the_loop_goes_on_with_completions(
 
 def test_a_stop_ends_the_tries(engine: Engine, clock: ManualClock) -> None:
     Allocating(engine, {100: 1_000_000})
-    engine.graph.generation_retries = 1_000_000
+    engine.graph.connect(GraphRuntime(generation_retries=1_000_000))
     generator = engine.start()
     clock.await_waiters()
     clock.advance(100)

@@ -13,9 +13,9 @@ from pyspark import SparkContext
 
 from penstock import Block, Receiver, StoredBlock
 from penstock.blocks import arrow_form
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
-from penstock.journal.write_ahead_log import Journal
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import Event
 from penstock.receive.messages import (
     AddBlocks,
@@ -117,7 +117,7 @@ class FakeProcess:
         self.address, self.directory = address, directory
         self.on_told: Callable[[object], object] = lambda _message: None
         kinds = (StopReceiver, UpdateRateLimit, PauseReceiver, CleanUpBlocks, ReleaseReceiver)
-        store = BlockStore(Path(directory)) if directory else None
+        store = LocalBlockHandler(Path(directory)) if directory else None
         self.endpoint = Endpoint(
             address, self.task.token, dict.fromkeys(kinds, self._on_told), store.open if store else None
         )
@@ -151,7 +151,7 @@ class FakeProcess:
     def store(self, *numbers: int) -> list[str]:
         """Store blocks of one record, their own name, and report them; returns the names."""
         ids = [f"input-{self.task.stream_id}-{self.task.epoch}-{n}" for n in numbers]
-        store = BlockStore(Path(self.directory))
+        store = LocalBlockHandler(Path(self.directory))
         blocks = [store.store(Block(each, self.task.stream_id, 1, arrow_form.encode([each]))) for each in ids]
         assert self._driver.ask(AddBlocks(self.task.stream_id, self.task.epoch, blocks), Reply).accepted
         return ids
@@ -206,7 +206,7 @@ class Tracked:
         conf: Mapping[str, str],
         master: str,
         checkpoint_directory: str | None,
-        journal: Journal | None = None,
+        journal: WriteAheadLog | None = None,
     ) -> None:
         self.clock, self.events, self.place = clock, Log(), TaskLocation("host-a", "1")
         #: Where a launch runs, by its job group, when that is another place; and all executors.
@@ -277,12 +277,12 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def make_journal(clock: ManualClock, tmp_path: Path) -> Iterator[Callable[..., Journal]]:
+def make_journal(clock: ManualClock, tmp_path: Path) -> Iterator[Callable[..., WriteAheadLog]]:
     """Makes journals of one run in one folder: each is what the next life of the driver finds."""
-    made: list[Journal] = []
+    made: list[WriteAheadLog] = []
 
-    def make(run: str = "run-1", conf: Mapping[str, str] | None = None) -> Journal:
-        made.append(Journal(Directory.of(str(tmp_path / "journal")), run, Settings(conf or {}), clock))
+    def make(run: str = "run-1", conf: Mapping[str, str] | None = None) -> WriteAheadLog:
+        made.append(WriteAheadLog(Directory.of(str(tmp_path / "journal")), run, Settings(conf or {}), clock))
         return made[-1]
 
     yield make
@@ -300,7 +300,7 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         conf: Mapping[str, str] | None = None,
         master: str = "local[8]",
         checkpoint_directory: str | None = None,
-        journal: Journal | None = None,
+        journal: WriteAheadLog | None = None,
     ) -> Tracked:
         monkeypatch.setattr(checkpoint, "qualified", lambda _sc, directory: directory)
         receivers = [Silent()] if receivers is None else receivers

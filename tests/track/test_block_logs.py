@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Block, Receiver, StoredBlock
 from penstock.blocks import arrow_form
-from penstock.blocks.block_log import BlockLog, stream_directory
+from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.conf import Settings
 from penstock.errors import BlockDamagedError, ConfigurationError
 from penstock.listen.events import ReceiverError
@@ -40,7 +40,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def add(process: FakeProcess, *numbers: int, records: int = 2) -> list[StoredBlock]:
     """Log blocks, and report them."""
     task = process.task
-    log = BlockLog(task.log_directory)
+    log = WriteAheadLogBlockHandler(task.log_directory)
     table = arrow_form.encode(["x" * 100] * records)
     blocks = [
         log.store(Block(f"input-{task.stream_id}-{task.epoch}-{n}", task.stream_id, records, table)) for n in numbers
@@ -50,7 +50,7 @@ def add(process: FakeProcess, *numbers: int, records: int = 2) -> list[StoredBlo
 
 
 def files(directory: str, stream_id: int = 0) -> list[str]:
-    return sorted(BlockLog(stream_directory(directory, stream_id))._files.names())
+    return sorted(WriteAheadLogBlockHandler(stream_directory(directory, stream_id))._files.names())
 
 
 def allocated(tracked: Tracked, time_ms: int) -> list[Any]:
@@ -222,13 +222,13 @@ def test_a_file_system_that_takes_its_time_holds_up_nobody(
     process = tracked.registered()
     add(process, 0)
     allocated(tracked, 100)
-    go_on, delete = threading.Event(), BlockLog.delete
+    go_on, delete = threading.Event(), WriteAheadLogBlockHandler.delete
 
-    def slow(self: BlockLog, block_ids: Any) -> int:
+    def slow(self: WriteAheadLogBlockHandler, block_ids: Any) -> int:
         assert go_on.wait(30)
         return delete(self, block_ids)
 
-    monkeypatch.setattr(BlockLog, "delete", slow)
+    monkeypatch.setattr(WriteAheadLogBlockHandler, "delete", slow)
     tracked.tracker.clean_up(200, delete=True)
     tracked.settle()
     assert process.report("still there").accepted
@@ -254,16 +254,16 @@ def test_an_error_while_deleting_is_logged_and_the_next_are_deleted(
     # Neither can be deleted as a file is.
     Path(directory, "receivedData", "0", "input-0-1-0.arrow").unlink()
     Path(directory, "receivedData", "0", "input-0-1-0.arrow").mkdir()
-    delete, failures = BlockLog.delete, iter([RuntimeError("odd")])
+    delete, failures = WriteAheadLogBlockHandler.delete, iter([RuntimeError("odd")])
 
-    def fail_first(self: BlockLog, block_ids: Any) -> int:
+    def fail_first(self: WriteAheadLogBlockHandler, block_ids: Any) -> int:
         for error in failures:
             raise error
         return delete(self, block_ids)
 
     tracked.tracker.clean_up(200, delete=True)
     wait_for(lambda: "block files not deleted" in caplog.text, "told")
-    monkeypatch.setattr(BlockLog, "delete", fail_first)
+    monkeypatch.setattr(WriteAheadLogBlockHandler, "delete", fail_first)
     tracked.tracker.clean_up(300, delete=True)
     wait_for(lambda: "odd" in caplog.text, "told of what nobody expects")
     tracked.tracker.clean_up(400, delete=True)

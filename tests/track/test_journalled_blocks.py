@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from penstock import StoredBlock
 from penstock.conf import Settings
-from penstock.errors import JournalError
-from penstock.journal.write_ahead_log import Journal
+from penstock.errors import WriteAheadLogError
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
 from penstock.track.block_ledger import BlockLedger
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
-MakeJournal = Callable[..., Journal]
+MakeJournal = Callable[..., WriteAheadLog]
 
 
 def block(number: int, stream_id: int = 1, epoch: int = 1, records: int = 10) -> StoredBlock:
@@ -52,7 +52,7 @@ Live = Callable[..., ReceivedBlockTracker]
 
 def fail_writes(monkeypatch: pytest.MonkeyPatch, tracker: ReceivedBlockTracker) -> None:
     def fail(_event: dict[str, Any]) -> None:
-        raise JournalError("the journal cannot be written")
+        raise WriteAheadLogError("the journal cannot be written")
 
     monkeypatch.setattr(tracker._journal, "append", fail)
 
@@ -128,7 +128,7 @@ def test_blocks_whose_allocation_cannot_be_written_go_to_the_next_batch(
     tracker.add_blocks(blocks(1, 2))
     with monkeypatch.context() as patch:
         fail_writes(patch, tracker)
-        with pytest.raises(JournalError, match="cannot be written"):
+        with pytest.raises(WriteAheadLogError, match="cannot be written"):
             tracker.allocate_blocks_to_batch(100)
     assert tracker.blocks_of_batch(100, 1) == []
     assert waiting(tracker) == blocks(1, 2)
@@ -144,7 +144,7 @@ def test_a_block_that_cannot_be_written_is_not_queued_and_may_come_again(
     tracker = live()
     with monkeypatch.context() as patch:
         fail_writes(patch, tracker)
-        with pytest.raises(JournalError, match="cannot be written"):
+        with pytest.raises(WriteAheadLogError, match="cannot be written"):
             tracker.add_blocks(blocks(1, 2))
     assert not tracker.has_unallocated_blocks
     assert tracker.add_blocks(blocks(1, 2)) == []
@@ -369,7 +369,7 @@ def test_leftovers_are_all_there_when_their_batch_could_not_be_written(
     tracker.spread_leftovers({1: 10})
     with monkeypatch.context() as patch:
         fail_writes(patch, tracker)
-        with pytest.raises(JournalError):
+        with pytest.raises(WriteAheadLogError):
             tracker.allocate_blocks_to_batch(100)
     tracker.allocate_blocks_to_batch(200)
     assert numbers_of(tracker, 200) == [0]
@@ -451,7 +451,7 @@ def test_a_tracker_that_dies_behaves_like_one_that_lives_on(steps: list[tuple[st
     with TemporaryDirectory() as folder:
 
         def life() -> ReceivedBlockTracker:
-            tracker = ReceivedBlockTracker([1, 2], Journal(Directory.of(folder), "run", Settings({}), clock))
+            tracker = ReceivedBlockTracker([1, 2], WriteAheadLog(Directory.of(folder), "run", Settings({}), clock))
             tracker.start()
             return tracker
 
@@ -502,7 +502,7 @@ def test_a_journal_that_is_damaged_fails_the_recovery_by_name(live: Live, tmp_pa
     tracker.add_blocks(blocks(2))
     (file,) = (tmp_path / "journal").iterdir()
     file.write_bytes(file.read_bytes().replace(b"input-1-1-1", b"input-1-1-7"))
-    with pytest.raises(JournalError, match=f"{file} is damaged at byte"):
+    with pytest.raises(WriteAheadLogError, match=f"{file} is damaged at byte"):
         live()
     skipping = live(conf={"spark.penstock.checkpoint.onDamage": "skip"})
     assert waiting(skipping) == blocks(2)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver
-from penstock.errors import ConfigurationError, JournalError, WireError
-from penstock.journal.write_ahead_log import Journal
+from penstock.errors import ConfigurationError, WireError, WriteAheadLogError
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
 
 MakeTracker = Callable[..., "Tracked"]
-MakeJournal = Callable[..., Journal]
+MakeJournal = Callable[..., WriteAheadLog]
 
 
 def ids(tracker: ReceivedBlockTracker, time_ms: int, stream_id: int = 0) -> list[str]:
@@ -67,7 +67,7 @@ def test_a_block_that_cannot_be_journalled_is_to_be_reported_again(
     process = tracked.registered()
 
     def fail(_event: object) -> None:
-        raise JournalError("the journal cannot be written: the disk is full")
+        raise WriteAheadLogError("the journal cannot be written: the disk is full")
 
     with monkeypatch.context() as patch:
         patch.setattr(journal, "append", fail)
@@ -94,7 +94,7 @@ def test_the_journal_is_open_until_the_last_batch_is_made(make_tracker: MakeTrac
     tracked.tracker.clean_up(101, delete=False)
     tracked.tracker.close()
     tracked.tracker.close()
-    with pytest.raises(JournalError, match="closed"):
+    with pytest.raises(WriteAheadLogError, match="closed"):
         tracked.tracker.blocks.allocate_blocks_to_batch(200)
 
 
@@ -103,7 +103,7 @@ def test_a_journal_that_cannot_be_written_fails_the_start(
 ) -> None:
     tracked = make_tracker(journal=make_journal())
     (tmp_path / "journal").write_text("in the way")
-    with pytest.raises(JournalError, match="journal cannot be written"):
+    with pytest.raises(WriteAheadLogError, match="journal cannot be written"):
         tracked.tracker.start()
     assert tracked.launches == []
 

@@ -63,12 +63,12 @@ def test_a_task_tells_and_fails(tracked: Tracked) -> None:
 
 def test_a_task_tells_and_goes_on_without(make_tracker: MakeTracker, tmp_path: Any) -> None:
     from penstock import Block
-    from penstock.blocks.block_store import BlockStore
+    from penstock.blocks.received_block_handler import LocalBlockHandler
 
     tracked = make_tracker(conf={"spark.penstock.blocks.onLost": "skip"})
     tracked.tracker.start()
     tracked.launch()
-    stored = BlockStore(tmp_path).store(Block("input-0-1-1", 0, 2, arrow_form.encode(["a", "b"])))
+    stored = LocalBlockHandler(tmp_path).store(Block("input-0-1-1", 0, 2, arrow_form.encode(["a", "b"])))
     there = BlockReference(stored.block_id, stored.path, 2, "", 0)
     reader = tracked.tracker.reader()
     assert list(reader(0, [(gone(0), there), (gone(2), gone(0))])) == ["a", "b"]

@@ -96,8 +96,7 @@ class StreamingContext(StreamBuilder):
                 f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
             )
         self.plugins = Plugins(self.settings[conf.PLUGINS_DISABLE], strict=self.settings[conf.PLUGINS_STRICT])
-        self.graph = DStreamGraph(interval_ms)
-        self.graph.time_zone = self.settings[conf.TIME_ZONE]
+        self.graph = DStreamGraph(interval_ms, self.settings[conf.TIME_ZONE])
         self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
         self._clock: Clock = clock or SystemClock()
         self._state = State.INITIALIZED
@@ -133,10 +132,7 @@ class StreamingContext(StreamBuilder):
             ConfigurationError: it was set before, or is no positive number of seconds.
         """
         self.check_can_build("remember")
-        remember_ms = duration_ms("duration", duration)
-        if self.graph.remember_ms is not None:
-            raise ConfigurationError("remember was set already")
-        self.graph.remember_ms = remember_ms
+        self.graph.remember(duration_ms("duration", duration))
 
     def checkpoint(self, directory: str | None) -> None:
         """Keep state and what windows carry on in a directory (a path or URI that Spark can write to).
@@ -148,10 +144,11 @@ class StreamingContext(StreamBuilder):
             ConfigurationError: it cannot be made or written to.
         """
         self.check_can_build("checkpoint")
-        self.graph.checkpoint_directory, self._recovery = directory, None
+        self.graph.set_checkpoint_directory(None)
+        self._recovery = None
         if directory is not None:
             folder = set_checkpoint_directory(self._sc, directory)
-            self.graph.state_home = f"{folder.path}/{folder.name}/state"
+            self.graph.set_checkpoint_directory(directory, f"{folder.path}/{folder.name}/state")
             self._recovery = Recovery(self, directory, folder)
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:

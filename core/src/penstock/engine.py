@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from attrs import evolve
 from pyspark import SparkContext
 
 from penstock import conf
@@ -20,6 +21,7 @@ from penstock.checkpoint.final_states import LastStates
 from penstock.checkpoint.recovery import Recovery
 from penstock.conf import Settings
 from penstock.graph.dstream_graph import DStreamGraph
+from penstock.graph.graph_runtime import GraphRuntime
 from penstock.listen.events import CheckpointFailed, StopProgress
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.clock import Clock
@@ -56,7 +58,7 @@ class Engine:
     Raises:
         ConfigurationError: the program cannot work as it is.
         CheckpointError: it does not fit the checkpoint that it is to go on from.
-        JournalError: a journal cannot be read, or is damaged.
+        WriteAheadLogError: a journal cannot be read, or is damaged.
     """
 
     def __init__(
@@ -86,15 +88,13 @@ class Engine:
         )
         if recovery is not None:
             self.tracker.restore_rates(recovery.rates, graph.batch_interval_ms)
-        properties = LocalProperties(sc) if recovery is None else LocalProperties(sc, recovery.attempts)
-        graph.generation_retries = settings[conf.GENERATION_RETRIES]
-        graph.before_output, graph.monotonic_ms = properties.put, clock.monotonic_ms
+        self._properties = LocalProperties(sc) if recovery is None else LocalProperties(sc, recovery.attempts)
         self._max_pending = settings[conf.MAX_PENDING_BATCHES]
         self._drops = settings[conf.ON_MAX_PENDING_BATCHES] == "drop-oldest"
         self.scheduler = JobScheduler(
             clock,
             settings[conf.CONCURRENT_JOBS],
-            properties.put,
+            self._properties.put,
             bus.post,
             on_error,
             drop_at=self._max_pending if self._drops else 0,
@@ -116,16 +116,15 @@ class Engine:
         Raises:
             ConfigurationError: the program cannot work as it is, or no checkpoint can be written.
             CheckpointError: an input does not say where it is.
-            JournalError: a journal cannot be written.
+            WriteAheadLogError: a journal cannot be written.
         """
         recovery, settings = self._recovery, self._settings
         # What may be refused comes first: with a fresh start's first checkpoint what an earlier run left is gone.
         self.tracker.prepare()
         intake = TrackedIntake(self.tracker, settings[conf.PARTITION_BYTES])
         input_info = InputInfoTracker()
-        self._graph.received_blocks, self._graph.report_input = intake, input_info.report
         if recovery is not None:
-            self._graph.outputs_done = self._outputs_done = recovery.completed_outputs()
+            self._outputs_done = recovery.completed_outputs()
             self.checkpointer = recovery.checkpointer(
                 self.tracker.rates,
                 kept,
@@ -134,6 +133,20 @@ class Engine:
                 keeps_blocks=settings[conf.WRITE_AHEAD_LOG],
                 outputs=self._outputs_done,
             )
+        runtime = GraphRuntime(
+            received_blocks=intake,
+            report_input=input_info.report,
+            completed_outputs=self._outputs_done,
+            generation_retries=settings[conf.GENERATION_RETRIES],
+            before_output=self._properties.put,
+            monotonic_ms=self._clock.monotonic_ms,
+        )
+        if self.checkpointer is not None:
+            checkpointer = self.checkpointer
+            runtime = evolve(
+                runtime, discard_file=checkpointer.discard_file, recoverable_ms=lambda: checkpointer.recoverable_ms
+            )
+        self._graph.connect(runtime)
         self.generator = JobGenerator(
             self._clock,
             self._graph,

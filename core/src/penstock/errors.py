@@ -92,7 +92,7 @@ class CheckpointError(PenstockError):
     """A checkpoint cannot be read, or the program does not fit it."""
 
 
-class JournalError(CheckpointError):
+class WriteAheadLogError(CheckpointError):
     """An event could not be written to the journal, or the journal is damaged."""
 
 

@@ -102,6 +102,8 @@ class Checkpointer:
         self._stream_ids = {stream.id for stream in self._graph.inputs}
         self._first = evolve(first, next_stream_id=max([first.next_stream_id, *(id + 1 for id in self._stream_ids)]))
         self._max_failures = program.settings[conf.CHECKPOINT_MAX_FAILURES]
+        #: The oldest batch time that state is recovered from, ms; ``None`` if the program has no state.
+        self.recoverable_ms: int | None = None
         self._number = first.number
         self._listener_values = dict(first.listeners)
         # Listeners whose value could not be read the last time.
@@ -124,7 +126,7 @@ class Checkpointer:
         Raises:
             ConfigurationError: it cannot be written.
             CheckpointError: it cannot be gathered: a source does not give its position.
-            JournalError: the log of completed outputs cannot be written.
+            WriteAheadLogError: the log of completed outputs cannot be written.
         """
         # With the positions of sources: what arrives before the first batch is new for a recovered run.
         first = evolve(self._first, inputs=self._saved_inputs(), logged_events=self._sources.logged_events())
@@ -136,7 +138,6 @@ class Checkpointer:
             self._clean_up(oldest)
         except OSError as error:
             raise self._directory.unusable(error) from error
-        self._graph.discard = self._discard
         self._writer.start()
         self._directory.delete_empty_folders()
         for folder in obsolete:
@@ -234,7 +235,8 @@ class Checkpointer:
                 return f"{folder}/{name}"
         return path
 
-    def _discard(self, path: str) -> None:
+    def discard_file(self, path: str) -> None:
+        """Delete a checkpointed RDD as soon as no retained checkpoint mentions it."""
         with self._lock:
             self._discarded.append((self._number + 1, path))
 
@@ -250,9 +252,9 @@ class Checkpointer:
         if self._states:
             saved = {self._states[each.name].number: each for each in oldest.states if each.name in self._states}
             since_ms = restore_points(oldest, self._graph, saved).oldest_ms
-            self._graph.recoverable_ms = (oldest.zero_time_ms if since_ms is None else since_ms,)
+            self.recoverable_ms = oldest.zero_time_ms if since_ms is None else since_ms
             # A state whose last checkpoint is old is recomputed from all input since then.
-            needed_ms = min(needed_ms, self._graph.recoverable_ms[0] - self._graph.max_input_remember_ms)
+            needed_ms = min(needed_ms, self.recoverable_ms - self._graph.max_input_remember_ms)
         with self._lock:
             old = []
             while self._discarded and self._discarded[0][0] <= oldest.number:

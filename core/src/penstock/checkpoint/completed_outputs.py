@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.stream_names import assign, function_name
-from penstock.journal.write_ahead_log import Journal
+from penstock.journal.write_ahead_log import WriteAheadLog
 
 if TYPE_CHECKING:
     from penstock.graph.output_stream import ForEachDStream
@@ -27,10 +27,10 @@ class CompletedOutputs:
         names: of the output operations, by output operation id.
 
     Raises:
-        JournalError: the log cannot be read, or is damaged.
+        WriteAheadLogError: the log cannot be read, or is damaged.
     """
 
-    def __init__(self, wal: Journal, names: Mapping[int, str]) -> None:
+    def __init__(self, wal: WriteAheadLog, names: Mapping[int, str]) -> None:
         self._wal, self._names = wal, names
         self._completed = _Completed()
         wal.recover(self._completed)
@@ -39,7 +39,7 @@ class CompletedOutputs:
         """Open the log for writing.
 
         Raises:
-            JournalError: it cannot be written.
+            WriteAheadLogError: it cannot be written.
         """
         self._wal.start()
 
@@ -47,7 +47,7 @@ class CompletedOutputs:
         """Log that an output operation of a batch has completed.
 
         Raises:
-            JournalError: the log cannot be written.
+            WriteAheadLogError: the log cannot be written.
         """
         self._wal.append({"time": time_ms, "output": self._names[output_op_id]})
 
@@ -59,7 +59,7 @@ class CompletedOutputs:
         """Forget batches strictly older than a time.
 
         Raises:
-            JournalError: the log cannot be written.
+            WriteAheadLogError: the log cannot be written.
         """
         if self._completed.has_older(before_ms):
             self._wal.append({"before": before_ms})

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Sequence
 
 from penstock.checkpoint.manifest import Checkpoint, SavedFile
-from penstock.errors import CheckpointError, JournalError
+from penstock.errors import CheckpointError, WriteAheadLogError
 from penstock.journal.frames import frame, read_frames
 from penstock.runtime.log import get_logger
 from penstock.storage.directory import Directory, Durability
@@ -138,7 +138,7 @@ class CheckpointStore:
             raise CheckpointError(f"it cannot be read: {error}") from error
         try:
             found = read_frames(data)
-        except JournalError as error:
+        except WriteAheadLogError as error:
             raise CheckpointError(str(error)) from error
         if len(found.sound) != 1 or found.damages or found.torn_at is not None:
             raise CheckpointError("it is truncated or damaged: its checksum does not match")

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.graph.graph_runtime import GraphRuntime
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -23,50 +24,6 @@ if TYPE_CHECKING:
     from penstock.graph.output_stream import ForEachDStream
     from penstock.graph.stream import Stream
     from penstock.graph.table import TableDStream
-    from penstock.listen.events import StreamInputInfo
-    from penstock.spark.located_rdd import LocatedPartition
-    from penstock.worker.block_reader import ReadBlocks
-
-
-class ReportInput(Protocol):
-    """Notes what a stream gives to a batch."""
-
-    def __call__(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None, /) -> None:
-        """Note it; ``count`` is asked for the true number of records when the batch's jobs have ended."""
-        ...
-
-
-class ReceivedBlocks(Protocol):
-    """What a receiver input stream asks of the tracker."""
-
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
-        """The batch's blocks, as partitions of references."""
-        ...
-
-    def count(self, batch_time_ms: int, stream_id: int) -> int:
-        """The batch's records."""
-        ...
-
-    def rate_limit(self, stream_id: int) -> float | None:
-        """What the receiver keeps to now, records/s; ``None`` for no limit."""
-        ...
-
-    @property
-    def reader(self) -> ReadBlocks:
-        """What tasks read the references with."""
-        ...
-
-
-class OutputsDone(Protocol):
-    """Knows which output operations need not be repeated."""
-
-    def note(self, time_ms: int, output_op_id: int) -> None:
-        """One of a batch is done."""
-        ...
-
-    def has(self, time_ms: int, output_op_id: int) -> bool:
-        """Whether one of a batch was done, in this run or one before."""
-        ...
 
 
 class DStreamGraph:
@@ -74,43 +31,59 @@ class DStreamGraph:
 
     Args:
         batch_interval_ms: between two batches.
+        time_zone: of the times that the program's functions get; ``None``: local and naive, as PySpark's.
     """
 
-    def __init__(self, batch_interval_ms: int) -> None:
-        self.batch_interval_ms = batch_interval_ms
+    def __init__(self, batch_interval_ms: int, time_zone: tzinfo | None = None) -> None:
+        self.batch_interval_ms, self.time_zone = batch_interval_ms, time_zone
+        self.runtime = GraphRuntime()
         self.zero_time_ms: int | None = None
-        #: Of the youngest batch.
+        #: Batch time of the newest batch.
         self.last_time_ms = -1
         self.inputs: list[InputDStream] = []
         self.outputs: list[ForEachDStream] = []
         self.num_streams = 0
         self.remember_ms: int | None = None
         self.checkpoint_directory: str | None = None
-        #: Where in it this run keeps states.
+        #: The folder of the checkpoint directory that holds this run's state files.
         self.state_home = ""
-        #: The batch behind which a run that goes on from the oldest checkpoint needs states; none without checkpoints.
-        self.recoverable_ms: Sequence[int] = ()
-        #: Is given the path of a checkpointed RDD that no stream needs any more.
-        self.discard: Callable[[str], object] = lambda _path: None
         self._ledgers: list[FailureLedger] = []
-        #: Of the times that the program's functions get; ``None``: local and naive, as PySpark's.
-        self.time_zone: tzinfo | None = None
-        # Set by the context before start.
-        self.received_blocks: ReceivedBlocks | None = None
-        self.report_input: ReportInput = lambda _time_ms, _info, _count=None: None
-        self.outputs_done: OutputsDone | None = None
-        self.generation_retries = 0
-        #: Told batch time and output operation before what the output needs is made: Spark jobs may be run for it.
-        self.before_output: Callable[[int, int], object] = lambda _time_ms, _output_op_id: None
-        self.monotonic_ms: Callable[[], float] = lambda: 0.0
-        #: Of the last batch: the longest that an output took to make its job, in milliseconds, and where it is.
+        #: The output that took longest to generate its job in the last batch: milliseconds and call site.
         self.slowest = (0.0, "")
-        #: Batches some of whose outputs could not be made, and are still to be tried again: how many outputs, by time.
+        #: By batch time: how many outputs could not be generated and will be tried again.
         self.unmade: Counter[int] = Counter()
-        #: Set by ``stop``: no output is waited for any more.
+        #: Set by ``stop``: no output is tried again after that.
         self.stopping = threading.Event()
-        #: Held while RDDs are made or forgotten: by the generator's loop, and by who asks for old ones (``slice``).
+        #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
+
+    # -- before the start --
+
+    def remember(self, duration_ms: int) -> None:
+        """Have every stream remember its RDDs for at least this long.
+
+        Raises:
+            ConfigurationError: the duration was set before.
+        """
+        if self.remember_ms is not None:
+            raise ConfigurationError("remember was set already")
+        self.remember_ms = duration_ms
+
+    def set_checkpoint_directory(self, directory: str | None, state_home: str = "") -> None:
+        """Set where RDDs are checkpointed, and which folder of it holds this run's state files."""
+        self.checkpoint_directory, self.state_home = directory, state_home
+
+    def restore(
+        self, inputs: list[InputDStream], outputs: list[ForEachDStream], num_streams: int, remember_ms: int | None
+    ) -> None:
+        """Take over the streams of a saved program."""
+        self.inputs, self.outputs, self.num_streams, self.remember_ms = inputs, outputs, num_streams, remember_ms
+        for stream in {id(stream): stream for stream in [*inputs, *self.streams()]}.values():
+            stream.restored()
+
+    def connect(self, runtime: GraphRuntime) -> None:
+        """Connect the graph to the engine; called once, before ``start``."""
+        self.runtime = runtime
 
     def add_input(self, stream: InputDStream) -> int:
         """Register an input stream and return its id, counted from 0."""
@@ -217,9 +190,9 @@ class DStreamGraph:
         with self.lock:
             self.last_time_ms = time_ms
             for output in self.outputs:
-                before_ms = self.monotonic_ms()
+                before_ms = self.runtime.monotonic_ms()
                 jobs.append(output.generate_job(time_ms))
-                self.slowest = max(self.slowest, (self.monotonic_ms() - before_ms, output.call_site.short))
+                self.slowest = max(self.slowest, (self.runtime.monotonic_ms() - before_ms, output.call_site.short))
         return [job for job in jobs if job is not None]
 
     def failed_jobs(self, error: BaseException) -> list[Job]:

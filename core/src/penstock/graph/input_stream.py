@@ -60,7 +60,7 @@ class ReceiverInputDStream(InputDStream):
 
     def compute(self, time_ms: int) -> RDD[Any]:
         """The batch's records. Before the start there are none: windows reach that far back."""
-        received, zero_time_ms = self._graph.received_blocks, self._graph.zero_time_ms
+        received, zero_time_ms = self._graph.runtime.received_blocks, self._graph.zero_time_ms
         if received is None or zero_time_ms is None:
             raise StreamingStateError("a receiver stream can be computed only in a started context")
         if time_ms <= zero_time_ms:
@@ -68,7 +68,7 @@ class ReceiverInputDStream(InputDStream):
         references = located_rdd(self._sc, received.partitions(time_ms, self.id))
         # Last: what fails above is made again for the next output, and must not be reported twice.
         info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
-        self._graph.report_input(time_ms, info)
+        self._graph.runtime.report_input(time_ms, info)
         return references.mapPartitionsWithIndex(received.reader)
 
 
@@ -156,7 +156,7 @@ class PulledInputDStream(InputDStream):
 
     def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
         info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
-        self._graph.report_input(time_ms, info, batch.count)
+        self._graph.runtime.report_input(time_ms, info, batch.count)
         return batch.rdd
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:

@@ -60,7 +60,10 @@ class KeyedStateDStream(StateDStream):
         """Look at the keys that got records, and those that time out."""
         # What is remembered may be read: by batches that are pending, or to make again what was lost; and by a run that
         # goes on from one of the checkpoints.
-        horizon_ms = min([time_ms - self.remember_ms, *self._generated, *self._graph.recoverable_ms])
+        horizon_ms = min([time_ms - self.remember_ms, *self._generated])
+        recoverable_ms = self._graph.runtime.recoverable_ms()
+        if recoverable_ms is not None:
+            horizon_ms = min(horizon_ms, recoverable_ms)
         function = MapWithState(
             self._update,
             self.datetime_of(time_ms) if self._takes_time else None,

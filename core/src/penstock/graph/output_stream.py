@@ -56,7 +56,7 @@ class ForEachDStream(DStream[Any]):
         is made all the same, for states must have been through every batch.
         """
         try:
-            self._graph.before_output(time_ms, self.output_op_id)
+            self._graph.runtime.before_output(time_ms, self.output_op_id)
             rdd = self._parent.get_or_compute(time_ms)
         except BaseException as error:
             # Not in the lambda alone: the name ends with this block.
@@ -77,7 +77,7 @@ class ForEachDStream(DStream[Any]):
         return Job(self.output_op_id, self.call_site, run)
 
     def _run(self, time_ms: int, rdd: RDD[Any]) -> None:
-        done = self._graph.outputs_done
+        done = self._graph.runtime.completed_outputs
         if done is not None and done.has(time_ms, self.output_op_id):
             log.info("output not repeated: it was done", batch_time=time_ms, operation=self.call_site.short)
             return
@@ -90,7 +90,8 @@ class ForEachDStream(DStream[Any]):
         """On the job's thread, so that no other batch waits for it: the tries that are left, then the function."""
         backoff, tries = Backoff(self._graph.batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS), 1
         # Real time, under a manual clock too: there is little of it, and nobody would move the clock for it.
-        while tries <= self._graph.generation_retries and not self._graph.stopping.wait(backoff.next_ms() / 1000):
+        retries = self._graph.runtime.generation_retries
+        while tries <= retries and not self._graph.stopping.wait(backoff.next_ms() / 1000):
             tries += 1
             log.info("making an output's RDD again", batch_time=time_ms, operation=self.call_site.short)
             try:

@@ -231,7 +231,7 @@ class Stream(Generic[T]):
             for time in [time for time in self._files if time not in self._generated]:
                 path = self._files.pop(time)
                 if path not in kept:
-                    self._graph.discard(path)
+                    self._graph.runtime.discard_file(path)
 
     @property
     def is_fusible(self) -> bool:

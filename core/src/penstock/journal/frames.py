@@ -14,7 +14,7 @@ import zlib
 
 from attrs import frozen
 
-from penstock.errors import JournalError
+from penstock.errors import WriteAheadLogError
 
 # Its first byte is in no UTF-8 text: JSON cannot contain it.
 MAGIC = b"\xf5PnJ"
@@ -61,10 +61,10 @@ def frame(payload: bytes) -> bytes:
     """Frame a record.
 
     Raises:
-        JournalError: it is larger than ``MAX_PAYLOAD_BYTES``.
+        WriteAheadLogError: it is larger than ``MAX_PAYLOAD_BYTES``.
     """
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise JournalError(f"a record of {len(payload)} bytes is too large, {MAX_PAYLOAD_BYTES} are the most")
+        raise WriteAheadLogError(f"a record of {len(payload)} bytes is too large, {MAX_PAYLOAD_BYTES} are the most")
     head = _LENGTH.pack(VERSION, len(payload))
     return b"".join((MAGIC, head, _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(head))), payload))
 
@@ -73,7 +73,7 @@ def read_frames(buffer: bytes) -> Frames:
     """Read all records of a buffer.
 
     Raises:
-        JournalError: a sound record has a version that this code does not know.
+        WriteAheadLogError: a sound record has a version that this code does not know.
     """
     sound: list[Frame] = []
     damages: list[tuple[int, int]] = []
@@ -112,5 +112,5 @@ def _sound_frame(buffer: bytes, start: int) -> Frame | None:
     if (zlib.crc32(payload, zlib.crc32(head)),) != _CHECKSUM.unpack_from(buffer, body - _CHECKSUM.size):
         return None
     if version != VERSION:
-        raise JournalError(f"a record at byte {start} has the form {version}, and only {VERSION} is known here")
+        raise WriteAheadLogError(f"a record at byte {start} has the form {version}, and only {VERSION} is known here")
     return Frame(start, end, payload)

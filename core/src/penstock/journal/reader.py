@@ -15,7 +15,7 @@ from __future__ import annotations
 from attrs import frozen
 
 from penstock import conf
-from penstock.errors import JournalError
+from penstock.errors import WriteAheadLogError
 from penstock.journal.segment import Event, NumberedEvent, Segment, segment_numbers
 from penstock.storage.directory import Directory
 
@@ -43,7 +43,7 @@ class History:
         """Read what a run's segments say; nothing, when there are none of that run.
 
         Raises:
-            JournalError: something is missing that was there, and damage is not skipped; or a file cannot be read.
+            WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped.
         """
         return _Reading(directory, run, skips_damage).history()
 
@@ -142,7 +142,7 @@ class _Reading:
     def _missing(self, segment: Segment, position: int, what: str) -> None:
         message = f"{segment.location} is damaged at byte {position}: {what} cannot be read"
         if not self._skips_damage:
-            raise JournalError(
+            raise WriteAheadLogError(
                 f"{message}. Put the file back as it was, or go on without what is lost: {conf.ON_DAMAGE.name}=skip"
             )
         self._damages.append(message)
@@ -151,13 +151,13 @@ class _Reading:
         try:
             return segment_numbers(self._directory)
         except OSError as error:
-            raise JournalError(f"the journal in {self._directory.location()} cannot be read: {error}") from error
+            raise WriteAheadLogError(f"the journal in {self._directory.location()} cannot be read: {error}") from error
 
     def _read(self, number: int) -> Segment:
         try:
             return Segment.read(self._directory, number)
         except OSError as error:
-            raise JournalError(f"the journal in {self._directory.location()} cannot be read: {error}") from error
+            raise WriteAheadLogError(f"the journal in {self._directory.location()} cannot be read: {error}") from error
 
 
 def _first(segment: Segment) -> int:

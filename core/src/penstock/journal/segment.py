@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock.errors import JournalError
+from penstock.errors import WriteAheadLogError
 from penstock.journal.frames import Frame, frame, read_frames
 from penstock.storage.directory import Directory
 
@@ -118,7 +118,7 @@ class Segment:
 
         Raises:
             OSError: the file system does not give it.
-            JournalError: a sound record in it is not of a form that is known here.
+            WriteAheadLogError: a sound record in it is not of a form that is known here.
         """
         name = segment_name(number)
         location = directory.location(name)
@@ -127,8 +127,8 @@ class Segment:
             frames = read_frames(data)
             header, records = _header(frames.sound)
             numbered = [_record(each) for each in records]
-        except (JournalError, ValueError, TypeError, KeyError) as error:
-            raise JournalError(f"{location} was written by another version of Penstock: {error}") from error
+        except (WriteAheadLogError, ValueError, TypeError, KeyError) as error:
+            raise WriteAheadLogError(f"{location} was written by another version of Penstock: {error}") from error
         return cls(
             number,
             location,
@@ -159,7 +159,7 @@ def event_record(number: int, event: bytes) -> bytes:
     """An event that was encoded, with its number, framed.
 
     Raises:
-        JournalError: it is too large.
+        WriteAheadLogError: it is too large.
     """
     return frame(b"[%d,%b]" % (number, event))
 

@@ -1,4 +1,4 @@
-"""``Journal``: what happened, written down before anybody is told that it did.
+"""``WriteAheadLog``: what happened, written down before anybody is told that it did.
 
 Owns the segments of one folder, and the thread that alone writes them: everything that waits is written in one go,
 committed once, applied to the owner's state in that order, and acknowledged. There is no time limit: who appends waits,
@@ -19,7 +19,7 @@ from attrs import field, frozen
 
 from penstock import conf
 from penstock.conf import Settings
-from penstock.errors import JournalError, text_of
+from penstock.errors import WriteAheadLogError, text_of
 from penstock.journal.frames import MAX_PAYLOAD_BYTES
 from penstock.journal.reader import History
 from penstock.journal.segment import (
@@ -93,7 +93,7 @@ class _Waiting:
                 self.outcome.set_exception(error)
 
 
-class Journal:
+class WriteAheadLog:
     """Keep the events of a run.
 
     Call ``recover``, then ``start``; then ``append`` from any thread; then ``close``.
@@ -138,14 +138,14 @@ class Journal:
         self._at_hand: list[_Waiting] = []
         self._closed = False
         self._changed = threading.Condition()
-        self._thread = EngineThread("Journal", self._write_all)
+        self._thread = EngineThread("WriteAheadLog", self._write_all)
 
     def recover(self, fold: Fold) -> Recovered:
         """Apply all that this run has done before to an empty fold, which becomes the journal's. Changes no file.
 
         Raises:
-            JournalError: a file cannot be read, or is damaged and damage is not skipped, or events that are known of
-                are missing; nothing was applied then. Or the fold does not understand an event.
+            WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped, or events that a
+                checkpoint knows of are missing; nothing was applied then. Or the fold rejects an event.
         """
         history = History.read(self._directory, self._run, skips_damage=self._skips_damage)
         where = self._directory.location()
@@ -159,7 +159,7 @@ class Journal:
             try:
                 fold.apply(event)
             except (ValueError, TypeError, LookupError) as error:
-                raise JournalError(
+                raise WriteAheadLogError(
                     f"the journal in {where} has an event that is not understood ({type(error).__name__}: "
                     f"{text_of(error)}); was it written by another version of Penstock?"
                 ) from error
@@ -180,7 +180,7 @@ class Journal:
         missing = f"the journal in {where} ends with event {last}, and a checkpoint knows of {self._known}"
         # Where nothing is promised that is no damage, and yet to be told.
         if not self._skips_damage and self._durability is not Durability.NONE:
-            raise JournalError(
+            raise WriteAheadLogError(
                 f"{missing}: the end of its files is damaged, or they are gone. Put them back as they were, or go on "
                 f"without what is lost: {conf.ON_DAMAGE.name}=skip"
             )
@@ -196,7 +196,7 @@ class Journal:
         """Begin a segment with the fold's state, delete all others, and take events from now on.
 
         Raises:
-            JournalError: the segment cannot be written; nothing was deleted.
+            WriteAheadLogError: the segment cannot be written; nothing was deleted.
         """
         assert self._fold is not None, "recover comes first"
         for left in range(self._tries - 1, -1, -1):
@@ -217,14 +217,14 @@ class Journal:
             event: of text, numbers, lists and objects with text as keys, as JSON has them.
 
         Raises:
-            JournalError: it was not committed, or nobody knows; it was not applied. It may be appended again.
+            WriteAheadLogError: it was not committed, or nobody knows; it was not applied. It may be appended again.
         """
         waiting = _Waiting(event, encoded(event), Future())
         if len(waiting.text) > MAX_PAYLOAD_BYTES - 32:
-            raise JournalError(f"an event of {len(waiting.text)} bytes is too large for the journal")
+            raise WriteAheadLogError(f"an event of {len(waiting.text)} bytes is too large for the journal")
         with self._changed:
             if self._closed or not self._thread.ident:
-                raise JournalError(f"the journal is {'closed' if self._closed else 'not started'}")
+                raise WriteAheadLogError(f"the journal is {'closed' if self._closed else 'not started'}")
             self._queue.append(waiting)
             self._changed.notify()
         waiting.outcome.result()
@@ -240,13 +240,13 @@ class Journal:
             waiting, self._queue = self._queue, []
             self._changed.notify_all()
         for each in waiting:
-            each.settle(JournalError("the journal was closed before this was written"))
+            each.settle(WriteAheadLogError("the journal was closed before this was written"))
         if was_closed or not self._thread.ident:
             return
         if not self._thread.finish(timeout_s):
             log.warning("the journal's last write does not end", directory=self._directory.location())
             for each in list(self._at_hand):
-                each.settle(JournalError("the journal was closed, and whether this was written is not known"))
+                each.settle(WriteAheadLogError("the journal was closed, and whether this was written is not known"))
 
     # -- on the writer's thread; _begin_with_state first on that of start --
 
@@ -261,7 +261,7 @@ class Journal:
                 log.exception("the journal's writer failed")
                 self._abandon()
                 for each in group:
-                    each.settle(JournalError(f"the journal's writer failed: {text_of(error)}"))
+                    each.settle(WriteAheadLogError(f"the journal's writer failed: {text_of(error)}"))
         self._abandon()
 
     def _take(self) -> list[_Waiting]:
@@ -380,8 +380,8 @@ class Journal:
         self._next_segment += 1
         return segment_name(self._next_segment - 1)
 
-    def _not_written(self, error: OSError) -> JournalError:
-        return JournalError(
+    def _not_written(self, error: OSError) -> WriteAheadLogError:
+        return WriteAheadLogError(
             f"the journal in {self._directory.location()} cannot be written, tries: {self._tries}: {text_of(error)}"
         )
 

@@ -22,8 +22,7 @@ from attrs import field, frozen
 from penstock import conf
 from penstock.blocks import leftovers, place
 from penstock.blocks.block import Block, StoredBlock
-from penstock.blocks.block_log import BlockLog
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
@@ -119,7 +118,7 @@ class ReceiverTask:
         }
         host = address_towards(self.driver_location)
         # All of this host's that the run has, whoever stored them; what is in the log needs nobody to serve it.
-        endpoint = Endpoint(host, self.token, handlers, blocks.open if isinstance(blocks, BlockStore) else None)
+        endpoint = Endpoint(host, self.token, handlers, blocks.open if isinstance(blocks, LocalBlockHandler) else None)
         supervisor = ReceiverSupervisor(
             self.receiver,
             self.stream_id,
@@ -151,14 +150,16 @@ class ReceiverTask:
             driver.close()
         return iter(())
 
-    def _blocks(self) -> tuple[Path | None, BlockStore | BlockLog]:
+    def _blocks(self) -> tuple[Path | None, LocalBlockHandler | WriteAheadLogBlockHandler]:
         """Where blocks go, and the directory on this host that takes them, if it is on this host."""
         if self.log_directory:
             remote = place.is_remote(self.log_directory)
-            return None if remote else Path(self.log_directory), BlockLog.of(self.log_directory, self.settings)
+            return None if remote else Path(self.log_directory), WriteAheadLogBlockHandler.of(
+                self.log_directory, self.settings
+            )
         home = local_directory(self.run_id)
         leftovers.claim(home, self.driver_process)
-        return home, BlockStore(home)
+        return home, LocalBlockHandler(home)
 
 
 def local_directory(run_id: str) -> Path:
@@ -183,7 +184,7 @@ def _disk_bytes(directory: Path) -> int:
 class _OwnAnswer:
     """The core's own answer to the ``store`` hook."""
 
-    def __init__(self, blocks: BlockStore | BlockLog) -> None:
+    def __init__(self, blocks: LocalBlockHandler | WriteAheadLogBlockHandler) -> None:
         self._blocks = blocks
 
     @hookimpl(trylast=True)

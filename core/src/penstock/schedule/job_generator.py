@@ -351,7 +351,7 @@ class JobGenerator:
                 self._intake.allocate_blocks_to_batch(time_ms)
         except BaseException as error:
             tries = self._backoff.failures + 1
-            if tries <= self._graph.generation_retries:
+            if tries <= self._graph.runtime.generation_retries:
                 log.warning("blocks not allocated, trying again", batch_time=time_ms, reason=failure.reason(error))
                 self._backing_off = True
                 self._try_again_in(self._backoff.next_ms())

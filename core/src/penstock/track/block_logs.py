@@ -13,7 +13,7 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.blocks.block import StoredBlock
-from penstock.blocks.block_log import BlockLog, file_name, stream_directory
+from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, file_name, stream_directory
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.runtime.event_loop import EventLoop
@@ -41,7 +41,8 @@ class BlockLogs:
         #: What they all are in.
         self.home = checkpoint_directory
         self._logs = {
-            stream_id: BlockLog(stream_directory(checkpoint_directory, stream_id)) for stream_id in stream_ids
+            stream_id: WriteAheadLogBlockHandler(stream_directory(checkpoint_directory, stream_id))
+            for stream_id in stream_ids
         }
         self._loop: EventLoop[list[StoredBlock]] = EventLoop("BlockLogs", self._delete, self._on_error)
 

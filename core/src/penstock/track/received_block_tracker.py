@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 
 from penstock.blocks.block import StoredBlock
-from penstock.errors import JournalError, StreamingStateError
-from penstock.journal.write_ahead_log import Journal, Recovered
+from penstock.errors import StreamingStateError, WriteAheadLogError
+from penstock.journal.write_ahead_log import Recovered, WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.track import block_events
 from penstock.track.block_ledger import BlockLedger
@@ -29,10 +29,10 @@ class ReceivedBlockTracker:
         journal: not started yet; what it says of this run is recovered at once. ``start`` starts it.
 
     Raises:
-        JournalError: the journal cannot be read, or is damaged.
+        WriteAheadLogError: the journal cannot be read, or is damaged.
     """
 
-    def __init__(self, stream_ids: Iterable[int], journal: Journal | None = None) -> None:
+    def __init__(self, stream_ids: Iterable[int], journal: WriteAheadLog | None = None) -> None:
         self._stream_ids, self._journal = dict.fromkeys(stream_ids), journal
         self._ledger = BlockLedger()
         #: What the journal's recovery found.
@@ -53,7 +53,7 @@ class ReceivedBlockTracker:
         """Start the journal, if there is one.
 
         Raises:
-            JournalError: it cannot be written.
+            WriteAheadLogError: it cannot be written.
         """
         if self._journal is not None:
             self._journal.start()
@@ -70,7 +70,7 @@ class ReceivedBlockTracker:
             Those that have come and gone: a batch had them and was cleaned up.
 
         Raises:
-            JournalError: they are not in the journal, or nobody knows; none was queued. They may be added again.
+            WriteAheadLogError: they are not in the journal, or nobody knows; none was queued. They may be added again.
             StreamingStateError: no batch would have them any more.
         """
         blocks = list(blocks)
@@ -98,7 +98,7 @@ class ReceivedBlockTracker:
         A time that is not after the last one changes nothing.
 
         Raises:
-            JournalError: the allocation could not be written; the blocks still belong to no batch.
+            WriteAheadLogError: the allocation could not be written; the blocks still belong to no batch.
         """
         with self._deciding:
             if batch_time_ms <= self._ledger.last_allocated_ms:
@@ -174,7 +174,7 @@ class ReceivedBlockTracker:
         """Forget what streams have that are no more, and that no program will have again.
 
         Raises:
-            JournalError: that cannot be written.
+            WriteAheadLogError: that cannot be written.
         """
         if self._journal is not None:
             self._journal.append(block_events.streams_forgotten(stream_ids))
@@ -190,7 +190,7 @@ class ReceivedBlockTracker:
             return
         try:
             self._journal.append(block_events.receivers_launched(epochs))
-        except JournalError as error:
+        except WriteAheadLogError as error:
             # They are known from their first blocks, too.
             log.warning("launches not noted in the journal", reason=str(error))
 
@@ -232,7 +232,7 @@ class ReceivedBlockTracker:
             else:
                 try:
                     self._journal.append(block_events.batches_cleaned(before_ms))
-                except JournalError as error:
+                except WriteAheadLogError as error:
                     log.warning("old batches not cleaned up", before=before_ms, reason=str(error))
                     return []
         return [block for block in blocks if block.stream_id in self._stream_ids]

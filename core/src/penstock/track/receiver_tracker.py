@@ -22,8 +22,8 @@ from penstock import conf
 from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.messages import BlocksLost, FindBlock
 from penstock.conf import Settings
-from penstock.errors import JournalError, StreamingStateError
-from penstock.journal.write_ahead_log import Journal
+from penstock.errors import StreamingStateError, WriteAheadLogError
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.receive.messages import (
     AddBlocks,
@@ -92,7 +92,7 @@ class ReceiverTracker:
 
     Raises:
         ConfigurationError: the block log is on, and cannot be where it is to be.
-        JournalError: the journal cannot be read, or is damaged.
+        WriteAheadLogError: the journal cannot be read, or is damaged.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class ReceiverTracker:
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
         checkpoint_directory: str | None = None,
-        journal: Journal | None = None,
+        journal: WriteAheadLog | None = None,
     ) -> None:
         self._sc, self._settings, self._clock = sc, settings, clock
         self._on_this_machine = cluster.is_on_this_machine(sc)
@@ -226,7 +226,7 @@ class ReceiverTracker:
 
         Raises:
             ConfigurationError: as ``prepare``.
-            JournalError: the journal cannot be written.
+            WriteAheadLogError: the journal cannot be written.
         """
         if self._endpoint is None:
             self.prepare()
@@ -456,7 +456,7 @@ class ReceiverTracker:
         except StreamingStateError as error:
             self._forget(self.blocks.unknown(message.blocks))
             return Reply(accepted=False, reason=str(error))
-        except JournalError:
+        except WriteAheadLogError:
             # Reported again they count again; under other names, after a relaunch, these would count for ever.
             self._forget(self.blocks.unknown(message.blocks))
             raise

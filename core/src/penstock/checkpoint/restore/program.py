@@ -53,11 +53,7 @@ def load(data: bytes, context: StreamingContext) -> None:
     """
     try:
         program: _Program = _Unpickler(io.BytesIO(data), context).load()
-        graph = context.graph
-        graph.inputs, graph.outputs = program.inputs, program.outputs
-        graph.num_streams, graph.remember_ms = program.num_streams, program.remember_ms
-        for stream in {id(stream): stream for stream in [*graph.inputs, *graph.streams()]}.values():
-            stream.restored()
+        context.graph.restore(program.inputs, program.outputs, program.num_streams, program.remember_ms)
     except Exception as error:
         raise CheckpointError(f"the saved functions cannot be loaded: {type(error).__name__}: {error}") from error
 

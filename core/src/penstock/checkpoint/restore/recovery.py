@@ -29,7 +29,7 @@ from penstock.checkpoint.store import CheckpointStore
 from penstock.checkpoint.stream_names import named
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.state import StateDStream
-from penstock.journal.write_ahead_log import Journal
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.schedule.resume import Resume
 from penstock.spark import saved_conf
@@ -69,7 +69,7 @@ class Recovery:
         # A run that this one does not go on from has left something here.
         self._replaces = False
         # Of what receivers store.
-        self._journal: Journal | None = None
+        self._journal: WriteAheadLog | None = None
 
     @staticmethod
     def newest(directory: str) -> Checkpoint | None:
@@ -165,15 +165,15 @@ class Recovery:
         """What a listener kept in the checkpoint; ``None`` for nothing."""
         return None if self.found is None else self.found.listeners.get(listener)
 
-    def journal(self) -> Journal | None:
+    def journal(self) -> WriteAheadLog | None:
         """Of the blocks that receivers store, where these outlive the run; ``None`` where they do not.
 
         Raises:
             ConfigurationError: they do not, and did in the run before, of which some are needed.
-            JournalError: nobody knows, for its journal cannot be read.
+            WriteAheadLogError: nobody knows, for its journal cannot be read.
         """
         settings, found = self._context.settings, self.found
-        made = Journal(
+        made = WriteAheadLog(
             self._home.child(_BLOCK_JOURNAL),
             self.run,
             settings,
@@ -193,7 +193,7 @@ class Recovery:
         settings = self._context.settings
         if not settings[conf.SKIP_COMPLETED]:
             return None
-        journal = Journal(self._home.child("completedOutputs"), self.run, settings, self._context.clock)
+        journal = WriteAheadLog(self._home.child("completedOutputs"), self.run, settings, self._context.clock)
         return CompletedOutputs(journal, output_names(self._context.graph.outputs))
 
     def checkpointer(
@@ -314,7 +314,7 @@ class Recovery:
                 f"looked for where they are not. Start with PYTHONHASHSEED={found.hash_seed}"
             )
 
-    def _check_received(self, found: Checkpoint, journal: Journal) -> None:
+    def _check_received(self, found: Checkpoint, journal: WriteAheadLog) -> None:
         """The block log is off: nothing of what an earlier run received with it may be needed."""
         ledger = BlockLedger()
         journal.recover(ledger)

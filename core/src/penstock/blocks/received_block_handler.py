@@ -1,4 +1,4 @@
-"""``BlockLog``: where blocks live when ``spark.streaming.receiver.writeAheadLog.enable`` is set.
+"""``WriteAheadLogBlockHandler``: where blocks live when ``spark.streaming.receiver.writeAheadLog.enable`` is set.
 
 Owns one stream's directory in the block log, ``<checkpoint directory>/receivedData/<stream id>``, in which each block
 is one file: written once, whole or not there, with a checksum that travels with the block. It outlives the receiver,
@@ -11,21 +11,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Set
 from functools import partial
+from pathlib import Path
 
 import pyarrow as pa
 
 from penstock import conf
-from penstock.blocks import place
+from penstock.blocks import block_file, place
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.log_files import PARTIAL, files_of
 from penstock.conf import Settings
-from penstock.errors import StoreError, text_of
+from penstock.errors import BlockGoneError, StoreError, text_of
 from penstock.runtime.log import get_logger
 
 log = get_logger("block_log")
 
 _HOME = "receivedData"
 _SUFFIX = ".arrow"
+# A name, never a path: what comes over the wire must not lead out of the directory.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _BLOCK = re.compile(r"input-(\d+)-\d+-\d+")
 _FILE = re.compile(rf"{_BLOCK.pattern}({re.escape(_SUFFIX)}|{re.escape(PARTIAL)})")
 
@@ -51,7 +54,58 @@ def file_name(block_id: str) -> str:
     return f"{block_id}{_SUFFIX}"
 
 
-class BlockLog:
+class LocalBlockHandler:
+    """Write, find and delete the block files below one directory.
+
+    Args:
+        directory: of the run; made when the first block is stored.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def store(self, block: Block) -> StoredBlock:
+        """Write a block.
+
+        Raises:
+            OSError: the disk is full or the directory cannot be written; nothing is left behind.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        path = self._directory / f"{block.block_id}{_SUFFIX}"
+        partial = path.with_suffix(".partial")
+        try:
+            with pa.OSFile(str(partial), "wb") as sink:
+                block_file.write(block.table, sink)
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        return StoredBlock(
+            block.block_id, block.stream_id, block.num_records, path.stat().st_size, str(path), block.metadata
+        )
+
+    def open(self, block_id: str) -> pa.ipc.RecordBatchFileReader:
+        """Map a block for reading.
+
+        Raises:
+            BlockGoneError: there is no such block here.
+        """
+        if not _NAME.fullmatch(block_id):
+            raise BlockGoneError(f"{block_id[:100]!r} is not the name of a block")
+        return block_file.open_file(str(self._directory / f"{block_id}{_SUFFIX}"))
+
+    def delete(self, block_ids: Iterable[str]) -> int:
+        """Delete blocks that nothing reads any more; say how many there were."""
+        deleted = 0
+        for block_id in block_ids:
+            path = self._directory / f"{block_id}{_SUFFIX}"
+            if _NAME.fullmatch(block_id) and path.exists():
+                path.unlink(missing_ok=True)
+                deleted += 1
+        return deleted
+
+
+class WriteAheadLogBlockHandler:
     """Write and delete the block files of one stream.
 
     Args:
@@ -67,7 +121,7 @@ class BlockLog:
         self._files = files_of(directory, durability)
 
     @classmethod
-    def of(cls, directory: str, settings: Settings) -> BlockLog:
+    def of(cls, directory: str, settings: Settings) -> WriteAheadLogBlockHandler:
         """The log in a directory, as durable as the settings say.
 
         Raises:
@@ -160,4 +214,4 @@ def sweep(directory: str, known: Set[str]) -> list[str]:
     Returns:
         The names of the files that were deleted.
     """
-    return BlockLog(directory).sweep(known)
+    return WriteAheadLogBlockHandler(directory).sweep(known)

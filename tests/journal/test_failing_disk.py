@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import JournalError
+from penstock.errors import WriteAheadLogError
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
 
 if TYPE_CHECKING:
-    from tests.checkpoint.conftest import Kept, MemoryDirectory
+    from tests.helpers.memory_directory import MemoryDirectory
+    from tests.journal.conftest import Kept
 
 Keep = Callable[..., "Kept"]
 Memory = type["MemoryDirectory"]
@@ -38,7 +39,7 @@ def try_to_add(kept: Kept, numbers: range, clock: ManualClock) -> list[int]:
         try:
             kept.add(number)
             safe.append(number)
-        except JournalError:
+        except WriteAheadLogError:
             pass
     return safe
 
@@ -71,7 +72,7 @@ def test_a_write_that_fails_is_tried_so_often_and_no_more(keep: Keep, memory: Me
     kept = keep(directory, conf={"spark.streaming.driver.writeAheadLog.maxFailures": "4"})
     directory.fail_at(range(1000))
     tries = directory.count("append") + directory.count("write")
-    with pytest.raises(JournalError, match=r"tries: 4: .*No space left on device"):
+    with pytest.raises(WriteAheadLogError, match=r"tries: 4: .*No space left on device"):
         kept.add(1)
     # The first on the file at hand, each other with a new one.
     assert directory.count("append") + directory.count("write") - tries == 4
@@ -98,7 +99,7 @@ def test_what_was_refused_and_written_all_the_same_gives_way_to_what_comes_next(
     kept = keep(directory, conf=ONE_TRY)
     kept.add(1)
     directory.fail_at(range(1, 2))
-    with pytest.raises(JournalError):
+    with pytest.raises(WriteAheadLogError):
         kept.add(2)
     assert kept.fold.numbers == [1]
     # Its outcome is unknown, and as long as nothing follows it counts.
@@ -192,7 +193,7 @@ def test_everybody_of_a_group_that_failed_is_told(keep: Keep, memory: Memory) ->
     def add(number: int) -> None:
         try:
             kept.add(number)
-        except JournalError as error:
+        except WriteAheadLogError as error:
             failed.append(str(error))
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(5)]
@@ -215,16 +216,16 @@ def test_everybody_of_a_group_that_failed_is_told(keep: Keep, memory: Memory) ->
 def test_a_folder_that_cannot_be_made_fails_the_start_by_name(keep: Keep, tmp_path: Path) -> None:
     kept = keep(Directory.of(str(tmp_path / "file" / "journal")), start=False)
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(JournalError, match="file/journal cannot be written"):
+    with pytest.raises(WriteAheadLogError, match="file/journal cannot be written"):
         kept.journal.start()
-    with pytest.raises(JournalError, match="file/journal cannot be read"):
+    with pytest.raises(WriteAheadLogError, match="file/journal cannot be read"):
         keep(Directory.of(str(tmp_path / "file" / "journal")), start=False)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_fails_the_start_by_name(keep: Keep, tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
-    with pytest.raises(JournalError, match="Permission denied"):
+    with pytest.raises(WriteAheadLogError, match="Permission denied"):
         keep(Directory.of(str(tmp_path)))
 
 
@@ -232,7 +233,7 @@ def test_a_read_only_file_system_fails_the_start_and_may_be_tried_again(keep: Ke
     directory = memory()
     kept = keep(directory, start=False)
     directory.fail_at(range(1000), lambda: OSError(errno.EROFS, os.strerror(errno.EROFS)))
-    with pytest.raises(JournalError, match="Read-only file system"):
+    with pytest.raises(WriteAheadLogError, match="Read-only file system"):
         kept.journal.start()
     directory.fail_at(range(0))
     kept.journal.start()
@@ -248,7 +249,7 @@ def test_a_folder_that_cannot_be_listed_is_not_an_empty_journal(keep: Keep, memo
             raise OSError(errno.EIO, "the cable")
 
     directory.hook = hook
-    with pytest.raises(JournalError, match=r"memory/ cannot be read: .*the cable"):
+    with pytest.raises(WriteAheadLogError, match=r"memory/ cannot be read: .*the cable"):
         keep(directory, start=False)
 
 
@@ -261,7 +262,7 @@ def test_the_writer_outlives_an_error_that_nobody_thought_of(keep: Keep, memory:
             raise RuntimeError("never seen before")
 
     directory.hook = hook
-    with pytest.raises(JournalError, match="never seen before"):
+    with pytest.raises(WriteAheadLogError, match="never seen before"):
         kept.add(1)
     directory.hook = lambda _operation, _name: None
     kept.add(2)
@@ -308,9 +309,9 @@ def test_a_crash_at_any_moment_leaves_all_that_was_acknowledged(
                 try:
                     kept.add(number)
                     safe.append(number)
-                except JournalError:
+                except WriteAheadLogError:
                     pass
-        except JournalError:
+        except WriteAheadLogError:
             pass
         kept.journal.close()
         directory = directory.after_power_loss(rng)
@@ -322,6 +323,7 @@ def test_a_crash_at_any_moment_leaves_all_that_was_acknowledged(
 
 @pytest.fixture(scope="module")
 def memory_and_clock() -> tuple[Memory, type[Kept]]:
-    from tests.checkpoint.conftest import Kept, MemoryDirectory
+    from tests.helpers.memory_directory import MemoryDirectory
+    from tests.journal.conftest import Kept
 
     return MemoryDirectory, Kept

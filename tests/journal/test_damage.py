@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.errors import JournalError
+from penstock.errors import WriteAheadLogError
 from penstock.journal.frames import frame, read_frames
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.checkpoint.conftest import Kept, MemoryDirectory
+    from tests.helpers.memory_directory import MemoryDirectory
+    from tests.journal.conftest import Kept
 
 Keep = Callable[..., "Kept"]
 Memory = type["MemoryDirectory"]
@@ -52,7 +53,7 @@ def recovered(keep: Keep, directory: MemoryDirectory, conf: dict[str, str] | Non
     """What is recovered, or why nothing is."""
     try:
         return keep(directory, conf=conf, start=False).fold.numbers
-    except JournalError as error:
+    except WriteAheadLogError as error:
         return str(error)
 
 
@@ -152,7 +153,7 @@ def middle_damaged(keep: Keep, memory: Memory) -> tuple[MemoryDirectory, int]:
 def test_damage_in_the_middle_is_refused_with_file_place_and_what_to_do(keep: Keep, memory: Memory) -> None:
     directory, position = middle_damaged(keep, memory)
     before = directory.copy().files
-    with pytest.raises(JournalError) as refused:
+    with pytest.raises(WriteAheadLogError) as refused:
         keep(directory)
     assert str(refused.value) == (
         f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read. Put the file back as it "
@@ -180,7 +181,9 @@ def test_a_damaged_state_is_refused_or_counted(keep: Keep, memory: Memory) -> No
     (name,) = directory.names()
     second = read_frames(bytes(directory.files[name])).sound[2]
     directory.files[name][second.start] ^= 1
-    with pytest.raises(JournalError, match=rf"{name} is damaged at byte {second.start}: 1 of 3 records of the state"):
+    with pytest.raises(
+        WriteAheadLogError, match=rf"{name} is damaged at byte {second.start}: 1 of 3 records of the state"
+    ):
         keep(directory, start=False)
     kept = keep(directory, conf=SKIP, start=False)
     assert kept.fold.numbers == [0, 2, 3]
@@ -218,7 +221,7 @@ def test_a_state_without_its_end_is_refused_when_nothing_older_is_there(keep: Ke
     keep(directory)
     (name,) = directory.names()
     del directory.files[name][-1]
-    with pytest.raises(JournalError, match="1 of 3 records of the state cannot be read"):
+    with pytest.raises(WriteAheadLogError, match="1 of 3 records of the state cannot be read"):
         keep(directory, start=False)
     assert keep(directory, conf=SKIP, start=False).fold.numbers == [0, 1]
 
@@ -226,7 +229,7 @@ def test_a_state_without_its_end_is_refused_when_nothing_older_is_there(keep: Ke
 def test_a_file_of_nothing_is_refused_when_another_was_before_it(keep: Keep, memory: Memory) -> None:
     assert keep(memory({"journal-0000000000": b""}), start=False).fold.numbers == []
     assert keep(memory({"journal-0000000000": b"torn"}), start=False).fold.numbers == []
-    with pytest.raises(JournalError, match="journal-0000000007 is damaged at byte 0: all of it"):
+    with pytest.raises(WriteAheadLogError, match="journal-0000000007 is damaged at byte 0: all of it"):
         keep(memory({"journal-0000000007": b"torn"}), start=False)
 
 
@@ -235,7 +238,7 @@ def test_an_end_that_was_known_of_is_no_torn_one(keep: Keep, memory: Memory, fil
     assert keep(memory(files), start=False).journal.last_number == known
     for size in range(len(files[name])):
         damaged = changed(files, name, files[name][:size])
-        with pytest.raises(JournalError, match=r"memory/.*onDamage=skip"):
+        with pytest.raises(WriteAheadLogError, match=r"memory/.*onDamage=skip"):
             keep(memory(damaged), start=False, known=known)
     # One that was not known of may have been cut off while it was written.
     kept = keep(memory(changed(files, name, files[name][:-1])), start=False, known=known - 1)
@@ -246,12 +249,12 @@ def test_an_end_that_was_known_of_is_no_torn_one(keep: Keep, memory: Memory, fil
 def test_a_journal_that_is_gone_is_refused_where_it_is_known_of(keep: Keep, memory: Memory) -> None:
     message = "memory/ ends with event 0, and a checkpoint knows of 1: .*onDamage=skip"
     for files in ({}, {"journal-0000000000": b""}):
-        with pytest.raises(JournalError, match=message):
+        with pytest.raises(WriteAheadLogError, match=message):
             keep(memory(files), known=1)
     # Also one of another run.
     directory = memory()
     keep(directory).add(0, 1)
-    with pytest.raises(JournalError, match=message):
+    with pytest.raises(WriteAheadLogError, match=message):
         keep(directory.copy(), run="run-2", known=1)
 
 
@@ -283,7 +286,7 @@ def test_a_number_is_known_only_when_it_is_committed(keep: Keep, memory: Memory)
     kept.add(0)
     assert kept.journal.last_number == 1
     directory.fail_at(range(100))
-    with pytest.raises(JournalError):
+    with pytest.raises(WriteAheadLogError):
         kept.add(1)
     assert kept.journal.last_number == 1
 
@@ -300,5 +303,5 @@ def test_other_files_of_the_folder_are_no_concern(keep: Keep, memory: Memory) ->
     [b'{"journal":2,"run":"run-1"}', b"[1,2]", b"not JSON", b'{"other":1}', b'[1,{},"more"]', b"3"],
 )
 def test_a_sound_record_of_another_form_is_refused_by_name(keep: Keep, memory: Memory, payload: bytes) -> None:
-    with pytest.raises(JournalError, match="memory/journal-0000000000 was written by another version"):
+    with pytest.raises(WriteAheadLogError, match="memory/journal-0000000000 was written by another version"):
         keep(memory({"journal-0000000000": frame(payload)}), conf=SKIP, start=False)

@@ -1,4 +1,4 @@
-"""``BlockStore``: a file appears whole or not at all."""
+"""``LocalBlockHandler``: a file appears whole or not at all."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 from penstock import Block
 from penstock.blocks import arrow_form
 from penstock.blocks.block_file import open_file
-from penstock.blocks.block_store import BlockStore
+from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError
 
 MakeBlock = Callable[..., Block]
@@ -24,7 +24,7 @@ def files(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "blocks").glob("*"))
 
 
-def test_a_stored_block_says_where_it_is(store: BlockStore, make_block: MakeBlock, tmp_path: Path) -> None:
+def test_a_stored_block_says_where_it_is(store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
     stored = store.store(make_block(["a", "b"], metadata={"offset": 5}))
     path = tmp_path / "blocks" / "input-0-1-0.arrow"
     assert (stored.block_id, stored.stream_id, stored.num_records) == ("input-0-1-0", 0, 2)
@@ -35,26 +35,26 @@ def test_a_stored_block_says_where_it_is(store: BlockStore, make_block: MakeBloc
 @pytest.mark.parametrize(
     "records", [["a", "b"], [1, "mixed", None], [], list(range(40_000))], ids=["typed", "pickled", "none", "many"]
 )
-def test_what_was_stored_is_read(store: BlockStore, make_block: MakeBlock, records: list[Any]) -> None:
+def test_what_was_stored_is_read(store: LocalBlockHandler, make_block: MakeBlock, records: list[Any]) -> None:
     stored = store.store(make_block(records))
     assert read(store.open("input-0-1-0")) == records
     assert read(open_file(stored.path)) == records
 
 
-def test_nothing_is_made_before_the_first_block(store: BlockStore, tmp_path: Path) -> None:
+def test_nothing_is_made_before_the_first_block(store: LocalBlockHandler, tmp_path: Path) -> None:
     assert store.delete(["input-0-1-0"]) == 0
     with pytest.raises(BlockGoneError):
         store.open("input-0-1-0")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_block_that_is_not_there_is_gone(store: BlockStore, make_block: MakeBlock) -> None:
+def test_a_block_that_is_not_there_is_gone(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     store.store(make_block([1]))
     with pytest.raises(BlockGoneError, match="input-0-1-1"):
         store.open("input-0-1-1")
 
 
-def test_deleting_is_harmless_when_repeated(store: BlockStore, make_block: MakeBlock, tmp_path: Path) -> None:
+def test_deleting_is_harmless_when_repeated(store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
     for n in range(3):
         store.store(make_block([n], f"input-0-1-{n}"))
     assert store.delete(["input-0-1-0", "input-0-1-2", "input-0-9-9"]) == 2
@@ -64,7 +64,7 @@ def test_deleting_is_harmless_when_repeated(store: BlockStore, make_block: MakeB
         store.open("input-0-1-0")
 
 
-def test_a_block_that_is_being_read_survives_its_deletion(store: BlockStore, make_block: MakeBlock) -> None:
+def test_a_block_that_is_being_read_survives_its_deletion(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     records = [str(n) for n in range(40_000)]
     store.store(make_block(records))
     reader = store.open("input-0-1-0")
@@ -74,7 +74,7 @@ def test_a_block_that_is_being_read_survives_its_deletion(store: BlockStore, mak
     assert list(arrow_form.records([first, *rest])) == records
 
 
-def test_storing_again_replaces(store: BlockStore, make_block: MakeBlock, tmp_path: Path) -> None:
+def test_storing_again_replaces(store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
     store.store(make_block(["old"]))
     store.store(make_block(["new"]))
     assert read(store.open("input-0-1-0")) == ["new"]
@@ -85,7 +85,7 @@ def test_storing_again_replaces(store: BlockStore, make_block: MakeBlock, tmp_pa
     "name", ["../outside", "/etc/passwd", "a/../../outside", "..", ".", ".hidden", "sub/block", "../blocks/input-0-1-0"]
 )
 def test_a_name_that_leads_out_of_the_directory_is_refused(
-    store: BlockStore, make_block: MakeBlock, tmp_path: Path, name: str
+    store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path, name: str
 ) -> None:
     store.store(make_block([1]))
     outside = tmp_path / "outside.arrow"
@@ -100,7 +100,11 @@ def test_a_name_that_leads_out_of_the_directory_is_refused(
     "error", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()], ids=repr
 )
 def test_a_fault_in_the_middle_leaves_nothing(
-    store: BlockStore, make_block: MakeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    store: LocalBlockHandler,
+    make_block: MakeBlock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
 ) -> None:
     store.store(make_block(["before"], "input-0-1-9"))
     block = make_block([str(n) for n in range(40_000)])
@@ -133,7 +137,7 @@ def test_a_fault_in_the_middle_leaves_nothing(
 
 
 def test_a_fault_at_the_end_leaves_what_was_there(
-    store: BlockStore, make_block: MakeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.store(make_block(["old"]))
 
@@ -150,11 +154,11 @@ def test_a_fault_at_the_end_leaves_what_was_there(
 def test_a_file_in_the_place_of_the_directory_is_an_error(make_block: MakeBlock, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("x")
     with pytest.raises(OSError, match="taken"):
-        BlockStore(tmp_path / "taken").store(make_block([1]))
+        LocalBlockHandler(tmp_path / "taken").store(make_block([1]))
     assert (tmp_path / "taken").read_text() == "x"
 
 
-def test_blocks_are_mapped_and_not_read(store: BlockStore, make_block: MakeBlock) -> None:
+def test_blocks_are_mapped_and_not_read(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     store.store(make_block(["x" * 1000] * 10_000))
     before = pa.total_allocated_bytes()
     reader = store.open("input-0-1-0")

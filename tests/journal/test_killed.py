@@ -13,7 +13,7 @@ import pytest
 from penstock.storage.directory import Directory
 
 if TYPE_CHECKING:
-    from tests.checkpoint.conftest import Kept
+    from tests.journal.conftest import Kept
 
 PROGRAM = """
 import sys, threading
@@ -32,7 +32,7 @@ class State:
     def events(self):
         return list(self.applied)
 
-kept = journal.Journal(Directory.of(sys.argv[1]), "run-1", Settings({sys.argv[2]: sys.argv[3]}), SystemClock())
+kept = journal.WriteAheadLog(Directory.of(sys.argv[1]), "run-1", Settings({sys.argv[2]: sys.argv[3]}), SystemClock())
 kept.recover(State())
 kept.start()
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.conf import Settings
-from penstock.errors import JournalError
-from penstock.journal import write_ahead_log as journal_module
-from penstock.journal.write_ahead_log import Journal, Recovered
+from penstock.errors import WriteAheadLogError
+from penstock.journal import write_ahead_log as wal_module
+from penstock.journal.write_ahead_log import Recovered, WriteAheadLog
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
 
 if TYPE_CHECKING:
-    from tests.checkpoint.conftest import Kept, ListFold, MemoryDirectory
+    from tests.helpers.memory_directory import MemoryDirectory
+    from tests.journal.conftest import Kept, ListFold
 
 Keep = Callable[..., "Kept"]
 Memory = type["MemoryDirectory"]
@@ -81,7 +82,7 @@ def test_a_run_whose_first_file_was_not_finished_leaves_the_one_before_as_it_was
     keep(directory, "run-1").add(1, 2)
     other = keep(directory, "run-2", start=False)
     directory.fail_at(range(1, 100))
-    with pytest.raises(JournalError, match=r"memory/ cannot be written, tries: 3: .*No space"):
+    with pytest.raises(WriteAheadLogError, match=r"memory/ cannot be written, tries: 3: .*No space"):
         other.journal.start()
     directory.fail_at(range(0))
     assert keep(directory.copy(), "run-1", start=False).fold.numbers == [1, 2]
@@ -104,7 +105,7 @@ def test_it_is_begun_anew_when_it_is_old(keep: Keep, memory: Memory, clock: Manu
 
 
 def test_it_is_begun_anew_when_it_has_grown(keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "_ROLL_BYTES", 200)
+    monkeypatch.setattr(wal_module, "_ROLL_BYTES", 200)
     directory = memory()
     kept = keep(directory)
     kept.add(*range(100))
@@ -201,7 +202,7 @@ def test_what_waits_is_written_in_one_go_and_committed_once(keep: Keep, memory: 
 def test_all_that_was_acknowledged_to_many_threads_is_recovered(
     keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_module, "_ROLL_BYTES", 20_000)
+    monkeypatch.setattr(wal_module, "_ROLL_BYTES", 20_000)
     directory = Directory.of(str(tmp_path))
     kept = keep(directory)
 
@@ -224,7 +225,7 @@ def test_what_has_no_json_fails_who_appends_it_and_nobody_else(keep: Keep, memor
     kept = keep(memory())
     with pytest.raises(TypeError):
         kept.journal.append({"n": object()})
-    with pytest.raises(JournalError, match="too large"):
+    with pytest.raises(WriteAheadLogError, match="too large"):
         kept.journal.append({"n": 1, "text": "x" * (64 << 20)})
     kept.add(1)
     assert kept.fold.numbers == [1]
@@ -252,16 +253,16 @@ def test_an_event_that_is_not_understood_stops_the_recovery_by_name(
     directory = memory()
     keep(directory).add(1)
     monkeypatch.setattr(list_fold, "apply", lambda _self, event: event["what"])
-    with pytest.raises(JournalError, match=r"memory/ has an event that is not understood .* another version"):
-        Journal(directory, "run-1", Settings({}), clock).recover(list_fold())
+    with pytest.raises(WriteAheadLogError, match=r"memory/ has an event that is not understood .* another version"):
+        WriteAheadLog(directory, "run-1", Settings({}), clock).recover(list_fold())
 
 
 def test_a_journal_that_is_not_open_takes_nothing(keep: Keep, memory: Memory) -> None:
     kept = keep(memory(), start=False)
-    with pytest.raises(JournalError, match="not started"):
+    with pytest.raises(WriteAheadLogError, match="not started"):
         kept.add(1)
     kept.journal.close()
-    with pytest.raises(JournalError, match="closed"):
+    with pytest.raises(WriteAheadLogError, match="closed"):
         kept.add(1)
     assert kept.fold.applied == []
 
@@ -271,7 +272,7 @@ def test_closing_twice_is_harmless(keep: Keep, memory: Memory) -> None:
     kept.add(1)
     kept.journal.close()
     kept.journal.close()
-    with pytest.raises(JournalError, match="closed"):
+    with pytest.raises(WriteAheadLogError, match="closed"):
         kept.add(2)
 
 
@@ -292,7 +293,7 @@ def test_closing_fails_those_who_wait(keep: Keep, memory: Memory) -> None:
         try:
             kept.add(number)
             outcomes[number] = None
-        except JournalError as error:
+        except WriteAheadLogError as error:
             outcomes[number] = error
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(3)]
@@ -354,8 +355,8 @@ def test_the_disk_is_waited_for_if_that_is_wanted(
 def test_settings_of_spark_that_have_no_use_are_told(
     memory: Memory, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Journal(memory(), "run", Settings({"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "5"}), clock)
+    WriteAheadLog(memory(), "run", Settings({"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "5"}), clock)
     assert caplog.text == ""
-    Journal(memory(), "run", Settings({"spark.streaming.driver.writeAheadLog.allowBatching": "true"}), clock)
+    WriteAheadLog(memory(), "run", Settings({"spark.streaming.driver.writeAheadLog.allowBatching": "true"}), clock)
     assert "without effect" in caplog.text
     assert "allowBatching" in caplog.text

@@ -1,4 +1,4 @@
-"""``BlockLog``: a block is one file, whole or not there, and is read by whoever has its reference."""
+"""``WriteAheadLogBlockHandler``: a block is one file, whole or not there, and is read by whoever has its reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from penstock import Block, StoredBlock
 from penstock.blocks import arrow_form, block_file, place
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_log import BlockLog, file_name, stream_directory, sweep
+from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, file_name, stream_directory, sweep
 from penstock.conf import Settings
 from penstock.errors import BlockGoneError, ConfigurationError, StoreError
 from penstock.wire.token import Token
@@ -30,16 +30,16 @@ TOKEN = Token("t")
 
 
 @pytest.fixture
-def log(checkpoint_directory: str) -> BlockLog:
-    return BlockLog(stream_directory(checkpoint_directory, 0))
+def log(checkpoint_directory: str) -> WriteAheadLogBlockHandler:
+    return WriteAheadLogBlockHandler(stream_directory(checkpoint_directory, 0))
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> BlockLog:
-    return BlockLog(stream_directory(str(tmp_path), 0))
+def local(tmp_path: Path) -> WriteAheadLogBlockHandler:
+    return WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 0))
 
 
-def names(log: BlockLog) -> list[str]:
+def names(log: WriteAheadLogBlockHandler) -> list[str]:
     return sorted(log._files.names())
 
 
@@ -56,14 +56,14 @@ def records(stored: StoredBlock) -> list[Any]:
     [["a", "b"], [1, "mixed", None], [], list(range(40_000)), [b"x" * 3_000_000] * 3],
     ids=["typed", "pickled", "none", "many", "large"],
 )
-def test_what_was_stored_is_read(log: BlockLog, make_block: MakeBlock, block: list[Any]) -> None:
+def test_what_was_stored_is_read(log: WriteAheadLogBlockHandler, make_block: MakeBlock, block: list[Any]) -> None:
     stored = log.store(make_block(block))
     assert records(stored) == block
     assert names(log) == ["input-0-1-0.arrow"]
 
 
 def test_large_remote_files_are_not_held_in_memory(
-    log: BlockLog, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch
+    log: WriteAheadLogBlockHandler, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(block_file, "_IN_MEMORY_BYTES", 1000)
     block = [str(n) for n in range(40_000)]
@@ -71,7 +71,7 @@ def test_large_remote_files_are_not_held_in_memory(
 
 
 def test_a_stored_block_says_where_it_is_and_what_is_in_it(tmp_path: Path, make_block: MakeBlock) -> None:
-    log = BlockLog(stream_directory((tmp_path / "a b").as_uri(), 0))
+    log = WriteAheadLogBlockHandler(stream_directory((tmp_path / "a b").as_uri(), 0))
     stored = log.store(make_block(["a", "b"], metadata={"offset": 5}))
     path = tmp_path / "a b" / "receivedData" / "0" / "input-0-1-0.arrow"
     assert stored == StoredBlock(
@@ -79,7 +79,7 @@ def test_a_stored_block_says_where_it_is_and_what_is_in_it(tmp_path: Path, make_
     )
 
 
-def test_a_hundred_records_in_ten_groups(log: BlockLog, make_block: MakeBlock) -> None:
+def test_a_hundred_records_in_ten_groups(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     groups = [[f"record {10 * group + n}" for n in range(10)] for group in range(10)]
     stored = [log.store(make_block(group, f"input-0-1-{number}")) for number, group in enumerate(groups)]
     assert [each.num_records for each in stored] == [10] * 10
@@ -91,7 +91,7 @@ def test_a_hundred_records_in_ten_groups(log: BlockLog, make_block: MakeBlock) -
     assert list(ReadBlocks(TOKEN)(0, [partition])) == [record for group in groups for record in group]
 
 
-def test_columns_are_read_as_they_were_given(log: BlockLog) -> None:
+def test_columns_are_read_as_they_were_given(log: WriteAheadLogBlockHandler) -> None:
     words = pa.chunked_array([pa.array(["a", "b"]).dictionary_encode(), pa.array(["c"]).dictionary_encode()])
     table = arrow_form.from_columns(pa.table({"word": words, "count": [1, 2, 3]}))
     stored = log.store(Block("input-0-1-0", 0, 3, table))
@@ -100,23 +100,23 @@ def test_columns_are_read_as_they_were_given(log: BlockLog) -> None:
 
 @given(st.lists(st.one_of(st.text(), st.integers(), st.binary(), st.none()), max_size=30))
 @settings(deadline=None, derandomize=True, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_records(local: BlockLog, block: list[Any]) -> None:
+def test_any_records(local: WriteAheadLogBlockHandler, block: list[Any]) -> None:
     assert records(local.store(Block("input-0-1-0", 0, len(block), arrow_form.encode(block)))) == block
 
 
 def test_nothing_is_made_before_the_first_block(tmp_path: Path) -> None:
-    log = BlockLog(stream_directory(str(tmp_path / "later"), 0))
+    log = WriteAheadLogBlockHandler(stream_directory(str(tmp_path / "later"), 0))
     assert (log.delete(["input-0-1-0"]), log.sweep(set()), names(log)) == (0, [], [])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_storing_again_replaces(log: BlockLog, make_block: MakeBlock) -> None:
+def test_storing_again_replaces(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     log.store(make_block(["old"]))
     assert records(log.store(make_block(["new"]))) == ["new"]
     assert names(log) == ["input-0-1-0.arrow"]
 
 
-def test_a_block_that_is_not_there_is_lost(log: BlockLog, make_block: MakeBlock) -> None:
+def test_a_block_that_is_not_there_is_lost(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     stored = log.store(make_block([1]))
     assert log.delete(["input-0-1-0"]) == 1
     with pytest.raises(BlockGoneError) as caught:
@@ -125,7 +125,7 @@ def test_a_block_that_is_not_there_is_lost(log: BlockLog, make_block: MakeBlock)
     assert list(ReadBlocks(TOKEN, skips_lost=True)(0, [(reference(stored),)])) == []
 
 
-def test_a_plugin_may_leave_the_checksum_out(log: BlockLog, make_block: MakeBlock) -> None:
+def test_a_plugin_may_leave_the_checksum_out(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     stored = log.store(make_block(["a"]))
     without = StoredBlock(stored.block_id, 0, 1, stored.num_bytes, stored.path)
     assert records(without) == ["a"]
@@ -150,7 +150,7 @@ def test_a_file_system_that_fails_is_no_lost_block(
 # -- deleting --
 
 
-def test_deleting_touches_nothing_else(log: BlockLog, make_block: MakeBlock, tmp_path: Path) -> None:
+def test_deleting_touches_nothing_else(log: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
     for number in range(3):
         log.store(make_block([number], f"input-0-1-{number}"))
     assert log.delete(["input-0-1-0", "input-0-1-2", "input-0-9-9"]) == 2
@@ -158,7 +158,9 @@ def test_deleting_touches_nothing_else(log: BlockLog, make_block: MakeBlock, tmp
     assert names(log) == ["input-0-1-1.arrow"]
 
 
-def test_a_block_that_is_being_read_survives_its_deletion(local: BlockLog, make_block: MakeBlock) -> None:
+def test_a_block_that_is_being_read_survives_its_deletion(
+    local: WriteAheadLogBlockHandler, make_block: MakeBlock
+) -> None:
     block = [str(n) for n in range(40_000)]
     stored = local.store(make_block(block))
     batches = read_block(reference(stored), TOKEN)
@@ -168,7 +170,7 @@ def test_a_block_that_is_being_read_survives_its_deletion(local: BlockLog, make_
 
 
 def test_what_cannot_be_deleted_is_logged_and_left(
-    local: BlockLog, make_block: MakeBlock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     local.store(make_block([1], "input-0-1-1"))
     directory = tmp_path / "receivedData" / "0"
@@ -180,7 +182,7 @@ def test_what_cannot_be_deleted_is_logged_and_left(
     assert "files=2" in said.getMessage()
 
 
-def test_a_sweep_takes_only_what_is_ours_and_not_known(log: BlockLog, make_block: MakeBlock) -> None:
+def test_a_sweep_takes_only_what_is_ours_and_not_known(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     for number in range(4):
         log.store(make_block([number], f"input-0-{number}-0"))
     others = ["input-1-1-0.arrow", "input-0-1-0.arrow.bak", "notes.txt", "input-0-1.arrow", ".input-0-1-7.arrow"]
@@ -194,7 +196,7 @@ def test_a_sweep_takes_only_what_is_ours_and_not_known(log: BlockLog, make_block
 
 
 def test_what_may_have_been_accepted_is_set_aside_where_no_sweep_finds_it(
-    log: BlockLog, make_block: MakeBlock, caplog: pytest.LogCaptureFixture
+    log: WriteAheadLogBlockHandler, make_block: MakeBlock, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = [log.store(make_block([number], f"input-0-1-{number}")) for number in range(3)]
     log._files.put("input-0-1-3.partial", make_block([1]).table)
@@ -236,7 +238,9 @@ def test_a_sweep_that_cannot_list_is_logged(tmp_path: Path, caplog: pytest.LogCa
 # -- what goes wrong while a block is written --
 
 
-def test_a_name_that_leads_elsewhere_is_refused(local: BlockLog, make_block: MakeBlock, tmp_path: Path) -> None:
+def test_a_name_that_leads_elsewhere_is_refused(
+    local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path
+) -> None:
     for name in ("../input-0-1-0", "x", "input-0-1", "/input-0-1-0"):
         with pytest.raises(StoreError, match="is not the name of a block"):
             local.store(make_block([1], name))
@@ -246,7 +250,11 @@ def test_a_name_that_leads_elsewhere_is_refused(local: BlockLog, make_block: Mak
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()])
 @pytest.mark.parametrize("after", [1, 3])
 def test_a_fault_in_the_middle_leaves_nothing(
-    log: BlockLog, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch, error: BaseException, after: int
+    log: WriteAheadLogBlockHandler,
+    make_block: MakeBlock,
+    monkeypatch: pytest.MonkeyPatch,
+    error: BaseException,
+    after: int,
 ) -> None:
     log.store(make_block(["before"], "input-0-1-9"))
     write = block_file._Summed.write
@@ -267,7 +275,9 @@ def test_a_fault_in_the_middle_leaves_nothing(
 
 
 @pytest.mark.parametrize("size", [1, 2_000_000])
-def test_a_disk_that_is_really_full(local: BlockLog, make_block: MakeBlock, tmp_path: Path, size: int) -> None:
+def test_a_disk_that_is_really_full(
+    local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path, size: int
+) -> None:
     local.store(make_block(["before"], "input-0-1-9"))
     (tmp_path / "receivedData" / "0" / "input-0-1-0.partial").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left on device"):
@@ -276,7 +286,7 @@ def test_a_disk_that_is_really_full(local: BlockLog, make_block: MakeBlock, tmp_
 
 
 def test_a_fault_at_the_end_leaves_what_was_there(
-    local: BlockLog, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch
+    local: WriteAheadLogBlockHandler, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = local.store(make_block(["old"]))
 
@@ -309,20 +319,20 @@ def as_nobody() -> Iterator[Path]:
 
 def test_a_directory_that_cannot_be_written_to(as_nobody: Path, make_block: MakeBlock) -> None:
     with pytest.raises(PermissionError, match="receivedData"):
-        BlockLog(stream_directory(str(as_nobody), 0)).store(make_block([1]))
+        WriteAheadLogBlockHandler(stream_directory(str(as_nobody), 0)).store(make_block([1]))
     with pytest.raises(PermissionError, match=r"input-0-1-0\.partial"):
-        BlockLog(str(as_nobody)).store(make_block([1]))
+        WriteAheadLogBlockHandler(str(as_nobody)).store(make_block([1]))
     assert list(as_nobody.iterdir()) == []
 
 
 def test_a_file_in_the_place_of_the_directory(make_block: MakeBlock, tmp_path: Path) -> None:
     (tmp_path / "receivedData").write_text("x")
     with pytest.raises(OSError, match="receivedData"):
-        BlockLog(stream_directory(str(tmp_path), 0)).store(make_block([1]))
+        WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 0)).store(make_block([1]))
     assert (tmp_path / "receivedData").read_text() == "x"
 
 
-def test_a_directory_that_is_removed_is_made_again(log: BlockLog, make_block: MakeBlock) -> None:
+def test_a_directory_that_is_removed_is_made_again(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     log.store(make_block(["before"], "input-0-1-0"))
     if place.is_remote(log.directory):
         system, path = place.connect(log.directory)
@@ -339,7 +349,7 @@ def test_a_directory_that_is_removed_is_made_again(log: BlockLog, make_block: Ma
 
 def test_a_uri_that_nothing_answers_to() -> None:
     with pytest.raises(ConfigurationError, match="nosuch"):
-        BlockLog(stream_directory("nosuch://host/check", 0))
+        WriteAheadLogBlockHandler(stream_directory("nosuch://host/check", 0))
 
 
 # -- durability --
@@ -360,7 +370,7 @@ def test_what_is_synced(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", note)
-    log = BlockLog.of(
+    log = WriteAheadLogBlockHandler.of(
         stream_directory(str(tmp_path / "check"), 0), Settings({"spark.penstock.writeAheadLog.durability": durability})
     )
     stored = log.store(make_block(["x" * 1000] * 50))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.errors import JournalError
+from penstock.errors import WriteAheadLogError
 from penstock.journal.frames import HEAD_BYTES, MAGIC, MAX_PAYLOAD_BYTES, frame, read_frames
 
 PAYLOADS = [b'{"n":1}', b"", b"a longer one " * 5, b"\x00\xff\xf5", b"last"]
@@ -92,7 +92,7 @@ def test_a_record_that_is_too_large_is_not_read() -> None:
 
 
 def test_too_large_a_record_is_refused() -> None:
-    with pytest.raises(JournalError, match="too large"):
+    with pytest.raises(WriteAheadLogError, match="too large"):
         frame(bytes(MAX_PAYLOAD_BYTES + 1))
 
 
@@ -100,7 +100,7 @@ def test_a_sound_record_of_another_version_is_no_damage() -> None:
     head = struct.pack(">BI", 2, 3)
     later = MAGIC + head + struct.pack(">I", zlib.crc32(b"new", zlib.crc32(head))) + b"new"
     assert len(later) == HEAD_BYTES + 3
-    with pytest.raises(JournalError, match="has the form 2"):
+    with pytest.raises(WriteAheadLogError, match="has the form 2"):
         read_frames(frame(b"one") + later)
 
 

@@ -1,0 +1,84 @@
+"""``GraphRuntime``: what a started graph uses of the engine, as one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from penstock.listen.events import StreamInputInfo
+    from penstock.spark.located_rdd import LocatedPartition
+    from penstock.worker.block_reader import ReadBlocks
+
+
+class ReceivedBlocks(Protocol):
+    """The blocks that receivers stored, by batch and stream."""
+
+    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+        """The blocks of a batch, packed into partitions of block references."""
+        ...
+
+    def count(self, batch_time_ms: int, stream_id: int) -> int:
+        """The number of records of a batch."""
+        ...
+
+    def rate_limit(self, stream_id: int) -> float | None:
+        """The receiver's current rate limit in records/s; ``None`` for no limit."""
+        ...
+
+    @property
+    def reader(self) -> ReadBlocks:
+        """The partition function with which tasks read block references."""
+        ...
+
+
+class ReportInput(Protocol):
+    """Records how much input a stream gives to a batch."""
+
+    def __call__(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None, /) -> None:
+        """Record it; ``count``, if given, is called when the batch's jobs have ended and returns the exact number."""
+        ...
+
+
+class CompletedOutputs(Protocol):
+    """Which output operations are complete and must not be repeated after a recovery."""
+
+    def note(self, time_ms: int, output_op_id: int) -> None:
+        """Record that an output operation of a batch is complete."""
+        ...
+
+    def has(self, time_ms: int, output_op_id: int) -> bool:
+        """Whether an output operation of a batch was completed, in this run or an earlier one."""
+        ...
+
+
+def _report_nothing(_time_ms: int, _info: StreamInputInfo, _count: Callable[[], int] | None = None, /) -> None:
+    """Without an engine nobody asks for the input of a batch."""
+
+
+@frozen
+class GraphRuntime:
+    """What a started graph uses of the engine. The defaults are those of a graph without an engine.
+
+    Attributes:
+        received_blocks: the receivers' blocks; ``None`` without receivers.
+        report_input: records the input of a batch.
+        completed_outputs: which outputs a recovered run must not repeat; ``None`` when that is not recorded.
+        generation_retries: how often an output whose RDD could not be generated is tried again.
+        before_output: called with batch time and output operation id before the output's RDD is generated, because
+            Spark jobs may run for it.
+        monotonic_ms: the engine's monotonic clock.
+        discard_file: called with the path of a checkpointed RDD that no stream needs any more.
+        recoverable_ms: the oldest batch time from which a later run may recover; ``None`` without checkpoints.
+    """
+
+    received_blocks: ReceivedBlocks | None = None
+    report_input: ReportInput = _report_nothing
+    completed_outputs: CompletedOutputs | None = None
+    generation_retries: int = 0
+    before_output: Callable[[int, int], object] = lambda _time_ms, _output_op_id: None
+    monotonic_ms: Callable[[], float] = lambda: 0.0
+    discard_file: Callable[[str], object] = lambda _path: None
+    recoverable_ms: Callable[[], int | None] = lambda: None
