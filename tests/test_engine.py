@@ -46,7 +46,7 @@ class Parts:
         self.events: list[Event] = []
         made = {
             name: self.part(name)
-            for name in ("ReceiverTracker", "JobScheduler", "JobGenerator", "LastStates", "LocalProperties")
+            for name in ("ReceiverTracker", "JobScheduler", "JobGenerator", "FinalStateCheckpoint", "LocalProperties")
         }
         for name, part in made.items():
             monkeypatch.setattr(engine_module, name, lambda *_arguments, part=part, **_options: part)
@@ -135,9 +135,9 @@ def test_what_writes_the_last_states_is_there_from_the_start_and_ends_with_any_s
     engine: Engine, parts: Parts
 ) -> None:
     engine.start({})
-    assert parts.among("LastStates.start") == ["LastStates.start"]
+    assert parts.among("FinalStateCheckpoint.start") == ["FinalStateCheckpoint.start"]
     engine.stop(None)
-    assert parts.among("LastStates.abandon", "LastStates.write") == ["LastStates.abandon"]
+    assert parts.among("FinalStateCheckpoint.abandon", "FinalStateCheckpoint.write") == ["FinalStateCheckpoint.abandon"]
 
 
 def test_the_journal_is_closed_behind_all_that_may_write_to_it(engine: Engine, parts: Parts) -> None:
@@ -148,7 +148,7 @@ def test_the_journal_is_closed_behind_all_that_may_write_to_it(engine: Engine, p
         "ReceiverTracker.stop",
         "JobGenerator.stop",
         "JobScheduler.stop",
-        "LastStates.write",
+        "FinalStateCheckpoint.write",
         "JobGenerator.save",
         "Checkpointer.stop",
         "ReceiverTracker.release",
@@ -171,21 +171,21 @@ def test_states_are_not_written_where_batches_are_left(engine: Engine, parts: Pa
     engine.start({})
     parts.scheduler["pending_batches"] = [100]
     engine.stop(time.monotonic() + 1)
-    assert parts.among("LastStates.write", "JobGenerator.save") == ["JobGenerator.save"]
+    assert parts.among("FinalStateCheckpoint.write", "JobGenerator.save") == ["JobGenerator.save"]
 
 
 def test_nobody_waits_for_states_when_a_graceful_stop_is_abandoned(engine: Engine, parts: Parts) -> None:
     engine.start({})
-    parts.answers["LastStates.write"] = lambda _end: engine.abandon()
+    parts.answers["FinalStateCheckpoint.write"] = lambda _end: engine.abandon()
     engine.stop(time.monotonic() + 1)
-    assert parts.among("LastStates.write", "LastStates.abandon") == ["LastStates.write", "LastStates.abandon"]
+    assert parts.among("FinalStateCheckpoint.write", "FinalStateCheckpoint.abandon") == ["FinalStateCheckpoint.write", "FinalStateCheckpoint.abandon"]
 
 
 def test_no_states_are_written_behind_an_abandoned_stop(engine: Engine, parts: Parts) -> None:
     engine.start({})
     parts.answers["JobGenerator.stop"] = lambda *_arguments: engine.abandon()
     engine.stop(time.monotonic() + 1)
-    assert parts.among("LastStates.write") == []
+    assert parts.among("FinalStateCheckpoint.write") == []
     steps = "JobGenerator.abandon", "JobScheduler.abandon"
     assert parts.among(*steps) == list(steps)
 

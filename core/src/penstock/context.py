@@ -18,7 +18,9 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.checkpoint.checkpointer import CheckpointReport
-from penstock.checkpoint.recovery import Recovery
+from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint.program import Program
+from penstock.checkpoint.restore.recovery import Recovery, find_newest
 from penstock.conf import Settings
 from penstock.engine import Engine
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
@@ -99,6 +101,7 @@ class StreamingContext(StreamBuilder):
         self.graph = DStreamGraph(interval_ms, self.settings[conf.TIME_ZONE])
         self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
         self._clock: Clock = clock or SystemClock()
+        self._program = Program(self, sparkContext, self.settings, self._clock, self.graph)
         self._state = State.INITIALIZED
         self._lock = threading.RLock()
         self._signals = StopSignals(self._on_signal)
@@ -149,7 +152,7 @@ class StreamingContext(StreamBuilder):
         if directory is not None:
             folder = set_checkpoint_directory(self._sc, directory)
             self.graph.set_checkpoint_directory(directory, f"{folder.path}/{folder.name}/state")
-            self._recovery = Recovery(self, directory, folder)
+            self._recovery = Recovery(self._program, CheckpointDirectory(self._sc, self.settings, directory, folder))
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
         """Tell a listener of everything from now on: a ``StreamingListener``, or any object with ``on…`` methods."""
@@ -198,7 +201,7 @@ class StreamingContext(StreamBuilder):
         """
         if not callable(setupFunc):
             raise TypeError("setupFunc should be callable.")
-        found = Recovery.newest(checkpointPath)
+        found = find_newest(checkpointPath)
         if found is not None and not Settings(saved_conf.current_conf())[conf.CHECKPOINT_REBUILD]:
             try:
                 return cls._of_checkpoint(checkpointPath, found)
@@ -388,7 +391,7 @@ class StreamingContext(StreamBuilder):
             What was kept under that name in the checkpoint that this context goes on from; ``None`` for nothing.
         """
         self._kept[name] = value
-        return None if self._recovery is None else self._recovery.kept(name)
+        return None if self._recovery is None else self._recovery.saved_value(name)
 
     @property
     def clock(self) -> Clock:
@@ -397,8 +400,7 @@ class StreamingContext(StreamBuilder):
 
     def checkpoint_report(self) -> CheckpointReport:
         """How the writing of checkpoints goes."""
-        writer = None if self._engine is None else self._engine.checkpointer
-        return CheckpointReport() if writer is None else CheckpointReport(writer.written_ms, writer.failures)
+        return CheckpointReport() if self._engine is None else self._engine.checkpoint_report()
 
     def generator_report(self) -> GeneratorReport:
         """How the making of batches went so far: what each phase took, ticks missed, batches dropped and failed."""
@@ -412,10 +414,7 @@ class StreamingContext(StreamBuilder):
         if self.settings[conf.BACKPRESSURE_ENABLED]:
             self.plugins.spec("rate_estimators", self.settings[conf.RATE_ESTIMATOR])
         self._engine = Engine(
-            self._sc,
-            self.settings,
-            self._clock,
-            self.graph,
+            self._program,
             self._bus,
             self._recovery,
             self._on_error,

@@ -108,9 +108,7 @@ class _Completed:
 
     def events(self) -> list[dict[str, Any]]:
         with self._lock:
-            return [
-                {"time": time, "output": name} for time, names in self._outputs.items() for name in sorted(names)
-            ]
+            return [{"time": time, "output": name} for time, names in self._outputs.items() for name in sorted(names)]
 
     def has(self, time_ms: int, name: str) -> bool:
         with self._lock:

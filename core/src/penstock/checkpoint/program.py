@@ -15,12 +15,14 @@ class Program:
     """A streaming program.
 
     Attributes:
+        context: the StreamingContext, to which streams refer; a saved program contains a reference to it.
         sc: runs its Spark jobs.
         settings: the configuration in force.
         clock: gives the batch times.
         graph: the program's DStreams.
     """
 
+    context: object
     sc: SparkContext
     settings: Settings
     clock: Clock

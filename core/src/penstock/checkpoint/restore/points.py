@@ -1,8 +1,9 @@
-"""Where each state of a checkpoint is taken up, so that all of them go on from what belongs together.
+"""Restore points: which checkpointed RDDs a recovered run starts its states from, so that they fit together.
 
-Owns the choice among the tables that were checkpointed. A stream computes nothing that is older than a table it has:
-so a table is of no use that is younger than a batch to be made again, than a window on it begins, or than where a state
-made of it is taken up. Reads the graph, changes nothing. Called before the start, and on the writer's thread.
+A stateful stream computes nothing older than an RDD it already has. So an RDD is of no use if it is younger than a
+batch that will be generated again, than the begin of a window on it, or than the restore point of a state computed from
+it.
+Used before the start and on the checkpoint writer's thread; reads the graph and changes nothing.
 """
 
 from __future__ import annotations
@@ -12,63 +13,69 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from penstock.checkpoint.manifest import Checkpoint, SavedTable
+from penstock.checkpoint.manifest import Checkpoint, SavedState
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
 
 
 @frozen
-class StartingPoints:
-    """What is taken up.
+class RestorePoints:
+    """Where each state of a checkpoint is restored from.
 
     Attributes:
-        files: the tables that are, by the time of their batches, by the table's name.
-        oldest_ms: the batch behind which states are made again; ``None`` when nothing is carried on.
-        asked_ms: the oldest batch that a stream will be asked for, by its number.
+        files: by stream name, the checkpointed RDDs to use, by batch time in ms.
+        oldest_ms: states are recomputed for all batches after this one; ``None`` if there is no state.
+        oldest_required_ms: by stream number, the oldest batch that the stream will be asked for.
     """
 
     files: Mapping[str, Mapping[int, str]]
     oldest_ms: int | None
-    asked_ms: Mapping[int, int]
+    oldest_required_ms: Mapping[int, int]
 
 
-def starting_points(checkpoint: Checkpoint, graph: DStreamGraph, saved: Mapping[int, SavedTable]) -> StartingPoints:
-    """Choose.
+def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, saved: Mapping[int, SavedState]) -> RestorePoints:
+    """Choose the restore points of a checkpoint.
 
     Args:
-        checkpoint: to go on from.
-        graph: that goes on.
-        saved: what the checkpoint has of the graph's tables, by the stream's number.
+        checkpoint: the checkpoint to recover from.
+        graph: the program that recovers.
+        saved: the checkpoint's states by the number of the stream they belong to.
     """
     first_ms = min([checkpoint.last_time_ms + checkpoint.batch_interval_ms, *checkpoint.pending])
-    # The oldest time that is asked for, by the stream's number.
-    asked_ms: dict[int, int] = {}
+    required_ms: dict[int, int] = {}
     files: dict[str, Mapping[int, str]] = {}
-    since: list[int] = []
-    # A stream was made after those it is made of.
+    restored_ms: list[int] = []
+    # Children come before their parents: a stream is made after the streams it is computed from.
     for stream in reversed(graph.streams()):
-        needs_ms = asked_ms.get(stream.number, first_ms)
-        table = saved.get(stream.number)
-        if table is not None:
+        needed_ms = required_ms.get(stream.number, first_ms)
+        state = saved.get(stream.number)
+        if state is not None:
             zero_ms, checkpoint_ms = checkpoint.zero_time_ms, stream.checkpoint_ms
-            chosen = _chosen(table.files, needs_ms, zero_ms + checkpoint_ms)
-            # One without a file is not older than its first would be.
-            begin_ms = max(chosen, default=max(zero_ms, needs_ms - 2 * checkpoint_ms))
-            files[table.name] = chosen
-            since.append(begin_ms)
-            needs_ms = begin_ms + checkpoint.batch_interval_ms
-        needs_ms -= stream.parent_remember_ms - stream.remember_ms
+            chosen = _choose(state.files, needed_ms, zero_ms + checkpoint_ms)
+            # A state without a file is not older than its first file would be.
+            begin_ms = max(chosen, default=max(zero_ms, needed_ms - 2 * checkpoint_ms))
+            files[state.name] = chosen
+            restored_ms.append(begin_ms)
+            needed_ms = begin_ms + checkpoint.batch_interval_ms
+        needed_ms -= stream.parent_remember_ms - stream.remember_ms
         for parent in stream.parents:
-            asked_ms[parent.number] = min(asked_ms.get(parent.number, first_ms), needs_ms)
-    asked = {stream.number: asked_ms.get(stream.number, first_ms) for stream in graph.streams()}
-    return StartingPoints(files, min(since, default=None), asked)
+            required_ms[parent.number] = min(required_ms.get(parent.number, first_ms), needed_ms)
+    oldest_required_ms = {stream.number: required_ms.get(stream.number, first_ms) for stream in graph.streams()}
+    return RestorePoints(files, min(restored_ms, default=None), oldest_required_ms)
 
 
-def _chosen(files: Mapping[int, str], limit_ms: int, first_ms: int) -> dict[int, str]:
+def _choose(files: Mapping[int, str], limit_ms: int, first_ms: int) -> dict[int, str]:
+    """The files that are not too young.
+
+    Args:
+        files: the checkpointed RDDs by batch time in ms.
+        limit_ms: a younger file is of no use.
+        first_ms: when the first file ever was written.
+    """
     chosen = {time_ms: path for time_ms, path in files.items() if time_ms <= limit_ms}
-    # Where the first of all files is too young, all is made again from the beginning. Where older ones are gone, the
-    # oldest is better than nothing: what asks for more is younger than that.
+    # If the very first file is too young, the state is recomputed from the beginning. If older files have been deleted,
+    # the oldest remaining one serves: whatever would require an older one is itself younger.
     if not chosen and files and min(files) > first_ms:
         chosen = {min(files): files[min(files)]}
     return chosen

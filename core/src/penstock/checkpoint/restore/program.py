@@ -1,101 +1,99 @@
-"""The pickled program: the streams of a graph with their functions, as bytes and back.
+"""The saved program: the DStreams of a graph with their functions, pickled.
 
-Owns how the graph is cut off from what surrounds it: the context, the SparkContext and the graph itself are named, not
-pickled, and a stream travels without what a run adds to it. Loading runs code from the checkpoint directory: only who
-may run programs may write there. On the program's thread, before the start.
+The pickle refers to the StreamingContext, the SparkContext and the graph by name, and holds streams without what a run
+adds to them. Loading executes code from the checkpoint directory, so only who may run programs may write there. Used on
+the program's thread before the start.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 from pyspark import SparkContext, cloudpickle
 
+from penstock.checkpoint.program import Program
 from penstock.errors import CheckpointError, ConfigurationError, text_of
 from penstock.graph.stream import Stream
 
-if TYPE_CHECKING:
-    from penstock.context import StreamingContext
-
 
 @frozen
-class _Program:
+class _SavedGraph:
     inputs: list[Any]
     outputs: list[Any]
     num_streams: int
     remember_ms: int | None
 
 
-def save(context: StreamingContext) -> bytes:
-    """Pickle the streams of a context.
+def save_program(program: Program) -> bytes:
+    """Pickle the streams of a program.
 
     Raises:
-        ConfigurationError: one cannot be pickled; names the operator and what is in its way.
+        ConfigurationError: a stream cannot be pickled; names the operator and the reason.
     """
-    graph = context.graph
+    graph = program.graph
     try:
-        return _pickled(_Program(graph.inputs, graph.outputs, graph.num_streams, graph.remember_ms), context)
+        return _pickled(_SavedGraph(graph.inputs, graph.outputs, graph.num_streams, graph.remember_ms), program)
     except Exception as error:
         for stream in graph.streams():
-            _check(stream, context)
-        raise _refusal("the program", error) from error
+            _check(stream, program)
+        raise _not_picklable("the program", error) from error
 
 
-def load(data: bytes, context: StreamingContext) -> None:
-    """Give a context without streams those that ``save`` pickled.
+def load_program(data: bytes, program: Program) -> None:
+    """Restore pickled streams into a program without streams.
 
     Raises:
         CheckpointError: they cannot be unpickled.
     """
     try:
-        program: _Program = _Unpickler(io.BytesIO(data), context).load()
-        context.graph.restore(program.inputs, program.outputs, program.num_streams, program.remember_ms)
+        saved: _SavedGraph = _Unpickler(io.BytesIO(data), program).load()
+        program.graph.restore(saved.inputs, saved.outputs, saved.num_streams, saved.remember_ms)
     except Exception as error:
-        raise CheckpointError(f"the saved functions cannot be loaded: {type(error).__name__}: {error}") from error
+        raise CheckpointError(f"the saved program cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def _check(stream: Stream[Any], context: StreamingContext) -> None:
-    """Pickle a stream without its parents."""
+def _check(stream: Stream[Any], program: Program) -> None:
+    """Pickle a single stream, without its parents, to find out whether it is the one that fails."""
+    state = {name: value for name, value in stream.program_state().items() if name != "_parents"}
     try:
-        _pickled({name: value for name, value in stream.program_state().items() if name != "_parents"}, context, stream)
+        _pickled(state, program, stream)
     except Exception as error:
-        raise _refusal(stream.call_site.short, error) from error
+        raise _not_picklable(stream.call_site.short, error) from error
 
 
-def _refusal(what: str, error: BaseException) -> ConfigurationError:
+def _not_picklable(what: str, error: BaseException) -> ConfigurationError:
     return ConfigurationError(
-        f"{what}: DStreams with their functions are not serializable, as a checkpoint needs them: {text_of(error)}. "
-        "Make what cannot be pickled inside the function, or set spark.penstock.checkpoint.rebuild=true: then the "
-        "program's own code makes its streams again after a failure"
+        f"{what}: DStreams with their functions are not serializable, and checkpoints contain them: {text_of(error)}. "
+        "Create the object inside the function, or set spark.penstock.checkpoint.rebuild=true: then the setupFunc of "
+        "getOrCreate rebuilds the program after a failure"
     )
 
 
-def _pickled(value: Any, context: StreamingContext, but: Stream[Any] | None = None) -> bytes:
+def _pickled(value: Any, program: Program, only: Stream[Any] | None = None) -> bytes:
     buffer = io.BytesIO()
-    pickler: Any = _Pickler(buffer, context, but)
+    pickler: Any = _Pickler(buffer, program, only)
     pickler.dump(value)
     return buffer.getvalue()
 
 
 class _Pickler(cloudpickle.CloudPickler):
-    """Names what surrounds the streams; with ``but``, also every other stream."""
+    """Names what surrounds the streams; with ``only``, also every other stream."""
 
-    def __init__(self, file: io.BytesIO, context: StreamingContext, but: Stream[Any] | None) -> None:
+    def __init__(self, file: io.BytesIO, program: Program, only: Stream[Any] | None) -> None:
         super().__init__(file)  # type: ignore[no-untyped-call]
-        self._context, self._but = context, but
+        self._program, self._only = program, only
 
     def persistent_id(self, obj: Any) -> str | None:
-        if obj is self._context:
+        if obj is self._program.context:
             return "context"
         if isinstance(obj, SparkContext):
             return "spark"
-        if obj is self._context.graph:
+        if obj is self._program.graph:
             return "graph"
-        return "stream" if self._but is not None and isinstance(obj, Stream) else None
+        return "stream" if self._only is not None and isinstance(obj, Stream) else None
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Stream):
@@ -108,13 +106,9 @@ def _new(kind: Any) -> Any:
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, context: StreamingContext) -> None:
+    def __init__(self, file: io.BytesIO, program: Program) -> None:
         super().__init__(file)
-        self._named: dict[str, Callable[[], Any]] = {
-            "context": lambda: context,
-            "spark": lambda: context.sparkContext,
-            "graph": lambda: context.graph,
-        }
+        self._named = {"context": program.context, "spark": program.sc, "graph": program.graph}
 
     def persistent_load(self, pid: Any) -> Any:
-        return self._named[pid]()
+        return self._named[pid]
