@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
+from tests import helpers
+from tests.helpers import Gate
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -118,15 +119,15 @@ def collect() -> type[Batches]:
     return Batches
 
 
-def _wait_for(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(0.02)
+@pytest.fixture
+def wait_for() -> Callable[..., None]:
+    """Waits for a condition in real time, with a deadline."""
+    return helpers.wait_for
 
 
 @pytest.fixture
-def wait_for() -> Callable[..., None]:
-    """Waits for a condition of real time, with a deadline."""
-    return _wait_for
+def gate() -> Iterator[Gate]:
+    """A gate that is opened at the end of the test, so that no thread stays behind it."""
+    gate = Gate()
+    yield gate
+    gate.open()

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from penstock import Block
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
+from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.wire.endpoint import Endpoint
@@ -23,7 +25,7 @@ TOKEN = Token("t")
 @pytest.fixture
 def source(store: LocalBlockHandler) -> Iterator[str]:
     """The address of an endpoint that serves the store's blocks."""
-    endpoint = Endpoint("127.0.0.1", TOKEN, {}, store.open)
+    endpoint = Endpoint("127.0.0.1", TOKEN, {}, partial(open_block, store.open))
     yield f"grpc://127.0.0.1:{endpoint.port}"
     endpoint.stop()
 

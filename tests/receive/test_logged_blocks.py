@@ -14,6 +14,7 @@ from attrs import evolve
 from penstock import Block, Receiver, StoredBlock, hookimpl
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
+from penstock.blocks.block_transfer import fetch_block
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.conf import Settings
 from penstock.errors import BlockUnreachableError, StoreError
@@ -30,7 +31,7 @@ from penstock.receive.messages import (
 )
 from penstock.receive.receiver_task import ReceiverTask
 from penstock.receive.supervisor import ReceiverSupervisor
-from penstock.wire.client import Client, fetch_block
+from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
@@ -208,7 +209,7 @@ def test_it_serves_none_and_deletes_when_told(tracker: FakeTracker, tmp_path: Pa
         client = tracker.receiver()
         (block,) = tracker.blocks
         reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
-        with pytest.raises(BlockUnreachableError, match="has no blocks"):
+        with pytest.raises(BlockUnreachableError, match="serves no streams"):
             list(fetch_block(reference, reference.source, tracker.token))
         client.ask(CleanUpBlocks([block.block_id]), Reply)
         assert not Path(block.path).exists()

@@ -21,6 +21,7 @@ from tests.wire.garbage import exploded, pelt
 from penstock import Block, Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
+from penstock.blocks.block_transfer import fetch_block
 from penstock.blocks.leftovers import Process, claim
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
@@ -39,7 +40,7 @@ from penstock.receive.messages import (
 )
 from penstock.receive.receiver_task import ReceiverTask, local_directory
 from penstock.version import __version__
-from penstock.wire.client import Client, fetch_block
+from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token

@@ -141,7 +141,7 @@ def test_the_token_is_not_printed(served: Served) -> None:
     assert served.token.secret not in shown
 
 
-def test_a_connection_is_closed_behind_the_calls_at_hand(served: Served) -> None:
+def test_a_connection_closes_after_the_calls_in_progress(served: Served) -> None:
     held, gate = threading.Event(), threading.Event()
 
     def answer(_message: object) -> Reply:
@@ -155,7 +155,7 @@ def test_a_connection_is_closed_behind_the_calls_at_hand(served: Served) -> None
         asking = pool.submit(client.ask, UPDATE, Reply)
         assert held.wait(10)
         client.close()
-        with pytest.raises(WireError, match="was given up"):
+        with pytest.raises(WireError, match="is closed"):
             client.ask(UPDATE, Reply)
         gate.set()
         assert asking.result(timeout=10) == Reply(True, "in time")

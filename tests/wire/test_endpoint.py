@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,18 +13,37 @@ from pyarrow import flight
 
 from penstock.errors import WireError
 from penstock.receive.messages import ReportError, StopReceiver, UpdateRateLimit
+from penstock.wire.client import fetch
 from penstock.wire.endpoint import Endpoint
-from penstock.wire.messages import Reply
+from penstock.wire.messages import Reply, StreamNotFoundError
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:
     from tests.wire.conftest import Served
 
 UPDATE = UpdateRateLimit(5.0, 1)
+BATCHES = [pa.record_batch({"number": [1, 2]}), pa.record_batch({"number": [3]})]
 
 
 #: What was unpickled.
 exploded: list[str] = []
+
+
+def open_stream(ticket: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    if ticket == "broken":
+        raise OSError("the disk is gone")
+    if ticket != "numbers":
+        raise StreamNotFoundError(f"no {ticket!r} here")
+    return BATCHES[0].schema, BATCHES
+
+
+@pytest.fixture
+def streams() -> Iterator[tuple[str, Token]]:
+    """The location of an endpoint that serves one stream, and its token."""
+    token = Token.generate()
+    endpoint = Endpoint("127.0.0.1", token, {}, open_stream)
+    yield token.location("127.0.0.1", endpoint.port), token
+    endpoint.stop()
 
 
 class Bomb:
@@ -85,7 +104,7 @@ def test_a_call_without_the_token_is_refused_and_counted(
         call(served, "UpdateRateLimit", b'{"rate": 5, "number": 1}', *([header] if header else []))
     assert served.endpoint.refused_calls == 1
     assert served.handled == []
-    assert "call refused" in caplog.text
+    assert "call without the application's token refused" in caplog.text
     assert works(served)
 
 
@@ -221,9 +240,39 @@ def test_two_endpoints_have_two_ports(served: Served) -> None:
     other.stop()
 
 
-def test_where_there_are_no_blocks_none_is_served(served: Served) -> None:
+def test_an_endpoint_without_streams_refuses_every_ticket(served: Served) -> None:
     with (
         flight.FlightClient(served.location) as client,
-        pytest.raises(flight.FlightServerError, match="no blocks"),
+        pytest.raises(flight.FlightServerError, match="serves no streams"),
     ):
         client.do_get(flight.Ticket(b"x"), flight.FlightCallOptions(headers=[served.token.header()])).read_all()
+
+
+def test_a_stream_reaches_the_caller(streams: tuple[str, Token]) -> None:
+    location, token = streams
+    assert list(fetch(location, "numbers", token, 10)) == BATCHES
+
+
+def test_a_ticket_without_stream_is_not_found(streams: tuple[str, Token]) -> None:
+    location, token = streams
+    with pytest.raises(StreamNotFoundError, match="no 'letters' here"):
+        list(fetch(location, "letters", token, 10))
+
+
+def test_a_stream_that_fails_is_an_error_and_not_absent(streams: tuple[str, Token]) -> None:
+    location, token = streams
+    with pytest.raises(WireError, match="disk") as caught:
+        list(fetch(location, "broken", token, 10))
+    assert not isinstance(caught.value, StreamNotFoundError)
+
+
+def test_no_stream_without_the_token(streams: tuple[str, Token]) -> None:
+    location, _token = streams
+    with pytest.raises(WireError, match="token only"):
+        list(fetch(location, "numbers", Token.generate(), 10))
+
+
+def test_a_stream_from_nobody_is_an_error() -> None:
+    with pytest.raises(WireError) as caught:
+        list(fetch("grpc://127.0.0.1:1", "numbers", Token("t"), 10))
+    assert not isinstance(caught.value, StreamNotFoundError)

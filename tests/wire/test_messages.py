@@ -102,6 +102,7 @@ def test_what_has_another_shape_is_refused(body: bytes) -> None:
         (UpdateRateLimit, b'{"rate": "5"}'),
         (UpdateRateLimit, b'{"rate": true}'),
         (UpdateRateLimit, b'{"rate": null}'),
+        (UpdateRateLimit, b'{"rate": 5, "number": 1, "paused": 1}'),
         (UpdateRateLimit, b'{"rate": ' + b"9" * 400 + b"}"),
         (UpdateRateLimit, b'{"rate": ' + b"9" * 5000 + b"}"),
         (Registered, b'{"accepted": 1}'),

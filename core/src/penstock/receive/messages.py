@@ -111,15 +111,17 @@ class ReleaseReceiver:
 
 @frozen
 class UpdateRateLimit:
-    """Driver to receiver: from now on, this many records/s.
+    """Driver to receiver: the desired state. A receiver ignores one with a lower number than it has seen.
 
     Attributes:
-        rate: wanted.
-        number: of the order; one with a lower number than another that came before is late, and counts no more.
+        rate: records/s; ``None`` for no limit.
+        number: grows with every change of the desired state.
+        paused: store nothing; ``None`` leaves that unchanged.
     """
 
-    rate: float
+    rate: float | None
     number: int
+    paused: bool | None = None
 
 
 @frozen

@@ -7,6 +7,7 @@ the worker's main thread until the receiver has stopped and, if the driver wants
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -14,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from attrs import field, frozen
 from penstock import conf
 from penstock.blocks import leftovers, place
 from penstock.blocks.block import Block, StoredBlock
+from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.hookspecs import hookimpl
@@ -30,8 +33,7 @@ from penstock.receive.messages import CleanUpBlocks, PauseReceiver, ReleaseRecei
 from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
-from penstock.wire.address import address_towards
-from penstock.wire.client import Client
+from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
@@ -98,7 +100,9 @@ class ReceiverTask:
             return Reply()
 
         def on_rate(message: UpdateRateLimit) -> Reply:
-            supervisor.update_rate(message.rate, message.number)
+            supervisor.update_rate(math.inf if message.rate is None else message.rate, message.number)
+            if message.paused is not None:
+                supervisor.pause(message.paused, message.number)
             return Reply()
 
         def on_pause(message: PauseReceiver) -> Reply:
@@ -117,8 +121,13 @@ class ReceiverTask:
             CleanUpBlocks: on_clean_up,
         }
         host = address_towards(self.driver_location)
-        # All of this host's that the run has, whoever stored them; what is in the log needs nobody to serve it.
-        endpoint = Endpoint(host, self.token, handlers, blocks.open if isinstance(blocks, LocalBlockHandler) else None)
+        # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
+        endpoint = Endpoint(
+            host,
+            self.token,
+            handlers,
+            partial(open_block, blocks.open) if isinstance(blocks, LocalBlockHandler) else None,
+        )
         supervisor = ReceiverSupervisor(
             self.receiver,
             self.stream_id,

@@ -1,1 +1,1 @@
-"""Messages and the authenticated endpoint they travel through. Knows neither receivers nor the tracker."""
+"""The authenticated endpoint of a process and its client. Carries messages and Arrow streams without knowing either."""

@@ -1,40 +1,38 @@
 """The calling side of an endpoint.
 
-Owns a connection and the patience with it: messages are idempotent, so a call that failed for want of a connection is
-made again until its time is up. A call runs on the caller's thread.
+A call runs on the caller's thread. Messages are idempotent, so a call that failed because the endpoint could not be
+reached is retried until its timeout.
 """
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from penstock.blocks.block import BlockReference
-from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
+from penstock.errors import WireError
 from penstock.runtime.backoff import Backoff
-from penstock.wire.messages import BLOCK_GONE, from_json, to_json
+from penstock.wire.messages import NOT_FOUND, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import Token
 
 R = TypeVar("R")
 
-# The longest a block may take: a host that vanished must not hold a batch for ever.
-_FETCH_S = 300.0
-
 
 class Client:
-    """Send messages to one endpoint. Safe for use by several threads.
+    """Send messages to one endpoint. Thread-safe.
 
     Args:
         location: ``grpc://host:port``.
-        token: to show.
+        token: the application's.
         timeout_ms: how long one ``ask`` may take, retries included.
-        retry: try again while the endpoint cannot be reached; without it, that is an error at once.
+        retry: whether to retry while the endpoint cannot be reached; otherwise the first failure is an error.
     """
 
     def __init__(self, location: str, token: Token, timeout_ms: int, *, retry: bool = True) -> None:
@@ -43,14 +41,14 @@ class Client:
         self._headers = token.headers()
         self._timeout_s = timeout_ms / 1000
         self._client = flight.FlightClient(location, **token.client_arguments())
-        # Closing it under a call would crash the process: the last of them closes it.
+        # Closing the connection during a call would crash the process, so the last call closes it.
         self._calls, self._closed, self._lock = 0, False, threading.Lock()
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
         """Send a message and return the reply.
 
         Raises:
-            WireError: the endpoint cannot be reached within the time, or refuses the message, or ``close`` was called.
+            WireError: the endpoint did not answer within the timeout or refused the message, or the client is closed.
         """
         action = flight.Action(type(message).__name__, to_json(message))
         deadline = time.monotonic() + self._timeout_s
@@ -63,15 +61,15 @@ class Client:
                     (result,) = self._client.do_action(action, options)
                 return from_json(reply_kind, result.body.to_pybytes())
             except (flight.FlightUnavailableError, flight.FlightTimedOutError) as error:
-                pause_s = backoff.next_ms() / 1000
-                if not self._retry or time.monotonic() + pause_s >= deadline:
+                delay_s = backoff.next_ms() / 1000
+                if not self._retry or time.monotonic() + delay_s >= deadline:
                     raise WireError(f"no answer from {self.location} to {action.type}: {_first_line(error)}") from None
-                time.sleep(pause_s)
+                time.sleep(delay_s)
             except (pa.ArrowException, flight.FlightError) as error:
                 raise WireError(f"{self.location} refused {action.type}: {_first_line(error)}") from None
 
     def close(self) -> None:
-        """Give the connection up, behind the calls at hand; returns at once. Harmless when repeated."""
+        """Close the connection after the calls in progress; returns at once. Idempotent."""
         with self._lock:
             self._closed, closed = True, self._closed
             is_idle = not self._calls
@@ -82,7 +80,7 @@ class Client:
     def _call(self) -> Iterator[None]:
         with self._lock:
             if self._closed:
-                raise WireError(f"the connection to {self.location} was given up")
+                raise WireError(f"the connection to {self.location} is closed")
             self._calls += 1
         try:
             yield
@@ -94,23 +92,41 @@ class Client:
                 self._client.close()
 
 
-def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterator[pa.RecordBatch]:
-    """Yield a block's record batches from an endpoint on the host that stored it.
+def fetch(location: str, ticket: str, token: Token, timeout_s: float) -> Iterator[pa.RecordBatch]:
+    """Yield the record batches of a stream that an endpoint serves.
+
+    Args:
+        location: ``grpc://host:port``.
+        ticket: names the stream.
+        token: the application's.
+        timeout_s: for the whole stream.
 
     Raises:
-        BlockGoneError: the endpoint does not have it.
-        BlockUnreachableError: the endpoint does not answer, or is another application's now.
+        StreamNotFoundError: the endpoint does not have the stream.
+        WireError: the endpoint cannot be reached or refuses the call, or the stream breaks off.
     """
-    what = f"block {reference.block_id} ({reference.num_records} records) cannot be fetched from {source}"
     try:
-        with flight.FlightClient(source, **token.client_arguments()) as client:
-            options = flight.FlightCallOptions(timeout=_FETCH_S, headers=token.headers())
-            for chunk in client.do_get(flight.Ticket(reference.block_id.encode()), options):
+        with flight.FlightClient(location, **token.client_arguments()) as client:
+            options = flight.FlightCallOptions(timeout=timeout_s, headers=token.headers())
+            for chunk in client.do_get(flight.Ticket(ticket.encode()), options):
                 yield chunk.data
     except (pa.ArrowException, flight.FlightError) as error:
-        is_gone = getattr(error, "extra_info", None) == BLOCK_GONE
-        kind = BlockGoneError if is_gone else BlockUnreachableError
-        raise kind(f"{what}: {_first_line(error)}") from None
+        kind = StreamNotFoundError if getattr(error, "extra_info", None) == NOT_FOUND else WireError
+        raise kind(_first_line(error)) from None
+
+
+def address_towards(location: str) -> str:
+    """Return the address by which this host reaches an endpoint: loopback for one on the same machine.
+
+    Args:
+        location: ``grpc://host:port`` of the endpoint.
+    """
+    parts = urlsplit(location)
+    family, kind, _protocol, _name, address = socket.getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        # Sends nothing: connecting a datagram socket only selects the route.
+        probe.connect(address)
+        return str(probe.getsockname()[0])
 
 
 def _first_line(error: BaseException) -> str:

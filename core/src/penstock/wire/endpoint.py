@@ -1,31 +1,37 @@
-"""The authenticated Arrow Flight endpoint of a process, the driver's or a receiver's.
+"""The authenticated Arrow Flight endpoint of a process: the driver's, or a receiver's.
 
-Owns the listening port, from when it is made until ``stop``. Actions carry messages, DoGet carries blocks. A call
-without the application's token, or from another version of Penstock, is refused before anything of it is parsed, a
-message of another shape before anything is done; refusals are counted and logged. What is no HTTP/2 at all, gRPC drops
-before it reaches anything here. Handlers run on the server's own threads.
+Owns the listening port, from construction until ``stop``. Actions carry messages, DoGet carries streams of record
+batches. A call without the application's token, or from another version of Penstock, is refused before its body is
+parsed; a message that does not fit its class is refused before its handler runs. Refusals are counted and logged. gRPC
+itself drops what is not HTTP/2. Handlers run on the server's threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from penstock.errors import BlockGoneError, WireError
+from penstock.errors import WireError
 from penstock.runtime.log import get_logger
 from penstock.version import __version__
-from penstock.wire.messages import BLOCK_GONE, from_json, to_json
+from penstock.wire.messages import NOT_FOUND, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import VERSION_HEADER, Token
 
 log = get_logger("wire")
 
 Handler = Callable[[Any], object]
+#: From a ticket to the schema and the record batches of its stream; raises ``StreamNotFoundError`` if there is none.
+OpenStream = Callable[[str], tuple[pa.Schema, Iterable[pa.RecordBatch]]]
 
 
-class _Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow.flight has no types
+def _no_stream(_ticket: str) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    raise WireError("this endpoint serves no streams")
+
+
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow.flight has no types
     def __init__(self, token: Token) -> None:
         super().__init__()
         self._token = token
@@ -34,56 +40,51 @@ class _Doorkeeper(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
         if not self._token.is_shown_by(headers):
             self.refused += 1
-            log.warning("call refused: it does not show this application's token", refused=self.refused)
+            log.warning("call without the application's token refused", refused=self.refused)
             raise flight.FlightUnauthenticatedError("this endpoint takes calls with its application's token only")
         (theirs, *_) = headers.get(VERSION_HEADER, [__version__])
         if theirs != __version__:
             self.refused += 1
-            message = (
-                f"this endpoint runs Penstock {__version__}, its caller Penstock {theirs[:50]}: the driver and all "
-                "executors need the same version"
+            log.error("call from another version refused", ours=__version__, theirs=theirs[:50])
+            raise flight.FlightServerError(
+                f"this endpoint runs Penstock {__version__}, its caller Penstock {theirs[:50]}: install the same "
+                "version on the driver and all executors"
             )
-            log.error("call refused: it comes from another version", ours=__version__, theirs=theirs[:50])
-            raise flight.FlightServerError(message)
 
 
 class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight has no types
-    """Serve messages and blocks.
+    """Serve messages and streams of record batches.
 
     Args:
-        host: the address to listen on; the port is chosen by the system.
-        token: what callers must show, and the certificates if the connection is to be private.
-        handlers: message class → what handles it and returns the reply.
-        open_block: finds a block by its id; ``None`` where there are no blocks.
+        host: the address to listen on; the system chooses the port.
+        token: what callers must show, and the TLS files if there are any.
+        handlers: message class → handler, which returns the reply.
+        open_stream: opens the stream that a ticket names; ``None`` if there are no streams.
     """
 
     def __init__(
-        self,
-        host: str,
-        token: Token,
-        handlers: Mapping[type, Handler],
-        open_block: Callable[[str], pa.ipc.RecordBatchFileReader] | None = None,
+        self, host: str, token: Token, handlers: Mapping[type, Handler], open_stream: OpenStream | None = None
     ) -> None:
-        self._doorkeeper = _Doorkeeper(token)
+        self._token_check = _TokenCheck(token)
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
-        self._open_block = open_block
+        self._open_stream = open_stream or _no_stream
         self._refused_messages = 0
-        # From here on it answers. Flight's own ``serve`` is never called: it ends the server at the first Ctrl-C, when
-        # the receivers have the end of their data still to report.
-        super().__init__(token.location(host, 0), middleware={"token": self._doorkeeper}, **token.server_arguments())
+        # It answers from here on. Flight's ``serve`` is never called: it ends the server at the first Ctrl-C, when
+        # receivers have yet to deregister.
+        super().__init__(token.location(host, 0), middleware={"token": self._token_check}, **token.server_arguments())
 
     @property
     def refused_calls(self) -> int:
-        """How many calls did not show the token, or came from another version."""
-        return self._doorkeeper.refused
+        """The number of calls that did not show the token or came from another version."""
+        return self._token_check.refused
 
     @property
     def refused_messages(self) -> int:
-        """How many calls showed the token, and were no message that is taken here."""
+        """The number of calls that showed the token but were no message that this endpoint takes."""
         return self._refused_messages
 
     def stop(self) -> None:
-        """Refuse new calls, finish those at hand, free the port."""
+        """Refuse new calls, finish those in progress, free the port. Idempotent."""
         self.shutdown()
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[flight.Result]:
@@ -100,12 +101,11 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         yield flight.Result(to_json(handler(message)))
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
-        """Serve one block, straight from its file."""
-        if self._open_block is None:
-            raise flight.FlightServerError("this endpoint has no blocks")
+        """Serve one stream."""
         try:
-            reader = self._open_block(ticket.ticket.decode("utf-8", "replace"))
-        except BlockGoneError as error:
-            raise flight.FlightServerError(str(error), BLOCK_GONE) from None
-        batches = map(reader.get_batch, range(reader.num_record_batches))
-        return flight.GeneratorStream(reader.schema, batches)
+            schema, batches = self._open_stream(ticket.ticket.decode("utf-8", "replace"))
+        except StreamNotFoundError as error:
+            raise flight.FlightServerError(str(error), NOT_FOUND) from None
+        except WireError as error:
+            raise flight.FlightServerError(str(error)) from None
+        return flight.GeneratorStream(schema, iter(batches))

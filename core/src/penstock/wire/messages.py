@@ -1,6 +1,7 @@
-"""Messages as JSON: attrs classes written to bytes, and bytes structured into one of them or refused. Never pickled.
+"""The JSON codec of messages: attrs classes to bytes, and bytes to an instance of an expected class or an error.
 
-Each protocol has its message classes beside it. A message may arrive twice; handlers must tolerate that.
+Each protocol keeps its message classes next to its code. Nothing is ever unpickled. A message may arrive twice, so
+handlers must be idempotent.
 """
 
 from __future__ import annotations
@@ -17,27 +18,36 @@ from penstock.errors import WireError
 
 M = TypeVar("M")
 
-#: What comes with the refusal of a block that an endpoint does not have, and with no other.
-BLOCK_GONE = b"gone"
+#: Accompanies the error for a ticket that an endpoint does not have, and no other error.
+NOT_FOUND = b"not found"
+
+
+class StreamNotFoundError(WireError):
+    """An endpoint does not have the stream that a ticket names."""
 
 
 @frozen
 class Reply:
-    """The answer to any message: taken or not, and why not."""
+    """The answer to a message that asks for nothing.
+
+    Attributes:
+        accepted: whether the message took effect.
+        reason: why it did not; empty if accepted.
+    """
 
     accepted: bool = True
     reason: str = ""
 
 
 def _exactly(value: Any, kind: type[Any]) -> Any:
-    """Structure a primitive: cattrs would make text of a number and a number of text."""
+    """Structure a primitive without conversion: cattrs would turn a number into text and text into a number."""
     if type(value) is kind or (kind is float and type(value) is int):
         return kind(value)
     raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
 
 
 def _from_object(kind: type[Any]) -> Callable[[Any, Any], Any]:
-    """Structure a message or a part of it: of a JSON object, nothing else that happens to work like one."""
+    """Structure an attrs class from a JSON object only: cattrs would accept a list or text where it can index it."""
     structure = make_dict_structure_fn(kind, _converter, _cattrs_forbid_extra_keys=True)
 
     def from_object(value: Any, _kind: Any) -> Any:
@@ -67,15 +77,15 @@ _converter.register_structure_hook_func(_is_list, _from_list)
 
 
 def to_json(message: object) -> bytes:
-    """Write a message."""
+    """Encode a message."""
     return json.dumps(_converter.unstructure(message), separators=(",", ":")).encode()
 
 
 def from_json(kind: type[M], body: bytes) -> M:
-    """Read a message of a known kind.
+    """Decode a message of a known class.
 
     Raises:
-        WireError: it is not JSON, or not of that shape.
+        WireError: the body is not JSON, or lacks an attribute, has an unknown one or one of a wrong type.
     """
     try:
         return _converter.structure(json.loads(body), kind)

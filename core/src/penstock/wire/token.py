@@ -1,6 +1,6 @@
-"""The application's token: who does not show it is a stranger; and the certificates that keep it private on the way.
+"""The token by which an application's processes authenticate each other, and the TLS files of its connections.
 
-Owns the secret. Never prints it: no repr, log line or error holds it.
+No repr, log line or error contains the secret.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.errors import ConfigurationError
 from penstock.version import __version__
 
 HEADER = "authorization"
-#: Says which Penstock makes a call.
+#: Carries the caller's version of Penstock.
 VERSION_HEADER = "penstock-version"
 
 
@@ -27,9 +27,9 @@ class Tls:
     """PEM files, at the same paths on every host.
 
     Attributes:
-        certificate: of this host, valid for the address at which other hosts reach it.
-        key: the private key of it.
-        authority: what signed every host's certificate.
+        certificate: this host's, valid for the address at which other hosts reach it.
+        key: the certificate's private key.
+        authority: the certificate authority that signed every host's certificate.
     """
 
     certificate: str
@@ -38,10 +38,10 @@ class Tls:
 
     @classmethod
     def of(cls, settings: Settings) -> Tls | None:
-        """Read the configuration: all three files or none.
+        """Return the configured files, ``None`` if none is set.
 
         Raises:
-            ConfigurationError: only some are given, or one cannot be read here.
+            ConfigurationError: only some of the three are set, or one cannot be read on this host.
         """
         keys = (conf.TLS_CERTIFICATE, conf.TLS_KEY, conf.TLS_AUTHORITY)
         if not any(settings[key] for key in keys):
@@ -59,8 +59,8 @@ class Token:
     """A secret that one application's driver and receivers share.
 
     Attributes:
-        secret: what is shown.
-        tls: how connections are kept private; ``None`` for not at all, as on one machine.
+        secret: the bearer token of every call.
+        tls: the TLS files; ``None`` for plain connections, as on one machine.
     """
 
     secret: str = field(repr=False)
@@ -68,35 +68,35 @@ class Token:
 
     @classmethod
     def generate(cls, tls: Tls | None = None) -> Token:
-        """Make a new one, 256 bits."""
+        """Return a new token of 256 random bits."""
         return cls(secrets.token_urlsafe(32), tls)
 
     def location(self, host: str, port: int) -> str:
-        """The address of an endpoint, whose host may be an IPv6 address."""
+        """Return the URI of an endpoint; the host may be an IPv6 address."""
         if ":" in host and not host.startswith("["):
             host = f"[{host}]"
         return f"{'grpc' if self.tls is None else 'grpc+tls'}://{host}:{port}"
 
     def server_arguments(self) -> dict[str, Any]:
-        """What a Flight server needs to be private."""
+        """Return the TLS arguments of a Flight server."""
         if self.tls is None:
             return {}
         pair = (Path(self.tls.certificate).read_bytes(), Path(self.tls.key).read_bytes())
         return {"tls_certificates": [pair]}
 
     def client_arguments(self) -> dict[str, Any]:
-        """What a Flight client needs to know whom it talks to."""
+        """Return the TLS arguments of a Flight client."""
         return {} if self.tls is None else {"tls_root_certs": Path(self.tls.authority).read_bytes()}
 
     def header(self) -> tuple[bytes, bytes]:
-        """The header that shows it."""
+        """Return the authorization header."""
         return HEADER.encode(), f"Bearer {self.secret}".encode()
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """All headers of a call."""
+        """Return all headers of a call."""
         return [self.header(), (VERSION_HEADER.encode(), __version__.encode())]
 
     def is_shown_by(self, headers: dict[str, list[str]]) -> bool:
-        """Say whether a call's headers show this token, in constant time."""
+        """Return whether a call's headers show this token; compares in constant time."""
         shown = next((values[0] for name, values in headers.items() if name.lower() == HEADER and values), "")
         return compare_digest(shown.encode(), f"Bearer {self.secret}".encode())

@@ -19,12 +19,12 @@ from attrs import frozen
 from penstock.blocks import arrow_form, place
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_file import open_file
+from penstock.blocks.block_transfer import fetch_block
 from penstock.blocks.messages import BlocksLost, BlockSource, FindBlock, LostBlock
 from penstock.errors import BlockDamagedError, BlockGoneError, BlockUnreachableError, WireError
 from penstock.runtime.backoff import Backoff
 from penstock.runtime.log import get_logger
-from penstock.wire.address import address_towards
-from penstock.wire.client import Client, fetch_block
+from penstock.wire.client import Client, address_towards
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 

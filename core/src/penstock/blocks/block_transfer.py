@@ -1,0 +1,51 @@
+"""Blocks over the wire: a host serves the files of its blocks, the tasks of other hosts fetch them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+
+from penstock.blocks.block import BlockReference
+from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
+from penstock.wire import client
+from penstock.wire.messages import StreamNotFoundError
+from penstock.wire.token import Token
+
+# The timeout for one block: a host that vanished must not hold a batch for ever.
+_FETCH_TIMEOUT_S = 300.0
+
+
+def open_block(
+    open_file: Callable[[str], pa.ipc.RecordBatchFileReader], block_id: str
+) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Open a block for an endpoint, which sends it straight from its memory-mapped file.
+
+    Args:
+        open_file: opens the file of a block by its id; raises ``BlockGoneError`` if there is none.
+        block_id: the ticket.
+
+    Raises:
+        StreamNotFoundError: there is no such block.
+    """
+    try:
+        reader = open_file(block_id)
+    except BlockGoneError as error:
+        raise StreamNotFoundError(str(error)) from None
+    return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
+
+
+def fetch_block(reference: BlockReference, source: str, token: Token) -> Iterator[pa.RecordBatch]:
+    """Yield a block's record batches from an endpoint on the host that stored it.
+
+    Raises:
+        BlockGoneError: the endpoint does not have the block.
+        BlockUnreachableError: the endpoint does not answer, or belongs to another application by now.
+    """
+    try:
+        yield from client.fetch(source, reference.block_id, token, _FETCH_TIMEOUT_S)
+    except WireError as error:
+        kind = BlockGoneError if isinstance(error, StreamNotFoundError) else BlockUnreachableError
+        raise kind(
+            f"block {reference.block_id} ({reference.num_records} records) cannot be fetched from {source}: {error}"
+        ) from None

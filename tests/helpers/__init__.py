@@ -1,0 +1,18 @@
+"""Test helpers used by more than one folder, imported as ``tests.helpers``. Importing them starts nothing."""
+
+from tests.helpers.event_log import EventLog
+from tests.helpers.functions import do_nothing, raiser, run_in_background
+from tests.helpers.gate import Gate
+from tests.helpers.processes import kill, remaining_processes
+from tests.helpers.waiting import wait_for
+
+__all__ = [
+    "EventLog",
+    "Gate",
+    "do_nothing",
+    "kill",
+    "raiser",
+    "remaining_processes",
+    "run_in_background",
+    "wait_for",
+]

@@ -1,0 +1,72 @@
+"""The driver's side of the receiver protocol: a real endpoint that records what receivers send."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.helpers.event_log import EventLog
+
+from penstock import Receiver, StoredBlock
+from penstock.conf import Settings
+from penstock.receive.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, ReportError
+from penstock.receive.receiver_task import ReceiverTask
+from penstock.wire.client import Client
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.messages import Reply
+from penstock.wire.token import Token
+
+STREAM_ID, EPOCH = 2, 5
+
+
+class FakeTracker:
+    """Accepts one receiver (stream 2, epoch 5). Every message that it answers is in the log.
+
+    Attributes:
+        rate: the rate limit given at registration, in records/s.
+        accepts_blocks: False refuses blocks with "not wanted".
+        fails_deregistration: True raises when a receiver reports its end.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self.log, self.token = log, Token.generate()
+        self.rate: float | None = None
+        self.accepts_blocks = True
+        self.fails_deregistration = False
+        self.endpoint = Endpoint(
+            "127.0.0.1",
+            self.token,
+            {
+                RegisterReceiver: lambda message: self._note(message, Registered(True, "", self.rate)),
+                AddBlocks: lambda message: self._note(message, Reply(self.accepts_blocks, "not wanted")),
+                ReportError: lambda message: self._note(message, Reply()),
+                DeregisterReceiver: self._on_deregister,
+            },
+        )
+
+    def _on_deregister(self, message: object) -> object:
+        if self.fails_deregistration:
+            raise RuntimeError("not now")
+        return self._note(message, Reply())
+
+    def _note(self, message: object, reply: object) -> object:
+        self.log.add(message)
+        return reply
+
+    def task(
+        self, receiver: Receiver[Any], conf: dict[str, str] | None = None, log_directory: str = ""
+    ) -> ReceiverTask:
+        """The Spark task of a receiver that reports here."""
+        location = f"grpc://127.0.0.1:{self.endpoint.port}"
+        return ReceiverTask(
+            receiver, STREAM_ID, EPOCH, "app-1", location, self.token, Settings(conf or {}), log_directory=log_directory
+        )
+
+    def client(self) -> Client:
+        """A client of the receiver, once it has registered."""
+        port = self.log.await_one(RegisterReceiver).port
+        return Client(f"grpc://127.0.0.1:{port}", self.token, 10_000)
+
+    @property
+    def blocks(self) -> list[StoredBlock]:
+        """The blocks reported so far, in order."""
+        return [block for message in self.log.of(AddBlocks) for block in message.blocks]

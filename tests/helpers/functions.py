@@ -1,0 +1,37 @@
+"""Small functions that tests pass as callbacks, and one that runs a call on a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NoReturn, TypeVar
+
+R = TypeVar("R")
+
+
+def do_nothing(*_arguments: object, **_options: object) -> None:
+    """Return None for any arguments."""
+
+
+def raiser(error: BaseException) -> Callable[..., NoReturn]:
+    """A function of any arguments that raises ``error``."""
+
+    def fail(*_arguments: object, **_options: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
+def run_in_background(function: Callable[[], R]) -> Future[R]:
+    """Call ``function`` on a daemon thread of its own. The future carries its result or its error."""
+    future: Future[R] = Future()
+
+    def work() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return future
