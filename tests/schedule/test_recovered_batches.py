@@ -18,7 +18,9 @@ from penstock.schedule import job_generator
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.recovered_batches import RecoveredBatches
 
-LEFT = RecoveredBatches(zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None, max_pending=10, skips_empty=False)
+LEFT = RecoveredBatches(
+    zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None, max_pending=10, skips_empty=False
+)
 
 
 @frozen

@@ -213,12 +213,6 @@ CHECKPOINT_MAX_FAILURES = _key(
     "3",
     "After so many checkpoints in a row that could not be written, `onCheckpointFailed` is told.",
 )
-TEST_SOURCES = _key(
-    "spark.penstock.checkpoint.testSources",
-    boolean,
-    "false",
-    "Let `queueStream` feed a program that writes checkpoints, though what is in the queue dies with the program.",
-)
 SKIP_COMPLETED = _key(
     "spark.penstock.outputs.skipCompleted",
     boolean,

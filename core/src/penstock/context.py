@@ -7,6 +7,7 @@ Methods may be called from any thread; ``stop`` does its work on a thread of its
 from __future__ import annotations
 
 import atexit
+import secrets
 import signal
 import threading
 import time
@@ -20,7 +21,7 @@ from penstock import conf
 from penstock.checkpoint.checkpointer import CheckpointReport
 from penstock.checkpoint.directory import CheckpointDirectory
 from penstock.checkpoint.program import Program
-from penstock.checkpoint.restore.recovery import Recovery, find_newest
+from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings
 from penstock.engine import Engine
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
@@ -35,7 +36,7 @@ from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.schedule.generator_report import GeneratorReport
 from penstock.spark import cluster, saved_conf
-from penstock.spark.checkpoint import set_checkpoint_directory
+from penstock.spark.checkpoint import checkpoint_folder, set_checkpoint_directory
 
 if TYPE_CHECKING:
     from penstock.checkpoint.manifest import Checkpoint
@@ -205,8 +206,14 @@ class StreamingContext(StreamBuilder):
         if found is not None and not Settings(saved_conf.current_conf())[conf.CHECKPOINT_REBUILD]:
             try:
                 return cls._of_checkpoint(checkpointPath, found)
+            except NotRecoverableError:
+                raise
             except CheckpointError as error:
-                log.warning("the program is made anew by its own code", checkpoint=found.number, reason=str(error))
+                log.warning(
+                    "checkpointed program not loadable, rebuilding with setupFunc",
+                    checkpoint=found.number,
+                    reason=str(error),
+                )
         made = cls._made_by(setupFunc)
         if made.graph.checkpoint_directory != checkpointPath:
             made.checkpoint(checkpointPath)
@@ -410,6 +417,13 @@ class StreamingContext(StreamBuilder):
     # -- inside --
 
     def _start_engine(self) -> None:
+        if self.graph.checkpoint_directory is None:
+            # As in Spark: sc.setCheckpointDir is enough for RDD checkpoints; then there is nothing to recover from.
+            folder = checkpoint_folder(self._sc)
+            if folder is not None:
+                self.graph.set_checkpoint_directory(
+                    folder.uri, f"{folder.path}/{folder.name}/state-{secrets.token_hex(4)}"
+                )
         self.graph.validate()
         if self.settings[conf.BACKPRESSURE_ENABLED]:
             self.plugins.spec("rate_estimators", self.settings[conf.RATE_ESTIMATOR])

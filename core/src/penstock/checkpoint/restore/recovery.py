@@ -40,6 +40,10 @@ from penstock.storage.directory import Directory
 log = get_logger("checkpoint")
 
 
+class NotRecoverableError(CheckpointError):
+    """The saved program has an input that cannot be recovered."""
+
+
 @frozen
 class RecoveredRun:
     """What a run starts with.
@@ -112,11 +116,19 @@ class Recovery:
         """Load the saved program, and recover from this checkpoint.
 
         Raises:
-            CheckpointError: the saved program cannot be loaded, or cannot be recovered without its own code.
+            NotRecoverableError: it has a queue for an input.
+            CheckpointError: it cannot be loaded, or cannot be recovered without its own code.
         """
         if found.program is None:
             raise CheckpointError("it contains no saved program")
         load_program(self._store.read_program(found.program), self._program)
+        queues = self._not_recoverable()
+        if queues:
+            raise NotRecoverableError(
+                f"the program of checkpoint {found.number} cannot be recovered: {', '.join(queues)}: checkpoints do "
+                f"not contain queues. Set {conf.CHECKPOINT_REBUILD.name}=true to have setupFunc rebuild the program "
+                "and fill its queues, or read from a recoverable source"
+            )
         files = self._restore_points(found).files
         for name, stream in assign(self._graph.tables(), self._graph.streams()).items():
             if isinstance(stream, StateDStream) and not stream.can_begin and not files.get(name):
@@ -135,6 +147,9 @@ class Recovery:
             CheckpointError: the program does not match the checkpoint.
             WriteAheadLogError: a log of the earlier run cannot be read.
         """
+        queues = self._not_recoverable()
+        if queues:
+            log.warning("queueStream not recoverable: its queue is not saved in checkpoints", streams=queues)
         rebuilds = self._settings[conf.CHECKPOINT_REBUILD]
         earlier = self._earlier(rebuilds)
         if earlier is not None:
@@ -169,6 +184,10 @@ class Recovery:
     def saved_value(self, listener: str) -> Any:
         """The value that a listener saved in the checkpoint; ``None`` if it saved none."""
         return None if self.found is None else self.found.listeners.get(listener)
+
+    def _not_recoverable(self) -> list[str]:
+        """Call sites of the inputs whose data is lost with the driver."""
+        return [stream.call_site.short for stream in self._graph.inputs if not stream.is_recoverable]
 
     # -- the checkpoint to recover from --
 
