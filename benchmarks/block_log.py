@@ -66,7 +66,7 @@ def measure(name, store, port):
         return stored[-1]
 
     driver, receiver = Client(f"grpc://127.0.0.1:{port}", TOKEN, 10_000), Idle()
-    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings({}), driver, keep, lambda _ids: None)
+    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), driver, keep, lambda _ids: None)
     supervisor.start()
     records = [f"{n:0100d}" for n in range(size)]
     receiver.store_all(records)

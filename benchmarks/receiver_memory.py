@@ -3,9 +3,9 @@
 usage: receiver_memory.py [SECONDS] [conf=value ...]     600 s
 
 The job sleeps for ten batch intervals in each batch that has records. What is stored meanwhile goes to the disk until
-the bound on unread data pauses the receiver (`spark.penstock.blocks.maxUnread`, 64m here); then it goes on and pauses
-by turns. The worker's memory may grow while its buffers fill, in the first third of the run. Ends with 1 if it is more
-than 30 MB larger at any time after that, or in a run of minutes grows by more than 2 MB a minute.
+the bound on unread data pauses the receiver (`spark.penstock.blocks.maxUnprocessed`, 64m here); then it goes on and
+pauses by turns. The worker's memory may grow while its buffers fill, in the first third of the run. Ends with 1 if it
+is more than 30 MB larger at any time after that, or in a run of minutes grows by more than 2 MB a minute.
 """
 
 import os
@@ -54,7 +54,7 @@ def slope(points):
 ensure_java()
 conf = SparkConf().setMaster("local[3]").setAppName("receiver memory").set("spark.ui.enabled", "false")
 conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.ui.showConsoleProgress", "false")
-conf.set("spark.penstock.blocks.maxUnread", "64m")
+conf.set("spark.penstock.blocks.maxUnprocessed", "64m")
 for pair in sys.argv[1:]:
     if "=" in pair:
         conf.set(*pair.split("=", 1))

@@ -54,7 +54,7 @@ def store(values: Iterable[Any], folder: Path) -> tuple[float, list[StoredBlock]
         return stored[-1]
 
     receiver = Silent()
-    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings({}), Driver(), keep, blocks.delete)
+    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), Driver(), keep, blocks.delete)
     supervisor.start()
     began = time.process_time()
     receiver.store_all(values)

@@ -1,117 +1,156 @@
-"""Configuration keys: each parses, each says what is wrong with a value."""
+"""Configuration keys: each parses, and each error names key, value, reason and meaning."""
 
 import math
 import pickle
 import re
 import subprocess
 import sys
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import conf, conf_values
-from penstock.conf import KEYS, Key, Settings
+from penstock.conf import KEYS, Settings
+from penstock.conf_values import SizeLimit
 from penstock.errors import ConfigurationError
 
-#: A value that each kind of key refuses; names and plain text take anything.
-WRONG = {
-    conf.BLOCK_INTERVAL: ["0", "-1ms", "soon", "1.5s", "", "3 fortnights"],
-    conf.BLOCK_QUEUE_SIZE: ["0", "-1", "ten", "1.5", ""],
-    conf.RECEIVER_RESTART_DELAY: ["later", ""],
-    conf.MAX_RATE: ["fast", "", "nan"],
-    conf.BACKPRESSURE_ENABLED: ["yes", "1", ""],
-    conf.INITIAL_RATE: ["fast", "nan"],
-    conf.CONCURRENT_JOBS: ["0", "-2", "two"],
-    conf.GRACEFUL_STOP_TIMEOUT: ["never"],
-    conf.STOP_GRACEFULLY_ON_SHUTDOWN: ["on"],
-    conf.GENERATION_RETRIES: ["-1", "often", ""],
-    conf.MAX_FAILED_BATCHES: ["-1", "all"],
-    conf.MAX_PENDING_BATCHES: ["-1", "1.5"],
-    conf.ON_MAX_PENDING_BATCHES: ["drop", "Pause", ""],
-    conf.LATE_TICKS: ["skipped", "true"],
-    conf.UNPERSIST: ["off"],
-    conf.PLUGINS_STRICT: ["no"],
-    conf.LISTENER_QUEUE_SIZE: ["0", "many"],
-    conf.LISTENER_MAX_FAILURES: ["0", "x"],
-    conf.MAX_BUFFERED_RECORDS: ["0", "64m"],
-    conf.MAX_BUFFERED_BYTES: ["0", "64x", "a lot"],
-    conf.STORE_RETRIES: ["some"],
-    conf.WRITE_AHEAD_LOG: ["on", ""],
-    conf.WRITE_AHEAD_LOG_MAX_FAILURES: ["0", "-1", "few"],
-    conf.DURABILITY: ["sync", "Flush", ""],
-    conf.RELAUNCH_DELAY: ["0", "x"],
-    conf.MAX_RELAUNCH_DELAY: ["0", "x"],
-    conf.PARTITION_BYTES: ["0", "x"],
-    conf.BURST: ["0", "-1s", "x"],
-    conf.WIRE_TIMEOUT: ["0", "x"],
-    conf.LOG_LEVEL: ["LOUD", ""],
+#: Values that the key behind an attribute refuses; names and plain text take anything.
+INVALID = {
+    "block_interval_ms": ["0", "-1ms", "soon", "1.5s", "", "3 fortnights", "9" * 400 + "us"],
+    "block_queue_size": ["0", "-1", "ten", "1.5", ""],
+    "receiver_restart_delay_ms": ["later", "", "-1"],
+    "max_rate_per_s": ["fast", "", "nan"],
+    "backpressure_enabled": ["yes", "1", ""],
+    "initial_rate_per_s": ["fast", "nan"],
+    "concurrent_jobs": ["0", "-2", "two"],
+    "graceful_stop_timeout_ms": ["never", "-5s"],
+    "stop_gracefully_on_shutdown": ["on"],
+    "generation_retries": ["-1", "often", ""],
+    "max_failed_batches": ["-1", "all"],
+    "max_pending_batches": ["-1", "1.5"],
+    "max_unprocessed": ["-1", "101%", "half", "x%"],
+    "on_max_pending_batches": ["drop", "Pause", ""],
+    "late_ticks": ["skipped", "true"],
+    "time_zone": ["Mars/Olympus"],
+    "unpersist": ["off"],
+    "plugins_strict": ["no"],
+    "listener_queue_size": ["0", "many"],
+    "listener_max_failures": ["0", "x"],
+    "max_buffered_records": ["0", "64m"],
+    "max_buffered_bytes": ["0", "64x", "a lot"],
+    "store_retries": ["some", "-1"],
+    "wal_enabled": ["on", ""],
+    "wal_max_failures": ["0", "-1", "few"],
+    "durability": ["sync", "Flush", ""],
+    "relaunch_delay_ms": ["0", "x"],
+    "max_relaunch_delay_ms": ["0", "x"],
+    "partition_bytes": ["0", "x"],
+    "burst_ms": ["0", "-1s", "x"],
+    "wire_timeout_ms": ["0", "x"],
+    "log_level": ["LOUD", ""],
 }
+RATES = ["max_rate_per_s", "max_total_rate_per_s", "initial_rate_per_s"]
 
 
-@pytest.mark.parametrize("key", KEYS, ids=[key.name for key in KEYS])
-def test_every_default_can_be_read(key: Key[object]) -> None:
-    value = Settings({})[key]
-    assert value is not None or not key.default
-    assert Settings({key.name: (key.falls_back_to or key).default})[key] == value
+def parse(**texts: str) -> Settings:
+    """Settings with the keys behind some attributes set."""
+    return Settings.parse({conf.key(attribute): text for attribute, text in texts.items()})
+
+
+def test_every_setting_has_a_key() -> None:
+    assert {each.name for each in attrs.fields(Settings)} == {*KEYS, "_pairs"}
+
+
+@pytest.mark.parametrize("attribute", KEYS)
+def test_default_is_a_valid_value(attribute: str) -> None:
+    key = KEYS[attribute]
+    default = KEYS[key.falls_back_to or attribute].default
+    assert getattr(parse(**{attribute: default}), attribute) == getattr(Settings.parse({}), attribute)
 
 
 @pytest.mark.parametrize(
-    ("key", "text"), [pytest.param(key, text, id=f"{key.name}-{text!r}") for key in WRONG for text in WRONG[key]]
+    ("attribute", "text"),
+    [pytest.param(name, text, id=f"{name}-{text[:12]!r}") for name, texts in INVALID.items() for text in texts],
 )
-def test_a_wrong_value_is_refused_with_key_and_value(key: Key[object], text: str) -> None:
+def test_invalid_value_is_refused_with_key_value_and_meaning(attribute: str, text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        Settings({key.name: text})[key]
-    assert key.name in str(caught.value)
-    assert repr(text) in str(caught.value)
-    with pytest.raises(ConfigurationError, match=re.escape(key.name)):
-        Settings({key.name: text}).check()
+        parse(**{attribute: text})
+    key = KEYS[attribute]
+    assert str(caught.value).startswith(f"{key.name}: {text!r} is ")
+    assert str(caught.value).endswith(key.help)
 
 
-def test_every_name_is_there_once_and_starts_as_spark_lets_it_through() -> None:
-    names = [key.name for key in KEYS]
+def test_error_reads_as_key_value_reason_and_meaning() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(block_queue_size="0")
+    assert str(caught.value) == (
+        "spark.streaming.blockQueueSize: '0' is not greater than zero. "
+        "Maximum blocks of a receiver that wait to be stored. When the queue is full, `store` blocks."
+    )
+
+
+def test_key_names_are_unique_and_pass_spark_submit() -> None:
+    names = [key.name for key in KEYS.values()]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"spark\.(streaming|penstock)\.[a-zA-Z.]+", name) for name in names)
 
 
-def test_the_defaults_are_sparks() -> None:
-    settings = Settings({})
-    assert settings[conf.BLOCK_INTERVAL] == 200
-    assert settings[conf.BLOCK_QUEUE_SIZE] == 10
-    assert settings[conf.RECEIVER_RESTART_DELAY] == 2000
-    assert settings[conf.MAX_RATE] == math.inf
-    assert settings[conf.BACKPRESSURE_ENABLED] is False
-    assert settings[conf.RATE_ESTIMATOR] == "pid"
-    assert settings[conf.CONCURRENT_JOBS] == 1
-    assert settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN] is False
-    assert settings[conf.UNPERSIST] is True
-    assert settings[conf.PLUGINS_DISABLE] == ()
-    assert settings[conf.LOG_LEVEL] == "WARNING"
-    settings.check()
+def test_key_names_in_messages_exist() -> None:
+    """``conf.key("…")`` runs in error paths: a wrong attribute there would hide the error."""
+    core = Path(conf.__file__).parent
+    named = {name for path in core.rglob("*.py") for name in re.findall(r"\bkey\([\"'](\w+)[\"']\)", path.read_text())}
+    assert named
+    assert named <= set(KEYS)
 
 
-@pytest.mark.parametrize("key", [conf.MAX_RATE, conf.MAX_TOTAL_RATE, conf.INITIAL_RATE], ids=lambda key: key.name)
+def test_defaults_are_sparks() -> None:
+    settings = Settings.parse({})
+    assert settings.block_interval_ms == 200
+    assert settings.block_queue_size == 10
+    assert settings.receiver_restart_delay_ms == 2000
+    assert settings.max_rate_per_s == math.inf
+    assert settings.backpressure_enabled is False
+    assert settings.rate_estimator == "pid"
+    assert settings.concurrent_jobs == 1
+    assert settings.stop_gracefully_on_shutdown is False
+    assert settings.unpersist is True
+    assert settings.plugins_disable == ()
+    assert settings.log_level == "WARNING"
+
+
+@pytest.mark.parametrize("attribute", RATES)
 @pytest.mark.parametrize("text", ["0", "-1", "-1000.5"])
-def test_a_rate_of_zero_or_less_means_no_limit(key: Key[float], text: str) -> None:
-    assert Settings({key.name: text})[key] == math.inf
+def test_rate_of_zero_or_less_means_no_limit(attribute: str, text: str) -> None:
+    assert getattr(parse(**{attribute: text}), attribute) == math.inf
 
 
-@pytest.mark.parametrize("key", [conf.MAX_RATE, conf.MAX_TOTAL_RATE, conf.INITIAL_RATE], ids=lambda key: key.name)
-def test_a_rate_may_be_below_one(key: Key[float]) -> None:
-    assert Settings({key.name: "0.25"})[key] == 0.25
+@pytest.mark.parametrize("attribute", RATES)
+def test_rate_may_be_below_one(attribute: str) -> None:
+    assert getattr(parse(**{attribute: "0.25"}), attribute) == 0.25
 
 
-def test_the_initial_rate_falls_back_to_the_maximum() -> None:
-    assert Settings({conf.MAX_RATE.name: "50"})[conf.INITIAL_RATE] == 50
-    assert Settings({conf.MAX_RATE.name: "50", conf.INITIAL_RATE.name: "7.5"})[conf.INITIAL_RATE] == 7.5
-    with pytest.raises(ConfigurationError, match=re.escape(f"{conf.MAX_RATE.name}='x'")):
-        Settings({conf.MAX_RATE.name: "x"})[conf.INITIAL_RATE]
+def test_initial_rate_falls_back_to_maximum_rate() -> None:
+    assert parse(max_rate_per_s="50").initial_rate_per_s == 50
+    assert parse(max_rate_per_s="50", initial_rate_per_s="7.5").initial_rate_per_s == 7.5
+    with pytest.raises(ConfigurationError, match=re.escape(f"{conf.key('max_rate_per_s')}: 'x' is not a number")):
+        parse(max_rate_per_s="x")
 
 
-def test_the_burst_is_a_block_interval_or_as_set() -> None:
-    assert Settings({})[conf.BURST] == 200
-    assert Settings({conf.BLOCK_INTERVAL.name: "50ms"})[conf.BURST] == 50
-    assert Settings({conf.BLOCK_INTERVAL.name: "50ms", conf.BURST.name: "1s"})[conf.BURST] == 1000
+def test_burst_falls_back_to_block_interval() -> None:
+    assert Settings.parse({}).burst_ms == 200
+    assert parse(block_interval_ms="50ms").burst_ms == 50
+    assert parse(block_interval_ms="50ms", burst_ms="1s").burst_ms == 1000
+
+
+def test_is_set_ignores_fallback_and_default() -> None:
+    settings = parse(max_rate_per_s="50")
+    assert settings.is_set("max_rate_per_s")
+    assert not settings.is_set("initial_rate_per_s")
+    assert not settings.is_set("block_interval_ms")
 
 
 @pytest.mark.parametrize(
@@ -130,81 +169,128 @@ def test_the_burst_is_a_block_interval_or_as_set() -> None:
         ("5000us", 5),
     ],
 )
-def test_durations(text: str, ms: int) -> None:
-    assert conf_values.duration_ms(text) == ms
+def test_durations_have_sparks_spelling(text: str, ms: int) -> None:
+    assert conf_values.parse_duration_ms(text) == ms
 
 
 @pytest.mark.parametrize(
     ("text", "num_bytes"),
-    [("64", 64), ("64b", 64), ("1k", 1024), ("1KB", 1024), ("64m", 64 << 20), ("1mb", 1 << 20), ("2g", 2 << 30)],
+    [
+        ("64", 64),
+        ("64b", 64),
+        ("1k", 1024),
+        ("1KB", 1024),
+        ("64m", 64 << 20),
+        ("1mb", 1 << 20),
+        ("2g", 2 << 30),
+        ("1t", 1 << 40),
+        ("2TB", 1 << 41),
+        ("1p", 1 << 50),
+        ("1pb", 1 << 50),
+    ],
 )
-def test_sizes(text: str, num_bytes: int) -> None:
-    assert conf_values.size_bytes(text) == num_bytes
+def test_sizes_have_sparks_spelling(text: str, num_bytes: int) -> None:
+    assert conf_values.parse_size_bytes(text) == num_bytes
 
 
 @given(st.integers(0, 10**12), st.sampled_from(["ms", "s", "m", "min", "h", "d"]))
 @settings(max_examples=50, derandomize=True, deadline=None)
-def test_a_duration_is_its_number_times_its_unit(number: int, unit: str) -> None:
+def test_duration_is_number_times_unit(number: int, unit: str) -> None:
     per_unit = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-    assert conf_values.duration_ms(f"{number}{unit}") == number * per_unit[unit]
+    assert conf_values.parse_duration_ms(f"{number}{unit}") == number * per_unit[unit]
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), (" FALSE ", False)])
-def test_booleans(text: str, value: bool) -> None:
-    assert conf_values.boolean(text) is value
+def test_boolean_ignores_case_and_space(text: str, value: bool) -> None:
+    assert parse(backpressure_enabled=text).backpressure_enabled is value
 
 
 @pytest.mark.parametrize(("text", "names"), [("", ()), (" ", ()), ("a", ("a",)), (" a , b,,c ", ("a", "b", "c"))])
-def test_lists_of_names(text: str, names: tuple[str, ...]) -> None:
-    assert conf_values.names(text) == names
+def test_list_is_separated_by_commas(text: str, names: tuple[str, ...]) -> None:
+    assert parse(plugins_disable=text).plugins_disable == names
 
 
 @pytest.mark.parametrize("text", ["debug", "INFO", " Warning "])
-def test_levels(text: str) -> None:
-    assert conf_values.level(text) == text.strip().upper()
+def test_log_level_ignores_case_and_space(text: str) -> None:
+    assert parse(log_level=text).log_level == text.strip().upper()
 
 
 @pytest.mark.parametrize("text", ["pause", "drop-oldest", " drop-oldest "])
-def test_choices(text: str) -> None:
-    assert Settings({conf.ON_MAX_PENDING_BATCHES.name: text})[conf.ON_MAX_PENDING_BATCHES] == text.strip()
+def test_choice_ignores_space(text: str) -> None:
+    assert parse(on_max_pending_batches=text).on_max_pending_batches == text.strip()
 
 
-def test_options_of_a_plugin_are_what_was_set_below_its_prefix() -> None:
-    settings = Settings(
+def test_limit_of_unprocessed_blocks_is_size_or_share() -> None:
+    assert Settings.parse({}).max_unprocessed == SizeLimit(share=0.5)
+    assert parse(max_unprocessed="1k").max_unprocessed == SizeLimit(1024)
+    assert parse(max_unprocessed="0%").max_unprocessed == SizeLimit()
+
+
+def test_time_zone_is_optional() -> None:
+    assert Settings.parse({}).time_zone is None
+    assert parse(time_zone="Europe/Zurich").time_zone == ZoneInfo("Europe/Zurich")
+
+
+def test_options_of_plugin_are_set_below_its_prefix() -> None:
+    settings = Settings.parse(
         {
             "spark.penstock.receiver.socket.port": "1",
             "spark.penstock.receiver.socket.tls.file": "x",
             "spark.penstock.receiver.socketx.port": "2",
         }
     )
-    assert settings.under("spark.penstock.receiver.socket.") == {"port": "1", "tls.file": "x"}
+    assert settings.with_prefix("spark.penstock.receiver.socket.") == {"port": "1", "tls.file": "x"}
 
 
-def test_settings_keep_what_is_theirs_and_show_no_value() -> None:
-    settings = Settings({"spark.ssl.password": "hidden", "spark.penstock.receiver.mqtt.password": "secret"})
-    assert settings.under("spark.ssl.") == {}
+def test_settings_hold_streaming_keys_only_and_show_no_value() -> None:
+    settings = Settings.parse({"spark.ssl.password": "hidden", "spark.penstock.receiver.mqtt.password": "secret"})
+    assert settings.with_prefix("spark.ssl.") == {}
     assert repr(settings) == "Settings(spark.penstock.receiver.mqtt.password)"
 
 
-def test_settings_travel() -> None:
-    settings = pickle.loads(pickle.dumps(Settings({conf.MAX_RATE.name: "5"})))
-    assert settings[conf.MAX_RATE] == 5
+def test_settings_are_pickled_to_executors() -> None:
+    original = Settings.parse(
+        {"spark.streaming.receiver.maxRate": "5", "spark.penstock.timeZone": "UTC", "spark.penstock.receiver.x.y": "z"}
+    )
+    copy = pickle.loads(pickle.dumps(original))
+    assert copy == original
+    assert copy.max_rate_per_s == 5
+    assert copy.with_prefix("spark.penstock.receiver.x.") == {"y": "z"}
 
 
-def test_the_table_has_a_row_of_three_cells_for_each_key() -> None:
-    header, line, *rows = conf.as_markdown().splitlines()
-    assert (header, line) == ("| key | default | meaning |", "|---|---|---|")
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        Settings.parse({}).max_rate_per_s = 5.0  # type: ignore[misc]
+
+
+def test_table_has_a_row_of_four_cells_for_each_key() -> None:
+    rows = [line for line in conf.as_markdown().splitlines() if line.startswith("| `")]
     assert len(rows) == len(KEYS)
-    for key, row in zip(KEYS, rows, strict=True):
-        cells = row.split("|")
-        assert [cells[0], cells[-1]] == ["", ""]
-        assert len(cells) == 5
-        assert cells[1].strip() == f"`{key.name}`"
-        assert key.default in cells[2]
-        assert len(key.meaning) > 20
+    for key, row in zip(KEYS.values(), rows, strict=True):
+        first, name, kind, default, meaning, last = row.split("|")
+        assert (first, last) == ("", "")
+        assert name.strip() == f"`{key.name}`"
+        assert kind.strip()
+        assert key.falls_back_to or key.default in default
+        assert meaning.strip() == key.help
+        assert len(key.help) > 20
 
 
-def test_the_table_is_printed_by_the_module() -> None:
+def test_table_has_each_group_once() -> None:
+    headings = [line for line in conf.as_markdown().splitlines() if line.startswith("## ")]
+    assert [heading[3:] for heading in headings] == [
+        "Start here",
+        "Inputs",
+        "Receivers",
+        "Rate",
+        "Batches",
+        "Recovery",
+        "Security",
+        "Advanced",
+    ]
+
+
+def test_module_prints_the_table() -> None:
     printed = subprocess.run([sys.executable, "-m", "penstock.conf"], capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == conf.as_markdown()
 
@@ -219,14 +305,14 @@ def test_the_table_is_printed_by_the_module() -> None:
         ("spark.streaming.blockinterval", "spark.streaming.blockInterval"),
     ],
 )
-def test_a_name_that_is_nearly_a_keys_is_told(name: str, near: str) -> None:
-    assert Settings({name: "1", near: "1", "spark.app.name": "x"}).misspelled() == {name: near}
+def test_misspelled_key_is_found(name: str, near: str) -> None:
+    key = next(attribute for attribute, key in KEYS.items() if key.name == near)
+    assert Settings.parse({name: "1", near: KEYS[key].default, "spark.app.name": "x"}).misspelled() == {name: near}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *(key.name for key in KEYS),
         # A plugin's, and Spark's own.
         "spark.penstock.receiver.socket.port",
         "spark.penstock.receiver.burst.size",
@@ -238,5 +324,5 @@ def test_a_name_that_is_nearly_a_keys_is_told(name: str, near: str) -> None:
         "spark.streaming.ui.retainedBatches",
     ],
 )
-def test_other_names_are_nobodys_business(name: str) -> None:
-    assert Settings({name: "1"}).misspelled() == {}
+def test_other_keys_are_not_misspelled(name: str) -> None:
+    assert Settings.parse({name: "1"}).misspelled() == {}

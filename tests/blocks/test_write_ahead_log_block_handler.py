@@ -371,7 +371,8 @@ def test_what_is_synced(
 
     monkeypatch.setattr(os, "fsync", note)
     log = WriteAheadLogBlockHandler.of(
-        stream_directory(str(tmp_path / "check"), 0), Settings({"spark.penstock.writeAheadLog.durability": durability})
+        stream_directory(str(tmp_path / "check"), 0),
+        Settings.parse({"spark.penstock.writeAheadLog.durability": durability}),
     )
     stored = log.store(make_block(["x" * 1000] * 50))
     # The directories that were made; then the file under its first name, and its own name in its directory.

@@ -26,7 +26,7 @@ NOW_MS = 5000
 def program_of(fake: FakeProgram, conf: dict[str, str], application: str = "store") -> Program:
     """A program with a configuration, on a Spark that only has a name."""
     sc = SimpleNamespace(appName=application, getConf=lambda: SimpleNamespace(getAll=dict))
-    return Program(fake.context, cast(Any, sc), Settings(conf), ManualClock(NOW_MS), fake.graph)
+    return Program(fake.context, cast(Any, sc), Settings.parse(conf), ManualClock(NOW_MS), fake.graph)
 
 
 def directory_of(program: Program, path: Path) -> CheckpointDirectory:

@@ -92,7 +92,7 @@ class Writing:
         program = Program(
             self.program.context,
             cast(Any, SimpleNamespace()),
-            Settings({"spark.penstock.checkpoint.maxFailures": "2"}),
+            Settings.parse({"spark.penstock.checkpoint.maxFailures": "2"}),
             ManualClock(0),
             self.program.graph,
         )

@@ -23,7 +23,7 @@ NAMES = {0: "pprint-0", 1: "sink"}
 
 
 def opened(disk: MemoryDirectory, names: dict[int, str] = NAMES) -> CompletedOutputs:
-    made = CompletedOutputs(WriteAheadLog(disk, "run", Settings({}), ManualClock(0)), names)
+    made = CompletedOutputs(WriteAheadLog(disk, "run", Settings.parse({}), ManualClock(0)), names)
     made.start()
     return made
 

@@ -58,7 +58,14 @@ class FakeTracker:
         """The Spark task of a receiver that reports here."""
         location = f"grpc://127.0.0.1:{self.endpoint.port}"
         return ReceiverTask(
-            receiver, STREAM_ID, EPOCH, "app-1", location, self.token, Settings(conf or {}), log_directory=log_directory
+            receiver,
+            STREAM_ID,
+            EPOCH,
+            "app-1",
+            location,
+            self.token,
+            Settings.parse(conf or {}),
+            log_directory=log_directory,
         )
 
     def client(self) -> Client:

@@ -175,7 +175,7 @@ def test_stateful_network_wordcount_goes_on_after_a_kill(
     """It says nothing of recovery: that its own code makes the streams again, and the log, are configuration."""
     monkeypatch.setenv(
         "PYSPARK_SUBMIT_ARGS",
-        f"--conf {conf.CHECKPOINT_REBUILD.name}=true --conf {conf.WRITE_AHEAD_LOG.name}=true "
+        f"--conf {conf.key('checkpoint_rebuild')}=true --conf {conf.key('wal_enabled')}=true "
         + os.environ["PYSPARK_SUBMIT_ARGS"],
     )
     program = example("stateful_network_wordcount.py", *server.address)

@@ -15,7 +15,7 @@ COMMAND = Path(__file__).parents[2] / "benchmarks" / "receiver_memory.py"
 
 def test_the_memory_of_a_receiver_stays_while_batches_are_ten_times_too_slow() -> None:
     ran = subprocess.run(
-        [sys.executable, COMMAND, "15", "spark.penstock.blocks.maxUnread=16m"],
+        [sys.executable, COMMAND, "15", "spark.penstock.blocks.maxUnprocessed=16m"],
         capture_output=True,
         text=True,
         timeout=110,

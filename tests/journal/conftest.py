@@ -41,7 +41,7 @@ class Kept:
         self, directory: Directory, run: str, conf: Mapping[str, str], clock: ManualClock, known: int = 0
     ) -> None:
         self.directory, self.fold, self.clock = directory, ListFold(), clock
-        self.journal = WriteAheadLog(directory, run, Settings(conf), clock, known, {"n": -1})
+        self.journal = WriteAheadLog(directory, run, Settings.parse(conf), clock, known, {"n": -1})
         self.recovered = self.journal.recover(self.fold)
 
     def add(self, *numbers: int) -> None:

@@ -32,7 +32,8 @@ class State:
     def events(self):
         return list(self.applied)
 
-kept = journal.WriteAheadLog(Directory.of(sys.argv[1]), "run-1", Settings({sys.argv[2]: sys.argv[3]}), SystemClock())
+settings = Settings.parse({sys.argv[2]: sys.argv[3]})
+kept = journal.WriteAheadLog(Directory.of(sys.argv[1]), "run-1", settings, SystemClock())
 kept.recover(State())
 kept.start()
 

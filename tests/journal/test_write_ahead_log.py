@@ -254,7 +254,7 @@ def test_an_event_that_is_not_understood_stops_the_recovery_by_name(
     keep(directory).add(1)
     monkeypatch.setattr(list_fold, "apply", lambda _self, event: event["what"])
     with pytest.raises(WriteAheadLogError, match=r"memory/ has an event that is not understood .* another version"):
-        WriteAheadLog(directory, "run-1", Settings({}), clock).recover(list_fold())
+        WriteAheadLog(directory, "run-1", Settings.parse({}), clock).recover(list_fold())
 
 
 def test_a_journal_that_is_not_open_takes_nothing(keep: Keep, memory: Memory) -> None:
@@ -355,8 +355,12 @@ def test_the_disk_is_waited_for_if_that_is_wanted(
 def test_settings_of_spark_that_have_no_use_are_told(
     memory: Memory, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    WriteAheadLog(memory(), "run", Settings({"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "5"}), clock)
+    WriteAheadLog(
+        memory(), "run", Settings.parse({"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "5"}), clock
+    )
     assert caplog.text == ""
-    WriteAheadLog(memory(), "run", Settings({"spark.streaming.driver.writeAheadLog.allowBatching": "true"}), clock)
+    WriteAheadLog(
+        memory(), "run", Settings.parse({"spark.streaming.driver.writeAheadLog.allowBatching": "true"}), clock
+    )
     assert "without effect" in caplog.text
     assert "allowBatching" in caplog.text

@@ -104,5 +104,5 @@ def test_a_function_is_an_option_like_any_other() -> None:
 
 @pytest.mark.parametrize("name", ["keep", "read"])
 def test_text_is_no_function(name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"cannot be called; a function can be given in the program.*{name}"):
+    with pytest.raises(ConfigurationError, match=f"is not callable; a function can be given in the program.*{name}"):
         read(Functions, **{name: "len"})

@@ -228,7 +228,7 @@ def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Itera
                 receiver,
                 stream_id=3,
                 epoch=7,
-                settings=Settings({**_NO_STOP_TIMEOUT, **(conf or {})}),
+                settings=Settings.parse({**_NO_STOP_TIMEOUT, **(conf or {})}),
                 driver=driver,
                 store=store.store,
                 discard=store.discard,

@@ -40,7 +40,9 @@ def test_ten_receivers_of_ten_threads_count_exactly(log: Log, driver: FakeDriver
     receivers = [Crowd() for _ in range(RECEIVERS)]
     drivers: list[FakeDriver] = [type(driver)(type(log)()) for _ in receivers]
     stores: list[FakeStore] = [type(store)() for _ in receivers]
-    settings = Settings({"spark.streaming.blockInterval": "5ms", "spark.penstock.receiver.maxBufferedRecords": "100"})
+    settings = Settings.parse(
+        {"spark.streaming.blockInterval": "5ms", "spark.penstock.receiver.maxBufferedRecords": "100"}
+    )
     supervisors = [
         ReceiverSupervisor(
             receiver, number, 1, settings, drivers[number], stores[number].store, stores[number].discard, clock=clock

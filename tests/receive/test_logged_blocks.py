@@ -160,7 +160,9 @@ class FakeTracker:
 
     def run(self, receiver: Receiver[Any]) -> None:
         location = f"grpc://127.0.0.1:{self.endpoint.port}"
-        task = ReceiverTask(receiver, 2, 5, "app-1", location, self.token, Settings(LOG), log_directory=self.directory)
+        task = ReceiverTask(
+            receiver, 2, 5, "app-1", location, self.token, Settings.parse(LOG), log_directory=self.directory
+        )
         assert list(task(0, [])) == []
 
     def receiver(self) -> Client:

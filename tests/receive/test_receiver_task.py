@@ -96,7 +96,7 @@ class FakeTracker:
 
     def task(self, receiver: Receiver[Any], conf: dict[str, str] | None = None) -> ReceiverTask:
         location = f"grpc://127.0.0.1:{self.endpoint.port}"
-        return ReceiverTask(receiver, 2, 5, "app-1", location, self.token, Settings(conf or {}))
+        return ReceiverTask(receiver, 2, 5, "app-1", location, self.token, Settings.parse(conf or {}))
 
     def receiver(self) -> Client:
         """A client of the receiver that registered."""

@@ -217,7 +217,7 @@ class Tracked:
         self.tracker = ReceiverTracker(
             cast(SparkContext, FakeSparkContext(master)),
             dict(enumerate(receivers)),
-            Settings(conf),
+            Settings.parse(conf),
             clock,
             self._post,
             self._fail,
@@ -282,7 +282,7 @@ def make_journal(clock: ManualClock, tmp_path: Path) -> Iterator[Callable[..., W
     made: list[WriteAheadLog] = []
 
     def make(run: str = "run-1", conf: Mapping[str, str] | None = None) -> WriteAheadLog:
-        made.append(WriteAheadLog(Directory.of(str(tmp_path / "journal")), run, Settings(conf or {}), clock))
+        made.append(WriteAheadLog(Directory.of(str(tmp_path / "journal")), run, Settings.parse(conf or {}), clock))
         return made[-1]
 
     yield make

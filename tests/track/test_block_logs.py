@@ -95,9 +95,9 @@ def test_settings_without_effect_are_named(tmp_path: Path, caplog: pytest.LogCap
     sc: Any = None
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("penstock.spark.checkpoint.qualified", lambda _sc, directory: directory)
-        assert BlockLogs.of(sc, Settings(LOG), str(tmp_path), [0])
+        assert BlockLogs.of(sc, Settings.parse(LOG), str(tmp_path), [0])
         assert caplog.records == []
-        assert BlockLogs.of(sc, Settings(LOG | idle), str(tmp_path), [0])
+        assert BlockLogs.of(sc, Settings.parse(LOG | idle), str(tmp_path), [0])
     (said,) = caplog.records
     assert all(name in said.getMessage() for name in ("class", "rollingIntervalSecs", "closeFileAfterWrite"))
 
@@ -279,7 +279,7 @@ def test_the_bound_of_unread_data_is_that_of_the_log(
     """Two receivers of two hosts fill one log: each pauses when it is full."""
     tracked = make_tracker(
         [silent(), silent()],
-        conf=LOG | {"spark.penstock.blocks.maxUnread": "3000"},
+        conf=LOG | {"spark.penstock.blocks.maxUnprocessed": "3000"},
         checkpoint_directory=str(tmp_path / "check"),
     )
     tracked.tracker.start()

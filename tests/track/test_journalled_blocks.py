@@ -451,7 +451,9 @@ def test_a_tracker_that_dies_behaves_like_one_that_lives_on(steps: list[tuple[st
     with TemporaryDirectory() as folder:
 
         def life() -> ReceivedBlockTracker:
-            tracker = ReceivedBlockTracker([1, 2], WriteAheadLog(Directory.of(folder), "run", Settings({}), clock))
+            tracker = ReceivedBlockTracker(
+                [1, 2], WriteAheadLog(Directory.of(folder), "run", Settings.parse({}), clock)
+            )
             tracker.start()
             return tracker
 

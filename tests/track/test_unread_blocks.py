@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock import Receiver, StoredBlock
-from penstock.conf_values import SizeLimit, size_or_share
+from penstock.conf_values import SizeLimit, parse_size_limit
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import PauseReceiver
 from penstock.runtime.clock import ManualClock
@@ -101,18 +101,18 @@ def test_the_sum_is_that_of_what_is_there(seed: int) -> None:
     [("1g", 0, 1 << 30), ("50%", 1000, 500), ("12.5 %", 1000, 125), ("50%", 0, None), ("0", 9, None), ("0%", 9, None)],
 )
 def test_limits_as_they_are_written(text: str, disk: int, limit: int | None) -> None:
-    assert size_or_share(text).of(disk) == limit
+    assert parse_size_limit(text).of(disk) == limit
 
 
 @pytest.mark.parametrize("text", ["101%", "-1%", "x%", "-5", "much", "nan%"])
 def test_what_is_no_limit_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        size_or_share(text)
+        parse_size_limit(text)
 
 
 def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
     # A block of the test has 1,000 bytes.
-    tracked = make_tracker([silent(), silent()], conf={"spark.penstock.blocks.maxUnread": "2500"})
+    tracked = make_tracker([silent(), silent()], conf={"spark.penstock.blocks.maxUnprocessed": "2500"})
     tracked.tracker.start()
     tracked.launch(2)
     processes = [tracked.registered(1), tracked.registered(2)]
@@ -125,7 +125,7 @@ def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, sil
         assert process.told.await_one(PauseReceiver).paused
     said = tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
     assert said == (
-        "intake pauses: 3000 bytes on 127.0.0.1 are unread, more than spark.penstock.blocks.maxUnread allows"
+        "intake pauses: 3000 bytes on 127.0.0.1 are unread, more than spark.penstock.blocks.maxUnprocessed allows"
     )
     assert tracked.tracker.unread_bytes() == 3000
     # What was on its way is taken; who comes anew is paused.
@@ -143,7 +143,7 @@ def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, sil
 
 
 def test_two_reasons_to_pause_are_two(make_tracker: MakeTracker) -> None:
-    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnread": "500"})
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
     tracked.tracker.start()
     process = tracked.registered()
     process.add(0)
@@ -159,7 +159,7 @@ def test_two_reasons_to_pause_are_two(make_tracker: MakeTracker) -> None:
 
 
 def test_one_that_registers_meanwhile_learns_it(make_tracker: MakeTracker) -> None:
-    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnread": "500"})
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
     tracked.tracker.start()
     process = tracked.registered()
     process.add(0)
@@ -172,7 +172,7 @@ def test_one_that_registers_meanwhile_learns_it(make_tracker: MakeTracker) -> No
 def test_what_comes_and_goes_is_told_of_once_a_minute(
     make_tracker: MakeTracker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnread": "500"})
+    tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
     tracked.tracker.start()
     process = tracked.registered()
 

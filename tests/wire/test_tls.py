@@ -60,9 +60,9 @@ def test_a_host_of_another_authority_is_not_talked_to(
 def test_configuration_names_all_three_files_or_none(tls: Tls, tmp_path: Path) -> None:
     prefix = "spark.penstock.wire.tls."
     whole = {prefix + "certificate": tls.certificate, prefix + "key": tls.key, prefix + "authority": tls.authority}
-    assert Tls.of(Settings({})) is None
-    assert Tls.of(Settings(whole)) == tls
+    assert Tls.of(Settings.parse({})) is None
+    assert Tls.of(Settings.parse(whole)) == tls
     with pytest.raises(ConfigurationError, match=r"tls.authority='' cannot be read"):
-        Tls.of(Settings({**whole, prefix + "authority": ""}))
+        Tls.of(Settings.parse({**whole, prefix + "authority": ""}))
     with pytest.raises(ConfigurationError, match=r"tls.key='.*missing.pem' cannot be read: No such file"):
-        Tls.of(Settings({**whole, prefix + "key": str(tmp_path / "missing.pem")}))
+        Tls.of(Settings.parse({**whole, prefix + "key": str(tmp_path / "missing.pem")}))

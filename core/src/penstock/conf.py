@@ -1,462 +1,498 @@
-"""Configuration: every key, its type, its default and its meaning.
+"""Configuration: every key with its type, default and help text, and the typed settings parsed from them.
 
-Owns the list that ``docs/configuration.md`` is made from (``python -m penstock.conf``). Never reads the environment:
-values come from the SparkConf. Times are in milliseconds once parsed, sizes in bytes.
+Owns the table in ``docs/configuration.md`` (``python -m penstock.conf`` prints it). Never reads the environment:
+values come from the SparkConf.
 """
+
+# ruff: noqa: RUF009 - `_key` makes an attrs field, as `attrs.field` does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Generic, TypeVar
+from typing import Any, Literal, Self, get_type_hints
 
+import attrs
 from attrs import field, frozen
 
 from penstock.conf_values import (
-    boolean,
-    duration_ms,
-    level,
-    names,
-    not_negative,
-    one_of,
-    positive,
-    rate_per_s,
-    size_bytes,
-    size_or_share,
-    time_zone,
+    Count,
+    DiskLimit,
+    DurationMs,
+    LogLevel,
+    Names,
+    PositiveBytes,
+    PositiveCount,
+    PositiveDurationMs,
+    RatePerS,
+    TimeZone,
+    converter,
+    type_name,
 )
 from penstock.errors import ConfigurationError
 
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "security", "advanced"]
+_PREFIXES = ("spark.streaming.", "spark.penstock.")
 
 
 @frozen
-class Key(Generic[T_co]):
-    """One configuration key."""
+class Key:
+    """A configuration key.
 
-    name: str
-    parse: Callable[[str], T_co]
-    default: str
-    meaning: str
-    # The key whose value is used when this one is not set; the default comes after it.
-    falls_back_to: Key[T_co] | None = field(default=None, kw_only=True)
-
-
-KEYS: list[Key[Any]] = []
-
-
-def _key(
-    name: str, parse: Callable[[str], T], default: str, meaning: str, *, falls_back_to: Key[T] | None = None
-) -> Key[T]:
-    key = Key(name, parse, default, meaning, falls_back_to=falls_back_to)
-    KEYS.append(key)
-    return key
-
-
-BLOCK_INTERVAL = _key(
-    "spark.streaming.blockInterval",
-    positive(duration_ms),
-    "200ms",
-    "How often what `store(record)` buffered is cut into a block.",
-)
-BLOCK_QUEUE_SIZE = _key(
-    "spark.streaming.blockQueueSize",
-    positive(int),
-    "10",
-    "Blocks that may wait between the cutting and the storing thread.",
-)
-RECEIVER_RESTART_DELAY = _key(
-    "spark.streaming.receiverRestartDelay",
-    not_negative(duration_ms),
-    "2000",
-    "Delay between `onStop` and `onStart` when a receiver restarts itself; doubles while nothing is stored in between, "
-    "up to `spark.penstock.receiver.maxRelaunchDelay`.",
-)
-MAX_RATE = _key(
-    "spark.streaming.receiver.maxRate",
-    rate_per_s,
-    "0",
-    "Records/s that one receiver may store, in whatever form; zero or less: no limit.",
-)
-MAX_TOTAL_RATE = _key(
-    "spark.penstock.maxTotalRate",
-    rate_per_s,
-    "0",
-    "Records/s that all receivers of the application may store together, in equal parts; whoever is held to less "
-    "leaves the rest to the others; zero or less: no limit.",
-)
-BURST = _key(
-    "spark.penstock.receiver.burst",
-    positive(duration_ms),
-    "200ms",
-    "How long permits of the rate limit keep that a receiver has not used: over any time t it stores no more than "
-    "rate x (t + burst) records, but always one. One `spark.streaming.blockInterval` when not set.",
-    falls_back_to=BLOCK_INTERVAL,
-)
-BACKPRESSURE_ENABLED = _key(
-    "spark.streaming.backpressure.enabled", boolean, "false", "Steer each receiver's rate by what the batches take."
-)
-INITIAL_RATE = _key(
-    "spark.streaming.backpressure.initialRate",
-    rate_per_s,
-    "0",
-    "Records/s of a receiver until the first estimate.",
-    falls_back_to=MAX_RATE,
-)
-RATE_ESTIMATOR = _key(
-    "spark.streaming.backpressure.rateEstimator",
-    str,
-    "pid",
-    "Name of the estimator, from any installed plugin (`penstock plugins list`).",
-)
-CONCURRENT_JOBS = _key(
-    "spark.streaming.concurrentJobs",
-    positive(int),
-    "1",
-    "Output operations that run at the same time. More than 1 gives up their order.",
-)
-GRACEFUL_STOP_TIMEOUT = _key(
-    "spark.streaming.gracefulStopTimeout",
-    not_negative(duration_ms),
-    "0",
-    "Deadline of a graceful stop as a whole; 0: ten batch intervals, at least 10 s.",
-)
-STOP_GRACEFULLY_ON_SHUTDOWN = _key(
-    "spark.streaming.stopGracefullyOnShutdown",
-    boolean,
-    "false",
-    "Stop gracefully when the program ends without calling `stop`, and at SIGTERM and Ctrl-C; a second of these stops "
-    "at once. A program's own handlers are called, too.",
-)
-GENERATION_RETRIES = _key(
-    "spark.penstock.generation.retries",
-    not_negative(int),
-    "2",
-    "Further tries, with back-off, to make what an output of a batch needs (`transform` runs then) and to give a batch "
-    "its blocks.",
-)
-MAX_FAILED_BATCHES = _key(
-    "spark.penstock.maxFailedBatches",
-    not_negative(int),
-    "0",
-    "After so many failed batches in a row the context stops, and `awaitTermination` raises that error and no other; "
-    "0: it goes on, and `awaitTermination` raises the first failure.",
-)
-MAX_PENDING_BATCHES = _key(
-    "spark.penstock.maxPendingBatches",
-    not_negative(int),
-    "0",
-    "Batches that may wait or run at the same time; 0: no limit.",
-)
-ON_MAX_PENDING_BATCHES = _key(
-    "spark.penstock.onMaxPendingBatches",
-    one_of("pause", "drop-oldest"),
-    "pause",
-    "What happens at that limit. `pause`: no further batch is made; once one has to wait the receivers take nothing "
-    "until there is room; `drop-oldest`: for each new batch the oldest that has not begun is given up, with its data.",
-)
-LATE_TICKS = _key(
-    "spark.penstock.lateTicks",
-    one_of("fire", "skip"),
-    "fire",
-    "What becomes of batch times missed while the driver stood still. `fire`: a batch each, back to back; `skip`: one "
-    "batch, at the last of them, with all the data; windows that slide by several batches want `fire`, for they miss "
-    "the turn that is skipped.",
-)
-TIME_ZONE = _key(
-    "spark.penstock.timeZone",
-    time_zone,
-    "",
-    "Zone of the batch times that functions get, such as `UTC` or `Europe/Zurich`; empty: local times without a zone, "
-    "as PySpark gives them.",
-)
-CHECKPOINT_DIRECTORY = _key(
-    "spark.streaming.checkpoint.directory", str, "", "As if the program called `checkpoint` with it."
-)
-DURABILITY = _key(
-    "spark.penstock.writeAheadLog.durability",
-    one_of("none", "flush", "fsync"),
-    "flush",
-    "What a write to the logs or of a checkpoint waits for. `fsync`: the disk; `flush`: the operating system, so that "
-    "what was accepted outlives the driver's death, not the machine's; `none`: nothing.",
-)
-CHECKPOINT_REBUILD = _key(
-    "spark.penstock.checkpoint.rebuild",
-    boolean,
-    "false",
-    "Go on from a checkpoint with the program's streams as its code makes them now, not with those that were saved: "
-    "code may change. Also without `getOrCreate`: the program that starts on a checkpoint directory goes on from it.",
-)
-CHECKPOINT_MISMATCH = _key(
-    "spark.penstock.checkpoint.onMismatch",
-    one_of("fail", "drop-state"),
-    "fail",
-    "What to do about saved state that has no place in a program that changed: `fail` to start, or `drop-state`.",
-)
-CATCH_UP = _key(
-    "spark.penstock.checkpoint.catchUp",
-    one_of("all", "skip-empty"),
-    "all",
-    "Which batches of the time between two runs are made: `all`, or `skip-empty`, which leaves out those without data "
-    "when no window and no state needs them.",
-)
-CATCH_UP_BATCHES = _key(
-    "spark.penstock.checkpoint.catchUpBatches",
-    positive(int),
-    "10",
-    "How many batches of the time between two runs may be pending at once.",
-)
-CHECKPOINT_MAX_FAILURES = _key(
-    "spark.penstock.checkpoint.maxFailures",
-    positive(int),
-    "3",
-    "After so many checkpoints in a row that could not be written, `onCheckpointFailed` is told.",
-)
-SKIP_COMPLETED = _key(
-    "spark.penstock.outputs.skipCompleted",
-    boolean,
-    "false",
-    "Write down each output operation that is done, and do not repeat it when a later run repeats its batch.",
-)
-ON_DAMAGE = _key(
-    "spark.penstock.checkpoint.onDamage",
-    one_of("fail", "skip"),
-    "fail",
-    "What happens when a file that a context is to recover from is damaged where more follows, or lacks what is known "
-    "to have been there. `fail`: it is refused, with its name and the place; `skip`: recovery goes on without what is "
-    "lost, and says how much that is.",
-)
-JOURNAL_ROLLING_INTERVAL = _key(
-    "spark.streaming.driver.writeAheadLog.rollingIntervalSecs",
-    not_negative(int),
-    "60",
-    "Age, in seconds, at which the journal of blocks and batches is begun anew with the state as it is, and its old "
-    "files are deleted; 16 MB of events do that, too.",
-)
-JOURNAL_MAX_FAILURES = _key(
-    "spark.streaming.driver.writeAheadLog.maxFailures",
-    positive(int),
-    "3",
-    "Tries, each with a file of its own, that a write to the journal gets before those who wait for it are refused.",
-)
-JOURNAL_CLOSE_AFTER_WRITE = _key(
-    "spark.streaming.driver.writeAheadLog.closeFileAfterWrite",
-    boolean,
-    "false",
-    "Close the journal's file after every write. On anything but a local disk it is always so: only what is closed is "
-    "safe there.",
-)
-UNPERSIST = _key(
-    "spark.streaming.unpersist",
-    boolean,
-    "true",
-    "Free a batch's persisted RDDs and delete its blocks once no stream needs them.",
-)
-PLUGINS_STRICT = _key(
-    "spark.penstock.plugins.strict",
-    boolean,
-    "false",
-    "Refuse to start when a plugin does not load, instead of leaving it out.",
-)
-PLUGINS_DISABLE = _key(
-    "spark.penstock.plugins.disable", names, "", "Names of plugins (entry points) to skip, separated by commas."
-)
-LISTENER_QUEUE_SIZE = _key(
-    "spark.penstock.listener.queueSize",
-    positive(int),
-    "10000",
-    "Events that may wait for one listener; what does not fit is dropped for that listener and counted.",
-)
-LISTENER_MAX_FAILURES = _key(
-    "spark.penstock.listener.maxFailures",
-    positive(int),
-    "10",
-    "Errors in a row after which a listener is switched off.",
-)
-MAX_BUFFERED_RECORDS = _key(
-    "spark.penstock.receiver.maxBufferedRecords",
-    positive(int),
-    "200000",
-    "Records stored singly that may wait to become a block; at the bound `store` waits. Also the most that `store_all` "
-    "takes for a block.",
-)
-MAX_BUFFERED_BYTES = _key(
-    "spark.penstock.receiver.maxBufferedBytes",
-    positive(size_bytes),
-    "64m",
-    "The same bound in bytes: `sys.getsizeof` of each record that is stored singly, the size of the block for "
-    "`store_all`.",
-)
-STORE_RETRIES = _key(
-    "spark.penstock.receiver.storeRetries",
-    not_negative(int),
-    "5",
-    "Further tries, with back-off, to store a block or to have it accepted before the receiver fails.",
-)
-WRITE_AHEAD_LOG = _key(
-    "spark.streaming.receiver.writeAheadLog.enable",
-    boolean,
-    "false",
-    "Keep blocks in the checkpoint directory (`receivedData`), with checksums, instead of on the executors: they "
-    "outlive receivers, executors and hosts.",
-)
-WRITE_AHEAD_LOG_MAX_FAILURES = _key(
-    "spark.streaming.receiver.writeAheadLog.maxFailures",
-    positive(int),
-    "3",
-    "Tries to write a block there before the store raises, in place of `spark.penstock.receiver.storeRetries`; a full "
-    "disk is waited for.",
-)
-RELAUNCH_DELAY = _key(
-    "spark.penstock.receiver.relaunchDelay",
-    positive(duration_ms),
-    "200ms",
-    "Delay before a receiver whose task ended is launched again; doubles.",
-)
-MAX_RELAUNCH_DELAY = _key(
-    "spark.penstock.receiver.maxRelaunchDelay", positive(duration_ms), "30s", "The longest such delay."
-)
-MAX_RESTARTS = _key(
-    "spark.penstock.receiver.maxRestarts",
-    not_negative(int),
-    "10",
-    "Failures of a receiver within `spark.penstock.receiver.restartWindow` that are made good by starting it again. A "
-    "failure is an error that stops or restarts it, a death of its process, or a start or launch that takes too long.",
-)
-RESTART_WINDOW = _key(
-    "spark.penstock.receiver.restartWindow", positive(duration_ms), "10min", "How long a failure counts."
-)
-ON_RECEIVER_FAILURE = _key(
-    "spark.penstock.receiver.onFailure",
-    one_of("restart", "stop-stream", "fail-application"),
-    "restart",
-    "What the next failure brings. `restart`: the receiver is called unhealthy (event, log, `receiver_infos()`) and "
-    "started again all the same; `stop-stream`: it is given up, what it stored is processed, the others go on; "
-    "`fail-application`: the context stops, and `awaitTermination` raises that error.",
-)
-LAUNCH_TIMEOUT = _key(
-    "spark.penstock.receiver.launchTimeout",
-    not_negative(duration_ms),
-    "2min",
-    "A receiver that has not registered so long after its launch, for want of a free slot, say, has failed: its job is "
-    "cancelled and launched again; 0: it is waited for without end.",
-)
-START_TIMEOUT = _key(
-    "spark.penstock.receiver.startTimeout",
-    not_negative(duration_ms),
-    "1min",
-    "A receiver whose `onStart` has not returned and not stored anything in that time has failed: its process ends and "
-    "it is launched again; one that stores in `onStart` is told of only; 0: it is waited for without end.",
-)
-STOP_TIMEOUT = _key(
-    "spark.penstock.receiver.stopTimeout",
-    not_negative(duration_ms),
-    "5s",
-    "A receiver whose `onStop` has not returned in that time is told of and waited for no longer: what it has buffered "
-    "is stored, and its process ends. One that was to start itself again is launched again instead; 0: it is waited "
-    "for without end.",
-)
-EXECUTORS_WAIT = _key(
-    "spark.penstock.receiver.executorsWait",
-    not_negative(duration_ms),
-    "30s",
-    "How long the first launches wait, on a cluster, for the executors that Spark was asked for.",
-)
-REBALANCE = _key(
-    "spark.penstock.receiver.rebalance",
-    boolean,
-    "true",
-    "Have receivers move, one at a time and with nothing lost, when executors join and another executor has two "
-    "receivers less, or the preferred host one that is idle.",
-)
-ON_LOST_BLOCKS = _key(
-    "spark.penstock.blocks.onLost",
-    one_of("fail", "skip"),
-    "fail",
-    "What happens when a block that a batch needs is gone, with its host, say. `fail`: the batch fails; `skip`: it "
-    "goes on without. Either way there is an event with counts.",
-)
-MAX_UNREAD = _key(
-    "spark.penstock.blocks.maxUnread",
-    size_or_share,
-    "50%",
-    "Stored data that no batch has processed yet, on one host: a size, or a share of the disk that blocks are on. "
-    "Above it all receivers pause, until it is 80% of that; 0: no limit.",
-)
-PARTITION_BYTES = _key(
-    "spark.penstock.partitionBytes",
-    positive(size_bytes),
-    "1m",
-    "Blocks of one host share a partition of a batch up to this size.",
-)
-WIRE_TIMEOUT = _key(
-    "spark.penstock.wire.timeout", positive(duration_ms), "30s", "Longest wait for an answer on a control connection."
-)
-TLS_CERTIFICATE = _key(
-    "spark.penstock.wire.tls.certificate",
-    str,
-    "",
-    "PEM file with a host's certificate, at this path on every host; with the next two, connections are encrypted.",
-)
-TLS_KEY = _key("spark.penstock.wire.tls.key", str, "", "PEM file with the certificate's private key.")
-TLS_AUTHORITY = _key(
-    "spark.penstock.wire.tls.authority", str, "", "PEM file with the certificate that signed them all."
-)
-LOG_LEVEL = _key(
-    "spark.penstock.log.level",
-    level,
-    "WARNING",
-    "Level below which Penstock is silent, on the driver and in receivers.",
-)
-
-
-class Settings:
-    """The values in force: what was set, and the defaults of the rest.
-
-    Args:
-        pairs: configuration as Spark has it, text to text.
+    Attributes:
+        name: in full, as it is set.
+        default: as text, in Spark's spelling.
+        group: heading in the documentation.
+        help: what the key does; one or two sentences.
+        falls_back_to: the attribute of :class:`Settings` whose value applies when this key is not set.
     """
 
-    def __init__(self, pairs: Mapping[str, str]) -> None:
-        self._pairs = {
-            name: text for name, text in pairs.items() if name.startswith(("spark.streaming.", "spark.penstock."))
-        }
+    name: str
+    default: str
+    group: Group
+    help: str
+    falls_back_to: str | None = None
 
-    def __getitem__(self, key: Key[T]) -> T:
-        """The value of a key.
+
+def _key(name: str, default: str, group: Group, help: str, *, falls_back_to: str | None = None) -> Any:
+    return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
+
+
+@frozen(kw_only=True, repr=False)
+class Settings:
+    """The configuration in force, parsed once: an attribute for each key, units in the names.
+
+    Made by :meth:`parse`. Travels to the executors (picklable); its repr shows no values, since a plugin's option may
+    be a secret.
+    """
+
+    # -- start here --
+    backpressure_enabled: bool = _key(
+        "spark.streaming.backpressure.enabled",
+        "false",
+        "start here",
+        "Adjust each receiver's rate so that batches finish within the batch interval.",
+    )
+    max_rate_per_s: RatePerS = _key(
+        "spark.streaming.receiver.maxRate",
+        "0",
+        "start here",
+        "Maximum records/s that one receiver stores, for every form of `store`. 0 or less: no limit.",
+    )
+    checkpoint_directory: str = _key(
+        "spark.streaming.checkpoint.directory",
+        "",
+        "start here",
+        "Checkpoint directory, as if the program called `ssc.checkpoint(directory)`.",
+    )
+    wal_enabled: bool = _key(
+        "spark.streaming.receiver.writeAheadLog.enable",
+        "false",
+        "start here",
+        "Write blocks to the receiver write-ahead log (WAL) in the checkpoint directory, with checksums. Received data "
+        "then survives the loss of receivers, executors and hosts.",
+    )
+    stop_gracefully_on_shutdown: bool = _key(
+        "spark.streaming.stopGracefullyOnShutdown",
+        "false",
+        "start here",
+        "Stop gracefully on SIGTERM, on Ctrl-C, and when the program ends without calling `stop`. A second signal "
+        "stops at once. The program's own signal handlers still run.",
+    )
+    log_level: LogLevel = _key(
+        "spark.penstock.log.level",
+        "WARNING",
+        "start here",
+        "Lowest level that Penstock logs, on the driver and in receivers.",
+    )
+
+    # -- inputs --
+    block_interval_ms: PositiveDurationMs = _key(
+        "spark.streaming.blockInterval",
+        "200ms",
+        "inputs",
+        "Interval at which the records buffered by `store(record)` are cut into a block.",
+    )
+    block_queue_size: PositiveCount = _key(
+        "spark.streaming.blockQueueSize",
+        "10",
+        "inputs",
+        "Maximum blocks of a receiver that wait to be stored. When the queue is full, `store` blocks.",
+    )
+    max_buffered_records: PositiveCount = _key(
+        "spark.penstock.receiver.maxBufferedRecords",
+        "200000",
+        "inputs",
+        "Maximum records in a receiver's buffer; at the limit `store` blocks. Also the maximum records of one block "
+        "that `store_all` makes.",
+    )
+    max_buffered_bytes: PositiveBytes = _key(
+        "spark.penstock.receiver.maxBufferedBytes",
+        "64m",
+        "inputs",
+        "The same limit in bytes: the sum of `sys.getsizeof` of the buffered records, and the block size for "
+        "`store_all`.",
+    )
+    partition_bytes: PositiveBytes = _key(
+        "spark.penstock.partitionBytes",
+        "1m",
+        "inputs",
+        "Maximum size of a batch partition; blocks on one host share a partition up to this size.",
+    )
+    max_unprocessed: DiskLimit = _key(
+        "spark.penstock.blocks.maxUnprocessed",
+        "50%",
+        "inputs",
+        "Maximum size of the unprocessed blocks on one host, in bytes or as a share of the disk they are on. Above it "
+        "all receivers pause until the backlog is below 80% of the limit. 0: no limit.",
+    )
+    on_lost_blocks: Literal["fail", "skip"] = _key(
+        "spark.penstock.blocks.onLost",
+        "fail",
+        "inputs",
+        "What a batch does when one of its blocks is lost, for instance with its host. `fail`: the batch fails. "
+        "`skip`: the batch continues without the block. Both report an event with counts.",
+    )
+
+    # -- receivers --
+    max_restarts: Count = _key(
+        "spark.penstock.receiver.maxRestarts",
+        "10",
+        "receivers",
+        "Restart budget: failures of a receiver within `spark.penstock.receiver.restartWindow` before "
+        "`spark.penstock.receiver.onFailure` applies. A failure is an error that stops or restarts the receiver, the "
+        "death of its process, or a launch or start timeout.",
+    )
+    restart_window_ms: PositiveDurationMs = _key(
+        "spark.penstock.receiver.restartWindow",
+        "10min",
+        "receivers",
+        "Period over which failures count towards the restart budget.",
+    )
+    on_receiver_failure: Literal["restart", "stop-stream", "fail-application"] = _key(
+        "spark.penstock.receiver.onFailure",
+        "restart",
+        "receivers",
+        "Policy once the restart budget is used up. `restart`: report the receiver as unhealthy (event, log, "
+        "`receiver_infos()`) and keep relaunching it. `stop-stream`: give up this receiver, process what it stored, "
+        "keep the other streams running. `fail-application`: stop the context; `awaitTermination` raises the error.",
+    )
+    receiver_restart_delay_ms: DurationMs = _key(
+        "spark.streaming.receiverRestartDelay",
+        "2000",
+        "receivers",
+        "Delay between `onStop` and `onStart` when a receiver restarts in its task. Doubles until data is stored, up "
+        "to `spark.penstock.receiver.maxRelaunchDelay`.",
+    )
+    relaunch_delay_ms: PositiveDurationMs = _key(
+        "spark.penstock.receiver.relaunchDelay",
+        "200ms",
+        "receivers",
+        "Initial delay before a receiver whose task ended is relaunched; doubles with each relaunch.",
+    )
+    max_relaunch_delay_ms: PositiveDurationMs = _key(
+        "spark.penstock.receiver.maxRelaunchDelay", "30s", "receivers", "Maximum delay before a relaunch or a restart."
+    )
+    launch_timeout_ms: DurationMs = _key(
+        "spark.penstock.receiver.launchTimeout",
+        "2min",
+        "receivers",
+        "Maximum time from launch to registration. A receiver that exceeds it, for instance for lack of a free slot, "
+        "has failed: its job is cancelled and relaunched. 0: no timeout.",
+    )
+    start_timeout_ms: DurationMs = _key(
+        "spark.penstock.receiver.startTimeout",
+        "1min",
+        "receivers",
+        "Maximum time for `onStart` to return. A receiver that exceeds it has failed: its process ends and it is "
+        "relaunched. If the receiver has stored data meanwhile, only an error is reported. 0: no timeout.",
+    )
+    stop_timeout_ms: DurationMs = _key(
+        "spark.penstock.receiver.stopTimeout",
+        "5s",
+        "receivers",
+        "Maximum time for `onStop` to return. When it passes, the error is reported, buffered records are stored and "
+        "the receiver's process ends. A receiver that was restarting is relaunched. 0: no timeout.",
+    )
+    store_retries: Count = _key(
+        "spark.penstock.receiver.storeRetries",
+        "5",
+        "receivers",
+        "Retries, with back-off, of storing a block and of reporting it to the driver, before the receiver fails.",
+    )
+    executors_wait_ms: DurationMs = _key(
+        "spark.penstock.receiver.executorsWait",
+        "30s",
+        "receivers",
+        "On a cluster, maximum time that the first receiver launches wait for the executors requested from Spark.",
+    )
+    rebalance: bool = _key(
+        "spark.penstock.receiver.rebalance",
+        "true",
+        "receivers",
+        "Move receivers when executors join: to an executor that runs at least two receivers fewer, or to an idle one "
+        "on the preferred host. One receiver moves at a time; no data is lost.",
+    )
+
+    # -- rate --
+    rate_estimator: str = _key(
+        "spark.streaming.backpressure.rateEstimator",
+        "pid",
+        "rate",
+        "Name of the rate estimator, from any installed plugin (`penstock plugins list`). Needs "
+        "`spark.streaming.backpressure.enabled`.",
+    )
+    initial_rate_per_s: RatePerS = _key(
+        "spark.streaming.backpressure.initialRate",
+        "0",
+        "rate",
+        "Records/s that each receiver stores until the first estimate.",
+        falls_back_to="max_rate_per_s",
+    )
+    max_total_rate_per_s: RatePerS = _key(
+        "spark.penstock.maxTotalRate",
+        "0",
+        "rate",
+        "Maximum records/s of all receivers of the application together, in equal shares. What a slower receiver does "
+        "not need goes to the others. 0 or less: no limit.",
+    )
+    burst_ms: PositiveDurationMs = _key(
+        "spark.penstock.receiver.burst",
+        "200ms",
+        "rate",
+        "Burst allowance: in any period t a receiver stores at most rate x (t + burst) records, and at least one.",
+        falls_back_to="block_interval_ms",
+    )
+
+    # -- batches --
+    concurrent_jobs: PositiveCount = _key(
+        "spark.streaming.concurrentJobs",
+        "1",
+        "batches",
+        "Number of output operations that run at the same time. More than 1 gives up their order.",
+    )
+    graceful_stop_timeout_ms: DurationMs = _key(
+        "spark.streaming.gracefulStopTimeout",
+        "0",
+        "batches",
+        "Deadline of a graceful stop as a whole. 0: ten batch intervals, at least 10 s.",
+    )
+    max_failed_batches: Count = _key(
+        "spark.penstock.maxFailedBatches",
+        "0",
+        "batches",
+        "Stop after this many consecutive failed batches; `awaitTermination` then raises the last error. 0: never; "
+        "`awaitTermination` raises the first error while later batches continue.",
+    )
+    max_pending_batches: Count = _key(
+        "spark.penstock.maxPendingBatches",
+        "0",
+        "batches",
+        "Maximum batches that wait or run at the same time. 0: no limit.",
+    )
+    on_max_pending_batches: Literal["pause", "drop-oldest"] = _key(
+        "spark.penstock.onMaxPendingBatches",
+        "pause",
+        "batches",
+        "Policy at that limit. `pause`: generate no further batch, and pause the receivers while a batch waits to be "
+        "generated. `drop-oldest`: for each new batch, drop the oldest one that has not started, with its data.",
+    )
+    late_ticks: Literal["fire", "skip"] = _key(
+        "spark.penstock.lateTicks",
+        "fire",
+        "batches",
+        "Batch times that were missed while the driver was suspended or overloaded. `fire`: generate one batch for "
+        "each. `skip`: generate one batch, at the last of them, with all data; windows that slide by several batches "
+        "need `fire`, because they lose the slides in between.",
+    )
+    generation_retries: Count = _key(
+        "spark.penstock.generation.retries",
+        "2",
+        "batches",
+        "Retries, with back-off, of allocating blocks to a batch and of generating its jobs (which runs `transform`).",
+    )
+    time_zone: TimeZone = _key(
+        "spark.penstock.timeZone",
+        "",
+        "batches",
+        "Time zone of the batch times that functions get, such as `UTC` or `Europe/Zurich`. Empty: naive local times, "
+        "as in PySpark.",
+    )
+    unpersist: bool = _key(
+        "spark.streaming.unpersist",
+        "true",
+        "batches",
+        "Unpersist a batch's RDDs and delete its blocks once no stream needs them.",
+    )
+
+    # -- recovery --
+    checkpoint_rebuild: bool = _key(
+        "spark.penstock.checkpoint.rebuild",
+        "false",
+        "recovery",
+        "Recover with the streams that the program's code defines now, instead of those in the checkpoint, so that "
+        "the code may change. Works without `getOrCreate` too: a program that starts on a checkpoint directory "
+        "recovers from it.",
+    )
+    on_checkpoint_mismatch: Literal["fail", "drop-state"] = _key(
+        "spark.penstock.checkpoint.onMismatch",
+        "fail",
+        "recovery",
+        "What to do when the checkpoint holds state for a stream that the changed program lacks. `fail`: refuse to "
+        "start. `drop-state`: start without that state.",
+    )
+    on_damage: Literal["fail", "skip"] = _key(
+        "spark.penstock.checkpoint.onDamage",
+        "fail",
+        "recovery",
+        "What to do when a recovery file is corrupt before its last record, or shorter than the checkpoint says. "
+        "`fail`: refuse to start, naming file and position. `skip`: recover without the lost data and report its "
+        "amount.",
+    )
+    catch_up: Literal["all", "skip-empty"] = _key(
+        "spark.penstock.checkpoint.catchUp",
+        "all",
+        "recovery",
+        "Which batches of the downtime are generated on recovery. `all`: every one. `skip-empty`: leave out batches "
+        "without data that no window and no state needs.",
+    )
+    catch_up_batches: PositiveCount = _key(
+        "spark.penstock.checkpoint.catchUpBatches",
+        "10",
+        "recovery",
+        "Maximum batches of the downtime that are pending at the same time.",
+    )
+    skip_completed_outputs: bool = _key(
+        "spark.penstock.outputs.skipCompleted",
+        "false",
+        "recovery",
+        "Record each completed output operation, and do not repeat it when its batch runs again after recovery.",
+    )
+    durability: Literal["none", "flush", "fsync"] = _key(
+        "spark.penstock.writeAheadLog.durability",
+        "flush",
+        "recovery",
+        "When a write to a write-ahead log or checkpoint counts as done. `fsync`: when it is on disk. `flush`: when "
+        "the operating system has it, which survives the death of the process but not of the machine. `none`: at once.",
+    )
+    max_checkpoint_failures: PositiveCount = _key(
+        "spark.penstock.checkpoint.maxFailures",
+        "3",
+        "recovery",
+        "Consecutive failed checkpoints after which `onCheckpointFailed` is called.",
+    )
+    wal_max_failures: PositiveCount = _key(
+        "spark.streaming.receiver.writeAheadLog.maxFailures",
+        "3",
+        "recovery",
+        "Attempts to write a block to the receiver WAL before `store` raises; replaces "
+        "`spark.penstock.receiver.storeRetries` there. A full disk is retried without limit.",
+    )
+    driver_wal_rolling_interval_s: Count = _key(
+        "spark.streaming.driver.writeAheadLog.rollingIntervalSecs",
+        "60",
+        "recovery",
+        "Age in seconds at which the driver write-ahead log is compacted into a new file and its old files are "
+        "deleted. 16 MB of events have the same effect.",
+    )
+    driver_wal_max_failures: PositiveCount = _key(
+        "spark.streaming.driver.writeAheadLog.maxFailures",
+        "3",
+        "recovery",
+        "Attempts, each with a new file, to write to the driver write-ahead log before the operation fails.",
+    )
+    driver_wal_close_after_write: bool = _key(
+        "spark.streaming.driver.writeAheadLog.closeFileAfterWrite",
+        "false",
+        "recovery",
+        "Close the driver write-ahead log's file after every write. Always on where only closed files are durable: "
+        "everywhere but on a local disk.",
+    )
+
+    # -- security --
+    tls_certificate: str = _key(
+        "spark.penstock.wire.tls.certificate",
+        "",
+        "security",
+        "PEM file with the host's certificate, at the same path on every host. Set all three `wire.tls` keys to "
+        "encrypt the connections between driver and executors.",
+    )
+    tls_key: str = _key(
+        "spark.penstock.wire.tls.key", "", "security", "PEM file with the private key of the certificate."
+    )
+    tls_authority: str = _key(
+        "spark.penstock.wire.tls.authority",
+        "",
+        "security",
+        "PEM file with the certificate of the authority that signed every host's certificate.",
+    )
+
+    # -- advanced --
+    plugins_strict: bool = _key(
+        "spark.penstock.plugins.strict",
+        "false",
+        "advanced",
+        "Refuse to start when a plugin fails to load, instead of leaving it out.",
+    )
+    plugins_disable: Names = _key(
+        "spark.penstock.plugins.disable",
+        "",
+        "advanced",
+        "Names of plugins (entry points) to skip, separated by commas.",
+    )
+    listener_queue_size: PositiveCount = _key(
+        "spark.penstock.listener.queueSize",
+        "10000",
+        "advanced",
+        "Maximum events that wait for one listener. Further events are dropped for this listener and counted.",
+    )
+    listener_max_failures: PositiveCount = _key(
+        "spark.penstock.listener.maxFailures",
+        "10",
+        "advanced",
+        "Consecutive errors after which a listener is disabled.",
+    )
+    wire_timeout_ms: PositiveDurationMs = _key(
+        "spark.penstock.wire.timeout",
+        "30s",
+        "advanced",
+        "Timeout of a request between driver and executors.",
+    )
+
+    #: Everything set below ``spark.streaming.`` and ``spark.penstock.``, known or not.
+    _pairs: Mapping[str, str] = field(factory=dict, alias="pairs")
+
+    @classmethod
+    def parse(cls, pairs: Mapping[str, str]) -> Self:
+        """Parse a configuration as Spark has it, text to text; keys that are not set get their defaults.
 
         Raises:
-            ConfigurationError: what was set cannot be read.
+            ConfigurationError: a value is not valid; names the key, the value, the reason and what the key does.
         """
-        source: Key[T] = key
-        while source.name not in self._pairs and source.falls_back_to is not None:
-            source = source.falls_back_to
-        text = self._pairs.get(source.name, source.default)
-        try:
-            return source.parse(text)
-        except ValueError as error:
-            raise ConfigurationError(f"{source.name}={text!r}: {error} ({source.meaning})") from None
+        values: dict[str, Any] = {}
+        for attribute, key in KEYS.items():
+            if key.name not in pairs and key.falls_back_to is not None:
+                key = KEYS[key.falls_back_to]
+            try:
+                values[attribute] = converter.structure(pairs.get(key.name, key.default), _TYPES[attribute])
+            except ValueError as error:
+                raise ConfigurationError(f"{key.name}: {error}. {key.help}") from None
+        return cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
 
-    def under(self, prefix: str) -> dict[str, str]:
-        """What was set below a prefix, by the rest of the name: a plugin's options."""
+    def with_prefix(self, prefix: str) -> dict[str, str]:
+        """What is set below a prefix, keyed by the rest of the name: a plugin's options."""
         return {name.removeprefix(prefix): text for name, text in self._pairs.items() if name.startswith(prefix)}
 
-    def check(self) -> None:
-        """Read every key once.
-
-        Raises:
-            ConfigurationError: one of them cannot be read.
-        """
-        for key in KEYS:
-            self[key]
+    def is_set(self, attribute: str) -> bool:
+        """Whether an attribute's own key is set, whatever its fallback and its default say."""
+        return KEYS[attribute].name in self._pairs
 
     def misspelled(self) -> dict[str, str]:
-        """What was set and means nothing, though a key has almost that name: by name, the key's."""
-        known = {key.name for key in KEYS}
+        """Keys that are set, not known, and almost spelled like a known one: name → known name."""
+        known = {key.name for key in KEYS.values()}
         found: dict[str, str] = {}
         for name in self._pairs.keys() - known:
-            # Spark has more keys below its own prefix: there only one beside it can have been meant.
+            # Spark has more keys below its own prefix: there only a sibling can have been meant.
             family = "spark.penstock." if name.startswith("spark.penstock.") else name.rpartition(".")[0] + "."
             rests = {key.removeprefix(family): key for key in known if key.startswith(family)}
             near = get_close_matches(name.removeprefix(family), rests, 1, 0.8)
@@ -465,14 +501,32 @@ class Settings:
         return found
 
     def __repr__(self) -> str:
-        """Names only: a plugin's option may be a secret."""
         return f"Settings({', '.join(sorted(self._pairs))})"
 
 
+#: The keys by the attribute of :class:`Settings` that holds their value, in the order of the documentation.
+KEYS: dict[str, Key] = {each.name: each.metadata["key"] for each in attrs.fields(Settings) if "key" in each.metadata}
+_TYPES = get_type_hints(Settings, include_extras=True)
+
+
+def key(attribute: str) -> str:
+    """The full name of the key behind an attribute of :class:`Settings`, for messages."""
+    return KEYS[attribute].name
+
+
 def as_markdown() -> str:
-    """The table of ``docs/configuration.md``."""
-    rows = [f"| `{key.name}` | {f'`{key.default}`' if key.default else '(empty)'} | {key.meaning} |" for key in KEYS]
-    return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
+    """The tables of ``docs/configuration.md``, one for each group."""
+    lines: list[str] = []
+    group = None
+    for attribute, each in KEYS.items():
+        if each.group != group:
+            group = each.group
+            lines += ["", f"## {group.capitalize()}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
+        default = f"`{each.default}`" if each.default else "(empty)"
+        if each.falls_back_to:
+            default = f"value of `{key(each.falls_back_to)}`"
+        lines.append(f"| `{each.name}` | {type_name(_TYPES[attribute])} | {default} | {each.help} |")
+    return "\n".join(lines[1:])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What a configuration value may look like: the parsers, from text to a value with a unit.
+"""Option types: how text becomes a typed value, for configuration keys and for the options of plugins.
 
-Owns the spellings, which are Spark's. Never knows which key a value is for.
+Owns Spark's spellings of times and sizes, and the one cattrs converter. Knows no key.
 """
 
 from __future__ import annotations
@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Annotated, Any, Literal, get_args, get_origin
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+import cattrs
 from attrs import frozen
-
-T = TypeVar("T")
 
 _MS_PER_UNIT = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES_PER_UNIT = {"b": 1} | {
@@ -21,121 +20,217 @@ _BYTES_PER_UNIT = {"b": 1} | {
 }
 _LARGEST = 1 << 63
 _QUANTITY = re.compile(r"\s*(-?\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def _quantity(text: str, units: Mapping[str, float], default_unit: str) -> int:
     match = _QUANTITY.fullmatch(text)
     unit = (match[2].lower() or default_unit) if match else ""
     if not match or unit not in units:
-        raise ValueError(f"is not a whole number with one of the units {', '.join(units)}")
+        raise ValueError(f"{text!r} is not a whole number with one of the units {', '.join(units)}")
     quantity = int(match[1])
     if abs(quantity) > _LARGEST:
-        raise ValueError("is too large")
+        raise ValueError(f"{text!r} is too large")
     return int(quantity * units[unit])
 
 
-def duration_ms(text: str) -> int:
-    """Read a Spark time string (``200ms``, ``2s``, ``1h``; a bare number is milliseconds)."""
+def parse_duration_ms(text: str) -> int:
+    """Parse a Spark time string (``200ms``, ``2s``, ``1h``; a bare number is milliseconds)."""
     return _quantity(text, _MS_PER_UNIT, "ms")
 
 
-def size_bytes(text: str) -> int:
-    """Read a Spark size string (``64m``, ``1g``; a bare number is bytes)."""
+def parse_size_bytes(text: str) -> int:
+    """Parse a Spark size string (``64m``, ``1g``; a bare number is bytes)."""
     return _quantity(text, _BYTES_PER_UNIT, "b")
 
 
-def boolean(text: str) -> bool:
-    """Read ``true`` or ``false``."""
-    if text.strip().lower() not in {"true", "false"}:
-        raise ValueError("is neither true nor false")
-    return text.strip().lower() == "true"
+def parse_int(text: str) -> int:
+    """Parse a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
 
 
-def names(text: str) -> tuple[str, ...]:
-    """Read a comma-separated list."""
+def parse_float(text: str) -> float:
+    """Parse a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """Parse a comma-separated list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def rate_per_s(text: str) -> float:
-    """Read a rate in records/s. Zero and below mean unlimited, as Spark documents it."""
-    rate = float(text)
+def parse_rate_per_s(text: str) -> float:
+    """Parse a rate in records/s. Zero and below mean unlimited, as in Spark."""
+    rate = parse_float(text)
     if math.isnan(rate):
-        raise ValueError("is not a number")
+        raise ValueError(f"{text!r} is not a number")
     return rate if rate > 0 else math.inf
 
 
-def level(text: str) -> str:
-    """Read the name of a logging level."""
-    if text.strip().upper() not in {"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}:
-        raise ValueError("is none of DEBUG, INFO, WARNING, ERROR, CRITICAL")
+def parse_level(text: str) -> str:
+    """Parse the name of a log level."""
+    if text.strip().upper() not in _LEVELS:
+        raise ValueError(f"{text!r} is none of {', '.join(_LEVELS)}")
     return text.strip().upper()
-
-
-def one_of(*choices: str) -> Callable[[str], str]:
-    """Make a parser that takes one of a few words."""
-
-    def parse_choice(text: str) -> str:
-        if text.strip() not in choices:
-            raise ValueError(f"is none of {', '.join(choices)}")
-        return text.strip()
-
-    return parse_choice
 
 
 @frozen
 class SizeLimit:
-    """A limit in bytes, or as a share of a disk; neither: there is none."""
+    """A limit in bytes or as a share of a disk; with neither, no limit."""
 
     num_bytes: int | None = None
     share: float | None = None
 
     def of(self, disk_bytes: int) -> int | None:
-        """The limit in bytes for a disk of a size; ``None`` for no limit, or for a size that is not known."""
+        """The limit in bytes on a disk of this size; ``None`` for no limit, or when the size is unknown (0)."""
         if self.share is not None:
             return int(disk_bytes * self.share) if disk_bytes else None
         return self.num_bytes
 
 
-def size_or_share(text: str) -> SizeLimit:
-    """Read a Spark size string, or a percentage of a disk; 0 of either is no limit."""
+def parse_size_limit(text: str) -> SizeLimit:
+    """Parse a Spark size string or a percentage of a disk; 0 of either means no limit."""
     if text.strip().endswith("%"):
-        percent = float(text.strip()[:-1])
+        try:
+            percent = float(text.strip()[:-1])
+        except ValueError:
+            percent = math.nan
         if not 0 <= percent <= 100:
-            raise ValueError("is not between 0% and 100%")
+            raise ValueError(f"{text!r} is not between 0% and 100%")
         return SizeLimit(share=percent / 100) if percent else SizeLimit()
-    num_bytes = not_negative(size_bytes)(text)
+    num_bytes = _not_negative(parse_size_bytes)(text)
     return SizeLimit(num_bytes) if num_bytes else SizeLimit()
 
 
-def time_zone(text: str) -> ZoneInfo | None:
-    """Read the name of a time zone; nothing is none."""
+def parse_time_zone(text: str) -> ZoneInfo | None:
+    """Parse the name of a time zone; empty text means none."""
     if not text:
         return None
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ValueError("is not the name of a time zone") from None
+        raise ValueError(f"{text!r} is not the name of a time zone") from None
 
 
-def positive(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Make of a parser one that refuses zero and below."""
-
-    def parse_positive(text: str) -> T:
+def _positive(parse: Callable[[str], int]) -> Callable[[str], int]:
+    def parse_positive(text: str) -> int:
         value = parse(text)
-        if not value > 0:  # type: ignore[operator]  # only used with numbers
-            raise ValueError("must be greater than zero")
+        if value <= 0:
+            raise ValueError(f"{text!r} is not greater than zero")
         return value
 
     return parse_positive
 
 
-def not_negative(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Make of a parser one that refuses what is below zero."""
-
-    def parse_not_negative(text: str) -> T:
+def _not_negative(parse: Callable[[str], int]) -> Callable[[str], int]:
+    def parse_not_negative(text: str) -> int:
         value = parse(text)
-        if value < 0:  # type: ignore[operator]  # only used with numbers
-            raise ValueError("must not be negative")
+        if value < 0:
+            raise ValueError(f"{text!r} is negative")
         return value
 
     return parse_not_negative
+
+
+@frozen
+class TextForm:
+    """How values of an option type are written: goes into ``Annotated``.
+
+    Attributes:
+        name: of the form, for people.
+        parse: from text; raises ValueError with a reason that shows the text.
+    """
+
+    name: str
+    parse: Callable[[str], Any]
+
+
+DurationMs = Annotated[int, TextForm("time", _not_negative(parse_duration_ms))]
+PositiveDurationMs = Annotated[int, TextForm("time > 0", _positive(parse_duration_ms))]
+PositiveBytes = Annotated[int, TextForm("size > 0", _positive(parse_size_bytes))]
+Count = Annotated[int, TextForm("integer >= 0", _not_negative(parse_int))]
+PositiveCount = Annotated[int, TextForm("integer > 0", _positive(parse_int))]
+RatePerS = Annotated[float, TextForm("records/s", parse_rate_per_s)]
+Names = Annotated[tuple[str, ...], TextForm("list", parse_names)]
+LogLevel = Annotated[str, TextForm("log level", parse_level)]
+TimeZone = Annotated[ZoneInfo | None, TextForm("time zone", parse_time_zone)]
+DiskLimit = Annotated[SizeLimit, TextForm("size or % of disk", parse_size_limit)]
+
+
+def type_name(option_type: Any) -> str:
+    """What the type column of a table says."""
+    if form := _text_form(option_type):
+        return form.name
+    if _is_choice(option_type):
+        return " or ".join(f"`{choice}`" for choice in get_args(option_type))
+    name = {bool: "boolean", str: "text"}.get(option_type) or getattr(option_type, "__name__", option_type)
+    return str(name)
+
+
+def _text_form(option_type: Any) -> TextForm | None:
+    if get_origin(option_type) is not Annotated:
+        return None
+    return next((part for part in option_type.__metadata__ if isinstance(part, TextForm)), None)
+
+
+def _to_text_form(value: Any, option_type: Any) -> Any:
+    form = _text_form(option_type)
+    assert form is not None
+    return form.parse(value if isinstance(value, str) else str(value))
+
+
+def _to_bool(value: Any, _type: Any) -> bool:
+    text = str(value).strip().lower() if isinstance(value, bool | str) else ""
+    if text not in {"true", "false"}:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return text == "true"
+
+
+def _to_choice(value: Any, option_type: Any) -> Any:
+    choice = value.strip() if isinstance(value, str) else value
+    if choice not in get_args(option_type):
+        raise ValueError(f"{value!r} is none of {', '.join(map(str, get_args(option_type)))}")
+    return choice
+
+
+def _require_type(value: Any, *types: type) -> Any:
+    """Refuse values that a constructor would convert silently: a number given as text, a fraction as an integer."""
+    if type(value) not in types:
+        raise ValueError(f"{value!r} is not of type {types[0].__name__}")
+    return value
+
+
+def _to_callable(value: Any, _type: Any) -> Any:
+    if not callable(value):
+        raise ValueError(f"{value!r} is not callable; a function can be given in the program only")
+    return value
+
+
+def _is_choice(option_type: Any) -> bool:
+    return get_origin(option_type) is Literal
+
+
+def _is_callable(option_type: Any) -> bool:
+    return option_type is Callable or get_origin(option_type) is Callable
+
+
+#: Structures configuration values and plugin options; unknown option names are refused.
+converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
+converter.register_structure_hook(bool, _to_bool)
+converter.register_structure_hook(str, lambda value, _type: _require_type(value, str))
+converter.register_structure_hook(
+    int, lambda value, _type: parse_int(value) if isinstance(value, str) else _require_type(value, int)
+)
+converter.register_structure_hook(
+    float,
+    lambda value, _type: parse_float(value) if isinstance(value, str) else float(_require_type(value, float, int)),
+)
+converter.register_structure_hook_func(_is_callable, _to_callable)
+converter.register_structure_hook_func(_is_choice, _to_choice)
+converter.register_structure_hook_func(lambda kind: _text_form(kind) is not None, _to_text_form)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import SparkContext
 
-from penstock import conf
 from penstock.checkpoint.checkpointer import CheckpointReport
 from penstock.checkpoint.directory import CheckpointDirectory
 from penstock.checkpoint.program import Program
@@ -30,7 +29,7 @@ from penstock.inputs import StreamBuilder
 from penstock.listen.events import ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
-from penstock.runtime.clock import Clock, SystemClock, duration_ms
+from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
 from penstock.runtime.log import get_logger, set_level
 from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
@@ -85,22 +84,21 @@ class StreamingContext(StreamBuilder):
         assert batchDuration is not None, "batchDuration must be given: the seconds between two batches"
         if not isinstance(sparkContext, SparkContext):
             raise ConfigurationError(f"sparkContext must be a SparkContext, not {type(sparkContext).__name__}")
-        interval_ms = duration_ms("batchDuration", batchDuration)
+        interval_ms = require_duration_ms("batchDuration", batchDuration)
         self._sc = sparkContext
         cluster.use_this_python(sparkContext)
         pairs = dict(sparkContext.getConf().getAll())
-        self.settings = Settings(pairs)
-        self.settings.check()
-        set_level(self.settings[conf.LOG_LEVEL])
+        self.settings = Settings.parse(pairs)
+        set_level(self.settings.log_level)
         for name, near in self.settings.misspelled().items():
             log.warning(f"{name} is no key of Penstock's and has no effect; did you mean {near}?")
         if pairs.get(_UDS) != "true":
             log.warning(
                 f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
             )
-        self.plugins = Plugins(self.settings[conf.PLUGINS_DISABLE], strict=self.settings[conf.PLUGINS_STRICT])
-        self.graph = DStreamGraph(interval_ms, self.settings[conf.TIME_ZONE])
-        self._bus = ListenerBus(self.settings[conf.LISTENER_QUEUE_SIZE], self.settings[conf.LISTENER_MAX_FAILURES])
+        self.plugins = Plugins(self.settings.plugins_disable, strict=self.settings.plugins_strict)
+        self.graph = DStreamGraph(interval_ms, self.settings.time_zone)
+        self._bus = ListenerBus(self.settings.listener_queue_size, self.settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
         self._program = Program(self, sparkContext, self.settings, self._clock, self.graph)
         self._state = State.INITIALIZED
@@ -119,8 +117,8 @@ class StreamingContext(StreamBuilder):
         self._is_loaded = False
         # What listeners keep in a checkpoint, by name.
         self._kept: dict[str, Callable[[], Any]] = {}
-        if self.settings[conf.CHECKPOINT_DIRECTORY]:
-            self.checkpoint(self.settings[conf.CHECKPOINT_DIRECTORY])
+        if self.settings.checkpoint_directory:
+            self.checkpoint(self.settings.checkpoint_directory)
 
     # -- building --
 
@@ -136,7 +134,7 @@ class StreamingContext(StreamBuilder):
             ConfigurationError: it was set before, or is no positive number of seconds.
         """
         self.check_can_build("remember")
-        self.graph.remember(duration_ms("duration", duration))
+        self.graph.remember(require_duration_ms("duration", duration))
 
     def checkpoint(self, directory: str | None) -> None:
         """Keep state and what windows carry on in a directory (a path or URI that Spark can write to).
@@ -203,7 +201,7 @@ class StreamingContext(StreamBuilder):
         if not callable(setupFunc):
             raise TypeError("setupFunc should be callable.")
         found = find_newest(checkpointPath)
-        if found is not None and not Settings(saved_conf.current_conf())[conf.CHECKPOINT_REBUILD]:
+        if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
                 return cls._of_checkpoint(checkpointPath, found)
             except NotRecoverableError:
@@ -297,7 +295,7 @@ class StreamingContext(StreamBuilder):
                 self._ended_now()
                 raise
             self._state = State.ACTIVE
-            if self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]:
+            if self.settings.stop_gracefully_on_shutdown:
                 self._signals.take()
             else:
                 self._signals.take_interrupt_back()
@@ -421,12 +419,12 @@ class StreamingContext(StreamBuilder):
             # As in Spark: sc.setCheckpointDir is enough for RDD checkpoints; then there is nothing to recover from.
             folder = checkpoint_folder(self._sc)
             if folder is not None:
-                self.graph.set_checkpoint_directory(
-                    folder.uri, f"{folder.path}/{folder.name}/state-{secrets.token_hex(4)}"
-                )
+                # Another context may have used the same folder before.
+                state_home = f"{folder.path}/{folder.name}/state-{secrets.token_hex(4)}"
+                self.graph.set_checkpoint_directory(folder.uri, state_home)
         self.graph.validate()
-        if self.settings[conf.BACKPRESSURE_ENABLED]:
-            self.plugins.spec("rate_estimators", self.settings[conf.RATE_ESTIMATOR])
+        if self.settings.backpressure_enabled:
+            self.plugins.spec("rate_estimators", self.settings.rate_estimator)
         self._engine = Engine(
             self._program,
             self._bus,
@@ -449,7 +447,7 @@ class StreamingContext(StreamBuilder):
             self._on_spark_gone()
             return
         # Below the limit of failures in a row it is in the events and in the log.
-        tolerated = isinstance(error, BatchFailedError) and self.settings[conf.MAX_FAILED_BATCHES] > 0
+        tolerated = isinstance(error, BatchFailedError) and self.settings.max_failed_batches > 0
         with self._ended:
             if not tolerated:
                 self._error = self._error or error
@@ -506,10 +504,10 @@ class StreamingContext(StreamBuilder):
         self._signals.close()
 
     def _graceful_stop_s(self) -> float:
-        return (self.settings[conf.GRACEFUL_STOP_TIMEOUT] or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
+        return (self.settings.graceful_stop_timeout_ms or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
 
     def _on_exit(self) -> None:
-        graceful = self.settings[conf.STOP_GRACEFULLY_ON_SHUTDOWN]
+        graceful = self.settings.stop_gracefully_on_shutdown
         with self._lock:
             stopping = self._stop_thread
             if stopping is None:

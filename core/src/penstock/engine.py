@@ -13,7 +13,6 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock import conf
 from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointReport, CheckpointSources
 from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
 from penstock.checkpoint.program import Program
@@ -79,16 +78,16 @@ class Engine:
         if self._run is not None:
             self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
         self._properties = LocalProperties(sc) if self._run is None else LocalProperties(sc, self._run.attempts.of)
-        self._max_pending = settings[conf.MAX_PENDING_BATCHES]
-        self._drops = settings[conf.ON_MAX_PENDING_BATCHES] == "drop-oldest"
+        self._max_pending = settings.max_pending_batches
+        self._drops = settings.on_max_pending_batches == "drop-oldest"
         self.scheduler = JobScheduler(
             clock,
-            settings[conf.CONCURRENT_JOBS],
+            settings.concurrent_jobs,
             self._properties.put,
             bus.post,
             on_error,
             drop_at=self._max_pending if self._drops else 0,
-            max_failed=settings[conf.MAX_FAILED_BATCHES],
+            max_failed=settings.max_failed_batches,
             on_give_up=on_give_up,
         )
         self._checkpointer: Checkpointer | None = None
@@ -110,12 +109,12 @@ class Engine:
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
         # Whatever may be refused comes first: the first checkpoint of a fresh start replaces an earlier run's.
         self.tracker.prepare()
-        intake = TrackedIntake(self.tracker, settings[conf.PARTITION_BYTES])
+        intake = TrackedIntake(self.tracker, settings.partition_bytes)
         input_info = InputInfoTracker()
         runtime = GraphRuntime(
             received_blocks=intake,
             report_input=input_info.report,
-            generation_retries=settings[conf.GENERATION_RETRIES],
+            generation_retries=settings.generation_retries,
             before_output=self._properties.put,
             monotonic_ms=clock.monotonic_ms,
             discard_file=partial(delete_file, self._program.sc),
@@ -136,12 +135,12 @@ class Engine:
             self.scheduler,
             intake,
             input_info,
-            unpersist=settings[conf.UNPERSIST],
+            unpersist=settings.unpersist,
             on_error=self._on_error,
-            skip_late=settings[conf.LATE_TICKS] == "skip",
+            skip_late=settings.late_ticks == "skip",
             pause_at=0 if self._drops else self._max_pending,
             checkpoints=self._checkpointer,
-            keeps_blocks=settings[conf.WRITE_AHEAD_LOG],
+            keeps_blocks=settings.wal_enabled,
         )
         self._bus.start()
         self._final_state.start()

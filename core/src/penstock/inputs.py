@@ -251,7 +251,7 @@ class StreamBuilder:
     def make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Make what a plugin offers, with options that win over those of the configuration."""
         spec = self.plugins.spec(hook, name)
-        given = {**self.settings.under(f"spark.penstock.{_SECTION[hook]}.{name}."), **options}
+        given = {**self.settings.with_prefix(f"spark.penstock.{_SECTION[hook]}.{name}."), **options}
         read = read_options(KINDS[hook][0], spec, given)
         return spec.factory() if spec.options is None else spec.factory(read)
 

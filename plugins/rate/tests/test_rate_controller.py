@@ -279,7 +279,7 @@ class Context:
             return known[name]
 
         prefix = "spark.streaming.backpressure."
-        self.settings = Settings({f"{prefix}{name.replace('__', '.')}": value for name, value in pairs.items()})
+        self.settings = Settings.parse({f"{prefix}{name.replace('__', '.')}": value for name, value in pairs.items()})
         self.plugins = SimpleNamespace(spec=spec)
         self.graph = SimpleNamespace(
             receivers=lambda: [(stream, object()) for stream in streams], batch_interval_ms=1000
@@ -371,7 +371,9 @@ def test_what_an_estimator_begins_with_is_published_unless_the_program_says() ->
 @pytest.mark.parametrize("max_rate", ["0", "3000"])
 def test_model_knows_of_the_first_rate_that_the_program_chose(max_rate: str) -> None:
     context = Context(enabled="true", rateEstimator="model", initialRate="7000", streams=(0,))
-    context.settings = Settings({**context.settings.under(""), "spark.streaming.receiver.maxRate": max_rate})
+    context.settings = Settings.parse(
+        {**context.settings.with_prefix(""), "spark.streaming.receiver.maxRate": max_rate}
+    )
     (controller,) = context.controllers()
     # The input was the limit: what is in force stays.
     controller.onBatchCompleted(completed(10, took=50))

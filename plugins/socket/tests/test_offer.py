@@ -74,7 +74,7 @@ def test_values_that_are_refused(name: str, options: dict[str, Any], option: str
 
 @pytest.mark.parametrize("value", ["os:listdir", "iter", None, 5])
 def test_a_converter_that_cannot_be_called_is_refused(value: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"socket-stream.* cannot be called.*converter"):
+    with pytest.raises(ConfigurationError, match=r"socket-stream.* is not callable.*converter"):
         make("socket-stream", host="h", port=1, converter=value)
 
 

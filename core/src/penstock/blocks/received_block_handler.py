@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock import conf
 from penstock.blocks import block_file, place
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.log_files import PARTIAL, files_of
@@ -127,7 +126,7 @@ class WriteAheadLogBlockHandler:
         Raises:
             ConfigurationError: no file system answers to its URI.
         """
-        return cls(directory, settings[conf.DURABILITY])
+        return cls(directory, settings.durability)
 
     def store(self, block: Block) -> StoredBlock:
         """Write a block.

@@ -13,7 +13,6 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from penstock import conf
 from penstock.checkpoint.batch_attempts import BatchAttempts
 from penstock.checkpoint.completed_outputs import CompletedOutputs
 from penstock.checkpoint.directory import RECEIVED_DATA, CheckpointDirectory
@@ -101,7 +100,7 @@ class Checkpointer:
         self._store = directory.store
         self._stream_ids = {stream.id for stream in self._graph.inputs}
         self._first = evolve(first, next_stream_id=max([first.next_stream_id, *(id + 1 for id in self._stream_ids)]))
-        self._max_failures = program.settings[conf.CHECKPOINT_MAX_FAILURES]
+        self._max_failures = program.settings.max_checkpoint_failures
         #: The oldest batch time that state is recovered from, ms; ``None`` if the program has no state.
         self.recoverable_ms: int | None = None
         self._number = first.number

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark import SparkContext
 
 from penstock.checkpoint.store import CheckpointStore
-from penstock.conf import DURABILITY, Settings
+from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file
 from penstock.storage.directory import Directory, Durability
@@ -37,7 +37,7 @@ class CheckpointDirectory:
         self.name, self.folder = name, folder
         # As Spark resolved it: a path without a file system is on Hadoop's default one.
         self.files = Directory.of(folder.path)
-        self.store = CheckpointStore(self.files, Durability(settings[DURABILITY]))
+        self.store = CheckpointStore(self.files, Durability(settings.durability))
 
     def delete_rdd(self, uri: str) -> None:
         """Delete a checkpointed RDD; a failure is logged."""

@@ -14,7 +14,6 @@ from typing import Any
 
 import attrs
 
-from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import UnknownNameError
 from penstock.launch.launch_conf import conf_here
@@ -28,7 +27,7 @@ def load() -> Plugins:
     Raises:
         ConfigurationError: the configuration here cannot be read.
     """
-    disable = Settings(conf_here())[conf.PLUGINS_DISABLE]
+    disable = Settings.parse(conf_here()).plugins_disable
     # What a plugin prints while it loads is not this command's output.
     with _silent("penstock.plugins"), contextlib.redirect_stdout(sys.stderr):
         return Plugins(disable)

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from penstock.cli import installed
 from penstock.cli.terminal import terminal
-from penstock.conf import INITIAL_RATE, Settings
+from penstock.conf import Settings
 from penstock.errors import PenstockError, UnknownNameError
 from penstock.launch.launch_conf import conf_here
 from penstock.plugins.specs import RateEstimatorSpec, options_of, read_options
@@ -85,7 +85,7 @@ def simulate_command(
     sources by what each batch took, as it would in a program. Its options are those that a program started from here
     would have, and those given.
     """
-    settings = Settings({**conf_here(), **conf})
+    settings = Settings.parse({**conf_here(), **conf})
     plugins = installed.load()
     _check_names(conf, plugins.specs("rate_estimators"))
     if everywhere:
@@ -105,6 +105,7 @@ def simulate_command(
 
 
 _PREFIX = "spark.streaming.backpressure."
+_INITIAL_RATE = "spark.streaming.backpressure.initialRate"
 
 
 def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> None:
@@ -115,13 +116,13 @@ def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> N
     """
     known = [f"{_PREFIX}{name}.{option.name}" for name, spec in specs.items() for option in options_of(spec)]
     for key in conf:
-        if key not in (*known, INITIAL_RATE.name):
-            raise UnknownNameError("option", key, [*known, INITIAL_RATE.name])
+        if key not in (*known, _INITIAL_RATE):
+            raise UnknownNameError("option", key, [*known, _INITIAL_RATE])
 
 
 def _maker(spec: RateEstimatorSpec, settings: Settings) -> MakeEstimator:
     """A maker of estimators with the options and the first rate of a program's configuration."""
-    options = read_options("rate estimator", spec, settings.under(f"{_PREFIX}{spec.name}."))
+    options = read_options("rate estimator", spec, settings.with_prefix(f"{_PREFIX}{spec.name}."))
     chosen = chosen_first_rate(settings)
 
     def make(interval_ms: int) -> GuardedEstimator:

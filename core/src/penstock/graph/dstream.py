@@ -23,7 +23,7 @@ from penstock.graph.arity import takes_time
 from penstock.graph.call_site import call_site
 from penstock.graph.save_files import SaveFiles
 from penstock.graph.stream import Stream
-from penstock.runtime.clock import duration_ms, milliseconds
+from penstock.runtime.clock import milliseconds, require_duration_ms
 from penstock.worker import functions, records
 from penstock.worker.chunk import ToPairs
 from penstock.worker.functions import PartitionFunction
@@ -249,7 +249,7 @@ class DStream(Stream[T]):
         """
         self._context.check_can_build("checkpoint")
         self.keep()
-        self._checkpoint_ms = duration_ms("interval", interval)
+        self._checkpoint_ms = require_duration_ms("interval", interval)
         return self
 
     def persist(self, storageLevel: StorageLevel) -> DStream[T]:

@@ -14,8 +14,8 @@ from pyspark import RDD
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream import DStream
 from penstock.graph.job import Job
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff
 from penstock.spark import failure
 
 if TYPE_CHECKING:

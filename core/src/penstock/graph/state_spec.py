@@ -14,7 +14,7 @@ from pyspark.core.rdd import Partitioner, portable_hash
 
 from penstock.graph.arguments import partitions
 from penstock.graph.arity import takes_time
-from penstock.runtime.clock import duration_ms
+from penstock.runtime.clock import require_duration_ms
 
 S = TypeVar("S")
 
@@ -74,7 +74,7 @@ class StateSpec:
         Raises:
             ValueError: the duration is not positive.
         """
-        self.timeout_ms = duration_ms("duration", duration)
+        self.timeout_ms = require_duration_ms("duration", duration)
         return self
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import RDD
 
 from penstock.graph.dstream import DStream
-from penstock.runtime.clock import duration_ms
+from penstock.runtime.clock import require_duration_ms
 
 if TYPE_CHECKING:
     from pyspark import StorageLevel
@@ -28,7 +28,7 @@ def window_of(parent: DStream[Any], windowDuration: float, slideDuration: float 
     slide_ms = parent.slide_ms
     made = []
     for name, seconds in (("windowDuration", windowDuration), ("slideDuration", slideDuration)):
-        whole_ms = slide_ms if seconds is None else duration_ms(name, seconds)
+        whole_ms = slide_ms if seconds is None else require_duration_ms(name, seconds)
         if whole_ms % slide_ms:
             raise ValueError(
                 f"{name} must be multiple of the parent dstream's slide (batch) duration ({slide_ms} ms); "

@@ -143,7 +143,7 @@ class _Reading:
         message = f"{segment.location} is damaged at byte {position}: {what} cannot be read"
         if not self._skips_damage:
             raise WriteAheadLogError(
-                f"{message}. Put the file back as it was, or go on without what is lost: {conf.ON_DAMAGE.name}=skip"
+                f"{message}. Put the file back as it was, or go on without what is lost: {conf.key('on_damage')}=skip"
             )
         self._damages.append(message)
 

@@ -118,12 +118,14 @@ class WriteAheadLog:
     ) -> None:
         self._directory, self._run, self._clock = directory, run, clock
         self._known, self._instead = known, instead
-        self._skips_damage = settings[conf.ON_DAMAGE] == "skip"
-        self._durability = Durability(settings[conf.DURABILITY])
-        self._tries = settings[conf.JOURNAL_MAX_FAILURES]
-        self._interval_ms = settings[conf.JOURNAL_ROLLING_INTERVAL] * 1000
-        self._closes = settings[conf.JOURNAL_CLOSE_AFTER_WRITE] or not directory.can_append
-        idle = [name for name in _WITHOUT_EFFECT if name in settings.under("spark.streaming.driver.writeAheadLog.")]
+        self._skips_damage = settings.on_damage == "skip"
+        self._durability = Durability(settings.durability)
+        self._tries = settings.driver_wal_max_failures
+        self._interval_ms = settings.driver_wal_rolling_interval_s * 1000
+        self._closes = settings.driver_wal_close_after_write or not directory.can_append
+        idle = [
+            name for name in _WITHOUT_EFFECT if name in settings.with_prefix("spark.streaming.driver.writeAheadLog.")
+        ]
         if idle:
             log.warning("settings of the driver's log without effect", settings=idle)
         self._fold: Fold | None = None
@@ -182,7 +184,7 @@ class WriteAheadLog:
         if not self._skips_damage and self._durability is not Durability.NONE:
             raise WriteAheadLogError(
                 f"{missing}: the end of its files is damaged, or they are gone. Put them back as they were, or go on "
-                f"without what is lost: {conf.ON_DAMAGE.name}=skip"
+                f"without what is lost: {conf.key('on_damage')}=skip"
             )
         log.error("the journal's end is missing, what is lost is skipped", damage=missing, events=self._known - last)
         return (missing,)

@@ -13,6 +13,7 @@ import attrs
 import cattrs
 from attrs import field, frozen
 
+from penstock.conf_values import converter
 from penstock.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
     if spec.options is None:
         return None
     try:
-        return _converter.structure(_split_lists(given, spec.options), spec.options)
+        return converter.structure(_split_lists(given, spec.options), spec.options)
     except cattrs.BaseValidationError as error:
         said = cattrs.transform_error(error, path=spec.name, format_exception=_explain)
         # What is wrong with the options as a whole is at no field: its place would be the name again.
@@ -222,6 +223,9 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
         raise ConfigurationError(f"{kind} {spec.name!r}: {reasons}") from None
     except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
         raise ConfigurationError(f"{kind} {spec.name!r}: {error}") from None
+
+
+_COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
 
 
 def _split_lists(given: Mapping[str, Any], options: type) -> dict[str, Any]:
@@ -243,37 +247,3 @@ def _holds_several(kind: Any) -> bool:
 
 def _explain(error: BaseException, _kind: type | None) -> str:
     return str(error) or type(error).__name__
-
-
-def _only(value: Any, *kinds: type) -> Any:
-    """Refuse what could be made to fit: a number for text, a fraction for a whole number."""
-    if type(value) not in kinds:
-        raise ValueError(f"{value!r} is not of type {kinds[0].__name__}")
-    return value
-
-
-def _to_bool(value: Any, _kind: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.strip().lower() in {"true", "false"}:
-        return value.strip().lower() == "true"
-    raise ValueError(f"{value!r} is neither true nor false")
-
-
-def _is_callable(kind: Any) -> bool:
-    return kind is Callable or get_origin(kind) is Callable
-
-
-def _called(value: Any) -> Any:
-    if not callable(value):
-        raise ValueError(f"{value!r} cannot be called; a function can be given in the program only")
-    return value
-
-
-_COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
-_converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
-_converter.register_structure_hook(bool, _to_bool)
-_converter.register_structure_hook(str, lambda value, _kind: _only(value, str))
-_converter.register_structure_hook(int, lambda value, _kind: int(_only(value, int, str)))
-_converter.register_structure_hook_func(_is_callable, lambda value, _kind: _called(value))
-_converter.register_structure_hook(float, lambda value, _kind: float(_only(value, int, float, str)))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import attrs
 import cattrs
 
-from penstock.conf import INITIAL_RATE, MAX_RATE, Settings
+from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, text_of
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
 
@@ -136,9 +136,9 @@ def guarded(estimator: RateEstimator | GuardedEstimator) -> GuardedEstimator:
 
 def chosen_first_rate(settings: Settings) -> float | None:
     """The rate that the program chose to begin with, records/s; ``None`` when that is left to the estimator."""
-    if INITIAL_RATE.name not in settings.under(""):
+    if not settings.is_set("initial_rate_per_s"):
         return None
-    rate = min(settings[INITIAL_RATE], settings[MAX_RATE])
+    rate = min(settings.initial_rate_per_s, settings.max_rate_per_s)
     return rate if math.isfinite(rate) else None
 
 

@@ -16,9 +16,9 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, text_of
 from penstock.receive.block_reporter import BlockReporter
 from penstock.receive.messages import AddBlocks
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff
 from penstock.wire.messages import Reply, from_json, to_json
 
 if TYPE_CHECKING:

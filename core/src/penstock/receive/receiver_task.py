@@ -21,7 +21,6 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock import conf
 from penstock.blocks import leftovers, place
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
@@ -79,12 +78,12 @@ class ReceiverTask:
         context = TaskContext.get()
         if context is not None and context.attemptNumber() > 0:
             return iter(())
-        set_level(self.settings[conf.LOG_LEVEL])
+        set_level(self.settings.log_level)
         leftovers.sweep()
         home, blocks = self._blocks()
-        plugins = Plugins(self.settings[conf.PLUGINS_DISABLE])
+        plugins = Plugins(self.settings.plugins_disable)
         plugins.manager.register(_OwnAnswer(blocks), name="penstock-blocks")
-        driver = Client(self.driver_location, self.token, self.settings[conf.WIRE_TIMEOUT])
+        driver = Client(self.driver_location, self.token, self.settings.wire_timeout_ms)
         supervisor: ReceiverSupervisor
         # Until when, in monotonic seconds, blocks are served behind the receiver's end; or until it is released.
         serves_until, released = 0.0, threading.Event()

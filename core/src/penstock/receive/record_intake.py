@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from penstock import conf
 from penstock.blocks import arrow_form
 from penstock.errors import ReceiverStoppedError, StoreError
 from penstock.receive.block_generator import BlockGenerator, Bounds, OnStored
@@ -52,12 +51,12 @@ class RecordIntake:
         on_tick: Callable[[], None],
     ) -> None:
         self._limiter, self._pusher = limiter, pusher
-        self._max_records, self._max_bytes = settings[conf.MAX_BUFFERED_RECORDS], settings[conf.MAX_BUFFERED_BYTES]
+        self._max_records, self._max_bytes = settings.max_buffered_records, settings.max_buffered_bytes
         self._report_error, self._on_success = report_error, on_success
         self._generator = BlockGenerator(
             clock,
-            settings[conf.BLOCK_INTERVAL],
-            Bounds(self._max_records, self._max_bytes, settings[conf.BLOCK_QUEUE_SIZE]),
+            settings.block_interval_ms,
+            Bounds(self._max_records, self._max_bytes, settings.block_queue_size),
             push=self._push_buffered,
             on_failure=on_failure,
             on_tick=on_tick,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from penstock import conf
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import (
     PenstockError,
@@ -29,9 +28,9 @@ from penstock.receive.block_pusher import BlockPusher, Driver
 from penstock.receive.messages import DeregisterReceiver, Registered, RegisterReceiver, ReportError
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.record_intake import RecordIntake
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
 from penstock.wire.messages import Reply
 
@@ -87,15 +86,15 @@ class ReceiverSupervisor:
         self._driver = driver
         self._host, self._port, self._directory, self._disk_bytes = host, port, directory, disk_bytes
         self._clock = clock or SystemClock()
-        self.block_interval_ms = settings[conf.BLOCK_INTERVAL]
+        self.block_interval_ms = settings.block_interval_ms
         self._limiter = RateLimiter(
-            self._clock, settings[conf.MAX_RATE], settings[conf.INITIAL_RATE], burst_ms=settings[conf.BURST]
+            self._clock, settings.max_rate_per_s, settings.initial_rate_per_s, burst_ms=settings.burst_ms
         )
-        self._start_timeout_ms = settings[conf.START_TIMEOUT] or math.inf
-        self._stop_timeout_ms = settings[conf.STOP_TIMEOUT]
+        self._start_timeout_ms = settings.start_timeout_ms or math.inf
+        self._stop_timeout_ms = settings.stop_timeout_ms
         # Since when onStart runs, and what was stored before; None when it does not run, or is watched no more.
         self._starting: tuple[float, int] | None = None
-        self._restart_backoff = Backoff(settings[conf.RECEIVER_RESTART_DELAY], settings[conf.MAX_RELAUNCH_DELAY])
+        self._restart_backoff = Backoff(settings.receiver_restart_delay_ms, settings.max_relaunch_delay_ms)
         self._state = State.INITIALIZED
         # Guards changes of state. Held while onStart and onStop run, never while records are stored.
         self._lifecycle = threading.RLock()
@@ -113,7 +112,7 @@ class ReceiverSupervisor:
         #: The driver knows that the receiver has ended, and that all it took is stored.
         self.end_is_told = False
         self._terminated = threading.Event()
-        logged = settings[conf.WRITE_AHEAD_LOG]
+        logged = settings.wal_enabled
         self._intake = RecordIntake(
             self._clock,
             settings,
@@ -121,8 +120,8 @@ class ReceiverSupervisor:
             BlockPusher(
                 stream_id,
                 epoch,
-                settings[conf.WRITE_AHEAD_LOG_MAX_FAILURES] - 1 if logged else settings[conf.STORE_RETRIES],
-                settings[conf.STORE_RETRIES],
+                settings.wal_max_failures - 1 if logged else settings.store_retries,
+                settings.store_retries,
                 driver,
                 store,
                 discard,

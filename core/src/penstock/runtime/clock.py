@@ -19,7 +19,7 @@ def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
 
-def duration_ms(name: str, seconds: object) -> int:
+def require_duration_ms(name: str, seconds: object) -> int:
     """Read a duration that a program gives.
 
     Args:

@@ -1,15 +1,19 @@
-"""A queue of events and the one thread that handles them.
+"""A queue of events and the one thread that handles them, now or after a delay.
 
-Owns the order of events. Never drops one while it runs, never dies of a handler's error. Handlers run on its thread.
+Owns the order of events and two threads: the loop's, which runs the handler, and, once an event is delayed, a timer's.
 """
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import queue
+import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from penstock.errors import StreamingStateError
+from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 
@@ -19,19 +23,27 @@ E = TypeVar("E")
 
 
 class EventLoop(Generic[E]):
-    """Handle events one at a time, first in, first out.
+    """Handles events one at a time, first in, first out.
 
     Args:
         name: of the thread.
-        on_receive: handles one event.
-        on_error: is told what a handler raised; the loop goes on.
+        on_receive: handles one event, on the loop's thread.
+        on_error: called with what a handler raised; the loop continues.
+        clock: times the delayed events.
     """
 
-    def __init__(self, name: str, on_receive: Callable[[E], None], on_error: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        on_receive: Callable[[E], None],
+        on_error: Callable[[BaseException], None],
+        clock: Clock | None = None,
+    ) -> None:
         self._on_receive, self._on_error = on_receive, on_error
         # None ends the loop.
         self._events: queue.SimpleQueue[E | None] = queue.SimpleQueue()
         self._thread = EngineThread(name, self._run)
+        self._delayed: _DelayedPosts[E] = _DelayedPosts(f"{name} timer", self.post, clock or SystemClock())
         self._stopped = False
 
     def start(self) -> None:
@@ -49,13 +61,19 @@ class EventLoop(Generic[E]):
         if not self._stopped:
             self._events.put(event)
 
+    def post_later(self, delay_ms: float, event: E) -> None:
+        """Add an event once a delay has passed on the loop's clock; dropped if the loop stops before."""
+        if not self._stopped:
+            self._delayed.add(delay_ms, event)
+
     def stop(self, timeout_s: float | None = None, *, drain: bool = False) -> None:
-        """Let the event at hand finish, forget the others, wait for the thread. Harmless when repeated.
+        """Finish the current event, drop the others, and wait for the thread. Harmless when repeated.
 
         Args:
-            timeout_s: the longest wait for the thread.
-            drain: handle the events that are there before the end.
+            timeout_s: maximum wait for the thread.
+            drain: handle the queued events first; delayed ones are dropped all the same.
         """
+        self._delayed.stop()
         if not drain:
             self._stopped = True
         self._events.put(None)
@@ -67,11 +85,58 @@ class EventLoop(Generic[E]):
             try:
                 self._on_receive(event)
             except BaseException as error:
-                self._tell(error)
+                self._report(error)
 
-    def _tell(self, error: BaseException) -> None:
+    def _report(self, error: BaseException) -> None:
         try:
             self._on_error(error)
-        # No callback ends the loop, this one neither.
+        # No callback ends the loop, not even this one.
         except BaseException as second:
-            log.error("a loop's error was not taken", loop=self._thread.name, exc_info=second)
+            log.error("error callback failed", loop=self._thread.name, exc_info=second)
+
+
+class _DelayedPosts(Generic[E]):
+    """Posts events when they are due, in the order of their due times. Its thread starts with the first event."""
+
+    def __init__(self, name: str, post: Callable[[E], None], clock: Clock) -> None:
+        self._post, self._clock = post, clock
+        # Due time on the monotonic clock, order of addition, event.
+        self._heap: list[tuple[float, int, E]] = []
+        self._order = itertools.count()
+        self._lock = threading.Lock()
+        # Set when the earliest due time may have changed.
+        self._changed = threading.Event()
+        self._thread = EngineThread(name, self._run)
+        self._stopped = False
+
+    def add(self, delay_ms: float, event: E) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            heapq.heappush(self._heap, (self._clock.monotonic_ms() + delay_ms, next(self._order), event))
+            self._changed.set()
+            if self._thread.ident is None:
+                self._thread.start()
+        self._clock.wake()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            self._heap.clear()
+            self._changed.set()
+        self._clock.wake()
+
+    def _run(self) -> None:
+        while not self._stopped:
+            with self._lock:
+                now_ms = self._clock.monotonic_ms()
+                while self._heap and self._heap[0][0] <= now_ms:
+                    self._post(heapq.heappop(self._heap)[2])
+                next_ms = self._heap[0][0] if self._heap else None
+                # Not while stopping: the event then ends the wait below at once.
+                if not self._stopped:
+                    self._changed.clear()
+            if next_ms is None:
+                self._changed.wait()
+            else:
+                self._clock.wait_for(next_ms - now_ms, self._changed)

@@ -20,12 +20,12 @@ from attrs import evolve, frozen
 from penstock.errors import BatchFailedError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.job import Job
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.runtime.log_throttle import Seldom
 from penstock.runtime.recurring_timer import RecurringTimer
+from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
 from penstock.schedule.generator_report import GeneratorReport
 from penstock.schedule.input_info_tracker import InputInfoTracker

@@ -52,7 +52,7 @@ class ReceiverHarness:
         self._blocks: list[Block] = []
         self._messages: list[Any] = []
         self._supervisor = ReceiverSupervisor(
-            receiver, 0, 0, Settings({**_CONF, **(conf or {})}), self, self._store, self._discard, clock=clock
+            receiver, 0, 0, Settings.parse({**_CONF, **(conf or {})}), self, self._store, self._discard, clock=clock
         )
 
     def __enter__(self) -> Self:

@@ -56,15 +56,17 @@ class BlockLogs:
             ConfigurationError: it should have, and has no directory for them.
         """
         stream_ids = list(stream_ids)
-        if not stream_ids or not settings[conf.WRITE_AHEAD_LOG]:
+        if not stream_ids or not settings.wal_enabled:
             return None
         if not checkpoint_directory:
             raise ConfigurationError(
-                f"{conf.WRITE_AHEAD_LOG.name}=true keeps blocks in the checkpoint directory, and there is none: call "
-                f"ssc.checkpoint(directory) before the start, or set {conf.CHECKPOINT_DIRECTORY.name}; all executors "
+                f"{conf.key('wal_enabled')}=true keeps blocks in the checkpoint directory, and there is none: call "
+                f"ssc.checkpoint(directory) before the start, or set {conf.key('checkpoint_directory')}; all executors "
                 "must be able to write to it"
             )
-        idle = [name for name in _WITHOUT_EFFECT if name in settings.under("spark.streaming.receiver.writeAheadLog.")]
+        idle = [
+            name for name in _WITHOUT_EFFECT if name in settings.with_prefix("spark.streaming.receiver.writeAheadLog.")
+        ]
         if idle:
             log.warning("settings of the receivers' log without effect: a block is one file", settings=idle)
         return cls(checkpoint.qualified(sc, checkpoint_directory), stream_ids)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark import SparkContext
 
-from penstock import conf
 from penstock.blocks.leftovers import Process
 from penstock.conf import Settings
 from penstock.receive.receiver_task import ReceiverTask
@@ -124,7 +123,7 @@ class Launches:
 
     def is_overdue(self, tracked: TrackedReceiver) -> bool:
         """Say whether the launch at hand has waited too long for a place to run, and this was not told yet."""
-        timeout_ms = self._settings[conf.LAUNCH_TIMEOUT]
+        timeout_ms = self._settings.launch_timeout_ms
         waits = tracked.state is ReceiverState.SCHEDULED and not tracked.overdue and not self._stopping.is_set()
         return waits and 0 < timeout_ms <= self._clock.monotonic_ms() - tracked.launched_ms
 

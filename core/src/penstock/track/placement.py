@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from pyspark import SparkContext
 
-from penstock import conf
 from penstock.conf import Settings
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster, failure
@@ -40,7 +39,7 @@ class Placement:
 
     def __init__(self, sc: SparkContext, settings: Settings, tracked: Mapping[int, TrackedReceiver]) -> None:
         self._sc, self._tracked = sc, tracked
-        self._wait_ms, self._rebalance = settings[conf.EXECUTORS_WAIT], settings[conf.REBALANCE]
+        self._wait_ms, self._rebalance = settings.executors_wait_ms, settings.rebalance
         self._local = cluster.local_cores(sc) is not None
         # Executors when all was as good as it gets: worth another look when they are others.
         self._settled: list[TaskLocation] | None = None

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from attrs import evolve
 
-from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import ReceiverFailedError
 from penstock.listen.events import Event, ReceiverError
@@ -39,10 +38,10 @@ class ReceiverFailures:
         fail_application: Callable[[BaseException], None],
     ) -> None:
         self._clock, self._post, self._fail_application = clock, post, fail_application
-        self._max_restarts = settings[conf.MAX_RESTARTS]
-        self._window_ms = settings[conf.RESTART_WINDOW]
-        self._launch_timeout_ms = settings[conf.LAUNCH_TIMEOUT]
-        self._on_failure = settings[conf.ON_RECEIVER_FAILURE]
+        self._max_restarts = settings.max_restarts
+        self._window_ms = settings.restart_window_ms
+        self._launch_timeout_ms = settings.launch_timeout_ms
+        self._on_failure = settings.on_receiver_failure
 
     def tell(self, tracked: TrackedReceiver, message: str, error: str = "") -> None:
         """Keep an error and give it to the listeners."""

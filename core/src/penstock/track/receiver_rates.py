@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from penstock import conf
 from penstock.conf import Settings
 from penstock.receive.messages import UpdateRateLimit
 from penstock.track.orders import Orders
@@ -39,8 +38,8 @@ class ReceiverRates:
     """
 
     def __init__(self, tracked: Mapping[int, TrackedReceiver], settings: Settings, orders: Orders) -> None:
-        self._tracked, self._orders, self._max_rate = tracked, orders, settings[conf.MAX_RATE]
-        self._initial_rate, self._total = settings[conf.INITIAL_RATE], settings[conf.MAX_TOTAL_RATE]
+        self._tracked, self._orders, self._max_rate = tracked, orders, settings.max_rate_per_s
+        self._initial_rate, self._total = settings.initial_rate_per_s, settings.max_total_rate_per_s
         # Of the application's maximum, when there is one: of each receiver that is not given up.
         self._parts: dict[int, float] = {}
         # The limit that each receiver knows of.

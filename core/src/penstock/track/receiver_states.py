@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 
 from attrs import evolve
 
-from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import text_of
 from penstock.listen.events import Event, ReceiverStarted, ReceiverStopped
@@ -143,7 +142,7 @@ class ReceiverStates:
         place = Place(task.host if task else "", message.host, message.directory)
         location = self._token.location(message.host, message.port)
         # One that cannot be reached has most likely died: no use to try again.
-        client = Client(location, self._token, self._settings[conf.WIRE_TIMEOUT], retry=False)
+        client = Client(location, self._token, self._settings.wire_timeout_ms, retry=False)
         line = Line(tracked.stream_id, place, client)
         tracked.connect(line)
         tracked.candidates = ()

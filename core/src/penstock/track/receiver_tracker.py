@@ -35,11 +35,11 @@ from penstock.receive.messages import (
     StopReceiver,
 )
 from penstock.receive.receiver import Receiver
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.runtime.log_throttle import Seldom
+from penstock.runtime.retry import Backoff
 from penstock.spark import cluster
 from penstock.track.block_logs import BlockLogs
 from penstock.track.block_places import BlockPlaces
@@ -116,8 +116,8 @@ class ReceiverTracker:
             stream_id: TrackedReceiver(
                 stream_id,
                 receiver,
-                Backoff(settings[conf.RELAUNCH_DELAY], settings[conf.MAX_RELAUNCH_DELAY]),
-                RestartBudget(settings[conf.MAX_RESTARTS], settings[conf.RESTART_WINDOW]),
+                Backoff(settings.relaunch_delay_ms, settings.max_relaunch_delay_ms),
+                RestartBudget(settings.max_restarts, settings.restart_window_ms),
                 # Blocks are named by launches: a recovered run goes on counting.
                 epoch=self.blocks.last_epoch(stream_id),
             )
@@ -143,7 +143,7 @@ class ReceiverTracker:
         self._rates = ReceiverRates(self._tracked, settings, self._orders)
         self._pauses = IntakePauses(self._tracked.values(), self._orders)
         self._unread = UnreadBlocks(
-            settings[conf.MAX_UNREAD], lambda *change: self._loop.post(lambda: self._on_unread(*change))
+            settings.max_unprocessed, lambda *change: self._loop.post(lambda: self._on_unread(*change))
         )
         # By host.
         self._unread_told: defaultdict[str, Seldom] = defaultdict(lambda: Seldom(clock))
@@ -179,7 +179,7 @@ class ReceiverTracker:
             self._rates,
             self._orders,
         )
-        self._lost = LostBlocks(self._tracked, self._failures, skips=settings[conf.ON_LOST_BLOCKS] == "skip")
+        self._lost = LostBlocks(self._tracked, self._failures, skips=settings.on_lost_blocks == "skip")
         self._housekeeping = Housekeeping(
             self._tracked.values(),
             self._launches,
@@ -367,7 +367,7 @@ class ReceiverTracker:
 
     def reader(self) -> ReadBlocks:
         """What tasks read the references with."""
-        return ReadBlocks(self._token, self._launches.driver_location, self._settings[conf.ON_LOST_BLOCKS] == "skip")
+        return ReadBlocks(self._token, self._launches.driver_location, self._settings.on_lost_blocks == "skip")
 
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
         """Forget batches older than a time and, if asked to, delete their blocks; returns at once."""
@@ -396,9 +396,8 @@ class ReceiverTracker:
             return
         for tracked in self._tracked.values():
             if tracked.is_active and self._places.disk(tracked.place.address) == host:
-                message = (
-                    f"intake pauses: {num_bytes} bytes on {host} are unread, more than {conf.MAX_UNREAD.name} allows"
-                )
+                limit_key = conf.key("max_unprocessed")
+                message = f"intake pauses: {num_bytes} bytes on {host} are unread, more than {limit_key} allows"
                 self._failures.tell(tracked, message)
 
     def _lines(self) -> list[Line]:
@@ -482,7 +481,7 @@ class ReceiverTracker:
                 future.set_exception(error)
 
         self._loop.post(handle)
-        return future.result(timeout_s or self._settings[conf.WIRE_TIMEOUT] / 1000)
+        return future.result(timeout_s or self._settings.wire_timeout_ms / 1000)
 
     def _on_loop_error(self, error: BaseException) -> None:
         log.error("receiver tracker failed to handle a message", exc_info=error)

@@ -14,7 +14,7 @@ from attrs import Factory, define, evolve, field
 
 from penstock.listen.events import PastError, ReceiverInfo
 from penstock.receive.receiver import Receiver
-from penstock.runtime.backoff import Backoff
+from penstock.runtime.retry import Backoff
 from penstock.spark.cluster import TaskLocation
 from penstock.track.line import Line, Place
 from penstock.track.receiver_launcher import ReceiverLaunch

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from penstock.errors import WireError
-from penstock.runtime.backoff import Backoff
+from penstock.runtime.retry import Backoff
 from penstock.wire.messages import NOT_FOUND, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import Token
 

@@ -43,15 +43,15 @@ class Tls:
         Raises:
             ConfigurationError: only some of the three are set, or one cannot be read on this host.
         """
-        keys = (conf.TLS_CERTIFICATE, conf.TLS_KEY, conf.TLS_AUTHORITY)
-        if not any(settings[key] for key in keys):
+        paths = {name: getattr(settings, name) for name in ("tls_certificate", "tls_key", "tls_authority")}
+        if not any(paths.values()):
             return None
-        for key in keys:
+        for name, path in paths.items():
             try:
-                Path(settings[key]).read_bytes()
+                Path(path).read_bytes()
             except OSError as error:
-                raise ConfigurationError(f"{key.name}={settings[key]!r} cannot be read: {error.strerror}") from None
-        return cls(*(settings[key] for key in keys))
+                raise ConfigurationError(f"{conf.key(name)}={path!r} cannot be read: {error.strerror}") from None
+        return cls(*paths.values())
 
 
 @frozen

@@ -22,8 +22,8 @@ from penstock.blocks.block_file import open_file
 from penstock.blocks.block_transfer import fetch_block
 from penstock.blocks.messages import BlocksLost, BlockSource, FindBlock, LostBlock
 from penstock.errors import BlockDamagedError, BlockGoneError, BlockUnreachableError, WireError
-from penstock.runtime.backoff import Backoff
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff
 from penstock.wire.client import Client, address_towards
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token

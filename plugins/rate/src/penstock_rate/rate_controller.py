@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from penstock import BatchCompleted, BatchInfo, RateEstimator, RateEstimatorSpec
-from penstock.conf import BACKPRESSURE_ENABLED, RATE_ESTIMATOR
 from penstock.plugins.specs import read_options
 from penstock.rate.guarded_estimator import GuardedEstimator, chosen_first_rate, guarded, make_estimator
 from penstock.runtime.log import get_logger
@@ -144,10 +143,10 @@ def controllers(context: StreamingContext) -> list[RateController]:
         ConfigurationError: an option of the estimator cannot be used.
         PluginError: what the estimator's factory makes is no estimator.
     """
-    if not context.settings[BACKPRESSURE_ENABLED]:
+    if not context.settings.backpressure_enabled:
         return []
-    spec: RateEstimatorSpec = context.plugins.spec("rate_estimators", context.settings[RATE_ESTIMATOR])
-    given = context.settings.under(f"spark.streaming.backpressure.{spec.name}.")
+    spec: RateEstimatorSpec = context.plugins.spec("rate_estimators", context.settings.rate_estimator)
+    given = context.settings.with_prefix(f"spark.streaming.backpressure.{spec.name}.")
     streams = [stream_id for stream_id, _receiver in context.graph.receivers()]
     chosen = chosen_first_rate(context.settings)
     made = []

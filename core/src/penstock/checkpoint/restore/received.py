@@ -60,11 +60,11 @@ def check_no_blocks_needed(
     if not needed:
         return
     location = directory.files.location(BLOCK_LOG)
-    if program.settings[conf.ON_DAMAGE] != "skip":
+    if program.settings.on_damage != "skip":
         raise ConfigurationError(
-            f"{conf.WRITE_AHEAD_LOG.name} is off, and recovery needs {needed} records that an earlier run received "
+            f"{conf.key('wal_enabled')} is off, and recovery needs {needed} records that an earlier run received "
             f"with it on, for incomplete batches, windows or state (log: {location}). Recover with it on and stop "
-            f"gracefully before you switch it off, or recover without these records: {conf.ON_DAMAGE.name}=skip"
+            f"gracefully before you switch it off, or recover without these records: {conf.key('on_damage')}=skip"
         )
     log.error("write-ahead log off, earlier records lost", records=needed, location=location)
 

@@ -126,7 +126,7 @@ class Recovery:
         if queues:
             raise NotRecoverableError(
                 f"the program of checkpoint {found.number} cannot be recovered: {', '.join(queues)}: checkpoints do "
-                f"not contain queues. Set {conf.CHECKPOINT_REBUILD.name}=true to have setupFunc rebuild the program "
+                f"not contain queues. Set {conf.key('checkpoint_rebuild')}=true to have setupFunc rebuild the program "
                 "and fill its queues, or read from a recoverable source"
             )
         files = self._restore_points(found).files
@@ -150,7 +150,7 @@ class Recovery:
         queues = self._not_recoverable()
         if queues:
             log.warning("queueStream not recoverable: its queue is not saved in checkpoints", streams=queues)
-        rebuilds = self._settings[conf.CHECKPOINT_REBUILD]
+        rebuilds = self._settings.checkpoint_rebuild
         earlier = self._earlier(rebuilds)
         if earlier is not None:
             self._check_owner(earlier)
@@ -165,7 +165,7 @@ class Recovery:
             # The new run's first checkpoint may be damaged too.
             self._store.retain(found)
             attempts = BatchAttempts.after(found, self._program.clock.now_ms())
-            drops = self._settings[conf.CHECKPOINT_MISMATCH] == "drop-state"
+            drops = self._settings.on_checkpoint_mismatch == "drop-state"
             state_ms = restore_streams(self._graph, found, self.directory.folder, drops=drops)
             batches = self._batches(found, state_ms)
         elif replaces:
@@ -241,8 +241,8 @@ class Recovery:
             found.last_time_ms,
             frozenset(found.pending),
             state_ms,
-            self._settings[conf.CATCH_UP_BATCHES],
-            self._settings[conf.CATCH_UP] == "skip-empty",
+            self._settings.catch_up_batches,
+            self._settings.catch_up == "skip-empty",
         )
 
     def _log_replaced(self, earlier: Checkpoint | None) -> None:
@@ -258,21 +258,21 @@ class Recovery:
         log.warning(
             "starting fresh: checkpoints, state and received blocks of an earlier run are replaced",
             directory=self.directory.name,
-            advice=f"to recover from them use getOrCreate or {conf.CHECKPOINT_REBUILD.name}=true",
+            advice=f"to recover from them use getOrCreate or {conf.key('checkpoint_rebuild')}=true",
             **what,
         )
 
     # -- this run --
 
     def _block_log(self, run: str, found: Checkpoint | None) -> WriteAheadLog | None:
-        if self._settings[conf.WRITE_AHEAD_LOG]:
+        if self._settings.wal_enabled:
             return block_log(self._program, self.directory, run, found)
         if found is not None:
             check_no_blocks_needed(self._program, self.directory, found, self._restore_points(found))
         return None
 
     def _completed_outputs(self, run: str) -> CompletedOutputs | None:
-        if not self._settings[conf.SKIP_COMPLETED]:
+        if not self._settings.skip_completed_outputs:
             return None
         files = self.directory.files.child(COMPLETED_OUTPUTS)
         wal = WriteAheadLog(files, run, self._settings, self._program.clock)

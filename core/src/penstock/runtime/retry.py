@@ -1,0 +1,90 @@
+"""Retrying: how long to wait before the next attempt, and the one loop that makes the attempts."""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.runtime.clock import Clock, SystemClock
+
+T = TypeVar("T")
+
+
+class Backoff:
+    """Delays that double from a first to a maximum one, with jitter so that many clients do not retry in step.
+
+    Args:
+        first_ms: nominal delay before the first retry.
+        longest_ms: maximum nominal delay.
+        rng: source of the jitter; each delay is between half of and its whole nominal length.
+    """
+
+    def __init__(self, first_ms: float, longest_ms: float, rng: random.Random | None = None) -> None:
+        self._first_ms, self._longest_ms = first_ms, longest_ms
+        self._rng = rng or random.Random()
+        self._failures = 0
+
+    @property
+    def failures(self) -> int:
+        """Number of delays handed out since the last success."""
+        return self._failures
+
+    def next_ms(self) -> float:
+        """The delay before the next attempt; counts a failure."""
+        nominal = min(self._first_ms * 2.0 ** min(self._failures, 60), self._longest_ms)
+        self._failures += 1
+        return nominal * self._rng.uniform(0.5, 1.0)
+
+    def reset(self) -> None:
+        """Start over from the first delay, after a success."""
+        self._failures = 0
+
+
+def retry(
+    action: Callable[[], T],
+    backoff: Backoff,
+    *,
+    retries: float = math.inf,
+    timeout_ms: float = math.inf,
+    retry_if: Callable[[BaseException], bool] = lambda error: isinstance(error, Exception),
+    on_retry: Callable[[BaseException, float], None] = lambda _error, _delay_ms: None,
+    clock: Clock | None = None,
+    stop: threading.Event | None = None,
+) -> T:
+    """Call ``action`` until it returns, waiting between the attempts.
+
+    Args:
+        action: what is tried.
+        backoff: gives the delays.
+        retries: maximum attempts after the first.
+        timeout_ms: no attempt starts later than this after the call.
+        retry_if: whether an error is worth another attempt.
+        on_retry: called with the error and the delay in ms before each wait.
+        clock: whose time counts.
+        stop: ends the wait and the attempts when set (with ``clock.wake()``).
+
+    Returns:
+        What ``action`` returned.
+
+    Raises:
+        BaseException: the last attempt's error, when no further attempt is made.
+    """
+    clock, stop = clock or SystemClock(), stop or threading.Event()
+    started_ms, attempts = clock.monotonic_ms(), 0
+    while True:
+        attempts += 1
+        try:
+            return action()
+        except BaseException as error:
+            if attempts > retries or not retry_if(error):
+                raise
+            delay_ms = backoff.next_ms()
+            if clock.monotonic_ms() + delay_ms - started_ms > timeout_ms or stop.is_set():
+                raise
+            on_retry(error, delay_ms)
+            clock.wait_for(delay_ms, stop)
+            if stop.is_set():
+                raise
