@@ -13,6 +13,7 @@ import pytest
 
 from penstock import Receiver
 from penstock.runtime.clock import Clock
+from penstock.runtime.log import throttle
 from penstock.testing import ReceiverHarness
 
 
@@ -20,6 +21,12 @@ def _open_files() -> set[str]:
     """The regular files that this process has open."""
     names = (os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir())
     return {name for name in names if os.path.isfile(name)}  # noqa: PTH113  # of the one kind
+
+
+@pytest.fixture(autouse=True)
+def _no_throttled_log_events() -> None:
+    """What an earlier test logged suppresses nothing in this one."""
+    throttle.reset()
 
 
 @pytest.fixture

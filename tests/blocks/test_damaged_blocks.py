@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from penstock import Block, StoredBlock
-from penstock.blocks import block_file, place
+from penstock.blocks import block_file
 from penstock.blocks.block import BlockReference
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.errors import BlockDamagedError
+from penstock.storage import uri
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 
@@ -30,11 +31,11 @@ class Damaged:
 
     def _split(self) -> tuple[Any, str]:
         directory, _, name = self.stored.path.rpartition("/")
-        system, home = place.connect(directory)
+        system, home = uri.connect(directory)
         return system, f"{home}/{name}"
 
     def _read(self) -> bytes:
-        if not place.is_remote(self.stored.path):
+        if not uri.is_remote(self.stored.path):
             return Path(self.stored.path).read_bytes()
         system, path = self._split()
         with system.open_input_file(path) as file:
@@ -42,7 +43,7 @@ class Damaged:
         return content
 
     def write(self, content: bytes) -> None:
-        if not place.is_remote(self.stored.path):
+        if not uri.is_remote(self.stored.path):
             Path(self.stored.path).write_bytes(content)
             return
         system, path = self._split()

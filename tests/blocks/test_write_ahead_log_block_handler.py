@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import tempfile
 import zlib
@@ -17,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock import Block, StoredBlock
-from penstock.blocks import arrow_form, block_file, place
+from penstock.blocks import arrow_form, block_file
 from penstock.blocks.block import BlockReference
-from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, file_name, stream_directory, sweep
-from penstock.conf import Settings
+from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, file_name, stream_directory
 from penstock.errors import BlockGoneError, ConfigurationError, StoreError
+from penstock.storage import uri
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks, read_block
 
@@ -40,7 +41,7 @@ def local(tmp_path: Path) -> WriteAheadLogBlockHandler:
 
 
 def names(log: WriteAheadLogBlockHandler) -> list[str]:
-    return sorted(log._files.names())
+    return log._files.names()
 
 
 def reference(stored: StoredBlock) -> BlockReference:
@@ -141,7 +142,7 @@ def test_a_file_system_that_fails_is_no_lost_block(
         def open_input_file(self, _path: str) -> Any:
             raise OSError("no route to the store")
 
-    monkeypatch.setattr(place, "connect", lambda _uri: (Unreachable(), "x"))
+    monkeypatch.setattr(uri, "connect", lambda _uri: (Unreachable(), "x"))
     reading = ReadBlocks(TOKEN, skips_lost=True)
     with pytest.raises(OSError, match="no route to the store"):
         list(reading(0, [(BlockReference("input-0-1-0", "s3://bucket/x/input-0-1-0.arrow", 1, "", 0, 5),)]))
@@ -185,28 +186,26 @@ def test_what_cannot_be_deleted_is_logged_and_left(
 def test_a_sweep_takes_only_what_is_ours_and_not_known(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     for number in range(4):
         log.store(make_block([number], f"input-0-{number}-0"))
-    others = ["input-1-1-0.arrow", "input-0-1-0.arrow.bak", "notes.txt", "input-0-1.arrow", ".input-0-1-7.arrow"]
-    table = make_block([1]).table
-    for name in (*others, "input-0-5-3.partial"):
-        log._files.put(name, table)
+    others = ["input-1-1-0.arrow", "input-0-1-0.arrow.bak", "notes.txt", "input-0-1.arrow", "input-0-1-7"]
+    for name in others:
+        log._files.write(name, b"others'")
     known = {"input-0-1-0.arrow", "input-0-3-0.arrow", "input-0-8-8.arrow"}
-    assert sweep(log.directory, known) == ["input-0-0-0.arrow", "input-0-2-0.arrow", "input-0-5-3.partial"]
+    assert log.sweep(known) == ["input-0-0-0.arrow", "input-0-2-0.arrow"]
     assert names(log) == sorted([*others, "input-0-1-0.arrow", "input-0-3-0.arrow"])
-    assert sweep(log.directory, known) == []
+    assert log.sweep(known) == []
 
 
 def test_what_may_have_been_accepted_is_set_aside_where_no_sweep_finds_it(
     log: WriteAheadLogBlockHandler, make_block: MakeBlock, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = [log.store(make_block([number], f"input-0-1-{number}")) for number in range(3)]
-    log._files.put("input-0-1-3.partial", make_block([1]).table)
     known = {"input-0-1-0.arrow"}
     assert log.set_aside(known, "aside-1") == ["input-0-1-1.arrow", "input-0-1-2.arrow"]
     (said,) = [record.getMessage() for record in caplog.records]
-    assert "kept aside" in said
+    assert "set aside" in said
     assert "files=2" in said
     assert f"{log.directory}/aside-1" in said
-    assert sweep(log.directory, known) == []
+    assert log.sweep(known) == []
     assert log.set_aside(known, "aside-2") == []
     assert names(log) == ["input-0-1-0.arrow"]
     if log.directory.startswith("mock"):
@@ -214,6 +213,19 @@ def test_what_may_have_been_accepted_is_set_aside_where_no_sweep_finds_it(
     # As they were.
     aside = evolve(stored[2], path=f"{log.directory}/aside-1/{stored[2].block_id}.arrow")
     assert records(aside) == [2]
+
+
+@pytest.mark.parametrize("clean", ["sweep", "set_aside"])
+def test_unfinished_files_of_killed_writers_are_deleted(
+    local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path, clean: str
+) -> None:
+    local.store(make_block([1]))
+    directory = tmp_path / "receivedData" / "0"
+    for name in (".input-0-5-3.arrow.0123abcd.partial", ".input-0-1-7.arrow", ".bashrc"):
+        (directory / name).write_bytes(b"a part")
+    known = {"input-0-1-0.arrow"}
+    assert (local.sweep(known) if clean == "sweep" else local.set_aside(known, "aside")) == []
+    assert sorted(path.name for path in directory.iterdir()) == [".bashrc", ".input-0-1-7.arrow", "input-0-1-0.arrow"]
 
 
 def test_a_sweep_follows_no_link_and_enters_no_directory(tmp_path: Path) -> None:
@@ -224,15 +236,15 @@ def test_a_sweep_follows_no_link_and_enters_no_directory(tmp_path: Path) -> None
     (directory / "input-0-1-0.arrow").symlink_to(outside)
     (directory / "input-0-1-1.arrow").mkdir()
     (directory / "input-0-1-1.arrow" / "input-0-1-2.arrow").write_text("x")
-    assert sweep(str(directory), set()) == []
+    assert WriteAheadLogBlockHandler(str(directory)).sweep(set()) == []
     assert outside.exists()
     assert len(list(directory.rglob("*"))) == 3
 
 
 def test_a_sweep_that_cannot_list_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "receivedData").write_text("no directory")
-    assert sweep(stream_directory(str(tmp_path), 0), set()) == []
-    assert "block log not swept" in caplog.text
+    assert WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 0)).sweep(set()) == []
+    assert "receiver write-ahead log not swept" in caplog.text
 
 
 # -- what goes wrong while a block is written --
@@ -275,14 +287,15 @@ def test_a_fault_in_the_middle_leaves_nothing(
 
 
 @pytest.mark.parametrize("size", [1, 2_000_000])
-def test_a_disk_that_is_really_full(
-    local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path, size: int
+def test_full_disk_leaves_nothing(
+    local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     local.store(make_block(["before"], "input-0-1-9"))
-    (tmp_path / "receivedData" / "0" / "input-0-1-0.partial").symlink_to("/dev/full")
+    (tmp_path / "receivedData" / "0" / ".input-0-1-0.arrow.00000000.partial").symlink_to("/dev/full")
+    monkeypatch.setattr(secrets, "token_hex", lambda _bytes: "00000000")
     with pytest.raises(OSError, match="No space left on device"):
         local.store(make_block(["x" * size]))
-    assert names(local) == ["input-0-1-9.arrow"]
+    assert [path.name for path in (tmp_path / "receivedData" / "0").iterdir()] == ["input-0-1-9.arrow"]
 
 
 def test_a_fault_at_the_end_leaves_what_was_there(
@@ -320,7 +333,7 @@ def as_nobody() -> Iterator[Path]:
 def test_a_directory_that_cannot_be_written_to(as_nobody: Path, make_block: MakeBlock) -> None:
     with pytest.raises(PermissionError, match="receivedData"):
         WriteAheadLogBlockHandler(stream_directory(str(as_nobody), 0)).store(make_block([1]))
-    with pytest.raises(PermissionError, match=r"input-0-1-0\.partial"):
+    with pytest.raises(PermissionError, match=r"input-0-1-0\.arrow\..*\.partial"):
         WriteAheadLogBlockHandler(str(as_nobody)).store(make_block([1]))
     assert list(as_nobody.iterdir()) == []
 
@@ -334,8 +347,8 @@ def test_a_file_in_the_place_of_the_directory(make_block: MakeBlock, tmp_path: P
 
 def test_a_directory_that_is_removed_is_made_again(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     log.store(make_block(["before"], "input-0-1-0"))
-    if place.is_remote(log.directory):
-        system, path = place.connect(log.directory)
+    if uri.is_remote(log.directory):
+        system, path = uri.connect(log.directory)
         system.delete_dir(path)
         with pytest.raises(OSError, match="input-0-1-1"):
             log.store(make_block(["after"], "input-0-1-1"))
@@ -370,10 +383,7 @@ def test_what_is_synced(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", note)
-    log = WriteAheadLogBlockHandler.of(
-        stream_directory(str(tmp_path / "check"), 0),
-        Settings.parse({"spark.penstock.writeAheadLog.durability": durability}),
-    )
+    log = WriteAheadLogBlockHandler(stream_directory(str(tmp_path / "check"), 0), durability)
     stored = log.store(make_block(["x" * 1000] * 50))
     # The directories that were made; then the file under its first name, and its own name in its directory.
     first = ["file", "directory"] if expected else []

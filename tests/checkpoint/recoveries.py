@@ -31,7 +31,7 @@ def program_of(fake: FakeProgram, conf: dict[str, str], application: str = "stor
 
 def directory_of(program: Program, path: Path) -> CheckpointDirectory:
     """A checkpoint directory on the local disk."""
-    folder = RunFolder("now", f"file:{path}", str(path))
+    folder = RunFolder("now", f"file:{path}")
     return CheckpointDirectory(program.sc, program.settings, str(path), folder)
 
 

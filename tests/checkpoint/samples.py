@@ -28,7 +28,7 @@ FIRST = Checkpoint(
 )
 
 #: Where the checkpoint directory is when a program recovers.
-FOLDER = RunFolder("now", "file:/new/place", "/new/place")
+FOLDER = RunFolder("now", "file:/new/place")
 
 
 def numbered(number: int) -> Checkpoint:

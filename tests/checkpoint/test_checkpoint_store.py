@@ -15,7 +15,7 @@ from penstock.checkpoint.manifest import FORMAT, SavedFile
 from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import CheckpointError
 from penstock.journal.frames import frame
-from penstock.storage.local_directory import LocalDirectory
+from penstock.storage.directory import LocalDirectory
 
 
 def written(*numbers: int) -> tuple[Disk, CheckpointStore]:

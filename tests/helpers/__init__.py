@@ -3,7 +3,7 @@
 from tests.helpers.event_log import EventLog
 from tests.helpers.functions import do_nothing, raiser, run_in_background
 from tests.helpers.gate import Gate
-from tests.helpers.processes import kill, remaining_processes
+from tests.helpers.processes import kill, listening_ports, remaining_processes
 from tests.helpers.waiting import wait_for
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Gate",
     "do_nothing",
     "kill",
+    "listening_ports",
     "raiser",
     "remaining_processes",
     "run_in_background",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers import kill
 
 from penstock import Receiver, StreamingContext, ThreadReceiver
 from penstock.errors import ConfigurationError
@@ -86,7 +86,7 @@ def test_what_was_accepted_before_a_receiver_is_killed_is_processed(
 
     wait_for(lambda: len(said()) > 20, "the first blocks")
     victim = said()[0][0]
-    os.kill(victim, signal.SIGKILL)
+    assert kill(victim)
     wait_for(lambda: said()[-1][0] != victim, "blocks of another process")
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     assert set(said()) <= set(batches.records)
@@ -128,7 +128,7 @@ def test_blocks_are_read_when_the_process_that_stored_them_is_gone(
     pid, local = stored.read_text().split()
     # What an executor would take along.
     kept = list(Path(local).glob(f"{ssc.sparkContext.applicationId}-*/**/*.arrow"))
-    os.kill(int(pid), signal.SIGKILL)
+    assert kill(int(pid))
     wait_for(lambda: ssc.receiver_infos()[0].active is False, "its end is known")
     assert [record for rdd in rdds for record in rdd.collect()] == list(range(1000))
     assert kept == []

@@ -1,22 +1,18 @@
-"""Operators on a queue of RDDs: what PySpark's tests of the same operators pin down; and the queue itself."""
+"""Streams of a queue of RDDs."""
 
 from __future__ import annotations
 
 import queue
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
-from operator import add
 from typing import Any
 
 import pytest
 
-from penstock import DStream, StorageLevel, StreamingContext
-from penstock.testing import ManualClock, StreamHarness
+from penstock import DStream, StreamingContext
+from penstock.testing import ManualClock
 
 pytestmark = pytest.mark.spark
-
-Operation = Callable[[DStream[Any]], DStream[Any]]
 
 
 class Program:
@@ -48,53 +44,6 @@ def program(sc: Any) -> Iterator[Program]:
     program = Program(sc)
     yield program
     program.ssc.stop(stopSparkContext=False)
-
-
-def _plus(increment: int, value: int) -> int:
-    return value + increment
-
-
-CASES: dict[str, tuple[list[list[Any]], Operation, list[list[Any]]]] = {
-    "map": ([[1, 2], [3], []], lambda s: s.map(str), [["1", "2"], ["3"], []]),
-    "map_partial": ([[1]], lambda s: s.map(partial(_plus, 5)), [[6]]),
-    "flatMap": ([[1, 2], []], lambda s: s.flatMap(lambda x: [x] * x), [[1, 2, 2], []]),
-    "filter": ([[1, 2, 3, 4]], lambda s: s.filter(lambda x: x % 2), [[1, 3]]),
-    "mapPartitions": ([[1, 2, 3]], lambda s: s.repartition(1).mapPartitions(lambda it: [sum(it)]), [[6]]),
-    "mapPartitionsWithIndex": (
-        [[5, 6]],
-        lambda s: s.repartition(1).mapPartitionsWithIndex(lambda i, it: ((i, x) for x in it)),
-        [[(0, 5), (0, 6)]],
-    ),
-    "glom": ([[1, 2]], lambda s: s.repartition(1).glom(), [[[1, 2]]]),
-    "reduce": ([[1, 2, 3], [4]], lambda s: s.reduce(add), [[6], [4]]),
-    "count": ([[1, 2, 3], [4], []], lambda s: s.count(), [[3], [1], [0]]),
-    "countByValue": ([["a", "b", "a"]], lambda s: s.countByValue(), [[("a", 2), ("b", 1)]]),
-    "reduceByKey": ([[("a", 1), ("b", 1), ("a", 2)], []], lambda s: s.reduceByKey(add), [[("a", 3), ("b", 1)], []]),
-    "combineByKey": (
-        [[("a", 1), ("a", 2)]],
-        lambda s: s.combineByKey(lambda v: [v], lambda c, v: [*c, v], lambda a, b: a + b).mapValues(sorted),
-        [[("a", [1, 2])]],
-    ),
-    "groupByKey": ([[("a", 1), ("a", 2)]], lambda s: s.groupByKey().mapValues(sorted), [[("a", [1, 2])]]),
-    "mapValues": ([[("a", 1)]], lambda s: s.mapValues(lambda v: v + 1), [[("a", 2)]]),
-    "flatMapValues": ([[("a", 2)]], lambda s: s.flatMapValues(range), [[("a", 0), ("a", 1)]]),
-    "union": ([[1], [2]], lambda s: s.union(s.map(lambda x: -x)), [[-1, 1], [-2, 2]]),
-    "transform": ([[3, 1, 2]], lambda s: s.transform(lambda rdd: rdd.sortBy(lambda x: x)), [[1, 2, 3]]),
-    "transform_with_time": ([[1]], lambda s: s.transform(lambda time, rdd: rdd.map(lambda x: x + 1)), [[2]]),
-    "cache": ([[1, 2]], lambda s: s.map(lambda x: x + 1).cache().map(lambda x: x * 2), [[4, 6]]),
-    "persist": ([[1]], lambda s: s.map(str).persist(StorageLevel.DISK_ONLY), [["1"]]),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_operator(name: str, sc: Any) -> None:
-    batches, operation, expected = CASES[name]
-    assert [sorted(batch) for batch in StreamHarness(sc).run(operation, batches)] == expected
-
-
-def test_partitions_keep_their_number(sc: Any) -> None:
-    (batch,) = StreamHarness(sc).run(lambda stream: stream.repartition(3).glom(), [[1, 2, 3, 4]])
-    assert len(batch) == 3
 
 
 def test_pprint_prints_as_pyspark_does(program: Program, capfd: pytest.CaptureFixture[str]) -> None:

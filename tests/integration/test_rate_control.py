@@ -15,8 +15,8 @@ pytestmark = pytest.mark.spark
 
 BACKPRESSURE = "spark.streaming.backpressure.enabled"
 ESTIMATOR = "spark.streaming.backpressure.rateEstimator"
-# Of the job, records/s.
-CAPACITY = 5000
+# What the job can process, in records/s, but for what Spark takes for a batch.
+CAPACITY = 4000
 
 
 class Endless(ThreadReceiver[int]):
@@ -40,10 +40,11 @@ class Watch:
             self.batches.append((info.rate_limit, info.numRecords))
 
 
-def test_a_source_without_end_is_held_to_what_the_job_can_do(
+def test_the_rate_of_an_endless_source_rises_from_slow_start_to_the_capacity_of_the_job(
     make_ssc: Callable[..., StreamingContext], wait_for: Callable[..., None]
 ) -> None:
-    ssc, watch = make_ssc(0.2, {BACKPRESSURE: "true", ESTIMATOR: "model"}), Watch()
+    # Batches that are long beside what Spark takes for one, also on a busy machine.
+    ssc, watch = make_ssc(0.5, {BACKPRESSURE: "true", ESTIMATOR: "model"}), Watch()
     ssc.receiverStream(Endless()).foreachRDD(lambda rdd: time.sleep(rdd.count() / CAPACITY))
     ssc.addStreamingListener(watch)
     ssc.start()
@@ -51,12 +52,12 @@ def test_a_source_without_end_is_held_to_what_the_job_can_do(
     def limits() -> list[Any]:
         return [limit for limit, _ in watch.batches]
 
-    wait_for(lambda: max(limits(), default=0) > 0.1 * CAPACITY, "the rate has risen from its low start")
+    wait_for(lambda: max(limits(), default=0) > 0.5 * CAPACITY, "the rate has risen from its low start", 60)
     assert limits()[0] == 10
     assert max(limits()) < 2 * CAPACITY
     # The source would have given any number.
-    lasted_s = 0.2 * len(watch.batches)
-    assert sum(records for _, records in watch.batches) <= max(limits()) * (lasted_s + 0.2) + 1
+    lasted_s = 0.5 * len(watch.batches)
+    assert sum(records for _, records in watch.batches) <= max(limits()) * (lasted_s + 0.5) + 1
 
 
 def test_an_unknown_estimator_is_refused_at_the_start(make_ssc: Callable[..., StreamingContext]) -> None:

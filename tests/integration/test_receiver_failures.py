@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tests.helpers import kill
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.errors import ConfigurationError, StreamingStateError
@@ -70,8 +70,9 @@ def test_a_killed_worker_is_launched_again(ssc: StreamingContext, collect: Any, 
     ssc.start()
     wait_for(lambda: batches.records, "the first records")
     victim = batches.records[0]
-    os.kill(victim, signal.SIGKILL)
+    assert kill(victim)
     wait_for(lambda: batches.records[-1] != victim, "records of another process")
+    wait_for(lambda: len(events.seen) >= 4, "four events")
     assert events.seen[:4] == ["started", "error", "stopped", "started"]
     assert "Python worker exited unexpectedly" in events.errors[0]
 
@@ -89,7 +90,7 @@ def test_a_stop_right_after_the_start_leaves_no_job(
         ssc.receiverStream(Hesitates()).foreachRDD(lambda rdd: None)
         ssc.start()
         ssc.stop(stopSparkContext=False)
-        wait_for(lambda: not sc.statusTracker().getActiveJobsIds(), "no job is left", 5)
+        wait_for(lambda: not sc.statusTracker().getActiveJobsIds(), "no job is left")
 
 
 def test_a_waiter_is_told_of_a_start_that_failed(ssc: StreamingContext) -> None:
@@ -97,7 +98,7 @@ def test_a_waiter_is_told_of_a_start_that_failed(ssc: StreamingContext) -> None:
         waiting = pool.submit(ssc.awaitTerminationOrTimeout, 20)
         with pytest.raises(ConfigurationError):
             ssc.start()
-        assert waiting.result(timeout=5)
+        assert waiting.result(timeout=20)
 
 
 def test_a_receiver_that_raises_restarts_in_its_process(
@@ -109,6 +110,7 @@ def test_a_receiver_that_raises_restarts_in_its_process(
     batches = collect(ssc.receiverStream(FailsOnce()))
     ssc.start()
     wait_for(lambda: batches.records, "a record after the restart")
+    wait_for(lambda: len(events.seen) >= 4, "four events")
     assert events.seen[:4] == ["started", "error", "stopped", "started"]
     assert "nobody listens" in events.errors[0]
 

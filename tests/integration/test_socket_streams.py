@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
@@ -123,16 +124,30 @@ def test_lines_are_records(ssc: StreamingContext, collect: Any, wait_for: Callab
 
 
 def test_what_was_read_before_a_graceful_stop_is_processed(
-    make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None], server: Server
+    make_ssc: Callable[..., StreamingContext],
+    collect: Any,
+    wait_for: Callable[..., None],
+    server: Server,
+    tmp_path: Path,
 ) -> None:
-    ssc = make_ssc(1.0)
+    # No block is cut before the stop.
+    ssc = make_ssc(conf={"spark.streaming.blockInterval": "1h"})
     expected = [(number, number) for number in range(1000)]
+    stored = tmp_path / "stored"
+
+    def pairs_noting_the_last(file: BinaryIO) -> Iterator[tuple[int, int]]:
+        for number, pair in enumerate(pairs(file), 1):
+            yield pair
+            # Asked for the next one: this one is stored.
+            if number == 1000:
+                stored.touch()
+
     server.serve(b"".join(struct.pack(">ii", *pair) for pair in expected))
-    batches = collect(ssc.socketStream("127.0.0.1", server.port, pairs))
+    batches = collect(ssc.socketStream("127.0.0.1", server.port, pairs_noting_the_last))
     ssc.start()
-    wait_for(lambda: batches.records, "some records")
+    wait_for(stored.exists, "the last record is stored")
     ssc.stop(stopSparkContext=False, stopGracefully=True)
-    assert batches.records == expected[: len(batches.records)]
+    assert batches.records == expected
 
 
 @pytest.mark.parametrize("converter", [None, "os:listdir"])

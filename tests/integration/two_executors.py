@@ -1,6 +1,6 @@
-"""A program on two executors, for ``test_two_executors``: where receivers come up, when they move, what they outlive.
+"""A program on two executors, for ``test_two_executors``: where receivers start, when they move, what they survive.
 
-Prints one JSON object of what it saw. Spark speculates here as eagerly as it can. Runs in a process of its own.
+Runs in a process of its own and prints its observations as one JSON object.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import json
 import logging
 import os
 import shutil
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
+from tests.helpers import kill, wait_for
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import executor_process
@@ -27,8 +27,15 @@ from penstock.spark import cluster
 from penstock.spark.located_rdd import LocatedPartition, located_rdd
 
 
+class Start(NamedTuple):
+    """A start of a receiver: the process id of its executor (0: unknown) and of its Python worker."""
+
+    executor: int
+    worker: int
+
+
 class Counting(ThreadReceiver[int]):
-    """Stores numbers reliably, each once, and notes where it was started: on which executor, in which process."""
+    """Stores numbers reliably, each once, and writes down the processes of every start."""
 
     def __init__(self, notes: Path) -> None:
         self.notes = notes
@@ -46,22 +53,18 @@ class Counting(ThreadReceiver[int]):
                 stored.write(f"{number}\n")
 
     @property
-    def starts(self) -> list[tuple[int, int]]:
-        """The executor and the Python worker of each start."""
-        lines = self.notes.with_suffix(".starts").read_text().splitlines()
-        return [(int(executor), int(worker)) for executor, worker in map(str.split, lines)]
+    def starts(self) -> list[Start]:
+        """All starts so far, in order."""
+        notes = self.notes.with_suffix(".starts")
+        if not notes.exists():
+            return []
+        # A line without its end is still being written.
+        lines = [line for line in notes.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [Start(*map(int, line.split())) for line in lines]
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 30) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit(f"not within {timeout_s:g} s: {what}")
-        time.sleep(0.02)
-
-
-def occupy(sc: SparkContext, place: str, slots: int, until: Path) -> threading.Thread:
-    """Have tasks hold slots of an executor until a file is there."""
+def occupy(sc: SparkContext, host: str, slots: int, until: Path) -> threading.Thread:
+    """Have tasks hold slots of an executor until a file exists."""
 
     def hold(index: int, _elements: Iterable[Any]) -> Iterable[int]:
         until.with_suffix(f".{index}").touch()
@@ -69,18 +72,18 @@ def occupy(sc: SparkContext, place: str, slots: int, until: Path) -> threading.T
             time.sleep(0.05)
         return iter(())
 
-    rdd = located_rdd(sc, [LocatedPartition(None, (place,)) for _ in range(slots)])
+    rdd = located_rdd(sc, [LocatedPartition(None, (host,)) for _ in range(slots)])
     thread = threading.Thread(target=lambda: rdd.mapPartitionsWithIndex(hold).count(), daemon=True)
     thread.start()
     wait_for(lambda: all(until.with_suffix(f".{index}").exists() for index in range(slots)), "the slots are taken")
     return thread
 
 
-class Told(StreamingListener):
-    """Notes what is told of the second receiver."""
+class ReceiverEvents(StreamingListener):
+    """Collects the events of the second receiver: what happened, and on which executor."""
 
     def __init__(self) -> None:
-        self.all: list[str] = []
+        self.all: list[tuple[str, str]] = []
 
     def onReceiverStarted(self, receiverStarted: Any) -> None:
         self._note("started", receiverStarted)
@@ -93,11 +96,11 @@ class Told(StreamingListener):
 
     def _note(self, what: str, event: Any) -> None:
         if event.receiverInfo.streamId == 1:
-            self.all.append(what)
+            self.all.append((what, event.receiverInfo.executorId))
 
 
 class Warnings(logging.Handler):
-    """Counts what is warned of."""
+    """Collects the warnings of the driver."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -119,9 +122,9 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     held = occupy(sc, first.preference, 2, freed)
     receivers = [Counting(folder / name) for name in ("a", "b")]
     seen: list[list[int]] = [[], []]
-    told = Told()
+    events = ReceiverEvents()
     ssc = StreamingContext(sc, 1)
-    ssc.addStreamingListener(told)
+    ssc.addStreamingListener(events)
     for receiver, into in zip(receivers, seen, strict=True):
         ssc.receiverStream(receiver).foreachRDD(lambda rdd, into=into: into.extend(rdd.collect()))
     ssc.start()
@@ -129,29 +132,37 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     def on() -> list[str]:
         return [info.executorId if info.active else "" for info in ssc.receiver_infos().values()]
 
-    # The first has no slot where it should be: it comes up beside the other one, and may stay in the end.
+    def settled() -> bool:
+        """Both receivers are active on executors of their own, and the last start of each is that of its process.
+
+        A receiver writes its start down after it has registered: until then its last start names a process that may
+        be gone. The executor in it then is the one that both receivers shared, or one that has been killed.
+        """
+        executor_ids, last = on(), [receiver.starts[-1] for receiver in receivers if receiver.starts]
+        return (
+            len(set(executor_ids) - {""}) == 2
+            and len({start.executor for start in last} - {0}) == 2
+            and all(kill(pid, 0) for start in last for pid in start)
+        )
+
+    # The executor that the scheduling policy chose for the first one has no slot: both start on the other one.
     wait_for(lambda: on() == [second.executor_id] * 2, "both on the second executor")
     crowded, refused = on(), warnings.count("receiver refused")
     freed.touch()
     held.join(10)
-    # There is room now, as if the executor had just joined.
-    wait_for(lambda: set(on()) == {first.executor_id, second.executor_id}, "one has moved")
-    spread = on()
+    wait_for(settled, "one has moved to the executor with free slots")
+    spread, starts = on(), [len(receiver.starts) for receiver in receivers]
     wait_for(lambda: all(seen), "records of both")
-    # A while for Spark to think that they take too long: no batch but them runs so long.
-    time.sleep(1.5)
-    starts = [len(receiver.starts) for receiver in receivers]
-    executor, _ = receivers[0].starts[-1]
-    os.kill(executor, signal.SIGKILL)
+    assert kill(receivers[0].starts[-1].executor)
     wait_for(lambda: len(receivers[0].starts) > starts[0], "the first is back")
-    killed_on = spread[0]
-    wait_for(lambda: len(set(on()) - {"", killed_on}) == 2, "one has moved to the new executor")
+    wait_for(lambda: spread[0] not in on() and settled(), "one on each of the two executors that live")
     back = on()
-    before = len(told.all)
-    _, worker = receivers[1].starts[-1]
-    os.kill(worker, signal.SIGKILL)
-    wait_for(lambda: "started" in told.all[before:], "the second is back, in another process")
-    told_of_worker = told.all[before:]
+    # Listeners run behind: the start of its last move belongs to what happened before.
+    wait_for(lambda: events.all[-1] == ("started", back[1]), "the events of the second so far")
+    before = len(events.all)
+    assert kill(receivers[1].starts[-1].worker)
+    wait_for(lambda: "started" in [what for what, _ in events.all[before:]], "the second is back, in another process")
+    after_kill = [what for what, _ in events.all[before:]]
     stopping = time.monotonic()
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     stop_s = time.monotonic() - stopping
@@ -166,9 +177,9 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
         "spread": spread,
         "moves": warnings.count("receiver moves"),
         "starts": starts,
-        "killed on": killed_on,
+        "killed on": spread[0],
         "back": back,
-        "told of a killed worker": told_of_worker,
+        "events of a killed worker": after_kill,
         "stop took": stop_s,
         "failed batches": ssc.generator_report().failed_batches,
         "stored": [len(numbers) for numbers in stored],
@@ -182,9 +193,6 @@ if __name__ == "__main__":
     conf = SparkConf().setMaster("local-cluster[2,2,1024]").setAppName("two executors").set("spark.ui.enabled", "false")
     conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
     conf.set("spark.locality.wait", "0").set("spark.local.dir", sys.argv[1])
-    conf.set("spark.speculation", "true").set("spark.speculation.interval", "50ms")
-    conf.set("spark.speculation.multiplier", "1.01").set("spark.speculation.quantile", "0.01")
-    conf.set("spark.speculation.minTaskRuntime", "100ms")
     conf.set("spark.penstock.receiver.relaunchDelay", "50ms").set("spark.streaming.gracefulStopTimeout", "40s")
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
@@ -193,7 +201,7 @@ if __name__ == "__main__":
     finally:
         application = sc.applicationId
         sc.stop()
-        # Where the workers of a local-cluster keep what executors print.
+        # The workers of a local-cluster keep the output of executors there.
         if application:
             shutil.rmtree(Path(_find_spark_home()) / "work" / application, ignore_errors=True)
     print(json.dumps(report))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers.run_all import RunAll, RunOutputs
 
 from penstock import DStream, StreamingContext
 from penstock.spark.failure import reason
@@ -42,73 +42,9 @@ def unstarted(sc: SparkContext) -> StreamingContext:
     return StreamingContext(sc, 0.5)
 
 
-class RunOutputs:
-    """Runs a program that has outputs of its own: beside them, nothing is collected."""
-
-    def __init__(self, harness: StreamHarness) -> None:
-        self._harness = harness
-
-    def __call__(self, program: Callable[..., None], *inputs: Batches, num_batches: int | None = None) -> None:
-        """Run the program, given a stream for each input."""
-
-        def build(*streams: DStream[Any]) -> DStream[Any]:
-            program(*streams)
-            return streams[0].transform(lambda _rdd: None)
-
-        self._harness.run(build, *inputs, num_batches=num_batches)
-
-
 @pytest.fixture(scope="session")
 def run_outputs(harness: StreamHarness) -> RunOutputs:
     return RunOutputs(harness)
-
-
-class RunAll:
-    """Runs many operations on the same inputs at once, a batch as one job: what costs is runs and jobs."""
-
-    def __init__(self, sc: SparkContext, run_outputs: RunOutputs) -> None:
-        self._sc, self._run_outputs = sc, run_outputs
-
-    def __call__(
-        self, operations: Mapping[str, Operation], *inputs: Batches, num_batches: int | None = None, sort: bool = True
-    ) -> dict[str, Batches]:
-        """Each operation's batches: one for each RDD of its stream.
-
-        Args:
-            operations: given a stream for each input, each returns the stream to collect.
-            inputs: the batches of each stream.
-            num_batches: how many to run; as many as the longest input has by default.
-            sort: the records of a batch, for behind a shuffle they have no order.
-        """
-        found: dict[str, Batches] = {name: [] for name in operations}
-        # Of the batch that runs.
-        rdds: dict[str, RDD[Any]] = {}
-
-        def collect(_rdd: RDD[Any]) -> None:
-            for name, records in self._collected(rdds).items():
-                found[name].append(sorted(records, key=repr) if sort else records)
-            rdds.clear()
-
-        def program(*streams: DStream[Any]) -> None:
-            for name, operation in operations.items():
-                operation(*streams).foreachRDD(partial(rdds.__setitem__, name))
-            streams[0].foreachRDD(collect)
-
-        self._run_outputs(program, *inputs, num_batches=num_batches)
-        return found
-
-    def _collected(self, rdds: Mapping[str, RDD[Any]]) -> dict[str, list[Any]]:
-        """The records of several RDDs, with one job of one task at its end: more of them would start more workers."""
-        found: dict[str, list[Any]] = {name: [] for name in rdds}
-        if rdds:
-            named = self._sc.union([rdd.mapPartitions(_named(name)) for name, rdd in rdds.items()])
-            for name, records in named.coalesce(1).collect():
-                found[name] += records
-        return found
-
-
-def _named(name: str) -> Callable[[Iterable[Any]], list[tuple[str, list[Any]]]]:
-    return lambda records: [(name, list(records))]
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -103,12 +104,14 @@ def test_a_full_disk_is_waited_for(
     store: FakeStore,
     log: Log,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     background: Background,
     drive: Drive,
 ) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda _bytes: "00000000")
     supervise(receiver, LOG | {"spark.streaming.receiver.writeAheadLog.maxFailures": "1"}).start()
     real = WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 3))
-    full = tmp_path / "receivedData" / "3" / "input-3-7-0.partial"
+    full = tmp_path / "receivedData" / "3" / ".input-3-7-0.arrow.00000000.partial"
     full.parent.mkdir(parents=True)
 
     def store_where_it_is_full(block: Block) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark import SparkContext
 
@@ -23,6 +23,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings
 from penstock.engine import Engine
+from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.inputs import StreamBuilder
@@ -36,6 +37,7 @@ from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.schedule.generator_report import GeneratorReport
 from penstock.spark import cluster, saved_conf
 from penstock.spark.checkpoint import checkpoint_folder, set_checkpoint_directory
+from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.checkpoint.manifest import Checkpoint
@@ -46,7 +48,7 @@ log = get_logger("context")
 _UDS = "spark.python.unix.domain.socket.enabled"
 
 
-class State(Enum):
+class StreamingContextState(Enum):
     """Where a context is; there is no way back."""
 
     INITIALIZED = "initialized"
@@ -101,7 +103,7 @@ class StreamingContext(StreamBuilder):
         self._bus = ListenerBus(self.settings.listener_queue_size, self.settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
         self._program = Program(self, sparkContext, self.settings, self._clock, self.graph)
-        self._state = State.INITIALIZED
+        self._state = StreamingContextState.INITIALIZED
         self._lock = threading.RLock()
         self._signals = StopSignals(self._on_signal)
         self._stop_thread: threading.Thread | None = None
@@ -115,8 +117,6 @@ class StreamingContext(StreamBuilder):
         self._is_spark_gone = False
         # Its streams came from a checkpoint.
         self._is_loaded = False
-        # What listeners keep in a checkpoint, by name.
-        self._kept: dict[str, Callable[[], Any]] = {}
         if self.settings.checkpoint_directory:
             self.checkpoint(self.settings.checkpoint_directory)
 
@@ -150,7 +150,7 @@ class StreamingContext(StreamBuilder):
         self._recovery = None
         if directory is not None:
             folder = set_checkpoint_directory(self._sc, directory)
-            self.graph.set_checkpoint_directory(directory, f"{folder.path}/{folder.name}/state")
+            self.graph.set_checkpoint_directory(directory, f"{location_of_hadoop(folder.uri)}/{folder.name}/state")
             self._recovery = Recovery(self._program, CheckpointDirectory(self._sc, self.settings, directory, folder))
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
@@ -172,8 +172,8 @@ class StreamingContext(StreamBuilder):
                 f"{what}: this context goes on from a checkpoint and has the streams that were saved; make further "
                 "ones in the function that is given to getOrCreate, with spark.penstock.checkpoint.rebuild=true"
             )
-        if self._state is not State.INITIALIZED:
-            since = "starting" if self._state is State.ACTIVE else "stopping"
+        if self._state is not StreamingContextState.INITIALIZED:
+            since = "starting" if self._state is StreamingContextState.ACTIVE else "stopping"
             raise StreamingStateError(
                 f"{what}: Adding new inputs, transformations, and output operations after {since} a context "
                 "is not supported"
@@ -263,7 +263,7 @@ class StreamingContext(StreamBuilder):
             raise TypeError(f"setupFunc must return the StreamingContext that it made, not {type(made).__name__}")
         return made
 
-    def getState(self) -> State:
+    def getState(self) -> StreamingContextState:
         """Where the context is."""
         return self._state
 
@@ -276,10 +276,10 @@ class StreamingContext(StreamBuilder):
                 estimator, a receiver that cannot be pickled. The context is stopped then.
         """
         with self._lock:
-            if self._state is State.ACTIVE:
+            if self._state is StreamingContextState.ACTIVE:
                 log.warning("start: the context is active already")
                 return
-            if self._state is State.STOPPED:
+            if self._state is StreamingContextState.STOPPED:
                 raise StreamingStateError("the context was stopped; make a new one")
             with StreamingContext._active_lock:
                 if StreamingContext._active is not None:
@@ -294,7 +294,7 @@ class StreamingContext(StreamBuilder):
                     self._engine.stop(None)
                 self._ended_now()
                 raise
-            self._state = State.ACTIVE
+            self._state = StreamingContextState.ACTIVE
             if self.settings.stop_gracefully_on_shutdown:
                 self._signals.take()
             else:
@@ -316,12 +316,14 @@ class StreamingContext(StreamBuilder):
                 ``fail-application``.
         """
         with self._ended:
-            self._ended.wait_for(lambda: self._state is State.STOPPED or self._error is not None, timeout)
-            if self._state is State.STOPPED:
+            self._ended.wait_for(
+                lambda: self._state is StreamingContextState.STOPPED or self._error is not None, timeout
+            )
+            if self._state is StreamingContextState.STOPPED:
                 self._signals.give_back()
             if self._error is not None:
                 raise self._error
-            return self._state is State.STOPPED
+            return self._state is StreamingContextState.STOPPED
 
     def stop(
         self, stopSparkContext: bool = True, stopGraceFully: bool = False, stopGracefully: bool | None = None
@@ -385,19 +387,6 @@ class StreamingContext(StreamBuilder):
         """By listener: events dropped, events it failed on, whether it was switched off."""
         return self._bus.report()
 
-    def keep(self, name: str, value: Callable[[], Any]) -> Any:
-        """Have a listener's value written to every checkpoint.
-
-        Args:
-            name: of the listener.
-            value: gives the value, of JSON's types; called on the generator's loop, so that it should return at once.
-
-        Returns:
-            What was kept under that name in the checkpoint that this context goes on from; ``None`` for nothing.
-        """
-        self._kept[name] = value
-        return None if self._recovery is None else self._recovery.saved_value(name)
-
     @property
     def clock(self) -> Clock:
         """The batches' time."""
@@ -420,7 +409,7 @@ class StreamingContext(StreamBuilder):
             folder = checkpoint_folder(self._sc)
             if folder is not None:
                 # Another context may have used the same folder before.
-                state_home = f"{folder.path}/{folder.name}/state-{secrets.token_hex(4)}"
+                state_home = f"{location_of_hadoop(folder.uri)}/{folder.name}/state-{secrets.token_hex(4)}"
                 self.graph.set_checkpoint_directory(folder.uri, state_home)
         self.graph.validate()
         if self.settings.backpressure_enabled:
@@ -432,9 +421,10 @@ class StreamingContext(StreamBuilder):
             self._on_error,
             self._on_give_up,
         )
-        for listener, origin in self.plugins.listeners(self):
+        access = EngineAccess(self._sc, self.settings, self.plugins, self.graph, self._engine, self._recovery)
+        for listener, origin in self.plugins.listeners(access):
             self._bus.add(listener, origin)
-        self._engine.start(self._kept)
+        self._engine.start(access.saved_values)
 
     def _on_signal(self, number: int) -> None:
         """The first asks for a graceful stop, the second for one at once; awaitTermination returns then."""
@@ -477,7 +467,7 @@ class StreamingContext(StreamBuilder):
 
     def _stop(self, graceful: bool) -> None:
         with self._lock:
-            was_active = self._state is State.ACTIVE
+            was_active = self._state is StreamingContextState.ACTIVE
         deadline = time.monotonic() + self._graceful_stop_s() if graceful and was_active else None
         if was_active:
             assert self._engine is not None
@@ -489,14 +479,14 @@ class StreamingContext(StreamBuilder):
     def _stop_spark(self) -> None:
         """When all has stopped, and if somebody wants it: who comes last of those that stop and those that ask."""
         with self._lock:
-            if not (self._stops_spark and self._state is State.STOPPED):
+            if not (self._stops_spark and self._state is StreamingContextState.STOPPED):
                 return
             self._stops_spark = False
         self._sc.stop()
 
     def _ended_now(self) -> None:
         with self._ended:
-            self._state = State.STOPPED
+            self._state = StreamingContextState.STOPPED
             self._error = self._error or self._last_error
             if StreamingContext._active is self:
                 StreamingContext._active = None

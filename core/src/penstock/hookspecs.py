@@ -13,8 +13,8 @@ import pluggy
 
 if TYPE_CHECKING:
     from penstock.blocks.block import Block, StoredBlock
-    from penstock.context import StreamingContext
     from penstock.listen import events
+    from penstock.plugins.listener_context import ListenerContext
     from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec
 
 #: The version of this contract; a plugin may say ``penstock_api = "1"``.
@@ -42,8 +42,8 @@ def rate_estimators() -> Iterable[RateEstimatorSpec]:  # type: ignore[empty-body
 
 
 @hookspec
-def listeners(context: StreamingContext) -> Iterable[Any]:  # type: ignore[empty-body]
-    """Offer objects with any of the nine ``on…`` methods. Driver, at start."""
+def listeners(context: ListenerContext) -> Iterable[Any]:  # type: ignore[empty-body]
+    """Offer listeners: objects with any of the ``on…`` methods below. Driver, once, when the context starts."""
 
 
 @hookspec(firstresult=True)

@@ -240,7 +240,7 @@ def test_lines_that_are_too_long(launch: Launch, log: Path) -> None:
     launched.until(lambda: len(launched.errors) == 2)
     append(log, "y\ncd\n")
     launched.until_records(["ab", "cd"])
-    assert launched.errors[-1] == "lines longer than 10 bytes, dropped: 1 (2 in all)"
+    assert launched.errors[-1] == "lines longer than 10 bytes, dropped: 1 (2 in total)"
 
 
 # -- launched anew --

@@ -8,7 +8,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_file.line_chunk import LineRules, cut
+from penstock.helpers import LineRules
+from penstock_file.line_chunk import cut
 
 TOKENS = st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"bcd", b"\xc3\xa9", b"\xff", b"12345678"])
 DATA = st.lists(TOKENS, max_size=30).map(b"".join)
@@ -75,7 +76,8 @@ def test_a_line_that_is_not_whole_waits() -> None:
 def test_cutting_does_not_import_pandas() -> None:
     code = """
 import sys
-from penstock_file.line_chunk import LineRules, cut
+from penstock.helpers import LineRules
+from penstock_file.line_chunk import cut
 assert cut(b"a\\r\\nb\\n", LineRules(10)).column.to_pylist() == ["a", "b"]
 assert "pandas" not in sys.modules
 """

@@ -14,7 +14,6 @@ import penstock_rate
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.plugins.specs import RateEstimator, options_of, read_options
 from penstock_rate import PIDOptions, PIDRateEstimator
-from penstock_rate.pid import PIDState
 
 SPEC = next(spec for spec in penstock_rate.rate_estimators() if spec.name == "pid")
 
@@ -88,13 +87,8 @@ def test_a_batch_without_use_changes_nothing(batch: tuple[int, int, int, int]) -
     assert estimator.compute(30, 7, 11, 3) == other.compute(30, 7, 11, 3)
 
 
-def test_it_begins_without_a_limit_and_restored_where_it_was() -> None:
-    estimator = pid(floor=100)
-    assert estimator.initial_rate is None
-    estimator.compute(0, 10, 10, 0)
-    assert estimator.initial_rate == 1000
-    estimator.compute(10, 5, 10, 0)
-    assert pickle.loads(pickle.dumps(estimator)).initial_rate == 500
+def test_there_is_no_initial_rate() -> None:
+    assert pid(floor=100).initial_rate is None
 
 
 def test_there_is_no_estimate_below_the_floor() -> None:
@@ -161,9 +155,3 @@ def test_what_it_raised_to_the_floor_is_what_it_goes_on_from() -> None:
     assert estimator.compute(1000, 10, 1000, 0) is None
     assert estimator.compute(2000, 10, 1000, 0) == 100
     assert estimator.compute(3000, 500, 1000, 0) == 300
-
-
-def test_restored_below_the_floor_it_begins_at_the_floor() -> None:
-    estimator = pid(floor=100)
-    estimator.state = PIDState(1000, 5.0, 0.0)
-    assert estimator.initial_rate == 100

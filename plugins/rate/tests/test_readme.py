@@ -49,7 +49,7 @@ def test_every_option_is_there_as_the_code_has_it() -> None:
     for spec in specs:
         assert f"| `{spec.name}` |" in README
         for option in options_of(spec):
-            default = "required" if option.default is None else f"`{option.default}`"
+            default = "(required)" if option.default is None else f"`{option.default}`"
             assert option.help
             assert f"| `{spec.name}` | `{option.name}` | {default} | {option.help} |" in README
 
@@ -78,5 +78,5 @@ def test_an_estimator_of_ones_own_goes_on_where_it_was(aimd: RateEstimatorSpec) 
     options = read_options("rate estimator", aimd, {})
     before, after = make_estimator(aimd, options, 1000), make_estimator(aimd, options, 1000)
     assert [before.compute(1000 * number, 10, 500, 0) for number in range(1, 4)] == [400, 600, 800]
-    assert after.go_on_from(json.loads(json.dumps(before.kept())))
+    assert after.restore(json.loads(json.dumps(before.saved_state())))
     assert after.compute(4000, 10, 500, 0) == 1000

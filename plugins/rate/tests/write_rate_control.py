@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.rate.plant import PLANTS, Plant
-from penstock.rate.plant_report import PlantReport, processed, report
-from penstock.rate.plant_run import MakeEstimator, PlantRun, simulate
-from penstock.rate.plant_svg import draw
+from penstock import RateEstimator
+from penstock.testing import PLANTS, MakeEstimator, Plant, PlantReport, PlantRun, draw, processed, report, simulate
 from penstock_rate import (
     FixedOptions,
     FixedRateEstimator,
@@ -27,16 +25,13 @@ FIRST_RATE = 1000.0
 def _beginning(make: MakeEstimator) -> MakeEstimator:
     """With `spark.streaming.backpressure.initialRate`."""
 
-    class Beginning:
-        initial_rate = FIRST_RATE
+    def started(interval_ms: int) -> RateEstimator:
+        estimator = make(interval_ms)
+        estimator.initial_rate = FIRST_RATE
+        estimator.begin_with(FIRST_RATE)
+        return estimator
 
-        def __init__(self, interval_ms: int) -> None:
-            estimator = make(interval_ms)
-            if isinstance(estimator, ModelRateEstimator):
-                estimator.begin_with(FIRST_RATE)
-            self.compute = estimator.compute
-
-    return Beginning
+    return started
 
 
 def _pid(interval_ms: int) -> PIDRateEstimator:

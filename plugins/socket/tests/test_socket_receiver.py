@@ -102,8 +102,8 @@ def test_a_reset_loses_no_line_that_was_received(launch: Launch, server: Server)
 @pytest.mark.parametrize(
     ("encoding_errors", "lines", "words"),
     [
-        ("replace", ["good", "b\ufffdd", "\ufffd", "good"], "with U+FFFD instead: 2 (2 in all)"),
-        ("refuse", ["good", "good"], "dropped: 2 (2 in all)"),
+        ("replace", ["good", "b\ufffdd", "\ufffd", "good"], "with U+FFFD instead: 2 (2 in total)"),
+        ("refuse", ["good", "good"], "dropped: 2 (2 in total)"),
     ],
 )
 def test_what_is_not_utf8_is_counted_and_hurts_nobody(
@@ -124,7 +124,7 @@ def test_a_line_that_is_too_long_is_counted_and_hurts_nobody(launch: Launch, ser
     peer.sendall(b"x" * 1000 + b"\n" + b"y" * 5_000_000 + b"\r\n" + b"z" * 1001 + b"\nok\n")
     launched.until_records(["x" * 1000, "ok"])
     launched.stop()
-    assert launched.errors[-1].endswith("(2 in all)")
+    assert launched.errors[-1].endswith("(2 in total)")
     assert all(error.startswith("lines longer than 1000 bytes, dropped: ") for error in launched.errors)
 
 
@@ -136,7 +136,9 @@ def test_what_is_counted_is_reported_when_it_is_over_at_the_latest(launch: Launc
     peer.sendall(b"\xff\n\xff\n")
     peer.close()
     launched.until(lambda: bool(launched.ends))
-    assert launched.errors == [f"lines that are not UTF-8, dropped: {new}" for new in ("1 (1 in all)", "2 (3 in all)")]
+    assert launched.errors == [
+        f"lines that are not UTF-8, dropped: {new}" for new in ("1 (1 in total)", "2 (3 in total)")
+    ]
 
 
 def test_stopping_wakes_a_read(launch: Launch, server: Server) -> None:

@@ -557,15 +557,15 @@ class Given:
         return len(part)
 
 
-class NoChunks:
+class NoBatcher:
     num_bytes = 0
 
-    def ready_to_wait(self) -> None:
+    def store_or_wait_s(self) -> None:
         return None
 
 
 def test_the_file_is_one_to_read_and_no_more() -> None:
-    raw: Any = ConnectionFile(Given(b"ab", b"cd\nef"), NoChunks())  # type: ignore[arg-type]  # what is used of them
+    raw: Any = ConnectionFile(Given(b"ab", b"cd\nef"), NoBatcher())  # type: ignore[arg-type]  # what is used of them
     file = io.BufferedReader(raw, 16)
     assert (file.readable(), file.writable(), file.seekable()) == (True, False, False)
     assert raw.readinto(bytearray()) == 0

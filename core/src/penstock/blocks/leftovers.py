@@ -21,6 +21,7 @@ from typing import Any
 
 from attrs import asdict, frozen
 
+from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
 
 log = get_logger("leftovers")
@@ -104,9 +105,10 @@ def claim(directory: Path, driver: Process | None, notes: Path | None = None) ->
         (directory / _MARK).write_text(directory.name)
         folder = _own_folder(notes)
         note = folder / f"{directory.name}-{owner.pid}.json"
-        aside = note.with_suffix(f".{os.getpid()}.partial")
-        aside.write_text(json.dumps({"directory": str(directory), "owner": asdict(owner), "patience_s": patience_s}))
-        aside.replace(note)
+        with atomic_write(note) as unfinished:
+            unfinished.write_text(
+                json.dumps({"directory": str(directory), "owner": asdict(owner), "patience_s": patience_s})
+            )
     # Sweeping is for later: what cannot be noted now stays, and nothing fails of it.
     except OSError as error:
         log.warning("block directory not noted for sweeping", directory=str(directory), reason=str(error))

@@ -13,6 +13,7 @@ from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file
 from penstock.storage.directory import Directory, Durability
+from penstock.storage.uri import location_of_hadoop
 
 #: Folder of the receivers' blocks.
 RECEIVED_DATA = "receivedData"
@@ -36,7 +37,7 @@ class CheckpointDirectory:
         self._sc = sc
         self.name, self.folder = name, folder
         # As Spark resolved it: a path without a file system is on Hadoop's default one.
-        self.files = Directory.of(folder.path)
+        self.files = Directory.of(location_of_hadoop(folder.uri))
         self.store = CheckpointStore(self.files, Durability(settings.durability))
 
     def delete_rdd(self, uri: str) -> None:

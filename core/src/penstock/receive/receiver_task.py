@@ -21,10 +21,10 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock.blocks import leftovers, place
+from penstock.blocks import leftovers
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
-from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
+from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
@@ -32,6 +32,7 @@ from penstock.receive.messages import CleanUpBlocks, PauseReceiver, ReleaseRecei
 from penstock.receive.receiver import Receiver
 from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
+from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
 from penstock.wire.messages import Reply
@@ -158,13 +159,11 @@ class ReceiverTask:
             driver.close()
         return iter(())
 
-    def _blocks(self) -> tuple[Path | None, LocalBlockHandler | WriteAheadLogBlockHandler]:
+    def _blocks(self) -> tuple[Path | None, ReceivedBlockHandler]:
         """Where blocks go, and the directory on this host that takes them, if it is on this host."""
         if self.log_directory:
-            remote = place.is_remote(self.log_directory)
-            return None if remote else Path(self.log_directory), WriteAheadLogBlockHandler.of(
-                self.log_directory, self.settings
-            )
+            handler = WriteAheadLogBlockHandler(self.log_directory, self.settings.durability)
+            return None if is_remote(self.log_directory) else Path(self.log_directory), handler
         home = local_directory(self.run_id)
         leftovers.claim(home, self.driver_process)
         return home, LocalBlockHandler(home)
@@ -192,7 +191,7 @@ def _disk_bytes(directory: Path) -> int:
 class _OwnAnswer:
     """The core's own answer to the ``store`` hook."""
 
-    def __init__(self, blocks: LocalBlockHandler | WriteAheadLogBlockHandler) -> None:
+    def __init__(self, blocks: ReceivedBlockHandler) -> None:
         self._blocks = blocks
 
     @hookimpl(trylast=True)

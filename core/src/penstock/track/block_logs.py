@@ -19,6 +19,7 @@ from penstock.errors import ConfigurationError
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.spark import checkpoint
+from penstock.storage.uri import location_of_hadoop
 
 log = get_logger("block_log")
 
@@ -69,7 +70,7 @@ class BlockLogs:
         ]
         if idle:
             log.warning("settings of the receivers' log without effect: a block is one file", settings=idle)
-        return cls(checkpoint.qualified(sc, checkpoint_directory), stream_ids)
+        return cls(location_of_hadoop(checkpoint.qualified(sc, checkpoint_directory)), stream_ids)
 
     def start(self) -> None:
         """Start the thread."""

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.messages import BlockSource, FindBlock
-from penstock.blocks.place import is_remote
 from penstock.receive.messages import CleanUpBlocks
+from penstock.storage.uri import is_remote
 from penstock.track.block_logs import BlockLogs
 from penstock.track.line import Line, Place
 

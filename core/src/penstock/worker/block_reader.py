@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from attrs import frozen
 
-from penstock.blocks import arrow_form, place
+from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_file import open_file
 from penstock.blocks.block_transfer import fetch_block
@@ -24,6 +24,7 @@ from penstock.blocks.messages import BlocksLost, BlockSource, FindBlock, LostBlo
 from penstock.errors import BlockDamagedError, BlockGoneError, BlockUnreachableError, WireError
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff
+from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
@@ -143,7 +144,7 @@ def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBat
         BlockUnreachableError: its host does not answer.
         OSError: its file is there or may be, and cannot be read now.
     """
-    if place.is_remote(reference.path) or Path(reference.path).exists():
+    if is_remote(reference.path) or Path(reference.path).exists():
         reader = open_file(reference.path, reference.checksum)
         return map(reader.get_batch, range(reader.num_record_batches))
     if reference.checksum is not None:

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from attrs import astuple, field, frozen
 from attrs.validators import ge, gt, min_len
 
-from penstock.errors import ConfigurationError, text_of
-from penstock.plugins.specs import SourceBatch
-from penstock.runtime.log import get_logger
+from penstock import ConfigurationError, SourceBatch
+from penstock.helpers import get_logger, text_of
 from penstock_file.errors import DirectoryMissingError
 from penstock_file.file_version import FileVersion
 from penstock_file.ledger import Ledger

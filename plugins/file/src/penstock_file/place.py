@@ -16,7 +16,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from penstock.errors import ConfigurationError, text_of
+from penstock import ConfigurationError
+from penstock.helpers import text_of
 from penstock_file.errors import DirectoryMissingError
 
 _MAGIC = re.compile(r"[*?\[{]")

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from penstock.runtime.log import get_logger
+from penstock.helpers import get_logger
 from penstock_file.errors import FileReadError
 from penstock_file.file_version import FileVersion
 

@@ -36,6 +36,7 @@ from penstock.schedule.recovered_batches import RecoveredBatches
 from penstock.spark import saved_conf
 from penstock.spark.checkpoint import qualified
 from penstock.storage.directory import Directory
+from penstock.storage.uri import location_of_hadoop
 
 log = get_logger("checkpoint")
 
@@ -87,7 +88,8 @@ def find_newest(directory: str) -> Checkpoint | None:
         CheckpointError: there are checkpoints and none can be read.
     """
     sc = SparkContext._active_spark_context
-    return _newest(CheckpointStore(Directory.of(directory if sc is None else qualified(sc, directory))), directory)
+    home = location_of_hadoop(directory if sc is None else qualified(sc, directory))
+    return _newest(CheckpointStore(Directory.of(home)), directory)
 
 
 class Recovery:

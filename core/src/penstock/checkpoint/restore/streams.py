@@ -14,6 +14,7 @@ from penstock.checkpoint.restore.points import restore_points
 from penstock.checkpoint.stream_names import assign, function_name, is_automatic
 from penstock.errors import CheckpointError
 from penstock.runtime.log import get_logger
+from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
@@ -56,7 +57,8 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
     for saved, stream in matched:
         if points.files[saved.name]:
             files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
-            stream.go_on_from(files, saved.num_partitions, f"{folder.path}/{saved.store}" if saved.store else "")
+            store = f"{location_of_hadoop(folder.uri)}/{saved.store}" if saved.store else ""
+            stream.go_on_from(files, saved.num_partitions, store)
     _restore_ids(graph, checkpoint, sources)
     for saved_input, stream in sources:
         if saved_input.position is not None and hasattr(stream, "go_on_from"):

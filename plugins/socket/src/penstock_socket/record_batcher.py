@@ -1,8 +1,4 @@
-"""``Chunks``: records that come one by one, stored many at a time.
-
-Owns the records that wait, and until when: a block interval after the last store, or less when there are many. Never
-waits: whoever waits for more asks how long it may. Runs on the receiver's thread.
-"""
+"""``RecordBatcher``: collects single records and stores them many at a time."""
 
 from __future__ import annotations
 
@@ -11,43 +7,43 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# Enough for a block without waiting any longer, whatever the rate limit.
+# Stored without waiting any longer, whatever the rate limit.
 _MANY_RECORDS = 10_000
 _MANY_BYTES = 16 << 20
 
 
-class Chunks:
-    """Records in, lists out.
+class RecordBatcher:
+    """Stores records an interval after the last store, or sooner when there are many. Used on the receiver's thread.
 
     Args:
-        store: takes a list of records.
+        store: is called with a list of records.
         interval_s: how long a record may wait.
-        rate: records/s now in force, ``None`` for no limit.
+        rate: returns the rate limit, records/s; ``None`` for no limit.
     """
 
     def __init__(self, store: Callable[[list[Any]], None], interval_s: float, rate: Callable[[], float | None]) -> None:
         self._store, self._interval_s, self._rate = store, interval_s, rate
         self._records: list[Any] = []
-        #: Bytes received since the last store: no more is known of how large the records are.
+        #: Bytes received since the last store: the only hint at the size of the records.
         self.num_bytes = 0
         self._due_s = -math.inf
         self._enough = self._now_enough()
 
-    def take_all(self, records: Iterable[Any]) -> None:
-        """Take records as they come."""
+    def add_all(self, records: Iterable[Any]) -> None:
+        """Add records as an iterator yields them."""
         for record in records:
             self._records.append(record)
             if len(self._records) >= self._enough or time.monotonic() >= self._due_s:
                 self.store()
 
-    def ready_to_wait(self) -> float | None:
-        """Store what must not wait, and say how long the rest may: ``None`` when there is none."""
+    def store_or_wait_s(self) -> float | None:
+        """Store if the batch is large; return the seconds that the rest may wait, ``None`` when there is none."""
         if self.num_bytes >= _MANY_BYTES:
             self.store()
         return max(0.0, self._due_s - time.monotonic()) if self._records else None
 
     def store(self) -> None:
-        """Store what waits."""
+        """Store the batch, if there is one."""
         records, self._records, self.num_bytes = self._records, [], 0
         if records:
             self._store(records)
@@ -55,6 +51,6 @@ class Chunks:
             self._enough = self._now_enough()
 
     def _now_enough(self) -> int:
-        """With a rate limit, what the limiter lets pass in one go: the rest waits in the kernel."""
+        """With a rate limit, the records of one interval: the rest stays in the kernel's buffer."""
         rate = self._rate()
         return _MANY_RECORDS if rate is None else int(min(max(rate * self._interval_s, 1), _MANY_RECORDS))

@@ -1,8 +1,4 @@
-"""``Gatherer``: whole records that wait to be stored together.
-
-Owns the columns split off so far, and until when the first of what came may wait. Never stores. Runs on the receiver's
-thread.
-"""
+"""``TableBatcher``: collects columns of records until they are due to be stored as one table."""
 
 from __future__ import annotations
 
@@ -10,14 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
-# Enough for a block without waiting any longer.
+# Stored without waiting any longer.
 _MANY_BYTES = 16 << 20
-# Of a record, before one has come.
+# Assumed size of a record before the first one.
 _TYPICAL_BYTES = 100.0
 
 
-class Gatherer:
-    """Columns in, one table out.
+class TableBatcher:
+    """Columns in, one table out. Used on the receiver's thread.
 
     Args:
         interval_s: how long the first bytes of a table may wait.
@@ -27,32 +23,32 @@ class Gatherer:
         self._interval_s = interval_s
         self._columns: list[Any] = []
         self._num_bytes = 0
-        #: How many records wait.
+        #: Records in the batch.
         self.records = 0
-        #: When what waits is to be stored, ``None`` while nothing has come.
+        #: When the batch is due (monotonic seconds); ``None`` while it is empty.
         self.due_s: float | None = None
-        #: What a record takes, as it was in the last table.
+        #: Mean size of the last table's records.
         self.record_bytes = _TYPICAL_BYTES
 
     def begin(self, now_s: float) -> None:
-        """Bytes have come; be they a whole record or not, from now on there is something to wait for."""
+        """Start the interval: bytes have arrived, a whole record or not."""
         if self.due_s is None:
             self.due_s = now_s + self._interval_s
 
     def add(self, column: Any) -> None:
-        """Take a column of records, if there is one."""
+        """Add a column of records, if there is one."""
         if column is not None and len(column):
             self._columns.append(column)
             self._num_bytes += column.nbytes
             self.records += len(column)
 
-    def is_ripe(self, now_s: float, enough: float) -> bool:
-        """Say whether to store now: it is time, or there are enough records, or enough bytes."""
+    def is_due(self, now_s: float, enough: float) -> bool:
+        """Say whether to store now: the interval has passed, or there are enough records or bytes."""
         is_due = self.due_s is not None and now_s >= self.due_s
         return is_due or self.records >= enough or self._num_bytes >= _MANY_BYTES
 
     def take(self) -> pa.Table | None:
-        """What waits, as a table with the column ``value``, ``None`` when that is nothing; then nothing waits."""
+        """Return the batch as a table with the column ``value``, ``None`` when it is empty, and start a new one."""
         columns, self._columns, self.due_s = self._columns, [], None
         if not columns:
             return None
