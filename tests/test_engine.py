@@ -104,7 +104,7 @@ def engine(parts: Parts) -> Engine:
     bus, recovery = Part(ListenerBus, parts), Part(Recovery, parts)
     parts.answers["ListenerBus.post"] = parts.events.append
     recovery.__dict__["directory"] = type("FakeDirectory", (), {"name": "directory"})
-    program = Program(None, cast(Any, None), Settings.parse({}), ManualClock(5000), DStreamGraph(100))
+    program = Program(None, cast(Any, None), Settings.parse({}), ManualClock(5000), DStreamGraph(cast(Any, None), 100))
     return Engine(program, cast(Any, bus), cast(Any, recovery), do_nothing, do_nothing)
 
 

@@ -79,7 +79,7 @@ class FakeProgram:
 
     def states(self) -> dict[str, Any]:
         """The stateful streams by name."""
-        return assign(self.graph.tables(), self.graph.streams())
+        return assign(self.graph.stateful_streams(), self.graph.streams())
 
     @property
     def names(self) -> list[str]:

@@ -12,7 +12,6 @@ from attrs import evolve
 from tests.checkpoint.samples import FIRST, Disk, FakeProgram
 from tests.helpers.memory_directory import full_disk
 
-from penstock import StreamingContext
 from penstock.checkpoint.batch_attempts import BatchAttempts
 from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointSources
 from penstock.checkpoint.manifest import Checkpoint, SavedInput
@@ -20,7 +19,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError, WriteAheadLogError
-from penstock.graph.input_stream import PulledInputDStream
+from penstock.graph.inputs import PulledInputDStream
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
 
@@ -81,7 +80,7 @@ class Writing:
         self.deleted = self.directory.deleted
         self.program.state("sums")
         self.source = Source()
-        PulledInputDStream(cast(StreamingContext, self.program.context), lambda: self.source).setName("files")
+        PulledInputDStream(self.program.graph, lambda: self.source).set_name("files")
         self.outputs = Outputs(self._files)
         self.forget: Callable[[set[int]], object] = lambda _ids: None
         self.forgotten: list[set[int]] = []

@@ -10,12 +10,12 @@ from tests.checkpoint.samples import FakeProgram, total
 from tests.graph.conftest import FakeRDD
 
 from penstock.checkpoint.manifest import Checkpoint
-from penstock.graph import table as table_module
+from penstock.graph.state import stateful
 
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "checkpointed_table", lambda *_args: FakeRDD([[]]))
+    monkeypatch.setattr(stateful, "checkpointed_table", lambda *_args: FakeRDD([[]]))
 
 
 def with_files(program: FakeProgram, files: dict[str, list[int]], **values: Any) -> Checkpoint:

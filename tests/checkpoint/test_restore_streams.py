@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from tests.checkpoint.samples import FakeProgram, total
-from tests.graph.conftest import FakeRDD
+from tests.graph.conftest import FakeInput, FakeRDD
 
 from penstock import StateSpec
 from penstock.errors import CheckpointError
-from penstock.graph import table as table_module
-from penstock.graph.input_stream import InputDStream
+from penstock.graph.state import stateful
 
 
 def another_total(new: list[int], old: int | None) -> int:
@@ -29,7 +28,7 @@ def first_value(_key: str, value: Any, _state: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "checkpointed_table", lambda *_args: FakeRDD([[]]))
+    monkeypatch.setattr(stateful, "checkpointed_table", lambda *_args: FakeRDD([[]]))
 
 
 def restored(*names: str) -> dict[str, dict[int, str]]:
@@ -149,7 +148,7 @@ def test_one_remaining_of_two_unnamed_streams_is_ambiguous() -> None:
         now.restore(before.saved())
 
 
-def named_input(program: FakeProgram, name: str) -> InputDStream:
+def named_input(program: FakeProgram, name: str) -> FakeInput:
     made = program.input()
     made.setName(name)
     return made

@@ -13,7 +13,8 @@ from penstock import Block, Receiver, StoredBlock
 from penstock.conf import Settings
 from penstock.errors import WireError
 from penstock.receive.messages import AddBlocks, Registered, RegisterReceiver
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_driver import TrackerClient
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock, ManualClock
 from penstock.wire.messages import Reply, from_json, to_json
 
@@ -122,6 +123,10 @@ class FakeDriver:
         assert isinstance(reply, reply_kind)
         return reply
 
+    def of(self, stream_id: int, epoch: int) -> TrackerClient:
+        """The driver, as a launch sees it."""
+        return TrackerClient(self, RegisterReceiver(stream_id, epoch, receiver_type="", port=4711))
+
     @property
     def blocks(self) -> list[StoredBlock]:
         """The blocks it was told of, in order."""
@@ -138,7 +143,8 @@ class FakeStore:
         #: How many further blocks are not stored, and why.
         self.failures = 0
         self.error = OSError(5, "Input/output error")
-        self.gives_nothing = False
+        #: What the store hook gives for a block that is stored.
+        self.answer: Callable[[Block, StoredBlock], StoredBlock | None] = lambda _block, stored: stored
         self.on_store: Callable[[Block], object] = lambda _block: None
 
     def store(self, block: Block) -> StoredBlock | None:
@@ -147,14 +153,13 @@ class FakeStore:
         if self.failures > 0:
             self.failures -= 1
             raise self.error
-        if self.gives_nothing:
-            return None
         self.kept[block.block_id] = block
-        return StoredBlock(
+        stored = StoredBlock(
             block.block_id, block.stream_id, block.num_records, block.table.nbytes, block.block_id, block.metadata
         )
+        return self.answer(block, stored)
 
-    def discard(self, block_ids: Iterable[str]) -> None:
+    def delete(self, block_ids: Iterable[str]) -> None:
         for block_id in block_ids:
             self.discarded.append(block_id)
             self.kept.pop(block_id, None)
@@ -229,10 +234,8 @@ def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Itera
                 stream_id=3,
                 epoch=7,
                 settings=Settings.parse({**_NO_STOP_TIMEOUT, **(conf or {})}),
-                driver=driver,
-                store=store.store,
-                discard=store.discard,
-                port=4711,
+                driver=driver.of(3, 7),
+                blocks=store,
                 clock=its_clock or clock,
             )
         )

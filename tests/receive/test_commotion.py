@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.messages import AddBlocks, DeregisterReceiver
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import SystemClock
 
 if TYPE_CHECKING:

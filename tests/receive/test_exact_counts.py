@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock import Receiver
 from penstock.conf import Settings
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -45,10 +45,9 @@ def test_ten_receivers_of_ten_threads_count_exactly(log: Log, driver: FakeDriver
     )
     supervisors = [
         ReceiverSupervisor(
-            receiver, number, 1, settings, drivers[number], stores[number].store, stores[number].discard, clock=clock
+            receiver, number, 1, settings, drivers[number].of(number, 1), stores[number], clock=SystemClock()
         )
         for number, receiver in enumerate(receivers)
-        for clock in [SystemClock()]
     ]
     for supervisor in supervisors:
         supervisor.start()

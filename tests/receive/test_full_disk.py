@@ -13,7 +13,7 @@ import pytest
 from penstock import Block
 from penstock.errors import StoreError
 from penstock.receive.messages import DeregisterReceiver, ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -113,12 +113,12 @@ def test_the_driver_and_the_disk_pause_it_each_on_its_own(
     store.failures, store.error = 1, FULL[0]
     storing = background(lambda: receiver.store_all([1]))
     log.await_count(ReportError)
-    supervisor.pause(True, 1)
+    supervisor.update(1, paused=True)
     drive(storing)
     waiting = background(lambda: receiver.store_all([2]))
     with pytest.raises(TimeoutError):
         waiting.result(timeout=0.02)
-    supervisor.pause(False, 1)
+    supervisor.update(1, paused=False)
     drive(waiting)
 
 

@@ -30,8 +30,8 @@ from penstock.receive.messages import (
     ReportError,
     StopReceiver,
 )
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.receive.receiver_task import ReceiverTask
-from penstock.receive.supervisor import ReceiverSupervisor
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import ThreadReceiver
 from penstock.receive.messages import DeregisterReceiver, ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Log, Noting

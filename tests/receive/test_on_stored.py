@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import ReceiverStoppedError, StoreError
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:

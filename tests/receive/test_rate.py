@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.messages import ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def test_an_update_is_told_to_the_receiver_when_it_changes_something(
     supervisor = supervise(receiver, {MAX_RATE: "50"})
     supervisor.start()
     for rate in (20.0, 20.0, 0.0, -1.0, float("nan"), 1000.0, 60.0):
-        supervisor.update_rate(rate, 1)
+        supervisor.update(1, rate=rate)
     assert receiver.rate_limit == 50
     assert [entry for entry in log.names if entry.startswith("rate")] == ["rate 20.0", "rate 50.0"]
 
@@ -70,7 +70,7 @@ def test_an_on_rate_change_that_raises_is_reported_and_the_rate_is_in_force(
     supervisor = supervise(receiver)
     supervisor.start()
     monkeypatch.setattr(receiver, "on_rate_change", fail)
-    supervisor.update_rate(5, 1)
+    supervisor.update(1, rate=5)
     assert receiver.rate_limit == 5
     (reported,) = log.of(ReportError)
     assert "cannot slow down" in reported.error
@@ -152,7 +152,7 @@ def test_a_new_rate_wakes_who_waits(
     receiver.store(0)
     storing = background(lambda: receiver.store(1))
     clock.await_waiters(2)
-    supervisor.update_rate(1_000_000, 1)
+    supervisor.update(1, rate=1_000_000)
     clock.await_waiters(2)
     clock.advance(1)
     storing.result(timeout=10)

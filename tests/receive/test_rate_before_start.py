@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Log, Noting

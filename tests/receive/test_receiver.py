@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Receiver
 from penstock.errors import StreamingStateError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Noting
@@ -95,13 +95,13 @@ def test_what_the_author_does_reaches_the_supervisor(supervise: Supervise, recei
             return lambda *args: calls.append((name, *args))
 
     record, many, metadata, error = object(), [object()], {"a": 1}, ValueError("e")
-    receiver._supervisor = Spy()  # type: ignore[assignment]  # stands in for one
+    vars(receiver)["_Receiver__supervisor"] = Spy()
     receiver.store(record)
     receiver.store_all(many, metadata)
     receiver.reportError("message", error)
     receiver.restart("message", error, 5)
     receiver.stop("message", error)
-    receiver._supervisor = supervisor
+    vars(receiver)["_Receiver__supervisor"] = supervisor
     assert calls == [
         ("store", record, None),
         ("store_all", many, metadata),

@@ -12,7 +12,7 @@ import pytest
 from penstock import AsyncReceiver, Receiver, ThreadReceiver
 from penstock.receive import thread_receiver
 from penstock.receive.messages import DeregisterReceiver, ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
     from tests.receive.conftest import Log

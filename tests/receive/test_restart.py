@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import ReceiverRefusedError
 from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import ReceiverStuckError
 from penstock.receive.messages import DeregisterReceiver, ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:

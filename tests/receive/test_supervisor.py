@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, WireError
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_awaiting_its_end_returns_when_it_has_stopped(
     ended = background(supervisor.await_termination)
     assert not ended.done()
     receiver.stop("test")
-    assert ended.result(timeout=10) is None
+    assert ended.result(timeout=10)
     assert receiver.isStopped()
 
 

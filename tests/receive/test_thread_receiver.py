@@ -14,7 +14,7 @@ from penstock import ThreadReceiver
 from penstock.errors import StreamingStateError
 from penstock.receive import thread_receiver
 from penstock.receive.messages import ReportError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:

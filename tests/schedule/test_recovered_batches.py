@@ -349,7 +349,7 @@ def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Calla
     run = going_on(now_ms=540, pending=frozenset({500}), state_ms=200)
     run.engine.graph.make = lambda _time_ms: [gate]
     made: list[int] = []
-    run.engine.graph.make_tables = made.extend  # type: ignore[method-assign, assignment]
+    run.engine.graph.advance_state = made.extend  # type: ignore[method-assign, assignment]
     run.start()
     assert gate.reached.wait(10)
     assert made == [300, 400]
@@ -359,10 +359,10 @@ def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Calla
 def test_a_start_that_fails_writes_no_checkpoint(going_on: Callable[..., GoingOn]) -> None:
     run = going_on(now_ms=1040, pending=frozenset({500}), state_ms=300)
 
-    def make_tables(_times: object) -> None:
+    def advance_state(_times: object) -> None:
         raise RuntimeError("the data base is down")
 
-    run.engine.graph.make_tables = make_tables  # type: ignore[method-assign, assignment]
+    run.engine.graph.advance_state = advance_state  # type: ignore[method-assign, assignment]
     with pytest.raises(RuntimeError, match="data base"):
         run.start()
     generator = run.engine.generator

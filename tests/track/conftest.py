@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -13,6 +14,7 @@ from pyspark import SparkContext
 
 from penstock import Block, Receiver, StoredBlock
 from penstock.blocks import arrow_form
+from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
 from penstock.journal.write_ahead_log import WriteAheadLog
@@ -119,7 +121,10 @@ class FakeProcess:
         kinds = (StopReceiver, UpdateRateLimit, PauseReceiver, CleanUpBlocks, ReleaseReceiver)
         store = LocalBlockHandler(Path(directory)) if directory else None
         self.endpoint = Endpoint(
-            address, self.task.token, dict.fromkeys(kinds, self._on_told), store.open if store else None
+            address,
+            self.task.token,
+            dict.fromkeys(kinds, self._on_told),
+            partial(open_block, store.open) if store else None,
         )
         self._driver = Client(self.task.driver_location, self.task.token, 10_000)
 

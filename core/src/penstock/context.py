@@ -99,7 +99,7 @@ class StreamingContext(StreamBuilder):
                 f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
             )
         self.plugins = Plugins(self.settings.plugins_disable, strict=self.settings.plugins_strict)
-        self.graph = DStreamGraph(interval_ms, self.settings.time_zone)
+        self.graph = DStreamGraph(sparkContext, interval_ms, self.settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self.settings.listener_queue_size, self.settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
         self._program = Program(self, sparkContext, self.settings, self._clock, self.graph)
@@ -133,7 +133,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             ConfigurationError: it was set before, or is no positive number of seconds.
         """
-        self.check_can_build("remember")
+        self._check_can_build("remember")
         self.graph.remember(require_duration_ms("duration", duration))
 
     def checkpoint(self, directory: str | None) -> None:
@@ -145,7 +145,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             ConfigurationError: it cannot be made or written to.
         """
-        self.check_can_build("checkpoint")
+        self._check_can_build("checkpoint")
         self.graph.set_checkpoint_directory(None)
         self._recovery = None
         if directory is not None:
@@ -161,7 +161,7 @@ class StreamingContext(StreamBuilder):
         """Tell a listener nothing more."""
         self._bus.remove(streamingListener)
 
-    def check_can_build(self, what: str) -> None:
+    def _check_can_build(self, what: str) -> None:
         """Refuse to add to the graph once it runs.
 
         Raises:

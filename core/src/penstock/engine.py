@@ -92,7 +92,7 @@ class Engine:
         )
         self._checkpointer: Checkpointer | None = None
         self.generator: JobGenerator | None = None
-        self._final_state = FinalStateCheckpoint(sc, graph.tables())
+        self._final_state = FinalStateCheckpoint(sc, graph.stateful_streams())
         self._is_graceful = True
 
     def start(self, listener_values: Mapping[str, Callable[[], Any]]) -> None:

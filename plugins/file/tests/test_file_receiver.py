@@ -121,7 +121,8 @@ def test_more_files_than_are_kept_open(launch: Launch, log: Path, monkeypatch: p
     launched.until_records(expected)
     for path in reversed(paths):
         append(path, f"b{path.name}\n")
-    launched.until(lambda: len(launched.records) == 40)
+    launched.until_count(40)
+    assert launched.count == 40
     assert sorted(launched.records[20:]) == [f"b{path.name}" for path in paths]
     opened = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
     assert len([name for name in opened if str(log.parent) in name]) <= 7

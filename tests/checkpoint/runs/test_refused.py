@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
-from tests.checkpoint.runs.conftest import INTERVAL_MS, Numbered, Output, Runs
+from tests.checkpoint.runs.conftest import INTERVAL_MS, Output, Runs, numbered
 
 from penstock import StreamingContext
 from penstock import context as context_module
@@ -36,7 +36,7 @@ def test_a_function_that_holds_a_lock_is_refused_and_the_operator_named(runs: Ru
     lock = threading.Lock()
 
     def build(context: StreamingContext) -> None:
-        output.collect(Numbered(context, numbers).map(lambda pair: (lock, pair)).filter(bool))
+        output.collect(numbered(context, numbers).map(lambda pair: (lock, pair)).filter(bool))
 
     with pytest.raises(ConfigurationError, match=f"{here('map')}: DStreams with their functions are not serializable"):
         runs.new(build).start()
@@ -46,7 +46,7 @@ def test_a_function_that_holds_an_rdd_is_refused_and_the_operator_named(runs: Ru
     held = sc.parallelize([1])
 
     def build(context: StreamingContext) -> None:
-        Numbered(context, numbers).foreachRDD(lambda rdd: rdd.union(held).count())
+        numbered(context, numbers).foreachRDD(lambda rdd: rdd.union(held).count())
 
     with pytest.raises(ConfigurationError, match=f"{here('foreachRDD')}: .*not serializable"):
         runs.new(build).start()
@@ -57,7 +57,7 @@ def test_with_rebuild_nothing_is_pickled(runs: Runs, output: Output) -> None:
     lock = threading.Lock()
 
     def build(context: StreamingContext) -> None:
-        output.collect(Numbered(context, numbers).transform(lambda rdd: rdd.filter(bool) if lock.locked() else rdd))
+        output.collect(numbered(context, numbers).transform(lambda rdd: rdd.filter(bool) if lock.locked() else rdd))
 
     run = runs.new(build).start()
     run.batches(1)
@@ -67,11 +67,11 @@ def test_with_rebuild_nothing_is_pickled(runs: Runs, output: Output) -> None:
 def test_a_directory_that_cannot_be_made_is_refused(runs: Runs, output: Output, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises((ConfigurationError, CheckpointError), match=r"checkpoint directory .*file/below"):
-        runs.new(lambda context: output.collect(Numbered(context, numbers)), tmp_path / "file" / "below").start()
+        runs.new(lambda context: output.collect(numbered(context, numbers)), tmp_path / "file" / "below").start()
 
 
 def states(context: StreamingContext, output: Output) -> None:
-    output.collect(Numbered(context, numbers).updateStateByKey(total, 1))
+    output.collect(numbered(context, numbers).updateStateByKey(total, 1))
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_what_was_left_fits_nothing_else(
     # What was made from the checkpoint takes no further streams.
     run = runs.new(build, left)
     with pytest.raises(StreamingStateError, match="goes on from a checkpoint"):
-        Numbered(run.context, numbers)
+        numbered(run.context, numbers)
     with pytest.raises(StreamingStateError, match="goes on from a checkpoint"):
         run.context.queueStream([[1]])
     # None of these has done any harm.

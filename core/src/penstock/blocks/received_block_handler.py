@@ -35,16 +35,16 @@ _LOGGED = re.compile(r"input-(\d+)-\d+-\d+")
 class ReceivedBlockHandler(Protocol):
     """Stores the blocks of receivers, and deletes them when no batch needs them."""
 
-    def store(self, block: Block) -> StoredBlock:
-        """Write a block's file, in place of one of the same block.
+    def store(self, block: Block) -> StoredBlock | None:
+        """Store a block, in place of one with the same id. Any other answer than a ``StoredBlock`` is an error.
 
         Raises:
-            OSError: the file cannot be written; nothing is left behind.
+            OSError: the block cannot be written; nothing is left behind.
         """
         ...
 
-    def delete(self, block_ids: Iterable[str]) -> int:
-        """Delete blocks; return how many existed."""
+    def delete(self, block_ids: Iterable[str]) -> object:
+        """Delete blocks."""
         ...
 
 

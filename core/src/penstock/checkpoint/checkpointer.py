@@ -22,7 +22,7 @@ from penstock.checkpoint.restore.points import restore_points
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.checkpoint.writer import CheckpointWriter
 from penstock.errors import CheckpointError, text_of
-from penstock.graph.table import TableDStream
+from penstock.graph.state.stateful import StatefulDStream
 from penstock.runtime.log import get_logger
 
 log = get_logger("checkpoint")
@@ -109,7 +109,7 @@ class Checkpointer:
         self._unreadable: set[str] = set()
         self._forgotten: set[int] = set()
         self._folders = list(first.folders)
-        self._states = assign(self._graph.tables(), self._graph.streams())
+        self._states = assign(self._graph.stateful_streams(), self._graph.streams())
         self._inputs = assign(self._graph.inputs, [*self._graph.inputs, *self._graph.streams()])
         # Files that no stream needs, each with the number of the first checkpoint that does not mention it.
         self._discarded: deque[tuple[int, str]] = deque()
@@ -215,7 +215,7 @@ class Checkpointer:
             for name, stream in self._inputs.items()
         ]
 
-    def _saved_state(self, name: str, stream: TableDStream) -> SavedState:
+    def _saved_state(self, name: str, stream: StatefulDStream) -> SavedState:
         return SavedState(
             name,
             stream.call_site.operation,

@@ -16,7 +16,7 @@ from penstock.checkpoint.stream_names import assign, function_name
 from penstock.journal.write_ahead_log import WriteAheadLog
 
 if TYPE_CHECKING:
-    from penstock.graph.output_stream import ForEachDStream
+    from penstock.graph.outputs import ForEachDStream
 
 
 class CompletedOutputs:

@@ -20,7 +20,7 @@ from penstock.runtime.threads import EngineThread
 from penstock.spark import failure
 
 if TYPE_CHECKING:
-    from penstock.graph.table import TableDStream
+    from penstock.graph.state.stateful import StatefulDStream
 
 log = get_logger("checkpoint")
 
@@ -33,7 +33,7 @@ class FinalStateCheckpoint:
         streams: the stateful streams.
     """
 
-    def __init__(self, sc: SparkContext, streams: Sequence[TableDStream]) -> None:
+    def __init__(self, sc: SparkContext, streams: Sequence[StatefulDStream]) -> None:
         self._sc, self._streams = sc, streams
         self._group = f"penstock-final-state-{secrets.token_hex(4)}"
         # Set to have the thread write, or end.
@@ -79,7 +79,7 @@ class FinalStateCheckpoint:
         finally:
             self._over.set()
 
-    def _checkpoint(self, stream: TableDStream) -> None:
+    def _checkpoint(self, stream: StatefulDStream) -> None:
         try:
             stream.checkpoint_youngest()
         # The next run recovers from an older RDD and recomputes what followed it.

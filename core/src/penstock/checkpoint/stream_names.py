@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import ConfigurationError
-from penstock.graph.stream import Stream
+from penstock.graph.node import Node
 
 
-def assign(streams: Iterable[Stream[Any]], among: Iterable[Stream[Any]]) -> dict[str, Any]:
+def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
     """Give every stream a name.
 
     Args:
@@ -50,7 +50,7 @@ def assign(streams: Iterable[Stream[Any]], among: Iterable[Stream[Any]]) -> dict
     return found
 
 
-def _pass_on(stream: Stream[Any], wanted: set[int]) -> None:
+def _pass_on(stream: Node, wanted: set[int]) -> None:
     """Give a stream's name to the nearest of the wanted streams that the same call made."""
     waiting = [stream]
     while waiting:

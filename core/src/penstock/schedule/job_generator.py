@@ -208,7 +208,7 @@ class JobGenerator:
         due = resume.due(start_ms, interval_ms)
         # What is carried on comes by way of the batches that are complete, and not in the tables that are there.
         if resume.state_ms is not None:
-            self._graph.make_tables(range(resume.state_ms + interval_ms, due[0] if due else start_ms, interval_ms))
+            self._graph.advance_state(range(resume.state_ms + interval_ms, due[0] if due else start_ms, interval_ms))
         log.info("going on", batches_due=len(due), of_them_pending=len(resume.pending), first_tick=start_ms)
         self._late_ms, self._late_max_pending = start_ms - interval_ms, resume.max_pending
         if resume.skips_empty and not self._graph.needs_every_batch:

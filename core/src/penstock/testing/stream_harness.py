@@ -15,7 +15,8 @@ from pyspark import RDD, SparkContext
 
 from penstock.context import StreamingContext
 from penstock.graph.dstream import DStream
-from penstock.graph.input_stream import InputDStream
+from penstock.graph.dstream_graph import DStreamGraph
+from penstock.graph.inputs import InputDStream
 from penstock.listen.events import BatchCompleted
 from penstock.runtime.clock import ManualClock
 
@@ -62,13 +63,13 @@ class StreamHarness:
         # By time: with concurrent jobs, batches may end in another order.
         collected: dict[datetime, list[Any]] = {}
         done = _Completed()
-        streams = [_ListInputDStream(ssc, batches) for batches in inputs]
+        streams: list[DStream[Any]] = [DStream(_ListInputDStream(ssc.graph, batches), ssc) for batches in inputs]
         stream = operation(*streams)
         if not isinstance(stream, DStream):
             raise TypeError(f"the operation must return the stream to collect, not {type(stream).__name__}")
         stream.foreachRDD(lambda time, rdd: collected.update({time: rdd.collect()}))
         # A second output, of every batch: so that each has a job, and an end that is told.
-        _ListInputDStream(ssc, []).foreachRDD(lambda _rdd: None)
+        DStream(_ListInputDStream(ssc.graph, []), ssc).foreachRDD(lambda _rdd: None)
         ssc.addStreamingListener(done)
         ssc.start()
         try:
@@ -87,14 +88,13 @@ class StreamHarness:
 class _ListInputDStream(InputDStream):
     """The n-th batch is the n-th list, also when a window asks for it late."""
 
-    def __init__(self, context: StreamingContext, batches: Batches) -> None:
-        super().__init__(context)
+    def __init__(self, graph: DStreamGraph, batches: Batches) -> None:
+        super().__init__(graph)
         self._batches = batches
 
     def compute(self, time_ms: int) -> RDD[Any]:
         """The list of a time; none is left at the end."""
-        assert self._zero_time_ms is not None
-        number = (time_ms - self._zero_time_ms) // self.slide_ms - 1
+        number = (time_ms - self._zero_ms()) // self.slide_ms - 1
         return self._sc.parallelize(self._batches[number] if number < len(self._batches) else ())
 
 

@@ -90,7 +90,7 @@ class FileReceiver(ThreadReceiver[str]):
             known,
             at_end=options.start == "end",
             max_line_bytes=options.max_line_bytes,
-            ignored=[self._offset_file, positions.beside(self._offset_file)],
+            ignored=[self._offset_file],
             tell=self.reportError,
             monotonic_s=time.monotonic,
         )

@@ -16,7 +16,8 @@ from pyspark import SparkContext, cloudpickle
 
 from penstock.checkpoint.program import Program
 from penstock.errors import CheckpointError, ConfigurationError, text_of
-from penstock.graph.stream import Stream
+from penstock.graph.dstream import DStream
+from penstock.graph.node import Node
 
 
 @frozen
@@ -55,9 +56,9 @@ def load_program(data: bytes, program: Program) -> None:
         raise CheckpointError(f"the saved program cannot be loaded: {type(error).__name__}: {error}") from error
 
 
-def _check(stream: Stream[Any], program: Program) -> None:
+def _check(stream: Node, program: Program) -> None:
     """Pickle a single stream, without its parents, to find out whether it is the one that fails."""
-    state = {name: value for name, value in stream.program_state().items() if name != "_parents"}
+    state = {name: value for name, value in stream.program_state().items() if name != "parents"}
     try:
         _pickled(state, program, stream)
     except Exception as error:
@@ -72,7 +73,7 @@ def _not_picklable(what: str, error: BaseException) -> ConfigurationError:
     )
 
 
-def _pickled(value: Any, program: Program, only: Stream[Any] | None = None) -> bytes:
+def _pickled(value: Any, program: Program, only: Node | None = None) -> bytes:
     buffer = io.BytesIO()
     pickler: Any = _Pickler(buffer, program, only)
     pickler.dump(value)
@@ -82,7 +83,7 @@ def _pickled(value: Any, program: Program, only: Stream[Any] | None = None) -> b
 class _Pickler(cloudpickle.CloudPickler):
     """Names what surrounds the streams; with ``only``, also every other stream."""
 
-    def __init__(self, file: io.BytesIO, program: Program, only: Stream[Any] | None) -> None:
+    def __init__(self, file: io.BytesIO, program: Program, only: Node | None) -> None:
         super().__init__(file)  # type: ignore[no-untyped-call]
         self._program, self._only = program, only
 
@@ -93,11 +94,13 @@ class _Pickler(cloudpickle.CloudPickler):
             return "spark"
         if obj is self._program.graph:
             return "graph"
-        return "stream" if self._only is not None and isinstance(obj, Stream) else None
+        return "stream" if self._only is not None and isinstance(obj, Node) else None
 
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, Stream):
+        if isinstance(obj, Node):
             return _new, (type(obj),), obj.program_state()
+        if isinstance(obj, DStream):  # in a function of the program
+            return _new, (type(obj),), vars(obj)
         return super().reducer_override(obj)  # type: ignore[no-untyped-call]
 
 

@@ -29,7 +29,7 @@ from penstock.checkpoint.restore.streams import restore_streams
 from penstock.checkpoint.store import CheckpointStore
 from penstock.checkpoint.stream_names import assign
 from penstock.errors import CheckpointError, ConfigurationError
-from penstock.graph.state import StateDStream
+from penstock.graph.state.stateful import KeyedStateDStream
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.schedule.recovered_batches import RecoveredBatches
@@ -132,8 +132,8 @@ class Recovery:
                 "and fill its queues, or read from a recoverable source"
             )
         files = self._restore_points(found).files
-        for name, stream in assign(self._graph.tables(), self._graph.streams()).items():
-            if isinstance(stream, StateDStream) and not stream.can_begin and not files.get(name):
+        for name, stream in assign(self._graph.stateful_streams(), self._graph.streams()).items():
+            if isinstance(stream, KeyedStateDStream) and not stream.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{stream.call_site.short}: its state was not checkpointed yet, and its initial state is an RDD, "
                     "which is not saved"
@@ -231,7 +231,7 @@ class Recovery:
             )
 
     def _restore_points(self, found: Checkpoint) -> RestorePoints:
-        streams = assign(self._graph.tables(), self._graph.streams())
+        streams = assign(self._graph.stateful_streams(), self._graph.streams())
         saved = {streams[each.name].number: each for each in found.states if each.name in streams}
         return restore_points(found, self._graph, saved)
 

@@ -13,12 +13,13 @@ from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.restore.points import restore_points
 from penstock.checkpoint.stream_names import assign, function_name, is_automatic
 from penstock.errors import CheckpointError
+from penstock.graph.inputs import PulledInputDStream
 from penstock.runtime.log import get_logger
 from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
-    from penstock.graph.table import TableDStream
+    from penstock.graph.state.stateful import StatefulDStream
     from penstock.spark.checkpoint import RunFolder
 
 log = get_logger("checkpoint")
@@ -40,10 +41,10 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
         CheckpointError: something does not fit and must not be left out; says what, and what to do.
         ConfigurationError: two streams have the same name.
     """
-    streams: dict[str, TableDStream] = assign(graph.tables(), graph.streams())
+    streams: dict[str, StatefulDStream] = assign(graph.stateful_streams(), graph.streams())
     inputs: dict[str, Any] = assign(graph.inputs, [*graph.inputs, *graph.streams()])
     differences: list[str] = []
-    matched: list[tuple[SavedState, TableDStream]] = []
+    matched: list[tuple[SavedState, StatefulDStream]] = []
     for saved, stream in _match(checkpoint.states, streams, "the state of", differences):
         difference = _partitioning_difference(saved, stream)
         if difference is None:
@@ -58,11 +59,11 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
         if points.files[saved.name]:
             files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
             store = f"{location_of_hadoop(folder.uri)}/{saved.store}" if saved.store else ""
-            stream.go_on_from(files, saved.num_partitions, store)
+            stream.recover(files, saved.num_partitions, store)
     _restore_ids(graph, checkpoint, sources)
     for saved_input, stream in sources:
-        if saved_input.position is not None and hasattr(stream, "go_on_from"):
-            stream.go_on_from(saved_input.position)
+        if saved_input.position is not None and isinstance(stream, PulledInputDStream):
+            stream.recover_from(saved_input.position)
     return points.oldest_ms
 
 
@@ -101,7 +102,7 @@ def _match(
     return matched
 
 
-def _partitioning_difference(saved: SavedState, stream: TableDStream) -> str | None:
+def _partitioning_difference(saved: SavedState, stream: StatefulDStream) -> str | None:
     partitioned_by = function_name(stream.partition_function)
     if saved.partitioned_by == partitioned_by:
         return None

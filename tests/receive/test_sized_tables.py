@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.blocks import arrow_form
-from penstock.receive.chunks import chunks
 from penstock.receive.messages import AddBlocks
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.sized_tables import sized_tables
 
 if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Noting
@@ -37,7 +37,7 @@ class Source:
 
 
 def sizes(source: Any, max_records: int = 10**6, max_bytes: int = 64 * MB) -> list[int]:
-    return [count for _table, count in chunks(source, lambda: max_records, max_bytes)]
+    return [count for _table, count in sized_tables(source, lambda: max_records, max_bytes)]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def sizes(source: Any, max_records: int = 10**6, max_bytes: int = 64 * MB) -> li
 def test_large_records_are_taken_a_few_at_a_time(make: Callable[[int], Any]) -> None:
     source = Source(make, 20)
     taken: list[int] = []
-    for table, count in chunks(source, lambda: 10**6, 4 * MB):
+    for table, count in sized_tables(source, lambda: 10**6, 4 * MB):
         assert table.nbytes < 5 * MB
         assert count <= 4
         taken.append(source.taken)
@@ -66,7 +66,7 @@ def test_small_ones_fill_a_chunk_to_the_record() -> None:
 
 def test_when_all_at_once_they_are_large_a_chunk_is_soon_full() -> None:
     source = Source(lambda n: "x" * (100 if n < 50_000 else 100_000), 60_000)
-    tables = [(table.nbytes, count) for table, count in chunks(source, lambda: 10**6, 4 * MB)]
+    tables = [(table.nbytes, count) for table, count in sized_tables(source, lambda: 10**6, 4 * MB)]
     assert sum(count for _size, count in tables) == 60_000
     # A look at every 256th.
     assert max(size for size, _count in tables) < 4 * MB + 256 * 100_100
@@ -81,7 +81,7 @@ RECORD = st.one_of(
 @settings(max_examples=200, derandomize=True, deadline=None)
 def test_what_comes_out_equals_what_went_in(records: list[Any], max_records: int, max_bytes: int) -> None:
     out: list[Any] = []
-    for table, count in chunks(iter(records), lambda: max_records, max_bytes):
+    for table, count in sized_tables(iter(records), lambda: max_records, max_bytes):
         part = list(arrow_form.records(table.to_batches()))
         assert 1 <= len(part) == count <= max_records
         out += part
@@ -144,5 +144,5 @@ def test_however_often_it_sinks_a_chunk_is_read_once(
 
 def test_single_records_and_all_together_have_one_bound() -> None:
     # What is measured is not more than a little beside what Python says.
-    (table, _count), *_ = chunks(["x" * 1000] * 100, lambda: 1000, MB)
+    (table, _count), *_ = sized_tables(["x" * 1000] * 100, lambda: 1000, MB)
     assert table.nbytes == pytest.approx(100 * sys.getsizeof("x" * 1000), rel=0.1)

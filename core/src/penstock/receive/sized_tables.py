@@ -1,8 +1,7 @@
-"""Chunks of what ``store_all`` is given: so much of an iterable as may be in memory at once.
+"""``sized_tables``: turns what ``store_all`` is given into Arrow tables that fit into memory.
 
-Owns the measuring: records are put into their Arrow form a few at a time, which says how large they are, nested ones
-included, and costs nothing more. Takes no more from the iterable than the next chunk needs. Runs on the thread that
-stores.
+It encodes a few records at a time and measures the result, nested objects included; that costs nothing extra. It reads
+no more of an iterator than the next table needs. Runs on the thread that stores.
 """
 
 from __future__ import annotations
@@ -18,28 +17,30 @@ from penstock.blocks.arrow_form import Column
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Records that are put into their form together, at most.
+# The most records encoded together.
 _PIECE = 4096
-# Of large records so many pieces make a chunk: a piece is in memory twice.
+# A table of large records consists of at least this many pieces: a piece is in memory twice while it is encoded.
 _PIECES = 8
-# So many times more than the last time, until nothing surprises any more.
+# A piece may have this many times the records of the one before, so that the first ones are small.
 _GROWTH = 4
-# How often, in records that are made on the way, it is looked whether they are suddenly that much larger than those
-# before; a sequence is in memory, however large its records are.
+# Records from an iterator are made on the way: after each _LOOK of them, the last one is checked for being _LARGER
+# times as large as those before. A sequence is in memory anyway.
 _LOOK, _LARGER = 256, 8
 
 
-def chunks(records: Iterable[Any], max_records: Callable[[], int], max_bytes: int) -> Iterator[tuple[pa.Table, int]]:
-    """Cut an iterable into blocks' tables.
+def sized_tables(
+    records: Iterable[Any], max_records: Callable[[], int], max_bytes: int
+) -> Iterator[tuple[pa.Table, int]]:
+    """Encode an iterable as tables of bounded size, one block each.
 
     Args:
         records: any number.
-        max_records: of a chunk; asked before each.
-        max_bytes: of a chunk, unless it is a single record. Records that differ in size can make it more: by as many
-            large ones as are taken between two looks at them.
+        max_records: of a table; called before each.
+        max_bytes: of a table, unless it is a single record. Records of very different sizes may exceed it by those
+            taken between two checks.
 
     Returns:
-        Each table, and how many records it holds.
+        Each table, and the number of its records.
     """
     source, piece_records, each_bytes = iter(records), 1, max_bytes
     columns: list[Column] = []
@@ -60,7 +61,7 @@ def chunks(records: Iterable[Any], max_records: Callable[[], int], max_bytes: in
 
 
 def _take(source: Iterator[Any], count: int, look: int, each_bytes: int) -> list[Any]:
-    """Take records; fewer when they turn out to be large."""
+    """Take records; fewer if they are suddenly large."""
     piece = list(itertools.islice(source, min(count, look)))
     while len(piece) < count and piece and sys.getsizeof(piece[-1]) < each_bytes * _LARGER + 1000:
         before = len(piece)
@@ -71,11 +72,11 @@ def _take(source: Iterator[Any], count: int, look: int, each_bytes: int) -> list
 
 
 def _with(columns: list[Column], piece: list[Any]) -> list[Column]:
-    """Add records to columns of one form."""
+    """Append records to columns of one form."""
     column = arrow_form.column(piece, pickled=bool(columns) and columns[0].is_pickled)
     if not columns or column.has_form_of(columns[0]):
         columns.append(column)
         return columns
-    # They turn out to be mixed.
+    # The records turn out to be of mixed types: pickle them all.
     before = arrow_form.records(arrow_form.table(columns).to_batches())
     return [arrow_form.column([*before, *piece], pickled=True)]
