@@ -22,11 +22,13 @@ from penstock.checkpoint.directory import CheckpointDirectory
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings
+from penstock.conf_warnings import keys_without_effect
 from penstock.engine import Engine
 from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.inputs import StreamBuilder
+from penstock.launch.launch_conf import UDS
 from penstock.listen.events import ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
     from penstock.listen.streaming_listener import StreamingListener
 
 log = get_logger("context")
-
-_UDS = "spark.python.unix.domain.socket.enabled"
 
 
 class StreamingContextState(Enum):
@@ -92,13 +92,15 @@ class StreamingContext(StreamBuilder):
         pairs = dict(sparkContext.getConf().getAll())
         self.settings = Settings.parse(pairs)
         set_level(self.settings.log_level)
-        for name, near in self.settings.misspelled().items():
-            log.warning(f"{name} is no key of Penstock's and has no effect; did you mean {near}?")
-        if pairs.get(_UDS) != "true":
+        if pairs.get(UDS) != "true":
             log.warning(
-                f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
+                "Unix domain sockets off: each Python stage takes about 40 ms longer",
+                key=UDS,
+                advice=f"set {UDS}=true before the SparkContext is created, or start with `penstock run`",
             )
         self.plugins = Plugins(self.settings.plugins_disable, strict=self.settings.plugins_strict)
+        for unused in keys_without_effect(self.settings, self.plugins.option_prefixes()):
+            log.warning("configuration key has no effect", key=unused.key, reason=unused.reason, advice=unused.advice)
         self.graph = DStreamGraph(sparkContext, interval_ms, self.settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self.settings.listener_queue_size, self.settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
@@ -384,7 +386,7 @@ class StreamingContext(StreamBuilder):
         return 0 if self._engine is None else self._engine.tracker.unread_bytes()
 
     def listener_report(self) -> dict[str, dict[str, int | bool]]:
-        """By listener: events dropped, events it failed on, whether it was switched off."""
+        """By listener: events dropped, events that it failed on, whether it is disabled."""
         return self._bus.report()
 
     @property

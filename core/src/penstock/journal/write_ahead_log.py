@@ -38,8 +38,6 @@ from penstock.storage.directory import Appender, Directory, Durability
 
 log = get_logger("journal")
 
-# Settings of Spark's that have no use here: all that waits is always written together, and nobody gives up waiting.
-_WITHOUT_EFFECT = ("allowBatching", "batchingTimeout", "class")
 # So much of events, and no less than the state they follow, makes a new segment worth while.
 _ROLL_BYTES = 16 << 20
 
@@ -123,11 +121,6 @@ class WriteAheadLog:
         self._tries = settings.driver_wal_max_failures
         self._interval_ms = settings.driver_wal_rolling_interval_s * 1000
         self._closes = settings.driver_wal_close_after_write or not directory.can_append
-        idle = [
-            name for name in _WITHOUT_EFFECT if name in settings.with_prefix("spark.streaming.driver.writeAheadLog.")
-        ]
-        if idle:
-            log.warning("settings of the driver's log without effect", settings=idle)
         self._fold: Fold | None = None
         # Behind start all of these are the writer's.
         self._next_number = 1
