@@ -202,6 +202,10 @@ class QueueInputDStream(InputDStream):
         # Items by batch time that could not be made into an RDD yet: a retry uses the same.
         self._taken: dict[int, list[Any]] = {}
 
+    def program_state(self) -> dict[str, Any]:
+        """The stream without its queue, which may hold RDDs."""
+        return {**super().program_state(), "_size": None, "_take": None, "_default": None, "_taken": {}}
+
     def compute(self, time_ms: int) -> RDD[Any]:
         """The next RDD, or the union of all that are in the queue now."""
         if time_ms not in self._taken:
