@@ -13,7 +13,7 @@ DOORS_TO_THE_JVM = {"_gateway", "_jrdd", "_jsc", "_jvm"}
 def doors(source: str) -> Iterator[tuple[int, str]]:
     """Line and name of every way to the JVM in the source.
 
-    That is a name of PySpark's gateway, as a variable, attribute, argument, import or plain string; or an import of Py4J.
+    That is an import of Py4J, or a name of PySpark's gateway: a variable, attribute, argument, import or plain string.
     """
     for node in ast.walk(ast.parse(source)):
         imported = [node.module] if isinstance(node, ast.ImportFrom) else []
