@@ -352,17 +352,3 @@ def test_the_disk_is_waited_for_if_that_is_wanted(
     assert keep(Directory.of(str(tmp_path)), start=False).fold.numbers == expected
     kept.journal.close()
     assert keep(Directory.of(str(tmp_path)), start=False).fold.numbers == [1, 2, 3]
-
-
-def test_settings_of_spark_that_have_no_use_are_told(
-    memory: Memory, clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    WriteAheadLog(
-        memory(), "run", Settings.parse({"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "5"}), clock
-    )
-    assert caplog.text == ""
-    WriteAheadLog(
-        memory(), "run", Settings.parse({"spark.streaming.driver.writeAheadLog.allowBatching": "true"}), clock
-    )
-    assert "without effect" in caplog.text
-    assert "allowBatching" in caplog.text

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from penstock.errors import ReceiverStoppedError as ReceiverStoppedError
     from penstock.errors import StoreError as StoreError
     from penstock.graph.dstream import DStream as DStream
-    from penstock.graph.state_spec import State as State
     from penstock.graph.state_spec import StateSpec as StateSpec
     from penstock.hookspecs import hookimpl as hookimpl
     from penstock.listen.events import BatchCompleted as BatchCompleted
@@ -60,3 +59,4 @@ if TYPE_CHECKING:
     from penstock.receive.receiver_host import ReceiverHost as ReceiverHost
     from penstock.receive.thread_receiver import AsyncReceiver as AsyncReceiver
     from penstock.receive.thread_receiver import ThreadReceiver as ThreadReceiver
+    from penstock.worker.state import State as State

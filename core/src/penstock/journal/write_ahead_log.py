@@ -37,9 +37,6 @@ from penstock.storage.directory import Appender, Directory, Durability
 
 log = get_logger("write_ahead_log")
 
-_PREFIX = "spark.streaming.driver.writeAheadLog."
-# Spark's keys without effect: all pending events are always written together, and an append has no timeout.
-_WITHOUT_EFFECT = ("allowBatching", "batchingTimeout", "class")
 # A new base segment is begun after this many bytes of events, or as many as the state has if that is more.
 _ROLL_BYTES = 16 << 20
 
@@ -121,9 +118,6 @@ class WriteAheadLog:
         self._tries = settings.driver_wal_max_failures
         self._interval_ms = settings.driver_wal_rolling_interval_s * 1000
         self._closes = settings.driver_wal_close_after_write or not directory.can_append
-        ignored = [_PREFIX + name for name in _WITHOUT_EFFECT if name in settings.with_prefix(_PREFIX)]
-        if ignored:
-            log.warning("keys without effect", keys=ignored)
         self._state: LogState | None = None
         # After ``start``, only the writer's thread uses these.
         self._next_number = 1
