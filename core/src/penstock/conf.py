@@ -332,11 +332,6 @@ class Settings:
         "3",
         "Consecutive failed checkpoints after which `onCheckpointFailed` is called.",
     )
-    test_sources: bool = _recovery(
-        "spark.penstock.checkpoint.testSources",
-        "false",
-        "Allow `queueStream` in a program that writes checkpoints, although the queue is lost with the program.",
-    )
     wal_max_failures: PositiveCount = _recovery(
         "spark.streaming.receiver.writeAheadLog.maxFailures",
         "3",
