@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import Receiver
-from penstock.runtime.clock import Clock
-from penstock.runtime.log import throttle
-from penstock.testing import ReceiverHarness
+from penstock.testing import ManualClock, ReceiverHarness, throttle
 
 
 def _open_files() -> set[str]:
@@ -37,7 +35,7 @@ def launch() -> Iterator[Callable[..., ReceiverHarness]]:
     with ExitStack() as running:
 
         def launch(
-            receiver: Receiver[Any], clock: Clock | None = None, settings: Mapping[str, str] | None = None
+            receiver: Receiver[Any], clock: ManualClock | None = None, settings: Mapping[str, str] | None = None
         ) -> ReceiverHarness:
             return running.enter_context(ReceiverHarness(receiver, settings, clock))
 

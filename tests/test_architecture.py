@@ -60,3 +60,28 @@ def test_the_search_sees_a_door(source: str) -> None:
 @pytest.mark.parametrize("source", ["# sc._jvm", "'goes through sc._jvm'", "jvm = _jvms = 1"])
 def test_the_search_sees_no_more(source: str) -> None:
     assert list(doors(source)) == []
+
+
+REPOSITORY = Path(__file__).parents[1]
+PUBLIC_MODULES = {"penstock", "penstock.helpers", "penstock.testing"}
+
+
+def imported_core_modules(source: str) -> Iterator[str]:
+    """Every core module that the source imports, also where only a type checker follows."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.partition(".")[0] == "penstock")
+        elif isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "penstock":
+            yield str(node.module)
+
+
+def test_plugins_their_tests_and_examples_import_public_modules_only() -> None:
+    files = [*REPOSITORY.glob("plugins/**/*.py"), *REPOSITORY.glob("examples/**/*.py")]
+    assert len(files) > 50
+    found = {
+        f"{file.relative_to(REPOSITORY)}: {module}"
+        for file in files
+        for module in imported_core_modules(file.read_text(encoding="utf-8"))
+        if module not in PUBLIC_MODULES
+    }
+    assert found == set()

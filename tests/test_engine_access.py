@@ -91,7 +91,7 @@ class Program:
             cast("Any", SimpleNamespace(spec=spec)),
             cast("Any", SimpleNamespace(inputs=inputs, batch_interval_ms=1000, streams=lambda: [inputs[0], output])),
             cast("Any", SimpleNamespace(tracker=self.tracker)),
-            cast("Any", SimpleNamespace(kept=lambda name: self.found.get(name))),
+            cast("Any", SimpleNamespace(saved_value=lambda name: self.found.get(name))),
         )
 
     def controllers(self) -> list[RateController]:
@@ -281,7 +281,9 @@ def test_estimator_faults_are_logged_with_stream_and_estimator(caplog: pytest.Lo
 
     program = Program(RateEstimatorSpec("broken", broken), enabled="true", rateEstimator="broken", streams=(0,))
     (controller,) = program.controllers()
-    controller.onBatchCompleted(completed({0: 1}))
+    for number in range(3):
+        controller.onBatchCompleted(completed({0: 1}, time=T + 1000 * number))
+    assert len(caplog.records) == 1  # once a minute
     assert "rate estimator failed" in caplog.text
     assert "stream_id=0" in caplog.text
     assert "ZeroDivisionError: by records" in caplog.text

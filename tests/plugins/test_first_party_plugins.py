@@ -151,6 +151,7 @@ def test_invalid_option_is_refused_by_name(
         (RECEIVER, "raw-socket", "max_frame_byte", "max_frame_bytes"),
         (RECEIVER, "socket-stream", "convert", "converter"),
         (RECEIVER, "synthetic", "rates", "rate"),
+        (ESTIMATOR, "pid", "derivative", "derived"),
         (ESTIMATOR, "model", "shares", "share"),
     ],
 )

@@ -384,9 +384,9 @@ def test_the_secret_and_the_settings_are_not_printed(tracker: FakeTracker) -> No
 
 
 def test_what_dead_runs_left_is_swept(tracker: FakeTracker, tmp_path: Path) -> None:
-    # A process of an earlier boot is surely gone.
+    # A process that started in 1970 is gone.
     left, alive = tmp_path / "penstock" / "app-0", tmp_path / "penstock" / "app-00"
-    claim(left, Process(os.getpid(), "1", "an earlier boot"))
+    claim(left, Process(os.getpid(), create_time=1.0))
     claim(alive, Process.of(os.getpid()))
     with pytest.raises(ValueError, match="the receiver's own"):
         list(tracker.task(Failing())(0, []))

@@ -14,12 +14,10 @@ import pytest
 from penstock import Block, Receiver, StoredBlock
 from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
-from penstock.conf import Settings
 from penstock.errors import BlockDamagedError, ConfigurationError
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import AddBlocks, CleanUpBlocks, PauseReceiver
 from penstock.spark.cluster import TaskLocation
-from penstock.track.block_logs import BlockLogs
 from penstock.track.intake import TrackedIntake
 from penstock.wire.messages import Reply
 
@@ -87,19 +85,6 @@ def test_each_stream_has_a_directory_of_its_own(
     tracked.tracker.start()
     directories = {tracked.launch(n).task.stream_id: tracked.launch(n).task.log_directory for n in (1, 2)}
     assert directories == {n: f"{tmp_path}/receivedData/{n}" for n in (0, 1)}
-
-
-def test_settings_without_effect_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    prefix = "spark.streaming.receiver.writeAheadLog"
-    idle = {f"{prefix}.class": "org.Own", f"{prefix}.rollingIntervalSecs": "9", f"{prefix}.closeFileAfterWrite": "true"}
-    sc: Any = None
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("penstock.spark.checkpoint.qualified", lambda _sc, directory: directory)
-        assert BlockLogs.of(sc, Settings.parse(LOG), str(tmp_path), [0])
-        assert caplog.records == []
-        assert BlockLogs.of(sc, Settings.parse(LOG | idle), str(tmp_path), [0])
-    (said,) = caplog.records
-    assert all(name in said.getMessage() for name in ("class", "rollingIntervalSecs", "closeFileAfterWrite"))
 
 
 # -- reading --

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 from attrs import frozen
 from pyspark import RDD, SparkContext, StorageLevel
 
-from penstock.conf import Settings
+from penstock.conf import OPTION_SECTIONS, Settings
 from penstock.errors import ConfigurationError
 from penstock.graph.arguments import require_callable
 from penstock.graph.dstream import DStream
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-#: Hook that offers a source -> the word for it in configuration keys.
-_SECTION = {"receivers": "receiver", "input_streams": "input"}
 
 
 class StreamBuilder:
@@ -307,7 +304,7 @@ class StreamBuilder:
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Create what a plugin offers; the options override those of the configuration."""
         spec = self.plugins.spec(hook, name)
-        given = {**self.settings.with_prefix(f"spark.penstock.{_SECTION[hook]}.{name}."), **options}
+        given = {**self.settings.with_prefix(f"{OPTION_SECTIONS[hook]}{name}."), **options}
         read = read_options(KINDS[hook][0], spec, given)
         return spec.factory() if spec.options is None else spec.factory(read)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from penstock.errors import ConfigurationError
+from penstock import ConfigurationError
 from penstock_file.errors import DirectoryMissingError
 from penstock_file.place import Place
 

@@ -13,11 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock_rate
-from penstock.errors import ConfigurationError
-from penstock.plugins.specs import RateEstimator, options_of, read_options
 from penstock_rate import ModelOptions, ModelRateEstimator
 
-SPEC = next(spec for spec in penstock_rate.rate_estimators() if spec.name == "model")
 START = 1_000_000
 
 
@@ -47,17 +44,11 @@ class Loop:
         return self
 
 
-def test_the_name_makes_it() -> None:
-    made = SPEC.factory(read_options("rate estimator", SPEC, {}), 1000)
-    assert isinstance(made, ModelRateEstimator)
-    assert isinstance(made, RateEstimator)
-    assert {option.name: option.default for option in options_of(SPEC)} == {
-        "share": "0.85",
-        "initial_rate": "None",
-        "min_rate": "0.001",
-    }
-    given = {"share": "0.5", "initial_rate": "7", "min_rate": "2"}
-    assert read_options("rate estimator", SPEC, given) == ModelOptions(0.5, 7.0, 2.0)
+def test_plugin_offers_it_with_these_defaults() -> None:
+    (spec,) = [spec for spec in penstock_rate.rate_estimators() if spec.name == "model"]
+    assert spec.options is ModelOptions
+    assert isinstance(spec.factory(ModelOptions(), 1000), ModelRateEstimator)
+    assert ModelOptions() == ModelOptions(share=0.85, initial_rate=None, min_rate=0.001)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +58,6 @@ def test_the_name_makes_it() -> None:
 def test_options_that_are_refused(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=option):
         ModelOptions(**{option: value})
-    with pytest.raises(ConfigurationError, match=option):
-        read_options("rate estimator", SPEC, {option: str(value)})
 
 
 @pytest.mark.parametrize("interval", [0, -1])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 from pyspark import cloudpickle
 
-from penstock.runtime.clock import ManualClock
+from penstock.testing import ManualClock
 from penstock_socket import SocketStreamOptions, SocketStreamReceiver, tcp_receiver
 from penstock_socket.connection import Connection, Interrupted
 from penstock_socket.connection_file import ConnectionFile

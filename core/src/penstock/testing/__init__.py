@@ -1,6 +1,7 @@
-"""The testing kit, shipped in the wheel: a manual clock, harnesses, and simulated plants for rate estimators.
+"""The testing kit, shipped in the wheel.
 
-Each name is imported when it is first used, as in ``penstock``.
+It has a manual clock, harnesses, simulated plants for rate estimators, and the throttle of repeated log events
+(``throttle.reset()`` before each test). Each name is imported when it is first used, as in ``penstock``.
 """
 
 from typing import TYPE_CHECKING
@@ -21,5 +22,6 @@ if TYPE_CHECKING:
     from penstock.rate.plant_run import simulate as simulate
     from penstock.rate.plant_svg import draw as draw
     from penstock.runtime.clock import ManualClock as ManualClock
+    from penstock.runtime.log import throttle as throttle
     from penstock.testing.receiver_harness import ReceiverHarness as ReceiverHarness
     from penstock.testing.stream_harness import StreamHarness as StreamHarness

@@ -24,7 +24,6 @@ from penstock.storage.uri import location_of_hadoop
 log = get_logger("block_log")
 
 # Of no use here: a block is a file of its own.
-_WITHOUT_EFFECT = ("class", "rollingIntervalSecs", "closeFileAfterWrite")
 
 
 class BlockLogs:
@@ -65,11 +64,6 @@ class BlockLogs:
                 f"ssc.checkpoint(directory) before the start, or set {conf.key('checkpoint_directory')}; all executors "
                 "must be able to write to it"
             )
-        idle = [
-            name for name in _WITHOUT_EFFECT if name in settings.with_prefix("spark.streaming.receiver.writeAheadLog.")
-        ]
-        if idle:
-            log.warning("settings of the receivers' log without effect: a block is one file", settings=idle)
         return cls(location_of_hadoop(checkpoint.qualified(sc, checkpoint_directory)), stream_ids)
 
     def start(self) -> None:

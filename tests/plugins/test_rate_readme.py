@@ -19,7 +19,7 @@ from penstock.rate.plant import PLANTS
 from penstock.rate.plant_report import report
 from penstock.rate.plant_run import simulate
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "plugins/rate/README.md").read_text(encoding="utf-8")
 
 
 def block(language: str) -> str:
