@@ -91,7 +91,7 @@ class Program:
             cast("Any", SimpleNamespace(spec=spec)),
             cast("Any", SimpleNamespace(inputs=inputs, batch_interval_ms=1000, streams=lambda: [inputs[0], output])),
             cast("Any", SimpleNamespace(tracker=self.tracker)),
-            cast("Any", SimpleNamespace(kept=lambda name: self.found.get(name))),
+            cast("Any", SimpleNamespace(saved_value=lambda name: self.found.get(name))),
         )
 
     def controllers(self) -> list[RateController]:

@@ -126,7 +126,7 @@ def test_a_lost_file_gives_an_older_state_or_is_refused(keep: Keep, memory: Memo
 def test_garbage_behind_the_end_is_cut_off(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
     kept = keep(memory(changed(files, max(files), files[max(files)] + b"garbage")), start=False)
     assert kept.fold.numbers == HISTORY
-    assert kept.recovered.torn_bytes == len(b"garbage")
+    assert kept.recovered.truncated_bytes == len(b"garbage")
     assert kept.recovered.damages == ()
 
 
@@ -156,8 +156,8 @@ def test_damage_in_the_middle_is_refused_with_file_place_and_what_to_do(keep: Ke
     with pytest.raises(WriteAheadLogError) as refused:
         keep(directory)
     assert str(refused.value) == (
-        f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read. Put the file back as it "
-        "was, or go on without what is lost: spark.penstock.checkpoint.onDamage=skip"
+        f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read. Restore the file, or "
+        "continue without the lost records: spark.penstock.checkpoint.onDamage=skip"
     )
     assert directory.files == before
 
@@ -269,7 +269,7 @@ def test_a_missing_end_is_counted_and_stood_in_for_and_no_number_used_again(
     kept = keep(directory.copy(), conf=conf, known=6)
     assert kept.fold.numbers == [0, 1, 2, -1]
     assert kept.recovered.lost == 3
-    assert kept.recovered.damages == ("the journal in memory/ ends with event 3, and a checkpoint knows of 6",)
+    assert kept.recovered.damages == ("the write-ahead log in memory/ ends with event 3, and a checkpoint knows of 6",)
     kept.add(4)
     assert kept.journal.last_number == 7
     kept.journal.close()

@@ -30,13 +30,13 @@ def is_part_of(some: list[bytes], whole: list[bytes]) -> bool:
 def test_what_was_framed_is_read() -> None:
     frames = read_frames(BUFFER)
     assert [each.payload for each in frames.sound] == PAYLOADS
-    assert (frames.damages, frames.torn_at) == ((), None)
+    assert (frames.damages, frames.truncated_at) == ((), None)
     assert [BUFFER[each.start : each.end] for each in frames.sound] == [frame(payload) for payload in PAYLOADS]
 
 
 def test_an_empty_buffer_has_no_records_and_no_damage() -> None:
     frames = read_frames(b"")
-    assert (frames.sound, frames.damages, frames.torn_at) == ((), (), None)
+    assert (frames.sound, frames.damages, frames.truncated_at) == ((), (), None)
 
 
 def test_a_flip_of_any_bit_gives_no_wrong_payload() -> None:
@@ -48,7 +48,7 @@ def test_a_flip_of_any_bit_gives_no_wrong_payload() -> None:
         assert is_part_of(found, PAYLOADS)
         assert len(found) == len(PAYLOADS) - 1
         # In the last record it looks like a tear; before it there is one damage.
-        assert bool(frames.damages) == (frames.torn_at is None)
+        assert bool(frames.damages) == (frames.truncated_at is None)
 
 
 def test_a_cut_at_any_byte_gives_the_records_before_it() -> None:
@@ -58,7 +58,7 @@ def test_a_cut_at_any_byte_gives_the_records_before_it() -> None:
         whole = sum(end <= size for end in ends)
         assert [each.payload for each in frames.sound] == PAYLOADS[:whole]
         assert frames.damages == ()
-        assert frames.torn_at == (None if size in (0, *ends) else ([0, *ends])[whole])
+        assert frames.truncated_at == (None if size in (0, *ends) else ([0, *ends])[whole])
 
 
 def test_damage_in_the_middle_is_told_with_its_place() -> None:
@@ -74,13 +74,13 @@ def test_garbage_behind_good_records_is_a_torn_end() -> None:
     for garbage in (b"garbage", b"\x00" * 100, MAGIC, MAGIC * 50, frame(b"x" * 50)[:-1]):
         frames = read_frames(frame(b"one") + garbage)
         assert [each.payload for each in frames.sound] == [b"one"]
-        assert frames.torn_at == len(frame(b"one"))
+        assert frames.truncated_at == len(frame(b"one"))
 
 
 def test_a_length_is_not_believed() -> None:
     head = struct.pack(">BI", 1, MAX_PAYLOAD_BYTES + 1)
     lie = MAGIC + head + struct.pack(">I", zlib.crc32(head))
-    assert read_frames(lie + b"x" * 100).torn_at == 0
+    assert read_frames(lie + b"x" * 100).truncated_at == 0
     assert payloads(lie + frame(b"one")) == [b"one"]
 
 
@@ -100,7 +100,7 @@ def test_a_sound_record_of_another_version_is_no_damage() -> None:
     head = struct.pack(">BI", 2, 3)
     later = MAGIC + head + struct.pack(">I", zlib.crc32(b"new", zlib.crc32(head))) + b"new"
     assert len(later) == HEAD_BYTES + 3
-    with pytest.raises(WriteAheadLogError, match="has the form 2"):
+    with pytest.raises(WriteAheadLogError, match="has format version 2; this code reads 1"):
         read_frames(frame(b"one") + later)
 
 

@@ -253,7 +253,7 @@ def test_an_event_that_is_not_understood_stops_the_recovery_by_name(
     directory = memory()
     keep(directory).add(1)
     monkeypatch.setattr(list_fold, "apply", lambda _self, event: event["what"])
-    with pytest.raises(WriteAheadLogError, match=r"memory/ has an event that is not understood .* another version"):
+    with pytest.raises(WriteAheadLogError, match=r"memory/ has an event that cannot be applied .* another version"):
         WriteAheadLog(directory, "run-1", Settings.parse({}), clock).recover(list_fold())
 
 
@@ -307,8 +307,10 @@ def test_closing_fails_those_who_wait(keep: Keep, memory: Memory) -> None:
     kept.journal.close(timeout_s=0.01)
     for thread in threads:
         thread.join(10)
-    assert [str(outcomes[number]) for number in (1, 2)] == ["the journal was closed before this was written"] * 2
-    assert "whether this was written is not known" in str(outcomes[0])
+    assert [str(outcomes[number]) for number in (1, 2)] == [
+        "the write-ahead log was closed before this event was written"
+    ] * 2
+    assert "whether it has this event is unknown" in str(outcomes[0])
     go_on.set()
     assert kept.journal._thread.finish(10)
 

@@ -7,6 +7,7 @@ Methods may be called from any thread; ``stop`` does its work on a thread of its
 from __future__ import annotations
 
 import atexit
+import secrets
 import signal
 import threading
 import time
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, ClassVar
 from pyspark import SparkContext
 
 from penstock.checkpoint.checkpointer import CheckpointReport
-from penstock.checkpoint.recovery import Recovery
+from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint.program import Program
+from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings
 from penstock.conf_warnings import keys_without_effect
 from penstock.engine import Engine
@@ -35,7 +38,7 @@ from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.schedule.generator_report import GeneratorReport
 from penstock.spark import cluster, saved_conf
-from penstock.spark.checkpoint import set_checkpoint_directory
+from penstock.spark.checkpoint import checkpoint_folder, set_checkpoint_directory
 from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
@@ -101,6 +104,7 @@ class StreamingContext(StreamBuilder):
         self.graph = DStreamGraph(sparkContext, interval_ms, self.settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self.settings.listener_queue_size, self.settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
+        self._program = Program(self, sparkContext, self.settings, self._clock, self.graph)
         self._state = StreamingContextState.INITIALIZED
         self._lock = threading.RLock()
         self._signals = StopSignals(self._on_signal)
@@ -149,7 +153,7 @@ class StreamingContext(StreamBuilder):
         if directory is not None:
             folder = set_checkpoint_directory(self._sc, directory)
             self.graph.set_checkpoint_directory(directory, f"{location_of_hadoop(folder.uri)}/{folder.name}/state")
-            self._recovery = Recovery(self, directory, folder)
+            self._recovery = Recovery(self._program, CheckpointDirectory(self._sc, self.settings, directory, folder))
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
         """Tell a listener of everything from now on: a ``StreamingListener``, or any object with ``on…`` methods."""
@@ -198,12 +202,18 @@ class StreamingContext(StreamBuilder):
         """
         if not callable(setupFunc):
             raise TypeError("setupFunc should be callable.")
-        found = Recovery.newest(checkpointPath)
+        found = find_newest(checkpointPath)
         if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
                 return cls._of_checkpoint(checkpointPath, found)
+            except NotRecoverableError:
+                raise
             except CheckpointError as error:
-                log.warning("the program is made anew by its own code", checkpoint=found.number, reason=str(error))
+                log.warning(
+                    "checkpointed program not loadable, rebuilding with setupFunc",
+                    checkpoint=found.number,
+                    reason=str(error),
+                )
         made = cls._made_by(setupFunc)
         if made.graph.checkpoint_directory != checkpointPath:
             made.checkpoint(checkpointPath)
@@ -288,9 +298,9 @@ class StreamingContext(StreamBuilder):
                 raise
             self._state = StreamingContextState.ACTIVE
             if self.settings.stop_gracefully_on_shutdown:
-                self._signals.take()
+                self._signals.install()
             else:
-                self._signals.take_interrupt_back()
+                self._signals.override_pysparks_interrupt()
             self._bus.post(StreamingStarted(self._clock.now_ms()))
             atexit.register(self._on_exit)
 
@@ -312,7 +322,7 @@ class StreamingContext(StreamBuilder):
                 lambda: self._state is StreamingContextState.STOPPED or self._error is not None, timeout
             )
             if self._state is StreamingContextState.STOPPED:
-                self._signals.give_back()
+                self._signals.restore()
             if self._error is not None:
                 raise self._error
             return self._state is StreamingContextState.STOPPED
@@ -336,7 +346,7 @@ class StreamingContext(StreamBuilder):
             # A program's own function at exit may come behind ours, on the same thread.
             if stopping is not threading.current_thread():
                 stopping.join()
-            self._signals.give_back()
+            self._signals.restore()
         self._stop_spark()
 
     def _request_stop(self, *, graceful: bool, stop_spark: bool) -> threading.Thread:
@@ -386,8 +396,7 @@ class StreamingContext(StreamBuilder):
 
     def checkpoint_report(self) -> CheckpointReport:
         """How the writing of checkpoints goes."""
-        writer = None if self._engine is None else self._engine.checkpointer
-        return CheckpointReport() if writer is None else CheckpointReport(writer.written_ms, writer.failures)
+        return CheckpointReport() if self._engine is None else self._engine.checkpoint_report()
 
     def generator_report(self) -> GeneratorReport:
         """How the making of batches went so far: what each phase took, ticks missed, batches dropped and failed."""
@@ -397,14 +406,18 @@ class StreamingContext(StreamBuilder):
     # -- inside --
 
     def _start_engine(self) -> None:
+        if self.graph.checkpoint_directory is None:
+            # As in Spark: sc.setCheckpointDir is enough for RDD checkpoints; then there is nothing to recover from.
+            folder = checkpoint_folder(self._sc)
+            if folder is not None:
+                # Another context may have used the same folder before.
+                state_home = f"{location_of_hadoop(folder.uri)}/{folder.name}/state-{secrets.token_hex(4)}"
+                self.graph.set_checkpoint_directory(folder.uri, state_home)
         self.graph.validate()
         if self.settings.backpressure_enabled:
             self.plugins.spec("rate_estimators", self.settings.rate_estimator)
         self._engine = Engine(
-            self._sc,
-            self.settings,
-            self._clock,
-            self.graph,
+            self._program,
             self._bus,
             self._recovery,
             self._on_error,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pyspark import SparkContext
 
-from penstock.checkpoint.recovery import Recovery
+from penstock.checkpoint.restore.recovery import Recovery
 from penstock.conf import Settings
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
@@ -148,7 +148,7 @@ class EngineAccess(ListenerContext):
     def save(self, name: str, value: Callable[[], Any]) -> Any:
         """Have the checkpointer ask for it."""
         self.saved_values[name] = value
-        return None if self._recovery is None else self._recovery.kept(name)
+        return None if self._recovery is None else self._recovery.saved_value(name)
 
     def executors(self) -> Sequence[str]:
         """As Spark lists them."""

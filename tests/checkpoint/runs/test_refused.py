@@ -13,7 +13,7 @@ from tests.checkpoint.runs.conftest import INTERVAL_MS, Output, Runs, numbered
 
 from penstock import StreamingContext
 from penstock import context as context_module
-from penstock.checkpoint import recovery
+from penstock.checkpoint.restore import recovery
 from penstock.errors import CheckpointError, ConfigurationError, StreamingStateError
 from penstock.spark.checkpoint import set_checkpoint_directory
 
@@ -70,11 +70,6 @@ def test_a_directory_that_cannot_be_made_is_refused(runs: Runs, output: Output, 
         runs.new(lambda context: output.collect(numbered(context, numbers)), tmp_path / "file" / "below").start()
 
 
-def test_a_queue_is_refused_and_the_key_named(runs: Runs, output: Output) -> None:
-    with pytest.raises(ConfigurationError, match=rf"{here('queueStream')}: .*checkpoint.testSources=true"):
-        runs.new(lambda context: output.collect(context.queueStream([[1]]))).start()
-
-
 def states(context: StreamingContext, output: Output) -> None:
     output.collect(numbered(context, numbers).updateStateByKey(total, 1))
 
@@ -127,7 +122,7 @@ def test_another_batch_interval_is_refused(left: Path, runs: Runs, output: Outpu
         return made
 
     context = StreamingContext.getOrCreate(str(left), create)
-    with pytest.raises(CheckpointError, match="interval is 2000 ms, and that of the checkpoint 1000 ms"):
+    with pytest.raises(CheckpointError, match="interval is 2000 ms, and that of the checkpoint is 1000 ms"):
         context.start()
 
 
@@ -166,10 +161,10 @@ def test_a_fresh_start_says_what_it_replaces(
     context.checkpoint(str(left))
     context.start()
     context.stop(stopSparkContext=False)
-    (told,) = [record.getMessage() for record in caplog.records if "starts afresh" in record.getMessage()]
-    assert str(left) in told
-    assert "last_batch=3000" in told
-    assert "states=['updateStateByKey-0']" in told
+    (logged,) = [record.getMessage() for record in caplog.records if "starting fresh" in record.getMessage()]
+    assert str(left) in logged
+    assert "last_batch=3000" in logged
+    assert "states=['updateStateByKey-0']" in logged
     assert (left / "mine").is_dir()
     assert not list(left.glob("received*"))
 

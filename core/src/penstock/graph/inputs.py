@@ -124,7 +124,7 @@ class PulledInputDStream(InputDStream):
         """Continue from a position that an earlier run saved."""
         if isinstance(self._source, RecoverableSource):
             self._position_ms = position["time_ms"]
-            self._source.go_on_from(position["source"])
+            self._source.restore(position["source"])
 
     def start(self) -> None:
         """Start the source."""
@@ -201,6 +201,10 @@ class QueueInputDStream(InputDStream):
         self._one_at_a_time, self._default = one_at_a_time, default
         # Items by batch time that could not be made into an RDD yet: a retry uses the same.
         self._taken: dict[int, list[Any]] = {}
+
+    def program_state(self) -> dict[str, Any]:
+        """The stream without its queue, which may hold RDDs."""
+        return {**super().program_state(), "_size": None, "_take": None, "_default": None, "_taken": {}}
 
     def compute(self, time_ms: int) -> RDD[Any]:
         """The next RDD, or the union of all that are in the queue now."""

@@ -45,12 +45,22 @@ def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
     """
     try:
         sc.setCheckpointDir(directory)
-        uri: str = sc._jsc.sc().getCheckpointDir().get()
+        folder = checkpoint_folder(sc)
     except Exception as error:
         raise ConfigurationError(
             f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}; "
             "name one that this program may write to"
         ) from error
+    assert folder is not None
+    return folder
+
+
+def checkpoint_folder(sc: SparkContext) -> RunFolder | None:
+    """The folder to which a SparkContext checkpoints RDDs; ``None`` if it has none, or Spark is stopped."""
+    directory = None if sc._jsc is None else sc._jsc.sc().getCheckpointDir()
+    if directory is None or directory.isEmpty():
+        return None
+    uri: str = directory.get()
     base, _slash, name = uri.rstrip("/").rpartition("/")
     return RunFolder(name, base)
 

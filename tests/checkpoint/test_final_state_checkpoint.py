@@ -1,4 +1,4 @@
-"""``LastStates``: under the deadline of the stop, and nobody waits for it after a second request."""
+"""``FinalStateCheckpoint``: bounded by the deadline of the stop, and abandoned by a second stop request."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.checkpoint.final_states import LastStates
+from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
 
 
 class Spark:
-    """Knows job groups; a job in one that is cancelled fails."""
+    """Job groups whose jobs fail when the group is cancelled."""
 
     def __init__(self) -> None:
         self.cancelled = threading.Event()
@@ -27,8 +27,8 @@ class Spark:
         self.cancelled.set()
 
 
-class Table:
-    """Notes that it was checkpointed."""
+class FakeStream:
+    """A stateful stream that records whether it was checkpointed."""
 
     def __init__(self, spark: Spark, *, fails: bool = False, hangs: bool = False) -> None:
         self._spark, self._fails, self._hangs = spark, fails, hangs
@@ -49,36 +49,34 @@ def spark() -> Spark:
     return Spark()
 
 
-def last_states(spark: Spark, *tables: Table) -> LastStates:
-    made = LastStates(cast(Any, spark), cast(Any, tables))
+def started(spark: Spark, *streams: FakeStream) -> FinalStateCheckpoint:
+    made = FinalStateCheckpoint(cast(Any, spark), cast(Any, streams))
     made.start()
     return made
 
 
-def test_all_are_written_though_one_fails(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
-    first, second = Table(spark, fails=True), Table(spark)
-    last_states(spark, first, second).write(time.monotonic() + 30)
+def test_every_state_is_checkpointed_even_if_one_fails(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = FakeStream(spark, fails=True), FakeStream(spark)
+    started(spark, first, second).write(time.monotonic() + 30)
     assert second.done
     assert "updateStateByKey at app.py:3" in caplog.text
     assert not spark.cancelled.is_set()
 
 
-def test_at_the_deadline_the_job_is_cancelled_and_no_further_one_begun(
-    spark: Spark, caplog: pytest.LogCaptureFixture
-) -> None:
-    first, second = Table(spark, hangs=True), Table(spark)
-    states = last_states(spark, first, second)
+def test_deadline_cancels_the_job_and_starts_no_further_one(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = FakeStream(spark, hangs=True), FakeStream(spark)
+    states = started(spark, first, second)
     states.write(time.monotonic() + 0.05)
     assert spark.cancelled.is_set()
-    assert "not checkpointed in time" in caplog.text
+    assert "not checkpointed before the deadline" in caplog.text
     states._thread.join(30)
     assert first.begun.is_set()
     assert not second.begun.is_set()
 
 
-def test_nobody_waits_when_it_is_abandoned(spark: Spark) -> None:
-    first, second = Table(spark, hangs=True), Table(spark)
-    states = last_states(spark, first, second)
+def test_abandon_ends_the_wait_and_cancels_the_job(spark: Spark) -> None:
+    first, second = FakeStream(spark, hangs=True), FakeStream(spark)
+    states = started(spark, first, second)
     writing = threading.Thread(target=states.write, args=(time.monotonic() + 600,))
     writing.start()
     assert first.begun.wait(30)
@@ -90,29 +88,29 @@ def test_nobody_waits_when_it_is_abandoned(spark: Spark) -> None:
     assert not second.begun.is_set()
 
 
-def test_an_interpreter_that_ends_needs_no_further_thread(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(spark)
-    states = last_states(spark, table)
+def test_write_starts_no_thread(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = FakeStream(spark)
+    states = started(spark, stream)
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
     states.write(time.monotonic() + 30)
-    assert table.done
+    assert stream.done
 
 
-def test_what_is_abandoned_before_it_begins_is_not_begun(spark: Spark) -> None:
-    table = Table(spark)
-    states = last_states(spark, table)
+def test_abandon_before_write_checkpoints_nothing(spark: Spark) -> None:
+    stream = FakeStream(spark)
+    states = started(spark, stream)
     states.abandon()
     states._thread.join(30)
     assert not states._thread.is_alive()
-    assert not table.begun.is_set()
+    assert not stream.begun.is_set()
 
 
-def test_without_states_there_is_nothing_to_wait_for(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
-    states = last_states(spark)
+def test_write_returns_at_once_without_states(spark: Spark, caplog: pytest.LogCaptureFixture) -> None:
+    states = started(spark)
     states.write(time.monotonic())
     states.abandon()
     assert not caplog.records

@@ -16,9 +16,11 @@ from penstock.listen.events import BatchCompleted, StreamInputInfo
 from penstock.runtime.clock import ManualClock
 from penstock.schedule import job_generator
 from penstock.schedule.job_generator import JobGenerator
-from penstock.schedule.resume import Resume
+from penstock.schedule.recovered_batches import RecoveredBatches
 
-LEFT = Resume(zero_time_ms=0, last_time_ms=500, pending=frozenset(), tables_ms=None, max_pending=10, skips_empty=False)
+LEFT = RecoveredBatches(
+    zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None, max_pending=10, skips_empty=False
+)
 
 
 @frozen
@@ -31,11 +33,8 @@ class Saved:
 class StubCheckpoints:
     """Notes what it is to write."""
 
-    keeps_blocks = True
-
     def __init__(self, log: Log) -> None:
         self._log = log
-        self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
 
     def begin(self, zero_time_ms: int) -> None:
         self._log.add(("begin", zero_time_ms))
@@ -47,10 +46,10 @@ class StubCheckpoints:
 class GoingOn:
     """An engine that goes on, at a time."""
 
-    def __init__(self, resume: Resume, now_ms: int, concurrent_jobs: int = 1) -> None:
+    def __init__(self, resume: RecoveredBatches, now_ms: int, concurrent_jobs: int = 1) -> None:
         self.clock = ManualClock(now_ms)
         self.engine = Engine(self.clock, concurrent_jobs)
-        self.resume: Resume | None = resume
+        self.resume: RecoveredBatches | None = resume
         self.log = self.engine.log
         self.unallocated: Callable[[], bool] = lambda: False
         self.spans_batches = False
@@ -81,6 +80,7 @@ class GoingOn:
             unpersist=True,
             on_error=engine.errors.append,
             checkpoints=StubCheckpoints(self.log),
+            keeps_blocks=True,
         )
         engine.scheduler.start()
         engine.generator.start(self.resume)
@@ -346,7 +346,7 @@ def test_batches_made_again_have_their_true_number_of_records(going_on: Callable
 
 
 def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Callable[..., GoingOn], gate: Gate) -> None:
-    run = going_on(now_ms=540, pending=frozenset({500}), tables_ms=200)
+    run = going_on(now_ms=540, pending=frozenset({500}), state_ms=200)
     run.engine.graph.make = lambda _time_ms: [gate]
     made: list[int] = []
     run.engine.graph.advance_state = made.extend  # type: ignore[method-assign, assignment]
@@ -357,7 +357,7 @@ def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Calla
 
 
 def test_a_start_that_fails_writes_no_checkpoint(going_on: Callable[..., GoingOn]) -> None:
-    run = going_on(now_ms=1040, pending=frozenset({500}), tables_ms=300)
+    run = going_on(now_ms=1040, pending=frozenset({500}), state_ms=300)
 
     def advance_state(_times: object) -> None:
         raise RuntimeError("the data base is down")
