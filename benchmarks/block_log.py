@@ -21,7 +21,8 @@ from penstock.blocks.block_file import open_file
 from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_driver import TrackerClient
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
@@ -57,16 +58,26 @@ def timed(function, *arguments):
     return time.perf_counter() - began
 
 
-def measure(name, store, port):
-    """Store, and say how fast; return what was stored."""
-    stored = []
+class Remembering:
+    """A block handler that remembers what another one stored, and deletes nothing."""
 
-    def keep(block):
-        stored.append(store(block))
-        return stored[-1]
+    def __init__(self, handler):
+        self.handler, self.stored = handler, []
 
-    driver, receiver = Client(f"grpc://127.0.0.1:{port}", TOKEN, 10_000), Idle()
-    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), driver, keep, lambda _ids: None)
+    def store(self, block):
+        """Store a block."""
+        self.stored.append(self.handler.store(block))
+        return self.stored[-1]
+
+    def delete(self, _block_ids):
+        """Delete nothing."""
+
+
+def measure(name, handler, port):
+    """Print how fast a block handler stores; return what it stored."""
+    client, receiver, blocks = Client(f"grpc://127.0.0.1:{port}", TOKEN, 10_000), Idle(), Remembering(handler)
+    driver = TrackerClient(client, RegisterReceiver(0, 1, "Idle", 0))
+    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), driver, blocks)
     supervisor.start()
     records = [f"{n:0100d}" for n in range(size)]
     receiver.store_all(records)
@@ -74,7 +85,7 @@ def measure(name, store, port):
     supervisor.stop("enough")
     took = statistics.median(times)
     print(f"store_all, {name}: {size * 100 / took / 1e6:,.0f} MB/s, {took * 1000:.2f} ms a block of {size} records")
-    return stored[1:]
+    return blocks.stored[1:]
 
 
 def read(name, stored, *, checked, consume):
@@ -106,10 +117,9 @@ if __name__ == "__main__":
     process.start()
     driver_port = ours.recv()
     try:
-        stores = {"log off": LocalBlockHandler(directory / "off").store}
+        stores = {"log off": LocalBlockHandler(directory / "off")}
         stores |= {
-            f"log on, {name}": WriteAheadLogBlockHandler(str(directory / name), name).store
-            for name in ("flush", "fsync")
+            f"log on, {name}": WriteAheadLogBlockHandler(str(directory / name), name) for name in ("flush", "fsync")
         }
         for _ in range(2):
             logged = [measure(name, store, driver_port) for name, store in stores.items()][1]

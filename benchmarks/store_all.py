@@ -20,8 +20,8 @@ from typing import Any
 from penstock import Block, Receiver, StoredBlock
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
-from penstock.receive.messages import Registered, RegisterReceiver
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.messages import Registered
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.wire.messages import Reply
 
 records = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
@@ -32,9 +32,35 @@ LINES = ["x" * 100 + str(number) for number in range(1000)]
 class Driver:
     """Accepts everything."""
 
-    def ask(self, message: object, _reply_kind: type[Any]) -> Any:
-        """Say so."""
-        return Registered(True) if isinstance(message, RegisterReceiver) else Reply()
+    def register(self, _receiver_type: str) -> Registered:
+        """Accept the receiver."""
+        return Registered(accepted=True)
+
+    def add_blocks(self, _blocks: list[StoredBlock]) -> Reply:
+        """Accept the blocks."""
+        return Reply()
+
+    def report_error(self, message: str, error: str) -> None:
+        """Show the error."""
+        print(message, error)
+
+    def deregister(self, message: str, error: str, **_counts: object) -> None:
+        """Ignore the end."""
+
+
+class Blocks(LocalBlockHandler):
+    """Writes each block and deletes it at once."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.stored: list[StoredBlock] = []
+
+    def store(self, block: Block) -> StoredBlock:
+        """Write and delete a block."""
+        stored = super().store(block)
+        self.delete([block.block_id])
+        self.stored.append(stored)
+        return stored
 
 
 class Silent(Receiver[Any]):
@@ -46,21 +72,14 @@ class Silent(Receiver[Any]):
 
 def store(values: Iterable[Any], folder: Path) -> tuple[float, list[StoredBlock]]:
     """Store values; say how long that took, s of processor time, and what blocks they became."""
-    blocks, stored = LocalBlockHandler(folder), list[StoredBlock]()
-
-    def keep(block: Block) -> StoredBlock:
-        stored.append(blocks.store(block))
-        blocks.delete([block.block_id])
-        return stored[-1]
-
-    receiver = Silent()
-    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), Driver(), keep, blocks.delete)
+    blocks, receiver = Blocks(folder), Silent()
+    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), Driver(), blocks)
     supervisor.start()
     began = time.process_time()
     receiver.store_all(values)
     took_s = time.process_time() - began
     supervisor.stop("done")
-    return took_s, stored
+    return took_s, blocks.stored
 
 
 def peak_mb() -> float:

@@ -12,6 +12,8 @@ import trustme
 from tests import helpers
 from tests.helpers import Gate
 
+from penstock.runtime.log import throttle
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -27,6 +29,12 @@ def _spark_conf() -> Iterator[None]:
         for name in ("SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
             patch.setenv(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_throttled_log_events() -> None:
+    """What an earlier test logged suppresses nothing in this one."""
+    throttle.reset()
 
 
 @pytest.fixture(scope="session")

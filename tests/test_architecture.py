@@ -11,8 +11,17 @@ DOORS_TO_THE_JVM = {"_gateway", "_jrdd", "_jsc", "_jvm"}
 
 
 def doors(source: str) -> Iterator[tuple[int, str]]:
-    """Line and name of every door that the source names: as a variable, attribute, argument, import or plain string."""
+    """Line and name of every way to the JVM in the source.
+
+    That is an import of Py4J, or a name of PySpark's gateway: a variable, attribute, argument, import or plain string.
+    """
     for node in ast.walk(ast.parse(source)):
+        imported = [node.module] if isinstance(node, ast.ImportFrom) else []
+        if isinstance(node, ast.Import):
+            imported = [alias.name for alias in node.names]
+        for module in imported:
+            if module is not None and module.split(".")[0] == "py4j":
+                yield getattr(node, "lineno", 0), module
         for field in ("id", "attr", "arg", "name", "value"):
             name = getattr(node, field, None)
             if isinstance(name, str) and name in DOORS_TO_THE_JVM:
@@ -40,6 +49,8 @@ def test_only_the_spark_folder_names_the_doors_to_the_jvm() -> None:
         "RDD(_jrdd=None)",
         "def open(_gateway): ...",
         "from pyspark.context import _gateway",
+        "import py4j.protocol",
+        "from py4j.protocol import Py4JError",
     ],
 )
 def test_the_search_sees_a_door(source: str) -> None:
@@ -49,3 +60,28 @@ def test_the_search_sees_a_door(source: str) -> None:
 @pytest.mark.parametrize("source", ["# sc._jvm", "'goes through sc._jvm'", "jvm = _jvms = 1"])
 def test_the_search_sees_no_more(source: str) -> None:
     assert list(doors(source)) == []
+
+
+REPOSITORY = Path(__file__).parents[1]
+PUBLIC_MODULES = {"penstock", "penstock.helpers", "penstock.testing"}
+
+
+def imported_core_modules(source: str) -> Iterator[str]:
+    """Every core module that the source imports, also where only a type checker follows."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name.partition(".")[0] == "penstock")
+        elif isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "penstock":
+            yield str(node.module)
+
+
+def test_plugins_their_tests_and_examples_import_public_modules_only() -> None:
+    files = [*REPOSITORY.glob("plugins/**/*.py"), *REPOSITORY.glob("examples/**/*.py")]
+    assert len(files) > 50
+    found = {
+        f"{file.relative_to(REPOSITORY)}: {module}"
+        for file in files
+        for module in imported_core_modules(file.read_text(encoding="utf-8"))
+        if module not in PUBLIC_MODULES
+    }
+    assert found == set()

@@ -293,36 +293,3 @@ def test_table_has_each_group_once() -> None:
 def test_module_prints_the_table() -> None:
     printed = subprocess.run([sys.executable, "-m", "penstock.conf"], capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == conf.as_markdown()
-
-
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("spark.penstock.receiver.maxRestart", "spark.penstock.receiver.maxRestarts"),
-        ("spark.penstock.reciever.maxRestarts", "spark.penstock.receiver.maxRestarts"),
-        ("spark.penstock.maxFailedBatch", "spark.penstock.maxFailedBatches"),
-        ("spark.streaming.backpressure.enable", "spark.streaming.backpressure.enabled"),
-        ("spark.streaming.blockinterval", "spark.streaming.blockInterval"),
-    ],
-)
-def test_misspelled_key_is_found(name: str, near: str) -> None:
-    key = next(attribute for attribute, key in KEYS.items() if key.name == near)
-    assert Settings.parse({name: "1", near: KEYS[key].default, "spark.app.name": "x"}).misspelled() == {name: near}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        # A plugin's, and Spark's own.
-        "spark.penstock.receiver.socket.port",
-        "spark.penstock.receiver.burst.size",
-        "spark.penstock.receiver.kafka.maxRestarts",
-        "spark.penstock.mine",
-        "spark.streaming.backpressure.pid.minRate",
-        "spark.streaming.kafka.maxRatePerPartition",
-        "spark.streaming.dynamicAllocation.enabled",
-        "spark.streaming.ui.retainedBatches",
-    ],
-)
-def test_other_keys_are_not_misspelled(name: str) -> None:
-    assert Settings.parse({name: "1"}).misspelled() == {}

@@ -22,6 +22,7 @@ class FakeSpark(SparkContext):
     """A SparkContext that only knows whether it was stopped."""
 
     master = "local[2]"
+    _jsc: Any = None
 
     def __init__(self) -> None:
         self.stops = 0

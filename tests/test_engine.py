@@ -1,73 +1,93 @@
-"""``Engine``: in which order its parts are started and stopped. The parts only note what they are asked for."""
+"""``Engine``: the order in which it starts and stops its parts, which only record what they are asked for."""
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from tests.checkpoint.samples import FIRST
 
 from penstock import engine as engine_module
+from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer
+from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
+from penstock.checkpoint.program import Program
+from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
 from penstock.conf import Settings
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.listen.events import CheckpointFailed, Event
+from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.clock import ManualClock
+from penstock.schedule.job_generator import JobGenerator
+from penstock.schedule.job_scheduler import JobScheduler
+from penstock.spark.local_properties import LocalProperties
+from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock.track.receiver_tracker import ReceiverTracker
+
+MADE = (ReceiverTracker, JobScheduler, JobGenerator, FinalStateCheckpoint, LocalProperties, Checkpointer)
 
 
 class Part:
-    """Notes each call of a method, and answers as the test says, else nothing."""
+    """Records each call that the real part would accept, and answers as the test says, else ``None``."""
 
-    def __init__(self, name: str, parts: Parts) -> None:
-        self._name, self._parts = name, parts
+    def __init__(self, kind: type[Any], parts: Parts) -> None:
+        self._kind, self._parts = kind, parts
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        def called(*arguments: Any, **options: Any) -> Any:
-            name = f"{self._name}.{method}"
-            self._parts.asked.append(name)
+        signature = inspect.signature(getattr(self._kind, method))
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            signature.bind(self, *arguments, **options)
+            name = f"{self._kind.__name__}.{method}"
+            self._parts.calls.append(name)
             answer = self._parts.answers.get(name)
             return None if answer is None else answer(*arguments, **options)
 
-        return called
-
-
-def _nothing(*_arguments: Any, **_options: Any) -> None:
-    return None
+        return call
 
 
 class Parts:
-    """The parts of an engine, and what they were asked for, in order."""
+    """The parts of an engine, and the calls of their methods, in order."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.answers: dict[str, Callable[..., Any]] = {}
         self.events: list[Event] = []
-        made = {
-            name: self.part(name)
-            for name in ("ReceiverTracker", "JobScheduler", "JobGenerator", "LastStates", "LocalProperties")
-        }
-        for name, part in made.items():
-            monkeypatch.setattr(engine_module, name, lambda *_arguments, part=part, **_options: part)
-        made["ReceiverTracker"].__dict__["blocks"] = self.part("blocks")
-        self.scheduler = made["JobScheduler"].__dict__
+        self.made_with: dict[str, tuple[Any, ...]] = {}
+        self.made = {kind.__name__: Part(kind, self) for kind in MADE}
+        for name in self.made:
+            monkeypatch.setattr(engine_module, name, self._maker(name))
+        self.made["ReceiverTracker"].__dict__["blocks"] = Part(ReceivedBlockTracker, self)
+        self.scheduler = self.made["JobScheduler"].__dict__
         self.scheduler["pending_batches"] = []
-        self.answers["Recovery.checkpointer"] = lambda *_arguments, **_options: self.part("Checkpointer")
+        self.answers["Recovery.prepare"] = lambda: RecoveredRun(FIRST)
         self.answers["JobGenerator.stop"] = self.answers["Checkpointer.stop"] = lambda *_arguments: True
 
-    def part(self, name: str) -> Part:
-        return Part(name, self)
+    def _maker(self, name: str) -> Callable[..., Part]:
+        kind = getattr(engine_module, name)
+
+        def make(*arguments: Any, **options: Any) -> Part:
+            inspect.signature(kind).bind(*arguments, **options)
+            self.made_with[name] = arguments
+            return self.made[name]
+
+        return make
 
     def fail(self, name: str, error: Exception) -> None:
+        """Have a method raise."""
+
         def fails(*_arguments: Any, **_options: Any) -> None:
             raise error
 
         self.answers[name] = fails
 
-    def among(self, *names: str) -> list[str]:
-        """Those of the calls that have one of these names."""
-        return [name for name in self.asked if name in names]
+    def calls_of(self, *names: str) -> list[str]:
+        """The calls of these methods, in order."""
+        return [name for name in self.calls if name in names]
 
 
 @pytest.fixture
@@ -75,80 +95,76 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Parts:
     return Parts(monkeypatch)
 
 
+def do_nothing(_error: BaseException) -> None:
+    pass
+
+
 @pytest.fixture
 def engine(parts: Parts) -> Engine:
-    bus, recovery = parts.part("ListenerBus"), parts.part("Recovery")
+    bus, recovery = Part(ListenerBus, parts), Part(Recovery, parts)
     parts.answers["ListenerBus.post"] = parts.events.append
-    recovery.__dict__.update(rates={}, attempts=None, resume=None)
-    return Engine(
-        cast(Any, None),
-        Settings.parse({}),
-        ManualClock(5000),
-        DStreamGraph(100),
-        cast(Any, bus),
-        cast(Any, recovery),
-        _nothing,
-        _nothing,
-    )
+    recovery.__dict__["directory"] = type("FakeDirectory", (), {"name": "directory"})
+    program = Program(None, cast(Any, None), Settings.parse({}), ManualClock(5000), DStreamGraph(cast(Any, None), 100))
+    return Engine(program, cast(Any, bus), cast(Any, recovery), do_nothing, do_nothing)
 
 
-def test_a_start_that_is_refused_has_not_touched_what_an_earlier_run_left(engine: Engine, parts: Parts) -> None:
+def test_refused_start_does_not_touch_the_checkpoints_of_an_earlier_run(engine: Engine, parts: Parts) -> None:
     parts.fail("ReceiverTracker.prepare", ConfigurationError("too few cores"))
     with pytest.raises(ConfigurationError, match="too few cores"):
         engine.start({})
-    assert parts.among("Recovery.checkpointer", "ReceiverTracker.start") == []
+    assert parts.calls_of("Checkpointer.start", "ReceiverTracker.start") == []
 
 
-def test_what_an_earlier_run_left_is_replaced_before_anything_is_received(engine: Engine, parts: Parts) -> None:
+def test_checkpointer_starts_before_receivers(engine: Engine, parts: Parts) -> None:
     engine.start({})
-    steps = "ReceiverTracker.prepare", "Recovery.checkpointer", "ReceiverTracker.start", "JobGenerator.start"
-    assert parts.among(*steps) == list(steps)
+    steps = "ReceiverTracker.prepare", "Checkpointer.start", "ReceiverTracker.start", "JobGenerator.start"
+    assert parts.calls_of(*steps) == list(steps)
 
 
-def test_what_a_graceful_stop_has_left_is_counted(
+def test_unprocessed_input_of_a_graceful_stop_is_logged(
     engine: Engine, parts: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.start({})
     parts.answers["JobGenerator.stop"] = lambda *_arguments: False
-    parts.answers["blocks.unallocated_records"] = lambda: {0: 900}
+    parts.answers["ReceivedBlockTracker.unallocated_records"] = lambda: {0: 900}
     parts.scheduler["pending_batches"] = [100, 200]
     engine.stop(time.monotonic() + 1)
-    (told,) = [each.getMessage() for each in caplog.records if "stopped before" in each.getMessage()]
-    assert "batches_left=2" in told
-    assert "records_left={0: 900}" in told
+    (logged,) = [each.getMessage() for each in caplog.records if "stopped with unprocessed" in each.getMessage()]
+    assert "batches_left=2" in logged
+    assert "records_left={0: 900}" in logged
 
 
-def test_what_fails_behind_a_stop_at_once_is_not_complete(engine: Engine, parts: Parts) -> None:
+def test_stop_at_once_abandons_the_scheduler_first(engine: Engine, parts: Parts) -> None:
     engine.start({})
     engine.stop(None)
     steps = "JobScheduler.abandon", "ReceiverTracker.stop", "JobGenerator.stop", "JobScheduler.stop"
-    assert parts.among(*steps) == list(steps)
+    assert parts.calls_of(*steps) == list(steps)
 
 
-def test_a_graceful_stop_gives_up_no_batch_before_its_deadline(engine: Engine, parts: Parts) -> None:
+def test_graceful_stop_does_not_abandon_the_scheduler(engine: Engine, parts: Parts) -> None:
     engine.start({})
     engine.stop(time.monotonic() + 1)
-    assert parts.among("JobScheduler.abandon") == []
+    assert parts.calls_of("JobScheduler.abandon") == []
 
 
-def test_what_writes_the_last_states_is_there_from_the_start_and_ends_with_any_stop(
-    engine: Engine, parts: Parts
-) -> None:
+def test_final_state_checkpoint_starts_with_the_engine_and_ends_with_any_stop(engine: Engine, parts: Parts) -> None:
     engine.start({})
-    assert parts.among("LastStates.start") == ["LastStates.start"]
+    assert parts.calls_of("FinalStateCheckpoint.start") == ["FinalStateCheckpoint.start"]
     engine.stop(None)
-    assert parts.among("LastStates.abandon", "LastStates.write") == ["LastStates.abandon"]
+    assert parts.calls_of("FinalStateCheckpoint.abandon", "FinalStateCheckpoint.write") == [
+        "FinalStateCheckpoint.abandon"
+    ]
 
 
-def test_the_journal_is_closed_behind_all_that_may_write_to_it(engine: Engine, parts: Parts) -> None:
+def test_logs_are_closed_after_everything_that_may_write_to_them(engine: Engine, parts: Parts) -> None:
     engine.start({})
-    parts.asked.clear()
+    parts.calls.clear()
     engine.stop(time.monotonic() + 1)
     steps = [
         "ReceiverTracker.stop",
         "JobGenerator.stop",
         "JobScheduler.stop",
-        "LastStates.write",
+        "FinalStateCheckpoint.write",
         "JobGenerator.save",
         "Checkpointer.stop",
         "ReceiverTracker.release",
@@ -156,48 +172,55 @@ def test_the_journal_is_closed_behind_all_that_may_write_to_it(engine: Engine, p
         "ReceiverTracker.close",
         "ListenerBus.stop",
     ]
-    assert parts.among(*steps) == steps
+    assert parts.calls_of(*steps) == steps
 
 
-def test_a_step_that_fails_keeps_none_behind_it_from_its_turn(engine: Engine, parts: Parts) -> None:
+def test_failed_stop_phase_does_not_prevent_the_later_ones(engine: Engine, parts: Parts) -> None:
     engine.start({})
     parts.fail("ReceiverTracker.stop", OSError("the network is down"))
     parts.fail("JobGenerator.save", OSError("the disk is full"))
     engine.stop(None)
-    assert parts.among("JobGenerator.stop", "ReceiverTracker.close") == ["JobGenerator.stop", "ReceiverTracker.close"]
+    assert parts.calls_of("JobGenerator.stop", "ReceiverTracker.close") == [
+        "JobGenerator.stop",
+        "ReceiverTracker.close",
+    ]
 
 
-def test_states_are_not_written_where_batches_are_left(engine: Engine, parts: Parts) -> None:
+def test_final_state_is_not_checkpointed_while_batches_remain(engine: Engine, parts: Parts) -> None:
     engine.start({})
     parts.scheduler["pending_batches"] = [100]
     engine.stop(time.monotonic() + 1)
-    assert parts.among("LastStates.write", "JobGenerator.save") == ["JobGenerator.save"]
+    assert parts.calls_of("FinalStateCheckpoint.write", "JobGenerator.save") == ["JobGenerator.save"]
 
 
-def test_nobody_waits_for_states_when_a_graceful_stop_is_abandoned(engine: Engine, parts: Parts) -> None:
+def test_abandon_ends_the_wait_for_the_final_state_checkpoint(engine: Engine, parts: Parts) -> None:
     engine.start({})
-    parts.answers["LastStates.write"] = lambda _end: engine.abandon()
+    parts.answers["FinalStateCheckpoint.write"] = lambda _end: engine.abandon()
     engine.stop(time.monotonic() + 1)
-    assert parts.among("LastStates.write", "LastStates.abandon") == ["LastStates.write", "LastStates.abandon"]
+    assert parts.calls_of("FinalStateCheckpoint.write", "FinalStateCheckpoint.abandon") == [
+        "FinalStateCheckpoint.write",
+        "FinalStateCheckpoint.abandon",
+    ]
 
 
-def test_no_states_are_written_behind_an_abandoned_stop(engine: Engine, parts: Parts) -> None:
+def test_final_state_is_not_checkpointed_after_abandon(engine: Engine, parts: Parts) -> None:
     engine.start({})
     parts.answers["JobGenerator.stop"] = lambda *_arguments: engine.abandon()
     engine.stop(time.monotonic() + 1)
-    assert parts.among("LastStates.write") == []
+    assert parts.calls_of("FinalStateCheckpoint.write") == []
     steps = "JobGenerator.abandon", "JobScheduler.abandon"
-    assert parts.among(*steps) == list(steps)
+    assert parts.calls_of(*steps) == list(steps)
 
 
-def test_listeners_are_told_of_checkpoints_that_cannot_be_written(engine: Engine, parts: Parts) -> None:
-    given: list[Callable[[int, BaseException], object]] = []
-
-    def checkpointer(_rates: object, _kept: object, on_failures: Any, *_rest: object, **_options: object) -> Part:
-        given.append(on_failures)
-        return parts.part("Checkpointer")
-
-    parts.answers["Recovery.checkpointer"] = checkpointer
+def test_checkpoint_failures_are_posted_to_listeners(engine: Engine, parts: Parts) -> None:
     engine.start({})
-    given[0](3, OSError("the disk is full"))
+    callbacks: CheckpointCallbacks = parts.made_with["Checkpointer"][-1]
+    callbacks.on_failures(3, OSError("the disk is full"))
     assert parts.events == [CheckpointFailed(5000, 3, "OSError: the disk is full")]
+
+
+def test_blocks_released_by_checkpoints_are_cleaned_up_by_the_generator(engine: Engine, parts: Parts) -> None:
+    engine.start({})
+    callbacks: CheckpointCallbacks = parts.made_with["Checkpointer"][-1]
+    callbacks.release_blocks(300)
+    assert parts.calls_of("JobGenerator.release_blocks") == ["JobGenerator.release_blocks"]

@@ -9,8 +9,9 @@ import pytest
 from pyarrow import fs
 
 from penstock import Block
-from penstock.blocks import arrow_form, place
+from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import LocalBlockHandler
+from penstock.storage import uri
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def checkpoint_directory(request: pytest.FixtureRequest, tmp_path: Path, monkeyp
     """A checkpoint directory, of this host and of other file systems: one in memory, one that is a folder really."""
     if request.param == "subtree":
         subtree = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-        monkeypatch.setattr(place, "connect", lambda uri: (subtree, uri.removeprefix("subtree://")))
+        monkeypatch.setattr(uri, "connect", lambda location: (subtree, location.removeprefix("subtree://")))
         return "subtree:///check point"
     return {
         "path": str(tmp_path / "check point"),

@@ -1,4 +1,4 @@
-"""What a run that was killed left behind is swept when the next one starts; nothing else is."""
+"""``leftovers``: block directories of runs whose process is gone are deleted, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from attrs import evolve
 
 from penstock.blocks import leftovers
 from penstock.blocks.leftovers import Process, claim, executor_process, sweep
-
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes cannot be told apart here")
 
 
 @pytest.fixture
@@ -43,11 +41,12 @@ def dead() -> Process:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         process = Process.of(child.pid)
         child.kill()
-    assert process is not None
     return process
 
 
-def test_blocks_of_a_run_whose_process_lives_stay(tmp_path: Path, notes: Path, child: subprocess.Popen[bytes]) -> None:
+def test_directory_is_deleted_once_its_process_is_gone(
+    tmp_path: Path, notes: Path, child: subprocess.Popen[bytes]
+) -> None:
     directory = run_directory(tmp_path)
     claim(directory, Process.of(child.pid), notes)
     assert sweep(notes) == []
@@ -59,7 +58,7 @@ def test_blocks_of_a_run_whose_process_lives_stay(tmp_path: Path, notes: Path, c
     assert sweep(notes) == []
 
 
-def test_a_directory_that_two_share_stays_while_one_of_them_lives(
+def test_shared_directory_stays_while_one_process_lives(
     tmp_path: Path, notes: Path, child: subprocess.Popen[bytes]
 ) -> None:
     directory = run_directory(tmp_path)
@@ -73,17 +72,15 @@ def test_a_directory_that_two_share_stays_while_one_of_them_lives(
     assert sweep(notes) == [directory]
 
 
-def test_a_process_that_only_has_the_same_number_is_another(tmp_path: Path, notes: Path) -> None:
+def test_process_with_a_recycled_pid_is_another_process(tmp_path: Path, notes: Path) -> None:
     directory = run_directory(tmp_path)
-    myself = Process.of(os.getpid())
-    assert myself is not None
-    for other in (evolve(myself, started="1"), evolve(myself, boot="another")):
-        assert not other.is_alive
-    claim(directory, evolve(myself, started="1"), notes)
+    other = evolve(Process.of(os.getpid()), create_time=1.0)
+    assert not other.is_alive
+    claim(directory, other, notes)
     assert sweep(notes) == [directory]
 
 
-def test_what_is_beside_it_stays(tmp_path: Path, notes: Path) -> None:
+def test_neighbouring_files_stay(tmp_path: Path, notes: Path) -> None:
     directory, beside = run_directory(tmp_path), run_directory(tmp_path, "app-2-efgh")
     (tmp_path / "penstock" / "mine.txt").write_text("keep")
     claim(directory, dead(), notes)
@@ -93,7 +90,7 @@ def test_what_is_beside_it_stays(tmp_path: Path, notes: Path) -> None:
 
 
 @pytest.mark.parametrize("forged", ["other parent", "no mark", "other mark", "link", "relative", "a file"])
-def test_what_is_not_a_run_s_own_is_never_deleted(
+def test_directory_that_is_not_the_runs_own_is_never_deleted(
     tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch, forged: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -129,14 +126,14 @@ def test_what_is_not_a_run_s_own_is_never_deleted(
 
 
 @pytest.mark.parametrize("garbage", ["", "{", "[]", '{"directory": "/"}', '{"directory": "/", "owner": {"pid": 1}}'])
-def test_a_note_that_is_none_is_removed(notes: Path, garbage: str) -> None:
+def test_malformed_note_is_deleted(notes: Path, garbage: str) -> None:
     notes.mkdir()
     (notes / "x.json").write_text(garbage)
     assert sweep(notes) == []
     assert list(notes.iterdir()) == []
 
 
-def test_a_directory_that_is_gone_already_is_forgotten(tmp_path: Path, notes: Path) -> None:
+def test_note_of_a_missing_directory_is_deleted(tmp_path: Path, notes: Path) -> None:
     directory = run_directory(tmp_path)
     claim(directory, dead(), notes)
     (tmp_path / "penstock").rename(tmp_path / "moved")
@@ -145,7 +142,7 @@ def test_a_directory_that_is_gone_already_is_forgotten(tmp_path: Path, notes: Pa
     assert (tmp_path / "moved" / "app-1-abcd").exists()
 
 
-def test_a_folder_of_somebody_else_s_is_not_used(tmp_path: Path, notes: Path) -> None:
+def test_notes_folder_of_another_user_is_not_used(tmp_path: Path, notes: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     notes.symlink_to(tmp_path / "elsewhere")
     directory = run_directory(tmp_path)
@@ -154,15 +151,17 @@ def test_a_folder_of_somebody_else_s_is_not_used(tmp_path: Path, notes: Path) ->
     assert directory.exists()
 
 
-def test_where_processes_cannot_be_told_apart_nothing_is_noted(
-    tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(leftovers, "_PROC", tmp_path / "no proc")
-    claim(run_directory(tmp_path), None, notes)
-    assert not notes.exists()
+def test_setting_the_clock_makes_no_process_dead() -> None:
+    myself = Process.of(os.getpid())
+    assert evolve(myself, create_time=myself.create_time - 60).is_alive
 
 
-def test_a_driver_elsewhere_may_read_for_an_hour_what_an_executor_left(
+def test_process_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(ProcessLookupError, match="no process"):
+        Process.of(dead().pid)
+
+
+def test_directory_of_a_dead_executor_stays_for_an_hour(
     tmp_path: Path, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "executor_process", dead)
@@ -174,7 +173,7 @@ def test_a_driver_elsewhere_may_read_for_an_hour_what_an_executor_left(
     assert sweep(notes) == [directory]
 
 
-def test_two_executors_of_one_run_are_noted_each(tmp_path: Path, notes: Path, child: subprocess.Popen[bytes]) -> None:
+def test_each_executor_of_a_run_has_a_note(tmp_path: Path, notes: Path, child: subprocess.Popen[bytes]) -> None:
     here, there = run_directory(tmp_path / "a"), run_directory(tmp_path / "b")
     for _ in range(2):
         claim(here, Process.of(child.pid), notes)
@@ -184,25 +183,20 @@ def test_two_executors_of_one_run_are_noted_each(tmp_path: Path, notes: Path, ch
     assert here.exists()
 
 
-def test_a_zombie_is_dead() -> None:
+def test_zombie_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         process = Process.of(child.pid)
         child.kill()
-        # Nobody has asked for its end yet.
+        # It has ended, and its parent has not waited for it yet.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        assert process is not None
         assert not process.is_alive
 
 
-def test_without_a_jvm_above_the_parent_counts() -> None:
-    process = executor_process()
-    assert process is not None
-    assert process.is_alive
+def test_without_a_jvm_among_its_parents_the_direct_parent_counts() -> None:
+    assert executor_process() == Process.of(os.getppid())
 
 
-def test_a_note_that_another_program_took_at_the_same_time_keeps_nobody_from_sweeping(
-    tmp_path: Path, notes: Path
-) -> None:
+def test_note_that_another_program_deletes_meanwhile_does_not_stop_the_sweep(tmp_path: Path, notes: Path) -> None:
     directory = run_directory(tmp_path)
     claim(directory, dead(), notes)
     # Listed, and gone when it is read.
@@ -211,12 +205,12 @@ def test_a_note_that_another_program_took_at_the_same_time_keeps_nobody_from_swe
     assert not directory.exists()
 
 
-def test_a_file_that_goes_while_ages_are_asked_makes_nothing_old(tmp_path: Path, notes: Path) -> None:
+def test_file_that_is_deleted_meanwhile_does_not_make_a_directory_old(tmp_path: Path, notes: Path) -> None:
     directory = run_directory(tmp_path)
     (directory / "gone").symlink_to(directory / "nowhere")
     claim(directory, None, notes)
     (note,) = notes.iterdir()
     content = json.loads(note.read_text())
-    note.write_text(json.dumps({**content, "owner": {**content["owner"], "started": 1}}))
+    note.write_text(json.dumps({**content, "owner": {**content["owner"], "create_time": 1}}))
     assert sweep(notes) == []
     assert directory.exists()

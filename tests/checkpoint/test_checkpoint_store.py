@@ -1,4 +1,4 @@
-"""``CheckpointStore``: whatever happens to the files, what is read is a checkpoint that was written, or an error."""
+"""``CheckpointStore``: however its files are damaged, it reads a checkpoint that was written, or raises an error."""
 
 from __future__ import annotations
 
@@ -8,40 +8,14 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from tests.helpers.memory_directory import MemoryDirectory, full_disk
+from tests.checkpoint.samples import Disk, numbered
+from tests.helpers.memory_directory import full_disk
 
-from penstock.checkpoint.manifest import Checkpoint, SavedFile, SavedTable
+from penstock.checkpoint.manifest import FORMAT, SavedFile
 from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import CheckpointError
 from penstock.journal.frames import frame
-from penstock.storage.local_directory import LocalDirectory
-
-FIRST = Checkpoint(
-    number=1,
-    written_ms=0,
-    application="store",
-    run="run",
-    versions={"penstock": "1"},
-    hash_seed="0",
-    batch_interval_ms=1000,
-    zero_time_ms=0,
-    last_time_ms=0,
-)
-
-
-def numbered(number: int) -> Checkpoint:
-    table = SavedTable(
-        "state", "updateStateByKey", "app.py:1", 2, "portable_hash", {number * 1000: f"run/rdd-{number}"}
-    )
-    return evolve(FIRST, number=number, last_time_ms=number * 1000, pending={number * 1000: 1}, tables=[table])
-
-
-class Disk(MemoryDirectory):
-    """Files appear whole or not at all."""
-
-    def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
-        self.note("write", name)
-        self.files[name] = bytearray(data)
+from penstock.storage.directory import LocalDirectory
 
 
 def written(*numbers: int) -> tuple[Disk, CheckpointStore]:
@@ -56,18 +30,18 @@ def name(number: int) -> str:
     return f"checkpoint-{number:010d}"
 
 
-def test_the_newest_is_read() -> None:
+def test_newest_checkpoint_is_read() -> None:
     disk, _store = written(1, 2, 3)
     assert CheckpointStore(disk).newest() == numbered(3)
     assert CheckpointStore(disk).last_number() == 3
 
 
-def test_an_empty_directory_has_none() -> None:
+def test_empty_directory_has_no_checkpoint() -> None:
     assert CheckpointStore(Disk()).newest() is None
     assert CheckpointStore(Disk()).last_number() == 0
 
 
-def test_one_that_is_cut_off_at_any_byte_is_passed_over() -> None:
+def test_checkpoint_truncated_at_any_byte_is_skipped() -> None:
     disk, _store = written(1, 2)
     whole = bytes(disk.files[name(2)])
     for length in range(len(whole)):
@@ -75,7 +49,7 @@ def test_one_that_is_cut_off_at_any_byte_is_passed_over() -> None:
         assert CheckpointStore(disk).newest() == numbered(1), length
 
 
-def test_the_only_one_cut_off_at_any_byte_is_an_error_that_names_it() -> None:
+def test_only_checkpoint_truncated_at_any_byte_is_an_error_that_names_it() -> None:
     disk, _store = written(1)
     whole = bytes(disk.files[name(1)])
     for length in range(len(whole)):
@@ -84,7 +58,7 @@ def test_the_only_one_cut_off_at_any_byte_is_an_error_that_names_it() -> None:
             CheckpointStore(disk).newest()
 
 
-def test_flipped_bits_never_make_another_checkpoint() -> None:
+def test_flipped_bits_never_yield_a_different_checkpoint() -> None:
     rng = random.Random(1)
     whole, _store = written(*range(1, 6))
     sound = {number: bytes(whole.files[name(number)]) for number in range(1, 6)}
@@ -102,28 +76,28 @@ def test_flipped_bits_never_make_another_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"text", frame(b"no JSON"), frame(b"{}"), frame(b"{}") * 2])
-def test_what_is_no_checkpoint_is_passed_over_and_named_when_there_is_no_other(data: bytes) -> None:
+def test_file_that_is_no_checkpoint_is_skipped_or_named_if_it_is_the_only_one(data: bytes) -> None:
     disk, _store = written(1)
     disk.files[name(2)] = bytearray(data)
     assert CheckpointStore(disk).newest() == numbered(1)
     del disk.files[name(1)]
-    with pytest.raises(CheckpointError, match=f"none is sound.*{name(2)}: it is"):
+    with pytest.raises(CheckpointError, match=f"no checkpoint is sound.*{name(2)}: it is"):
         CheckpointStore(disk).newest()
 
 
-def test_what_is_behind_a_checkpoint_makes_it_none() -> None:
+def test_trailing_bytes_make_a_checkpoint_unsound() -> None:
     disk, _store = written(1, 2)
     disk.files[name(2)] += b"x"
     assert CheckpointStore(disk).newest() == numbered(1)
 
 
-def test_an_older_format_is_refused_by_name() -> None:
+def test_checkpoint_of_an_older_format_is_refused_by_file_and_version() -> None:
     disk = Disk({name(7): frame(b'{"format":0}')})
-    with pytest.raises(CheckpointError, match=f"{name(7)}: it has format 0 .* reads format 1"):
+    with pytest.raises(CheckpointError, match=f"{name(7)}: it has format version 0 .* reads version {FORMAT}"):
         CheckpointStore(disk).newest()
 
 
-def test_one_that_cannot_be_read_is_passed_over() -> None:
+def test_unreadable_checkpoint_is_skipped() -> None:
     disk, _store = written(1, 2)
 
     def hook(operation: str, file: str) -> None:
@@ -134,14 +108,14 @@ def test_one_that_cannot_be_read_is_passed_over() -> None:
     assert CheckpointStore(disk).newest() == numbered(1)
 
 
-def test_ten_are_kept_and_what_is_left_of_others_is_deleted() -> None:
+def test_ten_checkpoints_are_retained_and_older_ones_deleted() -> None:
     disk, store = written(*range(5, 20))
     assert sorted(disk.files) == [name(number) for number in range(10, 20)]
-    assert [each.number for each in store.kept] == list(range(10, 20))
+    assert [each.number for each in store.retained] == list(range(10, 20))
     assert store.write(numbered(20)) == numbered(11)
 
 
-def test_names_of_others_and_folders_are_left_alone(tmp_path: Path) -> None:
+def test_files_and_folders_of_others_are_not_touched(tmp_path: Path) -> None:
     others = ["checkpoint-1", "checkpoint-1700000000000", "checkpoint-0000000009.bk", "checkpoint-x", "program-x", "a"]
     for other in others:
         (tmp_path / other).write_bytes(b"other")
@@ -157,10 +131,10 @@ def test_names_of_others_and_folders_are_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / name(99)).is_dir()
 
 
-def test_a_run_that_goes_on_keeps_the_one_it_goes_on_from() -> None:
+def test_recovered_run_retains_the_checkpoint_it_recovered_from() -> None:
     disk, _store = written(1, 2, 3)
     store = CheckpointStore(disk)
-    store.keep(numbered(3))
+    store.retain(numbered(3))
     assert store.write(numbered(4)) == numbered(3)
     assert sorted(disk.files) == [name(3), name(4)]
     disk.files[name(4)][20] ^= 1
@@ -174,10 +148,10 @@ def test_nothing_is_deleted_when_the_disk_is_full() -> None:
     with pytest.raises(OSError, match="No space"):
         store.write(numbered(11))
     assert disk.files == before
-    assert [each.number for each in store.kept] == list(range(1, 11))
+    assert [each.number for each in store.retained] == list(range(1, 11))
 
 
-def test_one_that_is_written_counts_though_old_ones_cannot_be_deleted() -> None:
+def test_written_checkpoint_counts_even_if_old_ones_cannot_be_deleted() -> None:
     disk, store = written(*range(1, 11))
 
     def hook(operation: str, _name: str) -> None:
@@ -187,16 +161,16 @@ def test_one_that_is_written_counts_though_old_ones_cannot_be_deleted() -> None:
     disk.hook = hook
     for number in range(11, 14):
         assert store.write(numbered(number)) == numbered(number - 9)
-    assert [each.number for each in store.kept] == list(range(4, 14))
+    assert [each.number for each in store.retained] == list(range(4, 14))
     disk.hook = lambda _operation, _name: None
     store.write(numbered(14))
     assert sorted(disk.files) == [name(number) for number in range(5, 15)]
 
 
-# -- the program's file --
+# -- saved programs --
 
 
-def test_the_program_is_read_as_it_was_written_or_refused_by_name() -> None:
+def test_saved_program_is_read_unchanged_or_refused_by_name() -> None:
     disk = Disk()
     store = CheckpointStore(disk)
     data = bytes(range(256)) * 4
@@ -215,12 +189,12 @@ def test_the_program_is_read_as_it_was_written_or_refused_by_name() -> None:
             store.read_program(saved)
 
 
-def test_a_program_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+def test_missing_program_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="program-00000000-3 cannot be read"):
         CheckpointStore(LocalDirectory(tmp_path)).read_program(SavedFile("program-00000000-3", 3, 0))
 
 
-def test_programs_that_no_checkpoint_has_are_deleted() -> None:
+def test_programs_of_no_retained_checkpoint_are_deleted() -> None:
     disk = Disk()
     store = CheckpointStore(disk)
     old, new = store.write_program(b"old"), store.write_program(b"new")

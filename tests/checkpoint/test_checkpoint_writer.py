@@ -1,4 +1,4 @@
-"""``CheckpointWriter``: the youngest is written, whatever fails, and nobody waits for it."""
+"""``CheckpointWriter``: the youngest checkpoint is written, whatever fails, without blocking its caller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.checkpoint.test_checkpoint_store import Disk, numbered
+from tests.checkpoint.samples import Disk, numbered
 from tests.helpers.memory_directory import full_disk
 
 from penstock.checkpoint.manifest import Checkpoint
@@ -16,7 +16,7 @@ from penstock.runtime.clock import ManualClock
 
 
 class Writing:
-    """A writer on a disk whose writes can be held and fail."""
+    """A writer on a disk whose writes can be blocked and can fail."""
 
     def __init__(self) -> None:
         self.disk, self.going, self.reached = Disk(), threading.Event(), threading.Event()
@@ -43,7 +43,7 @@ class Writing:
 
     def _on_written(self, _oldest: Checkpoint) -> None:
         with self._changed:
-            self.written.append(self.store.kept[-1].number)
+            self.written.append(self.store.retained[-1].number)
             self._changed.notify_all()
         self.on_written()
 
@@ -55,7 +55,7 @@ class Writing:
         self.on_failures()
 
     def write(self, number: int) -> None:
-        """Return when it is written, or was tried in vain."""
+        """Write a checkpoint; return when it is written or has failed."""
         with self._changed:
             before = len(self.written) + len(self.failures)
             self.writer.write(numbered(number))
@@ -70,7 +70,7 @@ def writing() -> Iterator[Writing]:
     made.writer.stop(10)
 
 
-def test_a_younger_one_takes_the_place_of_one_that_waits(writing: Writing) -> None:
+def test_younger_checkpoint_replaces_the_waiting_one(writing: Writing) -> None:
     writing.going.clear()
     writing.writer.write(numbered(1))
     assert writing.reached.wait(30)
@@ -81,25 +81,25 @@ def test_a_younger_one_takes_the_place_of_one_that_waits(writing: Writing) -> No
     assert writing.written == [1, 4]
 
 
-def test_stop_writes_what_waits(writing: Writing) -> None:
+def test_stop_writes_the_waiting_checkpoint(writing: Writing) -> None:
     writing.writer.write(numbered(1))
     assert writing.writer.stop(30)
     assert writing.written == [1]
 
 
-def test_stop_says_that_it_was_not_done_in_time(writing: Writing) -> None:
+def test_stop_reports_that_its_timeout_has_passed(writing: Writing) -> None:
     writing.going.clear()
     writing.writer.write(numbered(1))
     assert not writing.writer.stop(0.01)
 
 
-def test_what_fails_twice_is_written_the_third_time(writing: Writing) -> None:
+def test_write_is_attempted_three_times(writing: Writing) -> None:
     writing.fails = lambda: writing.tries < 3
     writing.write(1)
     assert (writing.written, writing.failures, writing.tries) == ([1], [], 3)
 
 
-def test_failures_in_a_row_are_counted_until_one_is_written(writing: Writing) -> None:
+def test_consecutive_failures_are_counted_until_a_write_succeeds(writing: Writing) -> None:
     writing.fails = lambda: True
     for number in (1, 2, 3):
         writing.write(number)
@@ -117,7 +117,7 @@ def raise_error() -> None:
     raise RuntimeError("a bad listener")
 
 
-def test_what_is_told_may_fail(writing: Writing) -> None:
+def test_writer_survives_callbacks_that_raise(writing: Writing) -> None:
     writing.on_written = writing.on_failures = raise_error
     writing.write(1)
     writing.fails = lambda: True

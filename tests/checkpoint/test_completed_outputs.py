@@ -1,15 +1,16 @@
-"""``CompletedOutputs``: what is done is known to the next run, and a state has been through it all the same."""
+"""``CompletedOutputs``: a recovered run skips completed outputs, and still updates state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.checkpoint.samples import FakeProgram
 from tests.graph.conftest import FakeContext, FakeInput, context, tables  # noqa: F401
 from tests.helpers.memory_directory import MemoryDirectory
 
-from penstock.checkpoint.completed_outputs import CompletedOutputs
+from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.conf import Settings
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.journal.write_ahead_log import WriteAheadLog
@@ -27,7 +28,7 @@ def opened(disk: MemoryDirectory, names: dict[int, str] = NAMES) -> CompletedOut
     return made
 
 
-def test_what_was_noted_is_known_to_the_next_run_by_its_name() -> None:
+def test_next_run_recognizes_completed_outputs_by_name() -> None:
     disk = MemoryDirectory()
     first = opened(disk)
     first.note(1000, 0)
@@ -39,7 +40,7 @@ def test_what_was_noted_is_known_to_the_next_run_by_its_name() -> None:
     second.close()
 
 
-def test_what_no_run_will_make_again_is_forgotten() -> None:
+def test_clean_up_forgets_older_batches_in_later_runs_too() -> None:
     disk = MemoryDirectory()
     first = opened(disk)
     for time_ms in (1000, 2000):
@@ -52,8 +53,8 @@ def test_what_no_run_will_make_again_is_forgotten() -> None:
     second.close()
 
 
-class Done:
-    """Knows one output of one batch."""
+class Completed:
+    """One output of one batch has completed."""
 
     def __init__(self, time_ms: int, output_op_id: int) -> None:
         self._what = (time_ms, output_op_id)
@@ -67,7 +68,7 @@ class Done:
 
 
 @pytest.mark.usefixtures("tables")
-def test_an_output_that_is_not_repeated_leaves_no_hole_in_a_state(context: FakeContext) -> None:  # noqa: F811
+def test_state_includes_batches_whose_output_is_skipped(context: FakeContext) -> None:  # noqa: F811
     seen: dict[int, Any] = {}
     other: list[int] = []
 
@@ -77,7 +78,7 @@ def test_an_output_that_is_not_repeated_leaves_no_hole_in_a_state(context: FakeC
     source = FakeInput(context, lambda time_ms: [[("sum", time_ms)]])
     source.updateStateByKey(lambda values, state: sum(values) + (state or 0)).foreachRDD(note)
     source.foreachRDD(lambda rdd: other.append(rdd.getNumPartitions()))
-    done = Done(200, 0)
+    done = Completed(200, 0)
     context.graph.connect(GraphRuntime(completed_outputs=done))
     context.graph.start(0)
     for time_ms in (100, 200, 300):
@@ -89,8 +90,8 @@ def test_an_output_that_is_not_repeated_leaves_no_hole_in_a_state(context: FakeC
 
 
 @pytest.mark.usefixtures("tables")
-def test_an_output_that_is_done_is_not_repeated_by_a_further_try(context: FakeContext) -> None:  # noqa: F811
-    context.graph.connect(GraphRuntime(generation_retries=1, completed_outputs=Done(100, 0)))
+def test_retry_skips_a_completed_output(context: FakeContext) -> None:  # noqa: F811
+    context.graph.connect(GraphRuntime(generation_retries=1, completed_outputs=Completed(100, 0)))
     context.graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
     fails = [True]
     seen: list[Any] = []
@@ -107,3 +108,64 @@ def test_an_output_that_is_done_is_not_repeated_by_a_further_try(context: FakeCo
     (job,) = context.graph.generate_jobs(100)
     job.run()
     assert seen == []
+
+
+# -- names of outputs --
+
+Output = tuple[Callable[[Any], object], str | None]
+
+
+def to_database(_rdd: Any) -> None:
+    """An output function."""
+
+
+def to_queue(_rdd: Any) -> None:
+    """Another output function."""
+
+
+@pytest.fixture
+def outputs() -> Iterator[Callable[..., CompletedOutputs]]:
+    """Opens the log of the next run, given the functions of its outputs and the names of their streams."""
+    disks, made = [MemoryDirectory()], list[CompletedOutputs]()
+
+    def make(*wanted: Output) -> CompletedOutputs:
+        if made:
+            made[-1].close()
+        program = FakeProgram()
+        for function, name in wanted:
+            stream = program.source.map(str)
+            if name is not None:
+                stream.setName(name)
+            stream.foreachRDD(function)
+        disks.append(disks[-1].copy())
+        made.append(opened(disks[-1], output_names(program.graph.outputs)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_unnamed_outputs_are_recognized_while_their_number_is_equal(outputs: Callable[..., CompletedOutputs]) -> None:
+    first = outputs((print, None), (print, "named"))
+    first.note(1000, 0)
+    first.note(1000, 1)
+    second = outputs((print, None), (print, "named"))
+    assert [second.has(1000, number) for number in range(2)] == [True, True]
+    # With one more output, only named streams identify theirs.
+    third = outputs((print, None), (print, None), (print, "named"))
+    assert [third.has(1000, number) for number in range(3)] == [False, False, True]
+    fourth = outputs((print, None), (print, "named"))
+    assert [fourth.has(1000, number) for number in range(2)] == [True, True]
+    # Two outputs are on a stream of that name now.
+    fifth = outputs((to_queue, "named"), (print, "named"))
+    assert [fifth.has(1000, number) for number in range(2)] == [False, False]
+
+
+def test_output_is_not_mistaken_for_another_at_its_position(outputs: Callable[..., CompletedOutputs]) -> None:
+    first = outputs((to_database, None), (to_queue, None), (print, "a"), (print, "b"))
+    first.note(1000, 0)
+    first.note(1000, 2)
+    second = outputs((to_queue, None), (to_database, None), (print, "b"), (print, "a"))
+    # The last one is recognized by its name.
+    assert [second.has(1000, number) for number in range(4)] == [False, False, False, True]

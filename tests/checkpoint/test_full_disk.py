@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
-from tests.checkpoint.test_checkpoint_store import numbered
+from tests.checkpoint.samples import numbered
 from tests.checkpoint.test_checkpointer import Writing
 from tests.helpers.small_disk import PAGE, SmallDisk, mounted
 
 from penstock.checkpoint.store import CheckpointStore
+from penstock.errors import ConfigurationError
 from penstock.storage.directory import Directory
 
 
@@ -22,7 +23,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.parametrize("pages", range(4))
-def test_a_checkpoint_is_written_whole_or_not_at_all(disk: SmallDisk, pages: int) -> None:
+def test_checkpoint_is_written_whole_or_not_at_all(disk: SmallDisk, pages: int) -> None:
     store = CheckpointStore(Directory.of(str(disk.path)))
     small, large = numbered(1), evolve(numbered(2), conf={"key": "v" * 4 * PAGE})
     store.write(small)
@@ -32,7 +33,7 @@ def test_a_checkpoint_is_written_whole_or_not_at_all(disk: SmallDisk, pages: int
         store.write(large)
     with pytest.raises(OSError, match="No space"):
         store.write_program(bytes(4 * PAGE + 1))
-    # Nor is what it left in the way of the next one.
+    # A failed write leaves nothing behind.
     assert sorted(path.name for path in disk.path.iterdir()) == ["checkpoint-0000000001", "filler", program.name]
     assert store.newest() == small
     assert store.read_program(program) == b"functions"
@@ -41,10 +42,10 @@ def test_a_checkpoint_is_written_whole_or_not_at_all(disk: SmallDisk, pages: int
     assert store.newest() == large
 
 
-def test_checkpoints_that_are_not_written_are_told_and_go_on_when_there_is_room(disk: SmallDisk) -> None:
+def test_failed_writes_are_reported_and_writing_resumes_with_room(disk: SmallDisk) -> None:
     writing = Writing(numbered(1), {}, Directory.of(str(disk.path)))
     disk.fill()
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(ConfigurationError, match="No space"):
         writing.checkpointer.start()
     disk.empty()
     writing.checkpointer.start()
@@ -54,10 +55,10 @@ def test_checkpoints_that_are_not_written_are_told_and_go_on_when_there_is_room(
         for number in range(2, 5):
             writing.save(number)
             assert writing.newest.last_time_ms == 1000
-        assert (writing.told, writing.checkpointer.failures) == ([2], 3)
+        assert (writing.failures, writing.checkpointer.report().failures) == ([2], 3)
         assert "No space" in writing.reasons[-1]
         disk.empty()
         writing.save(5)
-        assert (writing.newest.last_time_ms, writing.checkpointer.failures) == (5000, 0)
+        assert (writing.newest.last_time_ms, writing.checkpointer.report().failures) == (5000, 0)
     finally:
         writing.checkpointer.stop(10)

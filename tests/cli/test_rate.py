@@ -19,16 +19,16 @@ Install = Callable[[str, str], None]
 
 ESTIMATORS = """
 from attrs import define
-from penstock import RateEstimatorSpec, hookimpl
+from penstock import RateEstimator, RateEstimatorSpec, hookimpl
 
-class Same:
+class Same(RateEstimator):
     reason = "it is always the same"
     def __init__(self, options, batch_interval_ms):
         self.initial_rate = options.level
     def compute(self, time, numElements, processingDelay, schedulingDelay):
         return self.initial_rate
 
-class Wrong:
+class Wrong(RateEstimator):
     def __init__(self, options, batch_interval_ms): pass
     def compute(self, time, numElements, processingDelay, schedulingDelay):
         return float("nan")
@@ -170,11 +170,11 @@ assert "pyspark" not in sys.modules
 
 
 FAULTY = """
-from penstock import RateEstimatorSpec, hookimpl
+from penstock import RateEstimator, RateEstimatorSpec, hookimpl
 
 def spec(name, **members):
     members.setdefault("compute", lambda self, *batch: 5000.0)
-    made = type(name, (), {"__init__": lambda self, options, interval: None, **members})
+    made = type(name, (RateEstimator,), {"__init__": lambda self, options, interval: None, **members})
     return RateEstimatorSpec(name, made)
 
 def raising(self, *batch):
@@ -218,7 +218,10 @@ def test_what_a_program_survives_a_simulation_survives(cli: Cli, install: Instal
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("no-compute", "its factory made a object without compute"), ("unmade", "cannot be made: KeyError")],
+    [
+        ("no-compute", "its factory returned an instance of object, which does not derive"),
+        ("unmade", "cannot be created: KeyError"),
+    ],
 )
 def test_what_cannot_be_made_is_an_error(cli: Cli, install: Install, name: str, words: str) -> None:
     install("acme", FAULTY)

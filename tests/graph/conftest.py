@@ -13,10 +13,11 @@ from pyspark import RDD, StorageLevel
 
 from penstock import StreamingContext
 from penstock.errors import StreamingStateError
-from penstock.graph import reduced_window, table
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.input_stream import InputDStream
+from penstock.graph.inputs import InputDStream
+from penstock.graph.operators import windows
+from penstock.graph.state import stateful
 from penstock.worker.state_store import StateStore
 
 INTERVAL_MS = 100
@@ -92,19 +93,20 @@ class FakeContext:
     """As much of a StreamingContext as streams see."""
 
     def __init__(self) -> None:
-        self.graph, self.sparkContext = DStreamGraph(INTERVAL_MS), FakeSparkContext()
+        self.sparkContext = FakeSparkContext()
+        self.graph = DStreamGraph(cast(Any, self.sparkContext), INTERVAL_MS, check_can_build=self._check_can_build)
         self.refuses = ""
 
-    def check_can_build(self, what: str) -> None:
+    def _check_can_build(self, what: str) -> None:
         if self.refuses:
             raise StreamingStateError(f"{self.refuses} ({what})")
 
 
-class FakeInput(InputDStream):
-    """Gives each batch the partitions it is told, ``None`` for no RDD; counts how often it is asked."""
+class FakeInputNode(InputDStream):
+    """Gives each batch the partitions that a function returns, ``None`` for no RDD; counts how often it is computed."""
 
-    def __init__(self, context: FakeContext, batches: Callable[[int], Sequence[Sequence[Any]] | None]) -> None:
-        super().__init__(cast(StreamingContext, context))
+    def __init__(self, graph: DStreamGraph, batches: Callable[[int], Sequence[Sequence[Any]] | None]) -> None:
+        super().__init__(graph)
         self._batches = batches
         self.computed: list[int] = []
         self.made: dict[int, FakeRDD] = {}
@@ -123,6 +125,14 @@ class FakeInput(InputDStream):
 
     def stop(self) -> None:
         self.running = False
+
+
+class FakeInput(DStream[Any]):
+    """The stream of a FakeInputNode."""
+
+    def __init__(self, context: FakeContext, batches: Callable[[int], Sequence[Sequence[Any]] | None]) -> None:
+        self.node = FakeInputNode(context.graph, batches)
+        super().__init__(self.node, cast(StreamingContext, context))
 
 
 @pytest.fixture
@@ -152,8 +162,8 @@ def run(context: FakeContext) -> Callable[[DStream[Any], int], Any]:
     """Computes a stream at a time, after a start at zero; gives the records, or ``None`` for no RDD."""
 
     def run(stream: DStream[Any], time_ms: int) -> Any:
-        stream.initialize(0)
-        rdd = stream.get_or_compute(time_ms)
+        stream._node.initialize(0)
+        rdd = stream._node.get_or_compute(time_ms)
         return None if rdd is None else rdd.collect()
 
     return run
@@ -167,7 +177,7 @@ def tables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         united = zip(*(rdd.partitions for rdd in rdds), strict=True)
         return FakeRDD([list(itertools.chain(*partitions)) for partitions in united])
 
-    for module in (reduced_window, table):
+    for module in (windows, stateful):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)

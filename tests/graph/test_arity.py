@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.graph.arity import takes_time
+from penstock.graph.arguments import takes_time
 
 
 class Program:

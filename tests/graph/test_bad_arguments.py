@@ -80,9 +80,9 @@ def test_the_other_stream_is_one(make_input: MakeInput, operator: str) -> None:
 
 def test_what_an_rdd_is_for_is_said(make_input: MakeInput) -> None:
     stream = make_input()
-    stream.initialize(0)
+    stream.node.initialize(0)
     with pytest.raises(TypeError, match="transformWith takes a DStream, not FakeRDD; transform can use an RDD"):
-        stream.transformWith(lambda a, b: a, stream.get_or_compute(100))  # type: ignore[arg-type]
+        stream.transformWith(lambda a, b: a, stream.node.get_or_compute(100))  # type: ignore[call-overload]
 
 
 def test_a_storage_level_is_one(make_input: MakeInput) -> None:

@@ -11,7 +11,8 @@ from pyspark import RDD
 
 from penstock import StateSpec
 from penstock.errors import StateUpdateError
-from penstock.graph import reduced_window, table
+from penstock.graph.operators import windows
+from penstock.graph.state import stateful
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +44,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, context: FakeContext, tmp_path
             shuffled[function(key) % number].append((key, value))
         return type(rdd)(shuffled)
 
-    for module in (reduced_window, table):
+    for module in (windows, stateful):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(type(context.sparkContext.emptyRDD()), "partitionBy", partition_by)
@@ -70,7 +71,7 @@ BY_KEY: dict[str, Callable[..., Any]] = {
     ),
     "mapWithState": lambda stream, _other: stream.mapWithState(StateSpec.function(lambda key, value, state: 1)),
     "mapWithState, initial": lambda stream, other: other.mapWithState(
-        StateSpec.function(lambda key, value, state: 1).initialState([([], 1)])
+        StateSpec[Any, Any, Any, int](lambda key, value, state: 1).initialState([([], 1)])
     ),
     "countByValue": lambda stream, _other: stream.map(lambda pair: pair[0]).countByValue(),
     "countByValueAndWindow": lambda stream, _other: stream.map(lambda pair: pair[0]).countByValueAndWindow(0.2, 0.1),
@@ -80,8 +81,8 @@ MADE_OF_RECORDS = ("countByValue", "countByValueAndWindow")
 
 def fails(stream: Any) -> bool:
     """Compute a batch; whether what it holds is a failure."""
-    stream.initialize(0)
-    return stream.get_or_compute(SLIDE_MS) is None
+    stream._node.initialize(0)
+    return stream._node.get_or_compute(SLIDE_MS) is None
 
 
 @pytest.mark.parametrize("name", BY_KEY)
@@ -131,11 +132,11 @@ def test_a_stop_iteration_is_an_error(make_input: Callable[..., FakeInput], name
     # Something leaves the windows of five batches in the sixth.
     stream = make_input(lambda time_ms: [[("a", 1), ("a", 2)], [("a", 3), ("a", 4)]] if time_ms == SLIDE_MS else [[]])
     made: Any = TAKING_FUNCTIONS[name](stream)
-    made.initialize(0)
+    made._node.initialize(0)
 
     def run() -> None:
         for number in range(1, 7):
-            made.get_or_compute(number * SLIDE_MS)
+            made._node.get_or_compute(number * SLIDE_MS)
 
     with pytest.raises((RuntimeError, StateUpdateError), match="StopIteration"):
         run()

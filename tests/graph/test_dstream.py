@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 
 from penstock.errors import StreamingStateError
 from penstock.graph.dstream import DStream
-from penstock.graph.united import UnionDStream
+from penstock.graph.operators.per_batch import UnionDStream
 
 if TYPE_CHECKING:
     from tests.graph.conftest import FakeContext, FakeInput
@@ -26,35 +26,35 @@ def plus_one(n: int) -> int:
 
 def test_a_stream_has_rdds_at_multiples_of_its_slide_after_zero_time(make_input: MakeInput) -> None:
     stream = make_input()
-    with pytest.raises(StreamingStateError, match="FakeInput has not been initialized"):
-        stream.is_time_valid(100)
-    stream.initialize(1000)
-    assert [time for time in range(0, 1500, 50) if stream.is_time_valid(time)] == [1100, 1200, 1300, 1400]
-    assert stream.get_or_compute(1150) is None
-    assert stream.get_or_compute(1000) is None
-    assert stream.computed == []
+    with pytest.raises(StreamingStateError, match="FakeInputNode has not been initialized"):
+        stream.node.is_time_valid(100)
+    stream.node.initialize(1000)
+    assert [time for time in range(0, 1500, 50) if stream.node.is_time_valid(time)] == [1100, 1200, 1300, 1400]
+    assert stream.node.get_or_compute(1150) is None
+    assert stream.node.get_or_compute(1000) is None
+    assert stream.node.computed == []
 
 
 def test_zero_time_is_fixed_once(make_input: MakeInput) -> None:
     stream = make_input()
-    stream.initialize(1000)
-    stream.initialize(1000)
+    stream.node.initialize(1000)
+    stream.node.initialize(1000)
     with pytest.raises(StreamingStateError, match="another zero time"):
-        stream.initialize(2000)
+        stream.node.initialize(2000)
 
 
 def test_an_rdd_is_made_once(make_input: MakeInput) -> None:
     stream = make_input()
-    stream.initialize(0)
-    assert stream.get_or_compute(100) is stream.get_or_compute(100)
-    assert stream.computed == [100]
+    stream.node.initialize(0)
+    assert stream.node.get_or_compute(100) is stream.node.get_or_compute(100)
+    assert stream.node.computed == [100]
 
 
 def test_no_rdd_is_asked_for_again(make_input: MakeInput) -> None:
     stream = make_input(lambda _time_ms: None)
-    stream.initialize(0)
-    assert [stream.get_or_compute(100), stream.get_or_compute(100)] == [None, None]
-    assert stream.computed == [100, 100]
+    stream.node.initialize(0)
+    assert [stream.node.get_or_compute(100), stream.node.get_or_compute(100)] == [None, None]
+    assert stream.node.computed == [100, 100]
 
 
 def test_operators_give_their_records(make_input: MakeInput, run: Run) -> None:
@@ -114,15 +114,15 @@ def test_a_chain_of_operators_is_one_pass(make_input: MakeInput, run: Run) -> No
     source = make_input()
     chain = source.map(plus_one).filter(lambda n: n % 2).flatMap(lambda n: [n, n]).map(str)
     assert run(chain, 100) == ["101", "101", "103", "103"]
-    assert source.made[100].done == ["mapPartitionsWithIndex False"]
+    assert source.node.made[100].done == ["mapPartitionsWithIndex False"]
 
 
 def test_partitioning_is_kept_when_every_step_keeps_it(make_input: MakeInput, run: Run) -> None:
     keeping, losing = make_input(lambda _: [[("a", 1)]]), make_input(lambda _: [[("a", 1)]])
     run(keeping.filter(bool).mapValues(plus_one).map(tuple, True), 100)
     run(losing.filter(bool).map(tuple).mapValues(plus_one), 100)
-    assert keeping.made[100].done == ["mapPartitionsWithIndex True"]
-    assert losing.made[100].done == ["mapPartitionsWithIndex False"]
+    assert keeping.node.made[100].done == ["mapPartitionsWithIndex True"]
+    assert losing.node.made[100].done == ["mapPartitionsWithIndex False"]
 
 
 def test_a_stream_that_is_kept_is_computed_once_for_all_its_children(make_input: MakeInput) -> None:
@@ -136,11 +136,11 @@ def test_a_stream_that_is_kept_is_computed_once_for_all_its_children(make_input:
     kept = source.map(noted).cache()
     children = [kept.map(plus_one), kept.filter(bool), kept.count()]
     for child in children:
-        child.initialize(0)
-        assert child.get_or_compute(100) is not None
+        child._node.initialize(0)
+        assert child._node.get_or_compute(100) is not None
     assert calls == [100, 101, 102]
-    assert source.made[100].done == ["mapPartitionsWithIndex False"]
-    rdd: Any = kept.get_or_compute(100)
+    assert source.node.made[100].done == ["mapPartitionsWithIndex False"]
+    rdd: Any = kept._node.get_or_compute(100)
     assert rdd.done[0] == f"persist {StorageLevel.MEMORY_ONLY}"
     assert rdd.done.count(f"persist {StorageLevel.MEMORY_ONLY}") == 1
 
@@ -148,18 +148,18 @@ def test_a_stream_that_is_kept_is_computed_once_for_all_its_children(make_input:
 def test_a_stream_can_be_kept_at_any_level(make_input: MakeInput) -> None:
     source = make_input()
     assert source.persist(StorageLevel.DISK_ONLY) is source
-    source.initialize(0)
-    source.get_or_compute(100)
-    assert source.made[100].done == [f"persist {StorageLevel.DISK_ONLY}"]
+    source.node.initialize(0)
+    source.node.get_or_compute(100)
+    assert source.node.made[100].done == [f"persist {StorageLevel.DISK_ONLY}"]
 
 
 def test_old_rdds_are_forgotten_here_and_in_the_parents(make_input: MakeInput) -> None:
     source = make_input()
     kept = source.map(plus_one).cache()
-    kept.initialize(0)
-    kept.remember(200)
-    rdds: dict[int, Any] = {time_ms: kept.get_or_compute(time_ms) for time_ms in range(100, 600, 100)}
-    kept.clear_metadata(500, unpersist=True)
+    kept._node.initialize(0)
+    kept._node.remember(200)
+    rdds: dict[int, Any] = {time_ms: kept._node.get_or_compute(time_ms) for time_ms in range(100, 600, 100)}
+    kept._node.clear_metadata(500, unpersist=True)
     assert {time_ms: "unpersist" in rdd.done for time_ms, rdd in rdds.items()} == {
         100: True,
         200: True,
@@ -167,43 +167,43 @@ def test_old_rdds_are_forgotten_here_and_in_the_parents(make_input: MakeInput) -
         400: False,
         500: False,
     }
-    assert kept.get_or_compute(400) is rdds[400]
-    assert kept.get_or_compute(300) is not rdds[300]
-    assert source.computed == [100, 200, 300, 400, 500, 300]
-    assert all("unpersist" not in rdd.done for rdd in source.made.values())
+    assert kept._node.get_or_compute(400) is rdds[400]
+    assert kept._node.get_or_compute(300) is not rdds[300]
+    assert source.node.computed == [100, 200, 300, 400, 500, 300]
+    assert all("unpersist" not in rdd.done for rdd in source.node.made.values())
 
 
 def test_without_unpersist_old_rdds_are_forgotten_and_left(make_input: MakeInput) -> None:
     source = make_input()
     source.cache()
-    source.initialize(0)
-    source.get_or_compute(100)
-    source.clear_metadata(500, unpersist=False)
-    assert "unpersist" not in source.made[100].done
-    source.get_or_compute(100)
-    assert source.computed == [100, 100]
+    source.node.initialize(0)
+    source.node.get_or_compute(100)
+    source.node.clear_metadata(500, unpersist=False)
+    assert "unpersist" not in source.node.made[100].done
+    source.node.get_or_compute(100)
+    assert source.node.computed == [100, 100]
 
 
 def test_a_stream_remembers_a_slide_at_least_and_never_less_than_before(make_input: MakeInput) -> None:
     source = make_input()
     child = source.map(plus_one)
-    child.initialize(0)
-    assert (child.remember_ms, source.remember_ms) == (100, 100)
-    child.remember(300)
-    assert (child.remember_ms, source.remember_ms) == (300, 300)
-    child.remember(200)
-    assert (child.remember_ms, source.remember_ms) == (300, 300)
+    child._node.initialize(0)
+    assert (child._node.remember_ms, source.node.remember_ms) == (100, 100)
+    child._node.remember(300)
+    assert (child._node.remember_ms, source.node.remember_ms) == (300, 300)
+    child._node.remember(200)
+    assert (child._node.remember_ms, source._node.remember_ms) == (300, 300)
 
 
 def test_a_union_has_the_records_of_all_in_order(make_input: MakeInput, run: Run, context: FakeContext) -> None:
     one, other = make_input(lambda _: [["a"], ["b"]]), make_input(lambda _: [["c"]])
     assert run(one.union(other), 100) == ["a", "b", "c"]
-    assert run(UnionDStream([other, one, other]), 100) == ["c", "a", "b", "c"]
+    assert run(DStream(UnionDStream([other.node, one.node, other.node]), one.context()), 100) == ["c", "a", "b", "c"]
 
 
 def test_a_union_with_a_stream_that_has_no_rdd_is_an_error(make_input: MakeInput, run: Run) -> None:
     union = make_input().union(make_input(lambda _: None))
-    with pytest.raises(StreamingStateError, match="FakeInput, to be united, at time 100 ms"):
+    with pytest.raises(StreamingStateError, match="FakeInputNode, a parent of a union, has no RDD at time 100 ms"):
         run(union, 100)
 
 
@@ -211,7 +211,7 @@ def test_a_union_of_streams_with_other_slides_is_refused(
     make_input: MakeInput, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = make_input(), make_input().map(plus_one)
-    monkeypatch.setattr(type(other), "slide_ms", 200)
+    monkeypatch.setattr(type(other._node), "slide_ms", 200)
     with pytest.raises(ValueError, match="same slide duration"):
         one.union(other)
 
@@ -238,15 +238,15 @@ def test_transform_runs_once_a_batch(make_input: MakeInput) -> None:
 
     stream = make_input().transform(noted)
     for child in (stream.map(plus_one), stream.filter(bool)):
-        child.initialize(0)
-        child.get_or_compute(100)
+        child._node.initialize(0)
+        child._node.get_or_compute(100)
     assert len(calls) == 1
 
 
 def test_transform_may_give_nothing_and_must_not_give_anything_else(make_input: MakeInput, run: Run) -> None:
     assert run(make_input().transform(lambda rdd: None), 100) is None
     with pytest.raises(TypeError, match="returned list, not an RDD"):
-        run(make_input().transform(lambda rdd: [1]), 100)
+        run(make_input().transform(lambda rdd: [1]), 100)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("method", ["transform", "foreachRDD"])

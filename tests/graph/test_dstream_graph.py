@@ -40,12 +40,12 @@ def test_a_start_fixes_zero_time_and_starts_the_inputs(make_input: MakeInput, co
     source, unused = make_input(), make_input()
     source.map(str).foreachRDD(print)
     context.graph.start(1000)
-    assert (context.graph.zero_time_ms, source.running, unused.running) == (1000, True, True)
-    assert source.is_time_valid(1100)
+    assert (context.graph.zero_time_ms, source.node.running, unused.node.running) == (1000, True, True)
+    assert source.node.is_time_valid(1100)
     with pytest.raises(StreamingStateError, match="started already"):
         context.graph.start(1000)
     context.graph.stop()
-    assert (source.running, unused.running) == (False, False)
+    assert (source.node.running, unused.node.running) == (False, False)
 
 
 def test_a_batch_has_a_job_for_each_output_in_order(make_input: MakeInput, context: FakeContext) -> None:
@@ -62,7 +62,7 @@ def test_a_batch_has_a_job_for_each_output_in_order(make_input: MakeInput, conte
         job.run()
     time = datetime.fromtimestamp(0.1)
     assert seen == [("first", [100, 101, 102]), (f"second at {time}", ["100", "101", "102"])]
-    assert source.computed == [100]
+    assert source.node.computed == [100]
 
 
 def test_streams_that_no_output_needs_are_not_computed(make_input: MakeInput, context: FakeContext) -> None:
@@ -72,7 +72,7 @@ def test_streams_that_no_output_needs_are_not_computed(make_input: MakeInput, co
     context.graph.start(0)
     context.graph.generate_jobs(100)
     context.graph.clear_metadata(100, unpersist=True)
-    assert (source.computed, unused.computed) == ([100], [])
+    assert (source.node.computed, unused.node.computed) == ([100], [])
 
 
 def test_an_output_without_an_rdd_has_no_job(make_input: MakeInput, context: FakeContext) -> None:
@@ -114,7 +114,7 @@ def test_pprint_prints_like_pyspark(
         source.pprint(num)
     context.graph.start(0)
     for job in context.graph.generate_jobs(100):
-        rdd: Any = source.made[100]
+        rdd: Any = source.node.made[100]
         monkeypatch.setattr(rdd, "take", lambda count: [100, "two", None][:count], raising=False)
         job.run()
     head = f"{'-' * 43}\nTime: {datetime.fromtimestamp(0.1)}\n{'-' * 43}\n"
@@ -126,7 +126,7 @@ def test_the_context_can_make_all_streams_remember_longer(make_input: MakeInput,
     source.map(str).foreachRDD(print)
     context.graph.remember(500)
     context.graph.start(0)
-    assert source.remember_ms == 500
+    assert source.node.remember_ms == 500
     assert context.graph.max_input_remember_ms == 500
 
 

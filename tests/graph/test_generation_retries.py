@@ -59,7 +59,7 @@ def test_the_input_is_not_asked_again(make_input: MakeInput, context: FakeContex
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
     job.run()
-    assert source.computed == [100]
+    assert source.node.computed == [100]
 
 
 def test_an_output_that_cannot_be_made_says_which_it_is_and_how_often_it_was_tried(

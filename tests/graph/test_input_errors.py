@@ -8,8 +8,9 @@ import pytest
 
 from penstock import Receiver, StreamingContext
 from penstock.errors import BatchFailedError
+from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.input_stream import ReceiverInputDStream
+from penstock.graph.inputs import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.spark.located_rdd import LocatedPartition
 from penstock.wire.token import Token
@@ -39,7 +40,7 @@ class Unavailable:
 
 def test_each_output_fails_with_the_reason(context: FakeContext) -> None:
     context.graph.connect(GraphRuntime(received_blocks=Unavailable(), report_input=InputInfoTracker().report))
-    stream = ReceiverInputDStream(cast(StreamingContext, context), Silent())
+    stream: DStream[Any] = DStream(ReceiverInputDStream(context.graph, Silent()), cast(StreamingContext, context))
     for _ in range(2):
         stream.foreachRDD(print)
     context.graph.start(0)

@@ -10,9 +10,10 @@ import pytest
 
 from penstock import Receiver, StreamingContext, StreamInputInfo
 from penstock.errors import StreamingStateError
-from penstock.graph import input_stream
+from penstock.graph import inputs
+from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.input_stream import QueueInputDStream, ReceiverInputDStream
+from penstock.graph.inputs import QueueInputDStream, ReceiverInputDStream
 from penstock.spark.located_rdd import LocatedPartition
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
@@ -59,19 +60,19 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
         received_blocks=Received(), report_input=lambda time_ms, info, _count=None: reports.append((time_ms, info))
     )
     context.graph.connect(runtime)
-    monkeypatch.setattr(input_stream, "located_rdd", lambda _sc, partitions: NotedRDD(partitions))
+    monkeypatch.setattr(inputs, "located_rdd", lambda _sc, partitions: NotedRDD(partitions))
     return reports
 
 
 @pytest.fixture
 def received(context: FakeContext) -> ReceiverInputDStream:
-    return ReceiverInputDStream(cast(StreamingContext, context), Silent())
+    return ReceiverInputDStream(context.graph, Silent())
 
 
 def test_a_batch_reads_its_blocks(
     received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
 ) -> None:
-    received.foreachRDD(print)
+    DStream(received, cast(StreamingContext, context)).foreachRDD(print)
     context.graph.start(0)
     found: Any = received.get_or_compute(100)
     assert found == ([("100-0-0",), ("100-0-1",)], ReadBlocks(TOKEN))
@@ -107,8 +108,8 @@ def test_without_a_started_context_there_is_nothing_to_compute(received: Receive
 
 
 def test_the_graph_knows_its_receivers(received: ReceiverInputDStream, context: FakeContext) -> None:
-    QueueInputDStream(cast(StreamingContext, context), deque(), one_at_a_time=True, default=None)
-    other = ReceiverInputDStream(cast(StreamingContext, context), Silent())
+    QueueInputDStream(context.graph, deque(), one_at_a_time=True, default=None)
+    other = ReceiverInputDStream(context.graph, Silent())
     assert list(context.graph.receivers()) == [(0, received.receiver), (2, other.receiver)]
 
 
@@ -118,7 +119,7 @@ def queue(context: FakeContext) -> Callable[..., list[list[Any]]]:
 
     def batches(count: int, one_at_a_time: bool, default: Any = None) -> list[list[Any]]:
         rdds = deque(context.sparkContext.parallelize([n]) for n in range(count))
-        stream = QueueInputDStream(cast(StreamingContext, context), rdds, one_at_a_time=one_at_a_time, default=default)
+        stream = QueueInputDStream(context.graph, rdds, one_at_a_time=one_at_a_time, default=default)
         return [stream.compute(time_ms).collect() for time_ms in (100, 200, 300)]
 
     return batches

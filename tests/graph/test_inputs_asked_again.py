@@ -12,8 +12,9 @@ import pytest
 
 from penstock import StreamingContext
 from penstock.errors import BatchFailedError, StreamingStateError
+from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.input_stream import PulledInputDStream, QueueInputDStream
+from penstock.graph.inputs import PulledInputDStream, QueueInputDStream
 from penstock.plugins.specs import SourceBatch
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def source(context: FakeContext) -> Source:
 
 @pytest.fixture
 def pulled(context: FakeContext, source: Source) -> PulledInputDStream:
-    stream = PulledInputDStream(cast(StreamingContext, context), lambda: source)
+    stream = PulledInputDStream(context.graph, lambda: source)
     stream.initialize(0)
     return stream
 
@@ -80,7 +81,7 @@ def test_a_source_is_not_asked_where_it_is_while_it_makes_a_batch(context: FakeC
         def position(self) -> Any:
             said.append(where[0])
 
-        def go_on_from(self, position: Any) -> None: ...
+        def restore(self, position: Any) -> None: ...
 
         def compute_again(self, batch_time_ms: int) -> SourceBatch | None: ...
 
@@ -91,7 +92,7 @@ def test_a_source_is_not_asked_where_it_is_while_it_makes_a_batch(context: FakeC
             where[0] = "behind"
             return super().compute(batch_time_ms)
 
-    stream = PulledInputDStream(cast(StreamingContext, context), lambda: Moving(context))
+    stream = PulledInputDStream(context.graph, lambda: Moving(context))
     stream.initialize(0)
     asking = threading.Thread(target=stream.position)
     with context.graph.lock:
@@ -130,8 +131,8 @@ def test_failures_are_forgotten_with_their_batch(pulled: PulledInputDStream, sou
 def test_what_was_taken_from_a_queue_for_a_batch_is_tried_again_and_nothing_else(context: FakeContext) -> None:
     seen: list[Any] = []
     items: deque[Any] = deque([None, [1], [2]])
-    stream = QueueInputDStream(cast(StreamingContext, context), items, one_at_a_time=True, default=None)
-    stream.foreachRDD(lambda rdd: seen.append(rdd.collect()))
+    stream = QueueInputDStream(context.graph, items, one_at_a_time=True, default=None)
+    DStream(stream, cast(StreamingContext, context)).foreachRDD(lambda rdd: seen.append(rdd.collect()))
     context.graph.connect(GraphRuntime(generation_retries=2))
     context.graph.start(0)
     (first,) = context.graph.generate_jobs(100)
@@ -155,7 +156,7 @@ class LastingSource(Source):
     def position(self) -> dict[str, Any]:
         return {"asked": self.asked}
 
-    def go_on_from(self, position: Mapping[str, Any]) -> None:
+    def restore(self, position: Mapping[str, Any]) -> None:
         self.asked = list(position["asked"])
 
     def compute_again(self, batch_time_ms: int) -> SourceBatch | None:
@@ -167,10 +168,10 @@ def test_a_batch_that_two_runs_begin_again_has_its_records_in_both(context: Fake
     # Each run dies before batch 200 is complete.
     def a_run(position: Mapping[str, Any] | None) -> tuple[PulledInputDStream, LastingSource]:
         source = LastingSource(context)
-        stream = PulledInputDStream(cast(StreamingContext, context), lambda: source)
+        stream = PulledInputDStream(context.graph, lambda: source)
         stream.initialize(0)
         if position is not None:
-            stream.go_on_from(json.loads(json.dumps(position)))
+            stream.recover_from(json.loads(json.dumps(position)))
         return stream, source
 
     first, _source = a_run(None)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.graph import reduced_window
-from penstock.graph.stream import Stream
+from penstock.graph.node import Node
+from penstock.graph.operators.windows import TreeWindowDStream
 
 if TYPE_CHECKING:
     from tests.graph.conftest import FakeContext, FakeInput
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.usefixtures("tables")
 BATCHES, SLIDE_S = 10_000, 0.1
 
 
-def remembered(streams: set[Stream[Any]]) -> int:
-    nodes = sum(len(stream._nodes) for stream in streams if isinstance(stream, reduced_window.ReducedWindowDStream))
+def remembered(streams: set[Node]) -> int:
+    nodes = sum(len(stream._nodes) for stream in streams if isinstance(stream, TreeWindowDStream))
     return nodes + sum(len(stream._generated) for stream in streams)
 
 
-def all_of(stream: Stream[Any]) -> set[Stream[Any]]:
-    return {stream}.union(*(all_of(parent) for parent in stream._parents))
+def all_of(stream: Node) -> set[Node]:
+    return {stream}.union(*(all_of(parent) for parent in stream.parents))
 
 
 def test_what_is_remembered_does_not_grow(context: FakeContext, make_input: Callable[..., FakeInput]) -> None:

@@ -125,7 +125,7 @@ def test_an_outage_longer_than_what_is_remembered_leaves_the_state(
     states = operation(make_input(lambda _time_ms: [[("a", 1)]]).transform(unless_down))
     states.foreachRDD(lambda time, rdd: seen.update({round(time.timestamp() * 10): rdd.collect()}))
     context.graph.start(0)
-    (table,) = states._parents
+    (table,) = states._node.parents
     assert table.remember_ms < 29_000
     for number in range(1, last + 1):
         (job,) = context.graph.generate_jobs(number * 100)

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark import RDD, StorageLevel
 
-from penstock.graph import reduced_window, table
 from penstock.graph.dstream import DStream
-from penstock.graph.reduced_window import cover
-from penstock.graph.windowed import WindowedDStream
+from penstock.graph.operators import windows
+from penstock.graph.operators.windows import WindowedDStream, cover
+from penstock.graph.state import stateful
 
 if TYPE_CHECKING:
     from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
@@ -43,7 +43,7 @@ def merged(monkeypatch: pytest.MonkeyPatch, context: FakeContext) -> list[int]:
         # Records are pickled on their way: what a function does to its arguments stays in the task.
         return type(rdds[0])(copy.deepcopy([list(itertools.chain(*partitions)) for partitions in united]))
 
-    for module in (reduced_window, table):
+    for module in (windows, stateful):
         monkeypatch.setattr(module, "co_partitioned_union", union)
     monkeypatch.setattr(RDD, "checkpoint", lambda _rdd: None)
     monkeypatch.setattr(RDD, "isCheckpointed", lambda _rdd: False)
@@ -58,7 +58,7 @@ class Program:
     ) -> None:
         self._batches = batches
         self.input = make_input(lambda time_ms: batches[time_ms // SLIDE_MS - 1])
-        self.stream: DStream[Any] = operation(self.input)
+        self.stream = operation(self.input)._node
         self.stream.initialize(0)
         self.stream.remember(0)
 
@@ -155,7 +155,7 @@ def test_a_reduced_window_keeps_the_order_of_time(
         assert dict(records or ()) == expected
         assert len(records or ()) == len(expected)
     # Nothing was forgotten too early: no batch that has an RDD was asked for twice.
-    asked = [time_ms for time_ms in made.input.computed if batches[time_ms // SLIDE_MS - 1] is not None]
+    asked = [time_ms for time_ms in made.input.node.computed if batches[time_ms // SLIDE_MS - 1] is not None]
     assert len(asked) == len(set(asked))
 
 
@@ -254,7 +254,7 @@ def test_nodes_that_no_window_reaches_are_let_go(program: Callable[..., Program]
     batches: list[Batch] = [[[("a", "x")]] for _ in range(100)]
     made = program(batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(8)))
     made.run()
-    nodes = made.stream._nodes  # type: ignore[attr-defined]
+    nodes = made.stream._nodes
     assert 0 < len(nodes) <= 20
     assert all((number + 1) << level > 90 for level, number in nodes)
 
@@ -265,16 +265,16 @@ def test_nodes_that_no_window_reaches_are_let_go(program: Callable[..., Program]
 def test_to_keep_a_window_is_to_keep_its_parent(make_input: Callable[..., FakeInput]) -> None:
     parent = make_input()
     window = parent.window(seconds(2))
-    assert isinstance(window, WindowedDStream)
-    assert (window._storage_level, parent._storage_level) == (None, StorageLevel.MEMORY_ONLY)
+    assert isinstance(window._node, WindowedDStream)
+    assert (window._node._storage_level, parent.node._storage_level) == (None, StorageLevel.MEMORY_ONLY)
     assert window.persist(StorageLevel.DISK_ONLY) is window
-    assert (window._storage_level, parent._storage_level) == (None, StorageLevel.DISK_ONLY)
+    assert (window._node._storage_level, parent.node._storage_level) == (None, StorageLevel.DISK_ONLY)
 
 
 def test_a_parent_that_is_kept_stays_at_its_level(make_input: Callable[..., FakeInput]) -> None:
     parent = make_input().persist(StorageLevel.DISK_ONLY)
     parent.window(seconds(2))
-    assert parent._storage_level == StorageLevel.DISK_ONLY
+    assert parent.node._storage_level == StorageLevel.DISK_ONLY
 
 
 def test_windows_of_windows_have_their_parents_remember(make_input: Callable[..., FakeInput]) -> None:
@@ -282,14 +282,14 @@ def test_windows_of_windows_have_their_parents_remember(make_input: Callable[...
     mapped = make_input().map(str)
     inner = mapped.window(seconds(2), seconds(1))
     outer = inner.window(seconds(4), seconds(2))
-    outer.initialize(0)
-    outer.remember(3 * SLIDE_MS)
-    assert [stream.remember_ms // SLIDE_MS for stream in (outer, inner, mapped)] == [3, 3 + 4, 3 + 4 + 2]
+    outer._node.initialize(0)
+    outer._node.remember(3 * SLIDE_MS)
+    assert [stream._node.remember_ms // SLIDE_MS for stream in (outer, inner, mapped)] == [3, 3 + 4, 3 + 4 + 2]
     for number in range(1, 11):
-        outer.get_or_compute(number * SLIDE_MS)
-        outer.clear_metadata(number * SLIDE_MS, unpersist=True)
+        outer._node.get_or_compute(number * SLIDE_MS)
+        outer._node.clear_metadata(number * SLIDE_MS, unpersist=True)
     outer_times, inner_times, mapped_times = (
-        {time_ms // SLIDE_MS for time_ms in stream._generated} for stream in (outer, inner, mapped)
+        {time_ms // SLIDE_MS for time_ms in stream._node._generated} for stream in (outer, inner, mapped)
     )
     assert {10, 8} <= outer_times
     assert 6 not in outer_times
@@ -303,13 +303,13 @@ def test_checkpoints_make_a_stream_remember_two_of_them(make_input: Callable[...
     pairs = make_input(lambda time_ms: [[("a", time_ms)]])
     states = pairs.updateStateByKey(lambda values, state: values[-1])
     states.checkpoint(seconds(3))
-    (table,) = states._parents
-    states.initialize(0)
-    states.remember(0)
+    (table,) = states._node.parents
+    states._node.initialize(0)
+    states._node.remember(0)
     assert table.remember_ms == 6 * SLIDE_MS
     for number in range(1, 11):
-        states.get_or_compute(number * SLIDE_MS)
-        states.clear_metadata(number * SLIDE_MS, unpersist=True)
+        states._node.get_or_compute(number * SLIDE_MS)
+        states._node.clear_metadata(number * SLIDE_MS, unpersist=True)
     assert sorted(time_ms // SLIDE_MS for time_ms in table._generated) == [5, 6, 7, 8, 9, 10]
 
 
@@ -323,9 +323,11 @@ def test_keyed_states_are_checkpointed_every_ten_slides(
 
     context.graph.batch_interval_ms = batch_ms
     for explicit in (None, 2 * batch_ms):
-        stream = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
+        stream: DStream[Any] = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
         if explicit is not None:
             stream.checkpoint(explicit / 1000)
-        stream.initialize(0)
-        assert stream._checkpoint_ms is None
-        assert stream._table._checkpoint_ms == (explicit or every_ms)
+        view = stream._node
+        assert isinstance(view, stateful.StateView)
+        view.initialize(0)
+        assert view._checkpoint_ms is None
+        assert view.state._checkpoint_ms == (explicit or every_ms)

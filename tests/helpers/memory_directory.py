@@ -6,6 +6,8 @@ import errno
 import os
 import random
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import BinaryIO
 
 from penstock.storage.directory import Appender, Directory, Durability
 
@@ -59,7 +61,7 @@ class MemoryDirectory(Directory):
         return f"memory/{name}"
 
     def child(self, name: str) -> Directory:
-        raise AssertionError(f"a journal is one folder, and {name} was asked for")
+        raise AssertionError(f"a write-ahead log is one directory, and {name} was asked for")
 
     def names(self) -> list[str]:
         self.note("names", "")
@@ -69,12 +71,18 @@ class MemoryDirectory(Directory):
         self.note("read", name)
         return bytes(self.files[name])
 
-    def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
-        raise AssertionError(f"a journal appends, and {name} was to be written as a whole")
+    def create(self, name: str, *, sync: bool = False) -> AbstractContextManager[BinaryIO]:
+        raise AssertionError(f"a write-ahead log appends, and {name} was to be written as a whole")
 
-    def delete(self, name: str) -> None:
+    def move(self, name: str, folder: str) -> bool:
+        raise AssertionError(f"a write-ahead log moves nothing, and {name} was to be moved to {folder}")
+
+    def delete_partial(self) -> None:
+        raise AssertionError("a write-ahead log has no partial files")
+
+    def delete(self, name: str) -> bool:
         self.note("delete", name)
-        self.files.pop(name, None)
+        return self.files.pop(name, None) is not None
 
     def append(self, name: str) -> Appender:
         self.note("append", name)

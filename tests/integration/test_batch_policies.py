@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import run_in_background
 
 from penstock import BatchCompleted, StopProgress, StreamingContext, ThreadReceiver
-from penstock.context import State
+from penstock.context import StreamingContextState
 from penstock.errors import BatchFailedError
 
 pytestmark = pytest.mark.spark
@@ -71,7 +71,7 @@ class Completed:
 def paused_with_blocks(ssc: StreamingContext) -> bool:
     """The receivers have stored something, and pause."""
     assert ssc._engine is not None
-    return ssc._engine.tracker._pauses.paused and ssc._engine.tracker.blocks.has_blocks
+    return bool(ssc._engine.tracker._pause_reasons) and bool(ssc._engine.tracker.blocks.known())
 
 
 def fail(_rdd: Any) -> None:
@@ -86,7 +86,7 @@ def test_the_context_stops_after_three_consecutive_failed_batches(make_ssc: Make
     ssc.start()
     with pytest.raises(BatchFailedError, match=r"3 batches have failed in a row .*KeyError: 'always'"):
         ssc.awaitTerminationOrTimeout(30)
-    assert ssc.getState() is State.STOPPED
+    assert ssc.getState() is StreamingContextState.STOPPED
     assert len(completed.infos) >= 3
     assert all(info.succeeded is False for info in completed.infos)
     assert ssc.generator_report().failed_batches == len(completed.infos)

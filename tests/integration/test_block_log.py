@@ -43,7 +43,7 @@ class Acknowledges(ThreadReceiver[tuple[int, int]]):
 
 
 def blocks(directory: Path) -> list[Path]:
-    return sorted((directory / "receivedData").glob("*/*"))
+    return sorted((directory / "receivedData").glob("*/input-*"))
 
 
 def test_records_are_counted_and_their_files_deleted(

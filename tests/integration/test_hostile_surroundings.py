@@ -16,7 +16,7 @@ from pyarrow import flight
 from tests.helpers import Gate, listening_ports, run_in_background
 
 from penstock import StopProgress, StreamingContext, StreamingListener, ThreadReceiver
-from penstock.context import State
+from penstock.context import StreamingContextState
 
 pytestmark = pytest.mark.spark
 
@@ -150,7 +150,7 @@ def test_a_graceful_stop_that_reaches_its_deadline_returns_and_leaves_the_batch_
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     took_s = time.monotonic() - started
     assert 1 <= took_s < 20
-    assert ssc.getState() is State.STOPPED
+    assert ssc.getState() is StreamingContextState.STOPPED
     assert phases[0] == "receivers"
     assert phases[-1] == "listeners"
     assert ssc.generator_report().clean_up.count == 0, "the batch that hangs does not count as done"

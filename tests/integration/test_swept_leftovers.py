@@ -10,10 +10,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from penstock import StreamingContext, ThreadReceiver
-from penstock.blocks.leftovers import Process
 
 pytestmark = pytest.mark.spark
 
@@ -54,9 +54,7 @@ def killed(tmp_path: Path) -> list[Path]:
         word, jvm = program.stdout.readline().split()
         assert word == "stored"
         # The launcher of the JVM is a script that became it.
-        java = Process.of(int(jvm))
-        assert java is not None
-        assert java.name == "java"
+        assert psutil.Process(int(jvm)).name() == "java"
         os.kill(int(jvm), signal.SIGKILL)
         program.kill()
     return [path.parent for path in tmp_path.glob("*/**/.penstock-run")]

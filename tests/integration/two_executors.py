@@ -43,7 +43,7 @@ class Counting(ThreadReceiver[int]):
     def receive(self) -> None:
         executor = executor_process()
         with self.notes.with_suffix(".starts").open("a") as starts:
-            starts.write(f"{executor.pid if executor else 0} {os.getpid()}\n")
+            starts.write(f"{executor.pid} {os.getpid()}\n")
         while not self.wait(0.02):
             with self.notes.with_suffix(".begun").open("ab", buffering=0) as begun:
                 begun.write(b".")

@@ -98,8 +98,8 @@ def test_a_listener_that_raises_stops_no_other_and_hears_on(
     post(bus, range(10))
     assert failing.await_heard(10) == fine.await_heard(10) == list(range(10))
     bus.stop(10)
-    assert bus.report()["failing"] == {"dropped": 0, "failed": 5, "switched_off": False}
-    assert bus.report()["fine"] == {"dropped": 0, "failed": 0, "switched_off": False}
+    assert bus.report()["failing"] == {"dropped": 0, "failed": 5, "disabled": False}
+    assert bus.report()["fine"] == {"dropped": 0, "failed": 0, "disabled": False}
     assert caplog.text.count("listener failed") == 1
 
 
@@ -114,8 +114,8 @@ def test_a_listener_is_switched_off_after_so_many_errors_in_a_row(
     assert fine.await_heard(10) == list(range(10))
     bus.stop(10)
     assert failing.heard == [0, 1, 2]
-    assert bus.report()["failing"] == {"dropped": 0, "failed": 3, "switched_off": True}
-    assert "listener switched off" in caplog.text
+    assert bus.report()["failing"] == {"dropped": 0, "failed": 3, "disabled": True}
+    assert "listener disabled" in caplog.text
 
 
 def test_errors_that_are_not_in_a_row_switch_nothing_off(make_bus: MakeBus, make_listener: MakeListener) -> None:
@@ -125,7 +125,7 @@ def test_errors_that_are_not_in_a_row_switch_nothing_off(make_bus: MakeBus, make
     post(bus, range(30))
     assert failing.await_heard(30) == list(range(30))
     bus.stop(10)
-    assert bus.report()["failing"] == {"dropped": 0, "failed": 20, "switched_off": False}
+    assert bus.report()["failing"] == {"dropped": 0, "failed": 20, "disabled": False}
 
 
 def test_a_slow_listener_loses_and_counts_what_does_not_fit_and_a_fast_one_hears_all(
@@ -260,7 +260,7 @@ def test_a_listener_that_hangs_does_not_hold_up_stop_beyond_its_time_out(
     before = time.monotonic()
     bus.stop(0.1)
     assert time.monotonic() - before < 5
-    assert bus.report()["stuck"]["switched_off"]
+    assert bus.report()["stuck"]["disabled"]
     assert stuck.heard == [0]
 
 

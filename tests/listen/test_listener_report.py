@@ -42,7 +42,7 @@ def test_a_listener_that_leaves_is_counted_as_one_that_fails(
         bus.post(StreamingStarted(each))
     bus.stop(10)
     assert listener.heard == [0, 1, 2]
-    assert bus.report()["leaver"] == {"dropped": 0, "failed": 3, "switched_off": True}
+    assert bus.report()["leaver"] == {"dropped": 0, "failed": 3, "disabled": True}
 
 
 def test_a_listener_that_comes_after_another_has_gone_has_a_name_of_its_own(

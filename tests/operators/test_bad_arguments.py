@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -50,15 +51,15 @@ def test_functions_take_the_arguments_that_they_are_given(stream: DStream[Any]) 
 
     for operation in (stream.transform, stream.foreachRDD):
         with pytest.raises(AssertionError, match="func should take one or two arguments"):
-            operation(three)
+            operation(three)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="int, which cannot be called"):
-            operation(5)  # type: ignore[arg-type]
+            operation(5)  # type: ignore[call-overload]
     with pytest.raises(AssertionError, match="func should take two or three arguments"):
-        stream.transformWith(one, stream)
+        stream.transformWith(one, stream)  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="a state function should take three or four arguments"):
-        StateSpec.function(one)
+        StateSpec.function(one)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="cannot be called"):
-        StateSpec.function(None)  # type: ignore[arg-type]
+        StateSpec.function(None)  # type: ignore[call-overload]
 
 
 def test_streams_that_are_put_together_slide_alike(unstarted: StreamingContext, stream: DStream[Any]) -> None:
@@ -77,12 +78,13 @@ def test_streams_that_are_put_together_slide_alike(unstarted: StreamingContext, 
 
 
 def test_streams_belong_to_one_context(unstarted: StreamingContext, stream: DStream[Any], sc: Any) -> None:
-    other = StreamingContext(sc, 0.5).queueStream([[1]])
-    for operation in (
+    other: DStream[Any] = StreamingContext(sc, 0.5).queueStream([[1]])
+    operations: list[Callable[[], object]] = [
         lambda: unstarted.union(stream, other),
         lambda: stream.union(other),
         lambda: stream.join(other),
-    ):
+    ]
+    for operation in operations:
         with pytest.raises(ValueError, match="should belong to"):
             operation()
 
@@ -95,7 +97,7 @@ def test_there_is_something_to_unite_and_to_take_from(unstarted: StreamingContex
     with pytest.raises(ValueError, match="should have at least one DStream to transform"):
         unstarted.transform([], lambda rdds: rdds[0])
     with pytest.raises(TypeError, match="transform takes a DStream, not int"):
-        unstarted.transform([5], lambda rdds: rdds[0])  # type: ignore[list-item]
+        unstarted.transform([5], lambda rdds: rdds[0])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="transformFunc must be a function, not 5"):
         unstarted.transform([stream], 5)  # type: ignore[arg-type]
     with pytest.raises(IndexError, match="empty list and no default"):

@@ -16,7 +16,7 @@ def test_three_streams_in_another_order_and_one_that_has_no_rdd(run_all: Any) ->
         return streams[0].context().transform(streams, lambda rdds: rdds[1].union(rdds[2]).union(rdds[0]))
 
     def one_without(left: DStream[Any], right: DStream[Any], _third: DStream[Any]) -> DStream[Any]:
-        without = right.transform(lambda _rdd: None)
+        without: DStream[Any] = right.transform(lambda _rdd: None)
         return left.context().transform([left, without], lambda rdds: rdds[0].union(rdds[1]))
 
     found = run_all({"reordered": reordered, "one without": one_without}, [[1]], [[2]], [[3]], sort=False)

@@ -10,7 +10,7 @@ from pyspark.core.rdd import Partitioner
 
 from penstock import DStream, State, StateSpec
 from penstock.errors import BatchFailedError
-from penstock.graph.keyed_state import MapWithStateDStream
+from penstock.graph.dstream import MapWithStateDStream
 
 pytestmark = pytest.mark.spark
 
@@ -95,7 +95,7 @@ def misuse(key: str, value: int | None, state: State[int]) -> list[str | None]:
 def found(run_all: Any, sc: Any) -> dict[str, Batches]:
     """What each function returned, and the states of all keys, of each batch: each with an input of its own."""
     begun = sc.parallelize([("a", 5), ("b", 10), ("c", -20), ("d", 0)])
-    programs: dict[str, tuple[StateSpec, Batches]] = {
+    programs: dict[str, tuple[StateSpec[Any, Any, Any, Any], Batches]] = {
         "running": (StateSpec.function(running).numPartitions(2), LETTERS),
         "begun": (StateSpec.function(running).initialState(begun), LETTERS),
         "every other": (StateSpec.function(every_other).initialState([("b", 1)]), LETTERS[1:4]),
@@ -106,11 +106,13 @@ def found(run_all: Any, sc: Any) -> dict[str, Batches]:
         "no state": (StateSpec.function(lambda key, value, state: state.exists()).timeout(1), [["a"], [], []]),
         "misuse": (StateSpec.function(misuse).timeout(1), [["new"], [], ["removed"]]),
     }
-    mapped: dict[str, MapWithStateDStream] = {}
+    mapped: dict[str, MapWithStateDStream[Any, Any, Any]] = {}
     operations: dict[str, Any] = {}
     for number, (name, (spec, _batches)) in enumerate(programs.items()):
 
-        def returned(*streams: DStream[Any], number: int = number, name: str = name, spec: StateSpec = spec) -> Any:
+        def returned(
+            *streams: DStream[Any], number: int = number, name: str = name, spec: StateSpec[Any, Any, Any, Any] = spec
+        ) -> Any:
             mapped[name] = keyed(streams[number]).mapWithState(spec)
             return mapped[name]
 
@@ -188,7 +190,7 @@ def test_what_a_state_refuses(found: dict[str, Batches]) -> None:
 def test_states_are_partitioned_as_the_spec_says(run_all: Any) -> None:
     by_letter = Partitioner(3, lambda key: ord(key) - ord("a"))
 
-    def snapshots(spec: StateSpec) -> Any:
+    def snapshots(spec: StateSpec[Any, Any, Any, Any]) -> Any:
         return lambda stream: keyed(stream).mapWithState(spec).stateSnapshots().glom()
 
     found = run_all(

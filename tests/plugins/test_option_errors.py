@@ -45,7 +45,7 @@ class Whole:
 def test_a_message_ends_with_its_reason_and_names_a_place_only_within_the_options() -> None:
     with pytest.raises(ConfigurationError, match=r"^receiver 'net': rate must be above zero$"):
         read(Whole, rate="-1")
-    with pytest.raises(ConfigurationError, match=r" @ net\.rate$"):
+    with pytest.raises(ConfigurationError, match=r" \(option rate\)$"):
         read(Whole, rate="fast")
 
 

@@ -91,7 +91,7 @@ def test_a_missing_option_is_named() -> None:
     [("port", "many"), ("port", None), ("delay", "x"), ("eager", "yes"), ("eager", 1), ("limit", "x"), ("tags", 5)],
 )
 def test_a_wrong_value_is_refused_with_spec_and_option(name: str, value: object) -> None:
-    with pytest.raises(ConfigurationError, match=rf"receiver 'net': .*net\.{name}"):
+    with pytest.raises(ConfigurationError, match=rf"receiver 'net': .* \(option {name}\)"):
         read(**{"host": "h", name: value})
 
 
@@ -106,10 +106,19 @@ def test_the_receivers_secret_is_in_no_message() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_whoever_computes_is_a_rate_estimator() -> None:
-    class Fixed:
+def test_optional_members_of_a_rate_estimator_have_defaults() -> None:
+    class Fixed(RateEstimator):
         def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
             return 5.0
 
-    assert isinstance(Fixed(), RateEstimator)
-    assert not isinstance(object(), RateEstimator)
+    fixed = Fixed()
+    fixed.begin_with(3)
+    assert (fixed.initial_rate, fixed.state, fixed.reason) == (None, None, "")
+
+
+def test_rate_estimator_without_compute_cannot_be_made() -> None:
+    class Nothing(RateEstimator):
+        pass
+
+    with pytest.raises(TypeError, match="compute"):
+        Nothing()  # type: ignore[abstract]  # what is tested

@@ -13,11 +13,12 @@ from penstock import StoredBlock
 from penstock.errors import StoreError
 from penstock.receive.block_reporter import BlockReporter
 from penstock.receive.messages import AddBlocks
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, Gate, Noting
+    from tests.helpers import Gate
+    from tests.receive.conftest import FakeDriver, Noting
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
@@ -108,7 +109,7 @@ def test_threads_that_store_share_reports(
     storing = [background(lambda: receiver.store_all(["a"]))]
     assert gate.reached.wait(10)
     storing += [background(lambda: receiver.store_all(["b"])) for _ in range(9)]
-    while len(supervisor._intake._pusher._reporter._next.blocks) < 9:
+    while len(supervisor._writer._pusher._reporter._next.blocks) < 9:
         threading.Event().wait(0.001)
     gate.open()
     for each in storing:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from penstock import Receiver
 from penstock.conf import Settings
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, FakeStore, Log
+    from tests.helpers import EventLog
+    from tests.receive.conftest import FakeDriver, FakeStore
 
 RECEIVERS, THREADS, EACH = 10, 10, 200
 
@@ -36,7 +37,7 @@ class Crowd(Receiver[int]):
                 self.store(number)
 
 
-def test_ten_receivers_of_ten_threads_count_exactly(log: Log, driver: FakeDriver, store: FakeStore) -> None:
+def test_ten_receivers_of_ten_threads_count_exactly(log: EventLog, driver: FakeDriver, store: FakeStore) -> None:
     receivers = [Crowd() for _ in range(RECEIVERS)]
     drivers: list[FakeDriver] = [type(driver)(type(log)()) for _ in receivers]
     stores: list[FakeStore] = [type(store)() for _ in receivers]
@@ -45,10 +46,9 @@ def test_ten_receivers_of_ten_threads_count_exactly(log: Log, driver: FakeDriver
     )
     supervisors = [
         ReceiverSupervisor(
-            receiver, number, 1, settings, drivers[number], stores[number].store, stores[number].discard, clock=clock
+            receiver, number, 1, settings, drivers[number].of(number, 1), stores[number], clock=SystemClock()
         )
         for number, receiver in enumerate(receivers)
-        for clock in [SystemClock()]
     ]
     for supervisor in supervisors:
         supervisor.start()

@@ -15,7 +15,7 @@ import pytest
 
 from penstock import Block
 from penstock.errors import ReceiverStoppedError
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_over_a_minute_no_form_of_store_exceeds_it(
     supervisor = supervise(receiver, {"spark.streaming.receiver.maxRate": str(RATE)})
     supervisor.start()
     # No estimate lifts the maximum.
-    supervisor.update_rate(10 * RATE, 1)
+    supervisor.update(1, rate=10 * RATE)
     storing = [background(partial(releases.keep_storing, receiver, form)) for form in forms]
     while clock.now_ms() < SECONDS * 1000:
         # Who stores, and the timer that cuts blocks.

@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.messages import RegisterReceiver
 from penstock.receive.rate_limiter import RateLimiter
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_every_form_of_store_waits_and_goes_on(
 ) -> None:
     supervisor = supervise(receiver, conf)
     supervisor.start()
-    supervisor.pause(True, 1)
+    supervisor.update(1, paused=True)
     storing = background(lambda: STORES[form](receiver))
     with pytest.raises(TimeoutError):
         storing.result(timeout=0.02)
@@ -56,7 +56,7 @@ def test_every_form_of_store_waits_and_goes_on(
     with pytest.raises(TimeoutError):
         storing.result(timeout=0.02)
     assert records() == []
-    supervisor.pause(False, 1)
+    supervisor.update(1, paused=False)
     drive(storing)
     supervisor.stop("done")
     assert records() == ["a"]
@@ -74,7 +74,7 @@ def test_a_stop_ends_the_wait_and_nothing_was_stored(
 ) -> None:
     supervisor = supervise(receiver, conf)
     supervisor.start()
-    supervisor.pause(True, 1)
+    supervisor.update(1, paused=True)
     storing = background(lambda: STORES[form](receiver))
     with pytest.raises(TimeoutError):
         storing.result(timeout=0.02)
@@ -90,7 +90,7 @@ def test_what_was_stored_before_is_reported_while_it_is_paused(
     supervisor = supervise(receiver)
     supervisor.start()
     receiver.store("a")
-    supervisor.pause(True, 1)
+    supervisor.update(1, paused=True)
     clock.await_waiters()
     clock.advance(1000)
     for _ in range(1000):
@@ -107,7 +107,7 @@ def test_what_a_receiver_stores_while_it_is_stopped_is_taken_paused_or_not(
     receiver.on_stop = lambda: receiver.store_all(["last"])
     supervisor = supervise(receiver)
     supervisor.start()
-    supervisor.pause(True, 1)
+    supervisor.update(1, paused=True)
     supervisor.stop("enough")
     assert records() == ["last"]
 
@@ -121,7 +121,7 @@ def test_a_receiver_that_registers_while_others_are_paused_is_paused_too(
     storing = background(lambda: receiver.store_all(["a"]))
     with pytest.raises(TimeoutError):
         storing.result(timeout=0.02)
-    supervisor.pause(False, 1)
+    supervisor.update(1, paused=False)
     storing.result(timeout=10)
 
 
@@ -133,7 +133,7 @@ def test_what_is_told_while_a_receiver_registers_counts_more_than_the_answer(
 
     def told_meanwhile(message: object) -> None:
         if isinstance(message, RegisterReceiver):
-            supervisor.pause(paused, 1)
+            supervisor.update(1, paused=paused)
 
     driver.on_message, driver.paused = told_meanwhile, not paused
     supervisor.start()
@@ -151,7 +151,7 @@ def test_a_pause_outlives_a_restart(
     supervisor = supervise(receiver, {"spark.streaming.receiverRestartDelay": "100"})
     supervisor.start()
     driver.paused = True
-    supervisor.pause(True, 1)
+    supervisor.update(1, paused=True)
     supervisor.restart("again")
     clock.await_waiters(2)
     clock.advance(1000)
@@ -159,7 +159,7 @@ def test_a_pause_outlives_a_restart(
     storing = background(lambda: receiver.store_all(["a"]))
     with pytest.raises(TimeoutError):
         storing.result(timeout=0.02)
-    supervisor.pause(False, 1)
+    supervisor.update(1, paused=False)
     storing.result(timeout=10)
 
 

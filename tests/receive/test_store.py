@@ -14,11 +14,12 @@ from pyspark.sql import Row
 
 from penstock.errors import StoreError
 from penstock.receive.messages import AddBlocks
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, FakeStore, Gate, Noting
+    from tests.helpers import Gate
+    from tests.receive.conftest import FakeDriver, FakeStore, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -219,7 +220,7 @@ def test_a_report_that_gets_no_answer_is_made_again_without_storing_again(
 
 def test_a_store_hook_that_gives_no_stored_block_is_an_error(started: Started, store: FakeStore) -> None:
     receiver = started(conf={"spark.penstock.receiver.storeRetries": "0"})
-    store.gives_nothing = True
+    store.answer = lambda _block, _stored: None
     with pytest.raises(StoreError, match="gave None for block input-3-7-0, not a StoredBlock"):
         receiver.store_all(["a"])
 

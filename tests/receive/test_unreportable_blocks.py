@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from attrs import evolve
 
-from penstock import Block, StoredBlock
 from penstock.errors import StoreError
 from penstock.receive.messages import AddBlocks
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, FakeStore, Gate, Noting
+    from tests.helpers import Gate
+    from tests.receive.conftest import FakeDriver, FakeStore, Noting
 
 
 def test_metadata_that_is_not_json_is_refused_without_trying_again(
@@ -50,13 +50,7 @@ def test_one_that_a_plugin_got_wrong_fails_alone(
 ) -> None:
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
 
-    def plugins(block: Block) -> StoredBlock | None:
-        stored = store.store(block)
-        assert stored is not None
-        return evolve(stored, **wrong) if list(block.records()) == ["bad"] else stored
-
-    pusher = supervisor._intake._pusher
-    pusher._store = plugins
+    store.answer = lambda block, stored: evolve(stored, **wrong) if list(block.records()) == ["bad"] else stored
     supervisor.start()
     driver.on_message = lambda message: gate() if isinstance(message, AddBlocks) else None
     storing = [background(lambda: receiver.store_all(["first"]))]

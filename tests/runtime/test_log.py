@@ -1,16 +1,18 @@
-"""Logging: silent below a level, and nobody else's logging is touched."""
+"""Logging: levels, throttled events, and no change to the logging of the program around it."""
 
 import logging
 from collections.abc import Iterator
 
 import pytest
+import structlog
 
-from penstock.runtime.log import get_logger, set_level
+from penstock.runtime.clock import ManualClock
+from penstock.runtime.log import get_logger, set_level, throttle
 
 
 @pytest.fixture(autouse=True)
 def penstocks_logger() -> Iterator[logging.Logger]:
-    """Left as it was found."""
+    """The ``penstock`` logger, restored after the test."""
     logger = logging.getLogger("penstock")
     level, handlers = logger.level, list(logger.handlers)
     yield logger
@@ -18,7 +20,7 @@ def penstocks_logger() -> Iterator[logging.Logger]:
     logger.handlers[:] = handlers
 
 
-def test_a_record_names_its_component_and_carries_what_is_bound(caplog: pytest.LogCaptureFixture) -> None:
+def test_record_has_component_name_and_bound_context(caplog: pytest.LogCaptureFixture) -> None:
     get_logger("test_part").bind(stream_id=3).warning("something happened", batch_time=1000)
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("penstock.test_part", "WARNING")
@@ -26,7 +28,7 @@ def test_a_record_names_its_component_and_carries_what_is_bound(caplog: pytest.L
         assert part in record.getMessage()
 
 
-def test_an_exception_comes_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+def test_exception_is_logged_with_traceback(caplog: pytest.LogCaptureFixture) -> None:
     try:
         raise ValueError("the reason")
     except ValueError:
@@ -34,33 +36,33 @@ def test_an_exception_comes_with_its_traceback(caplog: pytest.LogCaptureFixture)
     assert "ValueError: the reason" in caplog.text
 
 
-def test_a_percent_sign_is_only_that(caplog: pytest.LogCaptureFixture) -> None:
+def test_percent_sign_is_not_a_format(caplog: pytest.LogCaptureFixture) -> None:
     get_logger("test_part").warning("100 %s done", path="%d")
     assert "100 %s done" in caplog.text
     assert "%d" in caplog.text
 
 
-@pytest.mark.parametrize(("level", "heard"), [("DEBUG", 3), ("INFO", 2), ("WARNING", 1), ("ERROR", 0)])
-def test_below_the_level_it_is_silent(level: str, heard: int, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("level", "count"), [("DEBUG", 3), ("INFO", 2), ("WARNING", 1), ("ERROR", 0)])
+def test_nothing_is_logged_below_the_level(level: str, count: int, caplog: pytest.LogCaptureFixture) -> None:
     set_level(level)
     log = get_logger(f"test_{level}")
     log.debug("d")
     log.info("i")
     log.warning("w")
-    assert len(caplog.records) == heard
+    assert len(caplog.records) == count
 
 
-def test_the_programs_own_logging_stays_as_it_is(penstocks_logger: logging.Logger) -> None:
+def test_root_logger_is_not_changed(penstocks_logger: logging.Logger) -> None:
     root = logging.getLogger()
     before = (root.level, list(root.handlers))
     for level in ("DEBUG", "INFO", "DEBUG"):
         set_level(level)
     assert (root.level, root.handlers) == before
-    # The root logger has pytest's handlers: there is a way out already.
+    # The root logger has pytest's handlers, so none is added.
     assert penstocks_logger.handlers == []
 
 
-def test_without_any_handler_lower_levels_have_one_way_out(
+def test_one_handler_is_added_for_lower_levels_when_there_is_none(
     penstocks_logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
@@ -71,7 +73,7 @@ def test_without_any_handler_lower_levels_have_one_way_out(
     assert len(penstocks_logger.handlers) == 1
 
 
-def test_who_configures_logging_later_has_each_line_once(
+def test_each_line_is_logged_once_when_logging_is_configured_later(
     monkeypatch: pytest.MonkeyPatch, penstocks_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = logging.getLogger()
@@ -79,8 +81,79 @@ def test_who_configures_logging_later_has_each_line_once(
     penstocks_logger.handlers.clear()
     set_level("INFO")
     get_logger("test_part").info("before")
-    # As Py4J does with its first error.
+    # As Py4J does on its first error.
     logging.basicConfig(level=logging.INFO)
-    get_logger("test_part").info("behind")
-    said = capsys.readouterr().err
-    assert (said.count("before"), said.count("behind")) == (1, 1)
+    get_logger("test_part").info("after")
+    printed = capsys.readouterr().err
+    assert (printed.count("before"), printed.count("after")) == (1, 1)
+
+
+@pytest.fixture
+def clock() -> Iterator[ManualClock]:
+    clock = ManualClock()
+    throttle.reset(clock)
+    yield clock
+    throttle.reset()
+
+
+def test_throttled_event_is_logged_once_in_its_period(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    log = get_logger("test_part")
+    for _ in range(3):
+        log.warning("receivers paused", host="h1", backlog=clock.now_ms(), throttle_s=60)
+        clock.advance(19_000)
+    assert len(caplog.records) == 1
+    assert "throttle_s" not in caplog.text
+    assert "suppressed" not in caplog.text
+
+
+def test_next_throttled_event_reports_how_many_were_suppressed(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = get_logger("test_part")
+    for _ in range(3):
+        log.warning("receivers paused", throttle_s=60)
+    clock.advance(60_000)
+    for _ in range(2):
+        log.warning("receivers paused", throttle_s=60)
+    first, second = caplog.records
+    assert "suppressed" not in first.getMessage()
+    assert "suppressed=2" in second.getMessage()
+    clock.advance(60_000)
+    log.warning("receivers paused", throttle_s=60)
+    assert "suppressed=1" in caplog.records[-1].getMessage()
+
+
+def test_events_are_throttled_apart_by_logger_name_and_identifying_context(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    log, other = get_logger("test_part"), get_logger("test_other")
+    for _ in range(2):
+        log.warning("receivers paused", throttle_s=60)
+        log.warning("receivers resumed", throttle_s=60)
+        other.warning("receivers paused", throttle_s=60)
+        log.bind(stream_id=1).warning("receivers paused", throttle_s=60)
+        log.warning("receivers paused", stream_id=2, throttle_s=60)
+    assert len(caplog.records) == 5
+
+
+def test_event_below_the_level_is_not_counted(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    set_level("WARNING")
+    log = get_logger("test_part")
+    log.info("receivers paused", throttle_s=60)
+    set_level("INFO")
+    log.info("receivers paused", throttle_s=60)
+    assert len(caplog.records) == 1
+
+
+def test_event_without_throttle_is_always_logged(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        get_logger("test_part").warning("receivers paused")
+    assert len(caplog.records) == 3
+
+
+def test_throttle_memory_is_bounded(clock: ManualClock) -> None:
+    for number in range(5000):
+        throttle(None, "warning", {"event": f"event {number}", "throttle_s": 60})
+    assert throttle(None, "warning", {"event": "event 0", "throttle_s": 60}) == {"event": "event 0"}
+    with pytest.raises(structlog.DropEvent):
+        throttle(None, "warning", {"event": "event 4999", "throttle_s": 60})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -95,7 +95,7 @@ class StubGraph(DStreamGraph):
     """Makes the jobs that the test says."""
 
     def __init__(self, log: Log) -> None:
-        super().__init__(INTERVAL_MS)
+        super().__init__(cast(Any, None), INTERVAL_MS)
         self._log = log
         #: From a batch time to what its outputs do; raises what the program's functions raise.
         self.make: Callable[[int], Sequence[Work]] = lambda _time_ms: [nothing]

@@ -13,10 +13,11 @@ from typing import Any, cast
 import pytest
 from pyspark import RDD
 
-from penstock import StoredBlock, StreamingContext, StreamInputInfo
+from penstock import StoredBlock, StreamInputInfo
+from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.graph.input_stream import InputDStream
+from penstock.graph.inputs import InputDStream
 from penstock.listen.events import BatchCompleted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.clock import ManualClock
@@ -40,21 +41,11 @@ class NoRDD(RDD[Any]):
         return self
 
 
-class NoContext:
-    """As much of a StreamingContext as streams see."""
-
-    def __init__(self) -> None:
-        self.graph, self.sparkContext = DStreamGraph(INTERVAL_MS), None
-
-    def check_can_build(self, what: str) -> None:
-        """Anything can."""
-
-
 class Received(InputDStream):
     """Reports what a batch has; every seventh time it cannot be made at first."""
 
-    def __init__(self, context: NoContext, blocks: ReceivedBlockTracker) -> None:
-        super().__init__(cast(StreamingContext, context))
+    def __init__(self, graph: DStreamGraph, blocks: ReceivedBlockTracker) -> None:
+        super().__init__(graph)
         self._blocks, self._failed_ms = blocks, -1
 
     def compute(self, time_ms: int) -> RDD[Any]:
@@ -62,7 +53,7 @@ class Received(InputDStream):
             self._failed_ms = time_ms
             raise ConnectionError("not now")
         count = sum(block.num_records for block in self._blocks.blocks_of_batch(time_ms, 0))
-        self._graph.runtime.report_input(time_ms, StreamInputInfo(self.id, count), lambda: count)
+        self.graph.runtime.report_input(time_ms, StreamInputInfo(self.id, count), lambda: count)
         return NoRDD()
 
 
@@ -128,13 +119,13 @@ class Engine:
 
     def __init__(self) -> None:
         self.clock, self.listener, self.errors = ManualClock(), Listener(), list[BaseException]()
-        self.blocks, context, infos = ReceivedBlockTracker([0]), NoContext(), InputInfoTracker()
-        graph = context.graph
+        self.blocks, infos = ReceivedBlockTracker([0]), InputInfoTracker()
+        graph = DStreamGraph(cast(Any, None), INTERVAL_MS)
         graph.connect(GraphRuntime(generation_retries=2, report_input=infos.report))
         # The waits between tries are of real time.
         graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
-        Received(context, self.blocks).foreachRDD(lambda rdd: None)
-        Sliding(cast(StreamingContext, context)).foreachRDD(self._every_other_fails)
+        DStream(Received(graph, self.blocks), cast(Any, None)).foreachRDD(lambda rdd: None)
+        DStream(Sliding(graph), cast(Any, None)).foreachRDD(self._every_other_fails)
         self._calls = 0
         self._bus = ListenerBus(10_000, 10)
         self._bus.add(self.listener)

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.errors import ConfigurationError
 from penstock.spark.checkpoint import RunFolder, delete_empty_folders, qualified
+from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -18,9 +19,9 @@ pytestmark = pytest.mark.spark
 
 def test_a_path_of_this_host(sc: SparkContext) -> None:
     for given in ("/some/check point", "file:/some/check point", "file:///some/check point", "/some/check point/"):
-        assert qualified(sc, given) == "/some/check point"
-    assert qualified(sc, "/some/a%20b") == "/some/a%20b"
-    assert qualified(sc, "check") == str(Path("check").absolute())
+        assert location_of_hadoop(qualified(sc, given)) == "/some/check point"
+    assert location_of_hadoop(qualified(sc, "/some/a%20b")) == "/some/a%20b"
+    assert location_of_hadoop(qualified(sc, "check")) == str(Path("check").absolute())
 
 
 def test_a_path_of_another_file_system_is_a_uri(sc: SparkContext) -> None:
@@ -29,7 +30,7 @@ def test_a_path_of_another_file_system_is_a_uri(sc: SparkContext) -> None:
     hadoop.set("fs.defaultFS", "hdfs://127.0.0.1:8020")
     try:
         assert qualified(sc, "/some/check") == "hdfs://127.0.0.1:8020/some/check"
-        assert qualified(sc, "file:/some/check") == "/some/check"
+        assert qualified(sc, "file:/some/check") == "file:/some/check"
     finally:
         hadoop.set("fs.defaultFS", before)
 
@@ -45,6 +46,6 @@ def test_empty_folders_of_other_runs_are_deleted_and_nothing_else(sc: SparkConte
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "checkpoint-0000000001").touch()
     before = {path.name for path in tmp_path.iterdir()}
-    delete_empty_folders(sc, RunFolder(mine, f"file:{tmp_path}", str(tmp_path)))
+    delete_empty_folders(sc, RunFolder(mine, f"file:{tmp_path}"))
     assert before - {path.name for path in tmp_path.iterdir()} == {empty}
-    delete_empty_folders(sc, RunFolder(mine, f"file:{tmp_path}/no/such", str(tmp_path)))
+    delete_empty_folders(sc, RunFolder(mine, f"file:{tmp_path}/no/such"))

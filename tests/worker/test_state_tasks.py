@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from penstock import State
 from penstock.errors import StateUpdateError
-from penstock.worker import chunk, functions, map_with_state
-from penstock.worker.chunk import Chunk, Failures, ToChunks, ToPairs
+from penstock.worker import functions, map_with_state, state_pairs
 from penstock.worker.functions import Combiner
-from penstock.worker.map_with_state import Kept, MapWithState, Returned, Run, Snapshot
+from penstock.worker.map_with_state import MappedRecords, MapWithState, SelectMapped, SelectStates, StateHandle
 from penstock.worker.slide_window import SlideWindow
+from penstock.worker.state_pairs import FromStatePairs, PartitionErrors, StatePairs, ToStatePairs
 from penstock.worker.update_state import UpdateState
 
 Pairs = list[tuple[Any, Any]]
@@ -33,9 +33,9 @@ class Noted:
     """What the driver is told of failures."""
 
     def __init__(self) -> None:
-        self.failures: list[tuple[int, int, Failures]] = []
+        self.failures: list[tuple[int, int, PartitionErrors]] = []
 
-    def note(self, time_ms: int, partition: int, failures: Failures) -> None:
+    def note(self, time_ms: int, partition: int, failures: PartitionErrors) -> None:
         self.failures.append((time_ms, partition, failures))
 
 
@@ -59,8 +59,8 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
     monkeypatch.setattr(functions, "_RECORDS_PER_LOOK", 3)
-    monkeypatch.setattr(chunk, "_PAIRS_PER_CHUNK", 2)
-    monkeypatch.setattr(map_with_state, "_RECORDS_PER_RUN", 3)
+    monkeypatch.setattr(state_pairs, "_PAIRS_PER_GROUP", 2)
+    monkeypatch.setattr(map_with_state, "_RECORDS_PER_GROUP", 3)
 
 
 def moved(elements: Iterable[Any]) -> list[Any]:
@@ -78,7 +78,7 @@ def by_key(pairs: Pairs) -> dict[Any, list[Any]]:
 
 def pairs_of(elements: list[Any]) -> dict[Any, Any]:
     """A table's pairs; no key is there twice."""
-    pairs = list(ToPairs()(0, [element for element in elements if not isinstance(element, Failures)]))
+    pairs = list(FromStatePairs()(0, [element for element in elements if not isinstance(element, PartitionErrors)]))
     assert len(pairs) == len(dict(pairs))
     return dict(pairs)
 
@@ -111,9 +111,9 @@ def updates(batches: list[Pairs], memory_limit_mb: float) -> None:
             if state is not None:
                 expected[key] = state
         assert pairs_of(before) == expected
-        failures = [element for element in before if isinstance(element, Failures)]
+        failures = [element for element in before if isinstance(element, PartitionErrors)]
         assert [each.count for each in failures] == ([len(failing)] if failing else [])
-        assert all(element.time_ms == time_ms for element in before if isinstance(element, Chunk))
+        assert all(element.time_ms == time_ms for element in before if isinstance(element, StatePairs))
 
 
 @given(BATCHES)
@@ -137,7 +137,7 @@ def test_past_the_memory_limit_states_are_spilled(monkeypatch: pytest.MonkeyPatc
         spill(merger)
 
     monkeypatch.setattr(pyspark.shuffle.ExternalMerger, "_spill", counted)
-    states = list(ToChunks(0)(0, [(number, [number]) for number in range(3000)]))
+    states = list(ToStatePairs(0)(0, [(number, [number]) for number in range(3000)]))
     pairs = [(number % 4000, -number) for number in range(12_000)]
 
     def gathered(values: list[int], state: list[int] | None) -> list[int]:
@@ -156,7 +156,7 @@ def test_failures_are_told_by_key() -> None:
     ((time_ms, partition, failures),) = noted.failures
     assert (time_ms, partition, failures.count) == (1, 7, 12)
     with pytest.raises(StateUpdateError) as told:
-        list(ToPairs()(0, made))
+        list(FromStatePairs()(0, made))
     message = str(told.value)
     assert message.startswith("the state of 12 key(s) was not updated, first that of key ('key', 0): ValueError: mine;")
     assert "in updated" in message
@@ -176,7 +176,7 @@ def test_a_window_slides(panes: list[Pairs], slide: int, memory_limit_mb: float)
     window = 5 * slide
     combiner = Combiner(int, lambda a, b: a + b, lambda a, b: a + b, memory_limit_mb)
     tables = [
-        list(ToChunks(time_ms)(0, [(key, sum(values)) for key, values in by_key(pane).items()]))
+        list(ToStatePairs(time_ms)(0, [(key, sum(values)) for key, values in by_key(pane).items()]))
         for time_ms, pane in enumerate(panes)
     ]
     before: list[Any] = []
@@ -271,13 +271,13 @@ class Partition:
 
     @staticmethod
     def states(made: list[Any]) -> dict[Any, Any]:
-        pairs = list(Snapshot()(2, [element for element in made if not isinstance(element, Failures)]))
+        pairs = list(SelectStates()(2, [element for element in made if not isinstance(element, PartitionErrors)]))
         assert len(pairs) == len(dict(pairs))
         return dict(pairs)
 
     @staticmethod
     def returned(made: list[Any]) -> list[Any]:
-        return list(Returned()(2, made))
+        return list(SelectMapped()(2, made))
 
 
 class Homes:
@@ -305,13 +305,13 @@ def programs(operations: st.SearchStrategy[str]) -> st.SearchStrategy[list[Pairs
 
 
 def follows(partition: Partition, model: Model, batches: list[Pairs]) -> list[dict[Any, str]]:
-    """Run all batches; each version that is remembered can be read after each batch."""
+    """MappedRecords all batches; each version that is remembered can be read after each batch."""
     history: list[dict[Any, str]] = [{}]
     for number, pairs in enumerate(batches, 1):
         made = partition.batch(number * 10, pairs)
         returned = model.batch(number * 10, pairs)
         history.append(model.expected)
-        failures = [element for element in made if isinstance(element, Failures)]
+        failures = [element for element in made if isinstance(element, PartitionErrors)]
         assert sum(each.count for each in failures) == len(model.failed)
         if not failures:
             # Timed out states have no order; they come last.
@@ -354,7 +354,7 @@ def test_a_batch_that_is_run_again_makes_the_same(new_home: Homes, batches: list
 
 def test_initial_states_come_first(new_home: Homes) -> None:
     partition = Partition(new_home(), TIMEOUT_MS)
-    partition.made[0] = list(ToChunks(0)(2, [("a", "A"), ("b", "B"), ("c", "C")]))
+    partition.made[0] = list(ToStatePairs(0)(2, [("a", "A"), ("b", "B"), ("c", "C")]))
     made = partition.batch(10, [("a", "x"), ("b", "remove"), ("d", "y")])
     assert partition.returned(made) == [("a", "x", "A"), ("b", "remove", "B"), ("d", "y", None)]
     assert partition.states(made) == {"a": "Ax", "c": "C", "d": "y"}
@@ -369,7 +369,7 @@ def test_initial_states_come_first(new_home: Homes) -> None:
 
 def test_a_call_that_fails_on_an_initial_state_leaves_that(new_home: Homes) -> None:
     partition = Partition(new_home(), None)
-    partition.made[0] = list(ToChunks(0)(2, [("a", "A")]))
+    partition.made[0] = list(ToStatePairs(0)(2, [("a", "A")]))
     made = partition.batch(10, [("a", "x"), ("a", "fail"), ("a", "x"), ("b", "fail"), ("c", "x")])
     assert partition.states(made) == {"a": "A", "c": "x"}
     with pytest.raises(
@@ -377,7 +377,7 @@ def test_a_call_that_fails_on_an_initial_state_leaves_that(new_home: Homes) -> N
     ):
         partition.returned(made)
     with pytest.raises(StateUpdateError):
-        list(Snapshot()(2, made))
+        list(SelectStates()(2, made))
 
 
 def test_a_state_times_out_past_the_limit_and_not_at_it(new_home: Homes) -> None:
@@ -405,20 +405,20 @@ def test_a_function_of_the_time_is_told_it_and_leaves_records_out(new_home: Home
         return (now, key) if value else None
 
     made = list(MapWithState(of_the_time, time, 10, None, new_home(), 0, NOTED.note)(0, [("a", 1), ("b", 0)]))
-    assert list(Returned()(0, made)) == [(time, "a")]
+    assert list(SelectMapped()(0, made)) == [(time, "a")]
 
 
 def test_records_that_look_like_what_the_engine_makes_are_records(new_home: Homes) -> None:
     # What is returned travels beside the states, and is not taken for new pairs in the next batch.
     partition = Partition(new_home(), None)
     first = partition.batch(10, [("a", "x"), ("b", "x")])
-    assert [type(element) for element in first if not isinstance(element, Run)] == [Kept]
+    assert [type(element) for element in first if not isinstance(element, MappedRecords)] == [StateHandle]
     assert partition.returned(partition.batch(20, [])) == []
 
 
 def test_the_cost_of_a_batch_is_the_batchs(new_home: Homes, monkeypatch: pytest.MonkeyPatch) -> None:
     partition = Partition(new_home(), None)
-    partition.made[0] = list(ToChunks(0)(2, [(number, "x") for number in range(2000)]))
+    partition.made[0] = list(ToStatePairs(0)(2, [(number, "x") for number in range(2000)]))
     partition.batch(10, [])
     loaded: list[bytes] = []
     load: Callable[[bytes], Any] = pickle.loads
@@ -429,5 +429,5 @@ def test_the_cost_of_a_batch_is_the_batchs(new_home: Homes, monkeypatch: pytest.
 
     monkeypatch.setattr(pickle, "loads", counted)
     made = list(partition.function(20)(2, [*partition.made[-1], (5, "y"), (7, "z")]))
-    assert any(isinstance(element, Kept) for element in made)
+    assert any(isinstance(element, StateHandle) for element in made)
     assert len(loaded) < 20

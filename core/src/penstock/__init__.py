@@ -1,124 +1,62 @@
 """Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.
 
-The public names, nothing else. Each is imported when it is first used: a Python worker that runs an operator needs none
-of them, a plugin few.
+This module has the public names and nothing else. Each is imported when it is first used: a Python worker that runs an
+operator needs none of them, a plugin few. The import statements below are the only list of them: type checkers read
+them as they are, ``lazy_exports`` reads them at run time.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from penstock._exports import lazy_exports
 from penstock.version import __version__ as __version__
 
+__getattr__, __dir__ = lazy_exports(__name__)
+
 if TYPE_CHECKING:
-    from pyspark import StorageLevel
+    from pyspark import StorageLevel as StorageLevel
 
-    from penstock.blocks.block import Block, StoredBlock
-    from penstock.context import StreamingContext
-    from penstock.graph.dstream import DStream
-    from penstock.graph.state_spec import State, StateSpec
-    from penstock.hookspecs import hookimpl
-    from penstock.listen.events import (
-        BatchCompleted,
-        BatchInfo,
-        BatchStarted,
-        BatchSubmitted,
-        CheckpointFailed,
-        OutputOperationCompleted,
-        OutputOperationInfo,
-        OutputOperationStarted,
-        PastError,
-        ReceiverError,
-        ReceiverInfo,
-        ReceiverStarted,
-        ReceiverStopped,
-        StopProgress,
-        StreamingStarted,
-        StreamInputInfo,
-    )
-    from penstock.listen.stats_report_listener import StatsReportListener
-    from penstock.listen.streaming_listener import StreamingListener
-    from penstock.plugins.specs import InputStreamSpec, RateEstimator, RateEstimatorSpec, ReceiverSpec
-    from penstock.receive.async_receiver import AsyncReceiver
-    from penstock.receive.receiver import Receiver
-    from penstock.receive.thread_receiver import ThreadReceiver
-
-
-#: Public name → its module.
-_MODULE_OF = {
-    "AsyncReceiver": "penstock.receive.async_receiver",
-    "BatchCompleted": "penstock.listen.events",
-    "BatchInfo": "penstock.listen.events",
-    "BatchStarted": "penstock.listen.events",
-    "BatchSubmitted": "penstock.listen.events",
-    "Block": "penstock.blocks.block",
-    "CheckpointFailed": "penstock.listen.events",
-    "DStream": "penstock.graph.dstream",
-    "InputStreamSpec": "penstock.plugins.specs",
-    "OutputOperationCompleted": "penstock.listen.events",
-    "OutputOperationInfo": "penstock.listen.events",
-    "OutputOperationStarted": "penstock.listen.events",
-    "PastError": "penstock.listen.events",
-    "RateEstimator": "penstock.plugins.specs",
-    "RateEstimatorSpec": "penstock.plugins.specs",
-    "Receiver": "penstock.receive.receiver",
-    "ReceiverError": "penstock.listen.events",
-    "ReceiverInfo": "penstock.listen.events",
-    "ReceiverSpec": "penstock.plugins.specs",
-    "ReceiverStarted": "penstock.listen.events",
-    "ReceiverStopped": "penstock.listen.events",
-    "State": "penstock.graph.state_spec",
-    "StateSpec": "penstock.graph.state_spec",
-    "StatsReportListener": "penstock.listen.stats_report_listener",
-    "StopProgress": "penstock.listen.events",
-    "StorageLevel": "pyspark",
-    "StoredBlock": "penstock.blocks.block",
-    "StreamInputInfo": "penstock.listen.events",
-    "StreamingContext": "penstock.context",
-    "StreamingListener": "penstock.listen.streaming_listener",
-    "StreamingStarted": "penstock.listen.events",
-    "ThreadReceiver": "penstock.receive.thread_receiver",
-    "hookimpl": "penstock.hookspecs",
-}
-
-__all__ = [
-    "AsyncReceiver",
-    "BatchCompleted",
-    "BatchInfo",
-    "BatchStarted",
-    "BatchSubmitted",
-    "Block",
-    "CheckpointFailed",
-    "DStream",
-    "InputStreamSpec",
-    "OutputOperationCompleted",
-    "OutputOperationInfo",
-    "OutputOperationStarted",
-    "PastError",
-    "RateEstimator",
-    "RateEstimatorSpec",
-    "Receiver",
-    "ReceiverError",
-    "ReceiverInfo",
-    "ReceiverSpec",
-    "ReceiverStarted",
-    "ReceiverStopped",
-    "State",
-    "StateSpec",
-    "StatsReportListener",
-    "StopProgress",
-    "StorageLevel",
-    "StoredBlock",
-    "StreamInputInfo",
-    "StreamingContext",
-    "StreamingListener",
-    "StreamingStarted",
-    "ThreadReceiver",
-    "hookimpl",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
-    return value
+    from penstock.blocks.block import Block as Block
+    from penstock.blocks.block import StoredBlock as StoredBlock
+    from penstock.context import StreamingContext as StreamingContext
+    from penstock.context import StreamingContextState as StreamingContextState
+    from penstock.errors import ConfigurationError as ConfigurationError
+    from penstock.errors import PenstockError as PenstockError
+    from penstock.errors import ReceiverStoppedError as ReceiverStoppedError
+    from penstock.errors import StoreError as StoreError
+    from penstock.graph.dstream import DStream as DStream
+    from penstock.graph.state_spec import StateSpec as StateSpec
+    from penstock.hookspecs import hookimpl as hookimpl
+    from penstock.listen.events import BatchCompleted as BatchCompleted
+    from penstock.listen.events import BatchInfo as BatchInfo
+    from penstock.listen.events import BatchStarted as BatchStarted
+    from penstock.listen.events import BatchSubmitted as BatchSubmitted
+    from penstock.listen.events import CheckpointFailed as CheckpointFailed
+    from penstock.listen.events import OutputOperationCompleted as OutputOperationCompleted
+    from penstock.listen.events import OutputOperationInfo as OutputOperationInfo
+    from penstock.listen.events import OutputOperationStarted as OutputOperationStarted
+    from penstock.listen.events import PastError as PastError
+    from penstock.listen.events import ReceiverError as ReceiverError
+    from penstock.listen.events import ReceiverInfo as ReceiverInfo
+    from penstock.listen.events import ReceiverStarted as ReceiverStarted
+    from penstock.listen.events import ReceiverStopped as ReceiverStopped
+    from penstock.listen.events import StopProgress as StopProgress
+    from penstock.listen.events import StreamingStarted as StreamingStarted
+    from penstock.listen.events import StreamInputInfo as StreamInputInfo
+    from penstock.listen.stats_report_listener import StatsReportListener as StatsReportListener
+    from penstock.listen.streaming_listener import StreamingListener as StreamingListener
+    from penstock.plugins.listener_context import DStreamInfo as DStreamInfo
+    from penstock.plugins.listener_context import ListenerContext as ListenerContext
+    from penstock.plugins.listener_context import ReceiverStreamInfo as ReceiverStreamInfo
+    from penstock.plugins.specs import InputSource as InputSource
+    from penstock.plugins.specs import InputStreamSpec as InputStreamSpec
+    from penstock.plugins.specs import RateEstimator as RateEstimator
+    from penstock.plugins.specs import RateEstimatorSpec as RateEstimatorSpec
+    from penstock.plugins.specs import ReceiverSpec as ReceiverSpec
+    from penstock.plugins.specs import RecoverableSource as RecoverableSource
+    from penstock.plugins.specs import SourceBatch as SourceBatch
+    from penstock.receive.receiver import Receiver as Receiver
+    from penstock.receive.receiver_host import HostedError as HostedError
+    from penstock.receive.receiver_host import ReceiverHost as ReceiverHost
+    from penstock.receive.thread_receiver import AsyncReceiver as AsyncReceiver
+    from penstock.receive.thread_receiver import ThreadReceiver as ThreadReceiver
+    from penstock.worker.state import State as State

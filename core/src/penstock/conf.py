@@ -4,13 +4,13 @@ Owns the table in ``docs/configuration.md`` (``python -m penstock.conf`` prints 
 values come from the SparkConf.
 """
 
-# ruff: noqa: RUF009 - `_key` makes an attrs field, as `attrs.field` does
+# ruff: noqa: RUF009 - these functions make attrs fields, as `attrs.field` does
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
-from typing import Any, Literal, Self, get_type_hints
+from functools import partial
+from typing import Any, Literal, Self, get_args, get_type_hints
 
 import attrs
 from attrs import field, frozen
@@ -33,6 +33,12 @@ from penstock.errors import ConfigurationError
 
 Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "security", "advanced"]
 _PREFIXES = ("spark.streaming.", "spark.penstock.")
+#: Hook of a plugin → where the options of what it offers are set: ``<section><name>.<option>``.
+OPTION_SECTIONS = {
+    "receivers": "spark.penstock.receiver.",
+    "input_streams": "spark.penstock.input.",
+    "rate_estimators": "spark.streaming.backpressure.",
+}
 
 
 @frozen
@@ -54,8 +60,12 @@ class Key:
     falls_back_to: str | None = None
 
 
-def _key(name: str, default: str, group: Group, help: str, *, falls_back_to: str | None = None) -> Any:
+def _key(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
     return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
+
+
+_start_here, _inputs, _receivers, _rate = (partial(_key, group) for group in get_args(Group)[:4])
+_batches, _recovery, _security, _advanced = (partial(_key, group) for group in get_args(Group)[4:])
 
 
 @frozen(kw_only=True, repr=False)
@@ -66,403 +76,317 @@ class Settings:
     be a secret.
     """
 
-    # -- start here --
-    backpressure_enabled: bool = _key(
+    backpressure_enabled: bool = _start_here(
         "spark.streaming.backpressure.enabled",
         "false",
-        "start here",
         "Adjust each receiver's rate so that batches finish within the batch interval.",
     )
-    max_rate_per_s: RatePerS = _key(
+    max_rate_per_s: RatePerS = _start_here(
         "spark.streaming.receiver.maxRate",
         "0",
-        "start here",
         "Maximum records/s that one receiver stores, for every form of `store`. 0 or less: no limit.",
     )
-    checkpoint_directory: str = _key(
+    checkpoint_directory: str = _start_here(
         "spark.streaming.checkpoint.directory",
         "",
-        "start here",
         "Checkpoint directory, as if the program called `ssc.checkpoint(directory)`.",
     )
-    wal_enabled: bool = _key(
+    wal_enabled: bool = _start_here(
         "spark.streaming.receiver.writeAheadLog.enable",
         "false",
-        "start here",
         "Write blocks to the receiver write-ahead log (WAL) in the checkpoint directory, with checksums. Received data "
         "then survives the loss of receivers, executors and hosts.",
     )
-    stop_gracefully_on_shutdown: bool = _key(
+    stop_gracefully_on_shutdown: bool = _start_here(
         "spark.streaming.stopGracefullyOnShutdown",
         "false",
-        "start here",
         "Stop gracefully on SIGTERM, on Ctrl-C, and when the program ends without calling `stop`. A second signal "
         "stops at once. The program's own signal handlers still run.",
     )
-    log_level: LogLevel = _key(
-        "spark.penstock.log.level",
-        "WARNING",
-        "start here",
-        "Lowest level that Penstock logs, on the driver and in receivers.",
+    log_level: LogLevel = _start_here(
+        "spark.penstock.log.level", "WARNING", "Lowest level that Penstock logs, on the driver and in receivers."
     )
 
-    # -- inputs --
-    block_interval_ms: PositiveDurationMs = _key(
+    block_interval_ms: PositiveDurationMs = _inputs(
         "spark.streaming.blockInterval",
         "200ms",
-        "inputs",
         "Interval at which the records buffered by `store(record)` are cut into a block.",
     )
-    block_queue_size: PositiveCount = _key(
+    block_queue_size: PositiveCount = _inputs(
         "spark.streaming.blockQueueSize",
         "10",
-        "inputs",
         "Maximum blocks of a receiver that wait to be stored. When the queue is full, `store` blocks.",
     )
-    max_buffered_records: PositiveCount = _key(
+    max_buffered_records: PositiveCount = _inputs(
         "spark.penstock.receiver.maxBufferedRecords",
         "200000",
-        "inputs",
         "Maximum records in a receiver's buffer; at the limit `store` blocks. Also the maximum records of one block "
         "that `store_all` makes.",
     )
-    max_buffered_bytes: PositiveBytes = _key(
+    max_buffered_bytes: PositiveBytes = _inputs(
         "spark.penstock.receiver.maxBufferedBytes",
         "64m",
-        "inputs",
         "The same limit in bytes: the sum of `sys.getsizeof` of the buffered records, and the block size for "
         "`store_all`.",
     )
-    partition_bytes: PositiveBytes = _key(
+    partition_bytes: PositiveBytes = _inputs(
         "spark.penstock.partitionBytes",
         "1m",
-        "inputs",
         "Maximum size of a batch partition; blocks on one host share a partition up to this size.",
     )
-    max_unprocessed: DiskLimit = _key(
+    max_unprocessed: DiskLimit = _inputs(
         "spark.penstock.blocks.maxUnprocessed",
         "50%",
-        "inputs",
         "Maximum size of the unprocessed blocks on one host, in bytes or as a share of the disk they are on. Above it "
         "all receivers pause until the backlog is below 80% of the limit. 0: no limit.",
     )
-    on_lost_blocks: Literal["fail", "skip"] = _key(
+    on_lost_blocks: Literal["fail", "skip"] = _inputs(
         "spark.penstock.blocks.onLost",
         "fail",
-        "inputs",
         "What a batch does when one of its blocks is lost, for instance with its host. `fail`: the batch fails. "
         "`skip`: the batch continues without the block. Both report an event with counts.",
     )
 
-    # -- receivers --
-    max_restarts: Count = _key(
+    max_restarts: Count = _receivers(
         "spark.penstock.receiver.maxRestarts",
         "10",
-        "receivers",
         "Restart budget: failures of a receiver within `spark.penstock.receiver.restartWindow` before "
         "`spark.penstock.receiver.onFailure` applies. A failure is an error that stops or restarts the receiver, the "
         "death of its process, or a launch or start timeout.",
     )
-    restart_window_ms: PositiveDurationMs = _key(
-        "spark.penstock.receiver.restartWindow",
-        "10min",
-        "receivers",
-        "Period over which failures count towards the restart budget.",
+    restart_window_ms: PositiveDurationMs = _receivers(
+        "spark.penstock.receiver.restartWindow", "10min", "Period over which failures count towards the restart budget."
     )
-    on_receiver_failure: Literal["restart", "stop-stream", "fail-application"] = _key(
+    on_receiver_failure: Literal["restart", "stop-stream", "fail-application"] = _receivers(
         "spark.penstock.receiver.onFailure",
         "restart",
-        "receivers",
         "Policy once the restart budget is used up. `restart`: report the receiver as unhealthy (event, log, "
         "`receiver_infos()`) and keep relaunching it. `stop-stream`: give up this receiver, process what it stored, "
         "keep the other streams running. `fail-application`: stop the context; `awaitTermination` raises the error.",
     )
-    receiver_restart_delay_ms: DurationMs = _key(
+    receiver_restart_delay_ms: DurationMs = _receivers(
         "spark.streaming.receiverRestartDelay",
         "2000",
-        "receivers",
         "Delay between `onStop` and `onStart` when a receiver restarts in its task. Doubles until data is stored, up "
         "to `spark.penstock.receiver.maxRelaunchDelay`.",
     )
-    relaunch_delay_ms: PositiveDurationMs = _key(
+    relaunch_delay_ms: PositiveDurationMs = _receivers(
         "spark.penstock.receiver.relaunchDelay",
         "200ms",
-        "receivers",
         "Initial delay before a receiver whose task ended is relaunched; doubles with each relaunch.",
     )
-    max_relaunch_delay_ms: PositiveDurationMs = _key(
-        "spark.penstock.receiver.maxRelaunchDelay", "30s", "receivers", "Maximum delay before a relaunch or a restart."
+    max_relaunch_delay_ms: PositiveDurationMs = _receivers(
+        "spark.penstock.receiver.maxRelaunchDelay", "30s", "Maximum delay before a relaunch or a restart."
     )
-    launch_timeout_ms: DurationMs = _key(
+    launch_timeout_ms: DurationMs = _receivers(
         "spark.penstock.receiver.launchTimeout",
         "2min",
-        "receivers",
         "Maximum time from launch to registration. A receiver that exceeds it, for instance for lack of a free slot, "
         "has failed: its job is cancelled and relaunched. 0: no timeout.",
     )
-    start_timeout_ms: DurationMs = _key(
+    start_timeout_ms: DurationMs = _receivers(
         "spark.penstock.receiver.startTimeout",
         "1min",
-        "receivers",
         "Maximum time for `onStart` to return. A receiver that exceeds it has failed: its process ends and it is "
         "relaunched. If the receiver has stored data meanwhile, only an error is reported. 0: no timeout.",
     )
-    stop_timeout_ms: DurationMs = _key(
+    stop_timeout_ms: DurationMs = _receivers(
         "spark.penstock.receiver.stopTimeout",
         "5s",
-        "receivers",
         "Maximum time for `onStop` to return. When it passes, the error is reported, buffered records are stored and "
         "the receiver's process ends. A receiver that was restarting is relaunched. 0: no timeout.",
     )
-    store_retries: Count = _key(
+    store_retries: Count = _receivers(
         "spark.penstock.receiver.storeRetries",
         "5",
-        "receivers",
         "Retries, with back-off, of storing a block and of reporting it to the driver, before the receiver fails.",
     )
-    executors_wait_ms: DurationMs = _key(
+    executors_wait_ms: DurationMs = _receivers(
         "spark.penstock.receiver.executorsWait",
         "30s",
-        "receivers",
         "On a cluster, maximum time that the first receiver launches wait for the executors requested from Spark.",
     )
-    rebalance: bool = _key(
+    rebalance: bool = _receivers(
         "spark.penstock.receiver.rebalance",
         "true",
-        "receivers",
         "Move receivers when executors join: to an executor that runs at least two receivers fewer, or to an idle one "
         "on the preferred host. One receiver moves at a time; no data is lost.",
     )
 
-    # -- rate --
-    rate_estimator: str = _key(
+    rate_estimator: str = _rate(
         "spark.streaming.backpressure.rateEstimator",
         "pid",
-        "rate",
         "Name of the rate estimator, from any installed plugin (`penstock plugins list`). Needs "
         "`spark.streaming.backpressure.enabled`.",
     )
-    initial_rate_per_s: RatePerS = _key(
+    initial_rate_per_s: RatePerS = _rate(
         "spark.streaming.backpressure.initialRate",
         "0",
-        "rate",
         "Records/s that each receiver stores until the first estimate.",
         falls_back_to="max_rate_per_s",
     )
-    max_total_rate_per_s: RatePerS = _key(
+    max_total_rate_per_s: RatePerS = _rate(
         "spark.penstock.maxTotalRate",
         "0",
-        "rate",
         "Maximum records/s of all receivers of the application together, in equal shares. What a slower receiver does "
         "not need goes to the others. 0 or less: no limit.",
     )
-    burst_ms: PositiveDurationMs = _key(
+    burst_ms: PositiveDurationMs = _rate(
         "spark.penstock.receiver.burst",
         "200ms",
-        "rate",
         "Burst allowance: in any period t a receiver stores at most rate x (t + burst) records, and at least one.",
         falls_back_to="block_interval_ms",
     )
 
-    # -- batches --
-    concurrent_jobs: PositiveCount = _key(
+    concurrent_jobs: PositiveCount = _batches(
         "spark.streaming.concurrentJobs",
         "1",
-        "batches",
         "Number of output operations that run at the same time. More than 1 gives up their order.",
     )
-    graceful_stop_timeout_ms: DurationMs = _key(
+    graceful_stop_timeout_ms: DurationMs = _batches(
         "spark.streaming.gracefulStopTimeout",
         "0",
-        "batches",
         "Deadline of a graceful stop as a whole. 0: ten batch intervals, at least 10 s.",
     )
-    max_failed_batches: Count = _key(
+    max_failed_batches: Count = _batches(
         "spark.penstock.maxFailedBatches",
         "0",
-        "batches",
         "Stop after this many consecutive failed batches; `awaitTermination` then raises the last error. 0: never; "
         "`awaitTermination` raises the first error while later batches continue.",
     )
-    max_pending_batches: Count = _key(
-        "spark.penstock.maxPendingBatches",
-        "0",
-        "batches",
-        "Maximum batches that wait or run at the same time. 0: no limit.",
+    max_pending_batches: Count = _batches(
+        "spark.penstock.maxPendingBatches", "0", "Maximum batches that wait or run at the same time. 0: no limit."
     )
-    on_max_pending_batches: Literal["pause", "drop-oldest"] = _key(
+    on_max_pending_batches: Literal["pause", "drop-oldest"] = _batches(
         "spark.penstock.onMaxPendingBatches",
         "pause",
-        "batches",
         "Policy at that limit. `pause`: generate no further batch, and pause the receivers while a batch waits to be "
         "generated. `drop-oldest`: for each new batch, drop the oldest one that has not started, with its data.",
     )
-    late_ticks: Literal["fire", "skip"] = _key(
+    late_ticks: Literal["fire", "skip"] = _batches(
         "spark.penstock.lateTicks",
         "fire",
-        "batches",
         "Batch times that were missed while the driver was suspended or overloaded. `fire`: generate one batch for "
         "each. `skip`: generate one batch, at the last of them, with all data; windows that slide by several batches "
         "need `fire`, because they lose the slides in between.",
     )
-    generation_retries: Count = _key(
+    generation_retries: Count = _batches(
         "spark.penstock.generation.retries",
         "2",
-        "batches",
         "Retries, with back-off, of allocating blocks to a batch and of generating its jobs (which runs `transform`).",
     )
-    time_zone: TimeZone = _key(
+    time_zone: TimeZone = _batches(
         "spark.penstock.timeZone",
         "",
-        "batches",
         "Time zone of the batch times that functions get, such as `UTC` or `Europe/Zurich`. Empty: naive local times, "
         "as in PySpark.",
     )
-    unpersist: bool = _key(
-        "spark.streaming.unpersist",
-        "true",
-        "batches",
-        "Unpersist a batch's RDDs and delete its blocks once no stream needs them.",
+    unpersist: bool = _batches(
+        "spark.streaming.unpersist", "true", "Unpersist a batch's RDDs and delete its blocks once no stream needs them."
     )
 
-    # -- recovery --
-    checkpoint_rebuild: bool = _key(
+    checkpoint_rebuild: bool = _recovery(
         "spark.penstock.checkpoint.rebuild",
         "false",
-        "recovery",
         "Recover with the streams that the program's code defines now, instead of those in the checkpoint, so that "
         "the code may change. Works without `getOrCreate` too: a program that starts on a checkpoint directory "
         "recovers from it.",
     )
-    on_checkpoint_mismatch: Literal["fail", "drop-state"] = _key(
+    on_checkpoint_mismatch: Literal["fail", "drop-state"] = _recovery(
         "spark.penstock.checkpoint.onMismatch",
         "fail",
-        "recovery",
         "What to do when the checkpoint holds state for a stream that the changed program lacks. `fail`: refuse to "
         "start. `drop-state`: start without that state.",
     )
-    on_damage: Literal["fail", "skip"] = _key(
+    on_damage: Literal["fail", "skip"] = _recovery(
         "spark.penstock.checkpoint.onDamage",
         "fail",
-        "recovery",
         "What to do when a recovery file is corrupt before its last record, or shorter than the checkpoint says. "
         "`fail`: refuse to start, naming file and position. `skip`: recover without the lost data and report its "
         "amount.",
     )
-    catch_up: Literal["all", "skip-empty"] = _key(
+    catch_up: Literal["all", "skip-empty"] = _recovery(
         "spark.penstock.checkpoint.catchUp",
         "all",
-        "recovery",
         "Which batches of the downtime are generated on recovery. `all`: every one. `skip-empty`: leave out batches "
         "without data that no window and no state needs.",
     )
-    catch_up_batches: PositiveCount = _key(
+    catch_up_batches: PositiveCount = _recovery(
         "spark.penstock.checkpoint.catchUpBatches",
         "10",
-        "recovery",
         "Maximum batches of the downtime that are pending at the same time.",
     )
-    skip_completed_outputs: bool = _key(
+    skip_completed_outputs: bool = _recovery(
         "spark.penstock.outputs.skipCompleted",
         "false",
-        "recovery",
         "Record each completed output operation, and do not repeat it when its batch runs again after recovery.",
     )
-    durability: Literal["none", "flush", "fsync"] = _key(
+    durability: Literal["none", "flush", "fsync"] = _recovery(
         "spark.penstock.writeAheadLog.durability",
         "flush",
-        "recovery",
         "When a write to a write-ahead log or checkpoint counts as done. `fsync`: when it is on disk. `flush`: when "
         "the operating system has it, which survives the death of the process but not of the machine. `none`: at once.",
     )
-    max_checkpoint_failures: PositiveCount = _key(
+    max_checkpoint_failures: PositiveCount = _recovery(
         "spark.penstock.checkpoint.maxFailures",
         "3",
-        "recovery",
         "Consecutive failed checkpoints after which `onCheckpointFailed` is called.",
     )
-    test_sources: bool = _key(
-        "spark.penstock.checkpoint.testSources",
-        "false",
-        "recovery",
-        "Allow `queueStream` in a program that writes checkpoints, although the queue is lost with the program.",
-    )
-    wal_max_failures: PositiveCount = _key(
+    wal_max_failures: PositiveCount = _recovery(
         "spark.streaming.receiver.writeAheadLog.maxFailures",
         "3",
-        "recovery",
         "Attempts to write a block to the receiver WAL before `store` raises; replaces "
         "`spark.penstock.receiver.storeRetries` there. A full disk is retried without limit.",
     )
-    driver_wal_rolling_interval_s: Count = _key(
+    driver_wal_rolling_interval_s: Count = _recovery(
         "spark.streaming.driver.writeAheadLog.rollingIntervalSecs",
         "60",
-        "recovery",
         "Age in seconds at which the driver write-ahead log is compacted into a new file and its old files are "
         "deleted. 16 MB of events have the same effect.",
     )
-    driver_wal_max_failures: PositiveCount = _key(
+    driver_wal_max_failures: PositiveCount = _recovery(
         "spark.streaming.driver.writeAheadLog.maxFailures",
         "3",
-        "recovery",
         "Attempts, each with a new file, to write to the driver write-ahead log before the operation fails.",
     )
-    driver_wal_close_after_write: bool = _key(
+    driver_wal_close_after_write: bool = _recovery(
         "spark.streaming.driver.writeAheadLog.closeFileAfterWrite",
         "false",
-        "recovery",
         "Close the driver write-ahead log's file after every write. Always on where only closed files are durable: "
         "everywhere but on a local disk.",
     )
 
-    # -- security --
-    tls_certificate: str = _key(
+    tls_certificate: str = _security(
         "spark.penstock.wire.tls.certificate",
         "",
-        "security",
         "PEM file with the host's certificate, at the same path on every host. Set all three `wire.tls` keys to "
         "encrypt the connections between driver and executors.",
     )
-    tls_key: str = _key(
-        "spark.penstock.wire.tls.key", "", "security", "PEM file with the private key of the certificate."
-    )
-    tls_authority: str = _key(
+    tls_key: str = _security("spark.penstock.wire.tls.key", "", "PEM file with the private key of the certificate.")
+    tls_authority: str = _security(
         "spark.penstock.wire.tls.authority",
         "",
-        "security",
         "PEM file with the certificate of the authority that signed every host's certificate.",
     )
 
-    # -- advanced --
-    plugins_strict: bool = _key(
+    plugins_strict: bool = _advanced(
         "spark.penstock.plugins.strict",
         "false",
-        "advanced",
         "Refuse to start when a plugin fails to load, instead of leaving it out.",
     )
-    plugins_disable: Names = _key(
-        "spark.penstock.plugins.disable",
-        "",
-        "advanced",
-        "Names of plugins (entry points) to skip, separated by commas.",
+    plugins_disable: Names = _advanced(
+        "spark.penstock.plugins.disable", "", "Names of plugins (entry points) to skip, separated by commas."
     )
-    listener_queue_size: PositiveCount = _key(
+    listener_queue_size: PositiveCount = _advanced(
         "spark.penstock.listener.queueSize",
         "10000",
-        "advanced",
         "Maximum events that wait for one listener. Further events are dropped for this listener and counted.",
     )
-    listener_max_failures: PositiveCount = _key(
-        "spark.penstock.listener.maxFailures",
-        "10",
-        "advanced",
-        "Consecutive errors after which a listener is disabled.",
+    listener_max_failures: PositiveCount = _advanced(
+        "spark.penstock.listener.maxFailures", "10", "Consecutive errors after which a listener is disabled."
     )
-    wire_timeout_ms: PositiveDurationMs = _key(
-        "spark.penstock.wire.timeout",
-        "30s",
-        "advanced",
-        "Timeout of a request between driver and executors.",
+    wire_timeout_ms: PositiveDurationMs = _advanced(
+        "spark.penstock.wire.timeout", "30s", "Timeout of a request between driver and executors."
     )
 
     #: Everything set below ``spark.streaming.`` and ``spark.penstock.``, known or not.
@@ -492,19 +416,6 @@ class Settings:
     def is_set(self, attribute: str) -> bool:
         """Whether an attribute's own key is set, whatever its fallback and its default say."""
         return KEYS[attribute].name in self._pairs
-
-    def misspelled(self) -> dict[str, str]:
-        """Keys that are set, not known, and almost spelled like a known one: name → known name."""
-        known = {key.name for key in KEYS.values()}
-        found: dict[str, str] = {}
-        for name in self._pairs.keys() - known:
-            # Spark has more keys below its own prefix: there only a sibling can have been meant.
-            family = "spark.penstock." if name.startswith("spark.penstock.") else name.rpartition(".")[0] + "."
-            rests = {key.removeprefix(family): key for key in known if key.startswith(family)}
-            near = get_close_matches(name.removeprefix(family), rests, 1, 0.8)
-            if near and rests[near[0]].count(".") == name.count("."):
-                found[name] = rests[near[0]]
-        return found
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(sorted(self._pairs))})"

@@ -7,22 +7,28 @@ Methods may be called from any thread; ``stop`` does its work on a thread of its
 from __future__ import annotations
 
 import atexit
+import secrets
 import signal
 import threading
 import time
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark import SparkContext
 
 from penstock.checkpoint.checkpointer import CheckpointReport
-from penstock.checkpoint.recovery import Recovery
+from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint.program import Program
+from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings
+from penstock.conf_warnings import keys_without_effect
 from penstock.engine import Engine
+from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.inputs import StreamBuilder
+from penstock.launch.launch_conf import UDS
 from penstock.listen.events import ReceiverInfo, StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
@@ -32,7 +38,8 @@ from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.schedule.generator_report import GeneratorReport
 from penstock.spark import cluster, saved_conf
-from penstock.spark.checkpoint import set_checkpoint_directory
+from penstock.spark.checkpoint import checkpoint_folder, set_checkpoint_directory
+from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from penstock.checkpoint.manifest import Checkpoint
@@ -40,10 +47,8 @@ if TYPE_CHECKING:
 
 log = get_logger("context")
 
-_UDS = "spark.python.unix.domain.socket.enabled"
 
-
-class State(Enum):
+class StreamingContextState(Enum):
     """Where a context is; there is no way back."""
 
     INITIALIZED = "initialized"
@@ -87,17 +92,20 @@ class StreamingContext(StreamBuilder):
         pairs = dict(sparkContext.getConf().getAll())
         self.settings = Settings.parse(pairs)
         set_level(self.settings.log_level)
-        for name, near in self.settings.misspelled().items():
-            log.warning(f"{name} is no key of Penstock's and has no effect; did you mean {near}?")
-        if pairs.get(_UDS) != "true":
+        if pairs.get(UDS) != "true":
             log.warning(
-                f"this SparkContext was made without {_UDS}=true: every Python stage waits about 40 ms for nothing"
+                "Unix domain sockets off: each Python stage takes about 40 ms longer",
+                key=UDS,
+                advice=f"set {UDS}=true before the SparkContext is created, or start with `penstock run`",
             )
         self.plugins = Plugins(self.settings.plugins_disable, strict=self.settings.plugins_strict)
-        self.graph = DStreamGraph(interval_ms, self.settings.time_zone)
+        for unused in keys_without_effect(self.settings, self.plugins.option_prefixes()):
+            log.warning("configuration key has no effect", key=unused.key, reason=unused.reason, advice=unused.advice)
+        self.graph = DStreamGraph(sparkContext, interval_ms, self.settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self.settings.listener_queue_size, self.settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
-        self._state = State.INITIALIZED
+        self._program = Program(self, sparkContext, self.settings, self._clock, self.graph)
+        self._state = StreamingContextState.INITIALIZED
         self._lock = threading.RLock()
         self._signals = StopSignals(self._on_signal)
         self._stop_thread: threading.Thread | None = None
@@ -111,8 +119,6 @@ class StreamingContext(StreamBuilder):
         self._is_spark_gone = False
         # Its streams came from a checkpoint.
         self._is_loaded = False
-        # What listeners keep in a checkpoint, by name.
-        self._kept: dict[str, Callable[[], Any]] = {}
         if self.settings.checkpoint_directory:
             self.checkpoint(self.settings.checkpoint_directory)
 
@@ -129,7 +135,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             ConfigurationError: it was set before, or is no positive number of seconds.
         """
-        self.check_can_build("remember")
+        self._check_can_build("remember")
         self.graph.remember(require_duration_ms("duration", duration))
 
     def checkpoint(self, directory: str | None) -> None:
@@ -141,13 +147,13 @@ class StreamingContext(StreamBuilder):
         Raises:
             ConfigurationError: it cannot be made or written to.
         """
-        self.check_can_build("checkpoint")
+        self._check_can_build("checkpoint")
         self.graph.set_checkpoint_directory(None)
         self._recovery = None
         if directory is not None:
             folder = set_checkpoint_directory(self._sc, directory)
-            self.graph.set_checkpoint_directory(directory, f"{folder.path}/{folder.name}/state")
-            self._recovery = Recovery(self, directory, folder)
+            self.graph.set_checkpoint_directory(directory, f"{location_of_hadoop(folder.uri)}/{folder.name}/state")
+            self._recovery = Recovery(self._program, CheckpointDirectory(self._sc, self.settings, directory, folder))
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
         """Tell a listener of everything from now on: a ``StreamingListener``, or any object with ``on…`` methods."""
@@ -157,7 +163,7 @@ class StreamingContext(StreamBuilder):
         """Tell a listener nothing more."""
         self._bus.remove(streamingListener)
 
-    def check_can_build(self, what: str) -> None:
+    def _check_can_build(self, what: str) -> None:
         """Refuse to add to the graph once it runs.
 
         Raises:
@@ -168,8 +174,8 @@ class StreamingContext(StreamBuilder):
                 f"{what}: this context goes on from a checkpoint and has the streams that were saved; make further "
                 "ones in the function that is given to getOrCreate, with spark.penstock.checkpoint.rebuild=true"
             )
-        if self._state is not State.INITIALIZED:
-            since = "starting" if self._state is State.ACTIVE else "stopping"
+        if self._state is not StreamingContextState.INITIALIZED:
+            since = "starting" if self._state is StreamingContextState.ACTIVE else "stopping"
             raise StreamingStateError(
                 f"{what}: Adding new inputs, transformations, and output operations after {since} a context "
                 "is not supported"
@@ -196,12 +202,18 @@ class StreamingContext(StreamBuilder):
         """
         if not callable(setupFunc):
             raise TypeError("setupFunc should be callable.")
-        found = Recovery.newest(checkpointPath)
+        found = find_newest(checkpointPath)
         if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
                 return cls._of_checkpoint(checkpointPath, found)
+            except NotRecoverableError:
+                raise
             except CheckpointError as error:
-                log.warning("the program is made anew by its own code", checkpoint=found.number, reason=str(error))
+                log.warning(
+                    "checkpointed program not loadable, rebuilding with setupFunc",
+                    checkpoint=found.number,
+                    reason=str(error),
+                )
         made = cls._made_by(setupFunc)
         if made.graph.checkpoint_directory != checkpointPath:
             made.checkpoint(checkpointPath)
@@ -253,7 +265,7 @@ class StreamingContext(StreamBuilder):
             raise TypeError(f"setupFunc must return the StreamingContext that it made, not {type(made).__name__}")
         return made
 
-    def getState(self) -> State:
+    def getState(self) -> StreamingContextState:
         """Where the context is."""
         return self._state
 
@@ -266,10 +278,10 @@ class StreamingContext(StreamBuilder):
                 estimator, a receiver that cannot be pickled. The context is stopped then.
         """
         with self._lock:
-            if self._state is State.ACTIVE:
+            if self._state is StreamingContextState.ACTIVE:
                 log.warning("start: the context is active already")
                 return
-            if self._state is State.STOPPED:
+            if self._state is StreamingContextState.STOPPED:
                 raise StreamingStateError("the context was stopped; make a new one")
             with StreamingContext._active_lock:
                 if StreamingContext._active is not None:
@@ -284,11 +296,11 @@ class StreamingContext(StreamBuilder):
                     self._engine.stop(None)
                 self._ended_now()
                 raise
-            self._state = State.ACTIVE
+            self._state = StreamingContextState.ACTIVE
             if self.settings.stop_gracefully_on_shutdown:
-                self._signals.take()
+                self._signals.install()
             else:
-                self._signals.take_interrupt_back()
+                self._signals.override_pysparks_interrupt()
             self._bus.post(StreamingStarted(self._clock.now_ms()))
             atexit.register(self._on_exit)
 
@@ -306,12 +318,14 @@ class StreamingContext(StreamBuilder):
                 ``fail-application``.
         """
         with self._ended:
-            self._ended.wait_for(lambda: self._state is State.STOPPED or self._error is not None, timeout)
-            if self._state is State.STOPPED:
-                self._signals.give_back()
+            self._ended.wait_for(
+                lambda: self._state is StreamingContextState.STOPPED or self._error is not None, timeout
+            )
+            if self._state is StreamingContextState.STOPPED:
+                self._signals.restore()
             if self._error is not None:
                 raise self._error
-            return self._state is State.STOPPED
+            return self._state is StreamingContextState.STOPPED
 
     def stop(
         self, stopSparkContext: bool = True, stopGraceFully: bool = False, stopGracefully: bool | None = None
@@ -332,7 +346,7 @@ class StreamingContext(StreamBuilder):
             # A program's own function at exit may come behind ours, on the same thread.
             if stopping is not threading.current_thread():
                 stopping.join()
-            self._signals.give_back()
+            self._signals.restore()
         self._stop_spark()
 
     def _request_stop(self, *, graceful: bool, stop_spark: bool) -> threading.Thread:
@@ -372,21 +386,8 @@ class StreamingContext(StreamBuilder):
         return 0 if self._engine is None else self._engine.tracker.unread_bytes()
 
     def listener_report(self) -> dict[str, dict[str, int | bool]]:
-        """By listener: events dropped, events it failed on, whether it was switched off."""
+        """By listener: events dropped, events that it failed on, whether it is disabled."""
         return self._bus.report()
-
-    def keep(self, name: str, value: Callable[[], Any]) -> Any:
-        """Have a listener's value written to every checkpoint.
-
-        Args:
-            name: of the listener.
-            value: gives the value, of JSON's types; called on the generator's loop, so that it should return at once.
-
-        Returns:
-            What was kept under that name in the checkpoint that this context goes on from; ``None`` for nothing.
-        """
-        self._kept[name] = value
-        return None if self._recovery is None else self._recovery.kept(name)
 
     @property
     def clock(self) -> Clock:
@@ -395,8 +396,7 @@ class StreamingContext(StreamBuilder):
 
     def checkpoint_report(self) -> CheckpointReport:
         """How the writing of checkpoints goes."""
-        writer = None if self._engine is None else self._engine.checkpointer
-        return CheckpointReport() if writer is None else CheckpointReport(writer.written_ms, writer.failures)
+        return CheckpointReport() if self._engine is None else self._engine.checkpoint_report()
 
     def generator_report(self) -> GeneratorReport:
         """How the making of batches went so far: what each phase took, ticks missed, batches dropped and failed."""
@@ -406,22 +406,27 @@ class StreamingContext(StreamBuilder):
     # -- inside --
 
     def _start_engine(self) -> None:
+        if self.graph.checkpoint_directory is None:
+            # As in Spark: sc.setCheckpointDir is enough for RDD checkpoints; then there is nothing to recover from.
+            folder = checkpoint_folder(self._sc)
+            if folder is not None:
+                # Another context may have used the same folder before.
+                state_home = f"{location_of_hadoop(folder.uri)}/{folder.name}/state-{secrets.token_hex(4)}"
+                self.graph.set_checkpoint_directory(folder.uri, state_home)
         self.graph.validate()
         if self.settings.backpressure_enabled:
             self.plugins.spec("rate_estimators", self.settings.rate_estimator)
         self._engine = Engine(
-            self._sc,
-            self.settings,
-            self._clock,
-            self.graph,
+            self._program,
             self._bus,
             self._recovery,
             self._on_error,
             self._on_give_up,
         )
-        for listener, origin in self.plugins.listeners(self):
+        access = EngineAccess(self._sc, self.settings, self.plugins, self.graph, self._engine, self._recovery)
+        for listener, origin in self.plugins.listeners(access):
             self._bus.add(listener, origin)
-        self._engine.start(self._kept)
+        self._engine.start(access.saved_values)
 
     def _on_signal(self, number: int) -> None:
         """The first asks for a graceful stop, the second for one at once; awaitTermination returns then."""
@@ -464,7 +469,7 @@ class StreamingContext(StreamBuilder):
 
     def _stop(self, graceful: bool) -> None:
         with self._lock:
-            was_active = self._state is State.ACTIVE
+            was_active = self._state is StreamingContextState.ACTIVE
         deadline = time.monotonic() + self._graceful_stop_s() if graceful and was_active else None
         if was_active:
             assert self._engine is not None
@@ -476,14 +481,14 @@ class StreamingContext(StreamBuilder):
     def _stop_spark(self) -> None:
         """When all has stopped, and if somebody wants it: who comes last of those that stop and those that ask."""
         with self._lock:
-            if not (self._stops_spark and self._state is State.STOPPED):
+            if not (self._stops_spark and self._state is StreamingContextState.STOPPED):
                 return
             self._stops_spark = False
         self._sc.stop()
 
     def _ended_now(self) -> None:
         with self._ended:
-            self._state = State.STOPPED
+            self._state = StreamingContextState.STOPPED
             self._error = self._error or self._last_error
             if StreamingContext._active is self:
                 StreamingContext._active = None

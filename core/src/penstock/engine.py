@@ -1,43 +1,40 @@
-"""``Engine``: the parts that run a program, from the start of its context to the end.
+"""``Engine``: the parts that run a program, made, started and stopped in order.
 
-Owns them: it makes them, starts them and stops them, in order. Never does their work, and knows no state but whether a
-stop is still graceful. Made and started on the thread that starts the context, stopped on the one that stops it;
-``abandon`` may come from any.
+The engine does none of their work. It is made and started on the thread that starts the context, and stopped on the one
+that stops it; ``abandon`` may come from any thread.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from attrs import evolve
-from pyspark import SparkContext
 
-from penstock.checkpoint.checkpointer import Checkpointer
-from penstock.checkpoint.completed_outputs import CompletedOutputs
-from penstock.checkpoint.final_states import LastStates
-from penstock.checkpoint.recovery import Recovery
-from penstock.conf import Settings
-from penstock.graph.dstream_graph import DStreamGraph
+from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointReport, CheckpointSources
+from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
+from penstock.checkpoint.program import Program
+from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.listen.events import CheckpointFailed, StopProgress
 from penstock.listen.listener_bus import ListenerBus
-from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster
+from penstock.spark.checkpoint import delete_file
 from penstock.spark.local_properties import LocalProperties
-from penstock.track.intake import TrackedIntake
+from penstock.track.batch_input import BatchInput
 from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("context")
 
-# A stop that is not graceful lets what runs come to its end for so long.
+# Time for running work to end in a stop that is not graceful.
 _QUICK_STOP_S = 10.0
-# What a step may take at least, when the deadline has come.
+# Minimum time of a closing step, even after the deadline.
 _LAST_STEP_S = 2.0
 
 
@@ -45,36 +42,29 @@ class Engine:
     """The engine of a context.
 
     Args:
-        sc: runs every job.
-        settings: in force.
-        clock: the batches' time.
-        graph: the program's; gets its doors to the engine.
-        bus: tells the listeners; started and stopped here.
-        recovery: of a context that writes checkpoints.
-        on_error: is told what goes wrong.
-        on_give_up: is told why the program should not go on.
+        program: the program to run; its graph is connected to the engine.
+        bus: the listener bus, started and stopped here.
+        recovery: of the program's checkpoint directory; ``None`` if the program writes no checkpoints.
+        on_error: called with every error of a batch or of the engine.
+        on_give_up: called with the reason when the program must stop.
 
     Raises:
-        ConfigurationError: the program cannot work as it is.
-        CheckpointError: it does not fit the checkpoint that it is to go on from.
-        WriteAheadLogError: a journal cannot be read, or is damaged.
+        ConfigurationError: the program cannot run as it is.
+        CheckpointError: it does not match the checkpoint that it recovers from.
+        WriteAheadLogError: a log cannot be read, or is damaged.
     """
 
     def __init__(
         self,
-        sc: SparkContext,
-        settings: Settings,
-        clock: Clock,
-        graph: DStreamGraph,
+        program: Program,
         bus: ListenerBus,
         recovery: Recovery | None,
         on_error: Callable[[BaseException], None],
         on_give_up: Callable[[BaseException], None],
     ) -> None:
-        self._sc, self._settings, self._clock, self._graph, self._bus = sc, settings, clock, graph, bus
-        self._recovery, self._on_error = recovery, on_error
-        if recovery is not None:
-            recovery.prepare()
+        sc, settings, clock, graph = program.sc, program.settings, program.clock, program.graph
+        self._program, self._bus, self._recovery, self._on_error = program, bus, recovery, on_error
+        self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
         self.tracker = ReceiverTracker(
             sc,
             dict(graph.receivers()),
@@ -82,12 +72,12 @@ class Engine:
             clock,
             bus.post,
             on_give_up,
-            graph.checkpoint_directory,
-            None if recovery is None else recovery.journal(),
+            None if recovery is None else recovery.directory.name,
+            None if self._run is None else self._run.block_log,
         )
-        if recovery is not None:
-            self.tracker.restore_rates(recovery.rates, graph.batch_interval_ms)
-        self._properties = LocalProperties(sc) if recovery is None else LocalProperties(sc, recovery.attempts)
+        if self._run is not None:
+            self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
+        self._properties = LocalProperties(sc) if self._run is None else LocalProperties(sc, self._run.attempts.of)
         self._max_pending = settings.max_pending_batches
         self._drops = settings.on_max_pending_batches == "drop-oldest"
         self.scheduler = JobScheduler(
@@ -100,55 +90,48 @@ class Engine:
             max_failed=settings.max_failed_batches,
             on_give_up=on_give_up,
         )
-        self._outputs_done: CompletedOutputs | None = None
-        self.checkpointer: Checkpointer | None = None
+        self._checkpointer: Checkpointer | None = None
         self.generator: JobGenerator | None = None
-        self._last_states = LastStates(sc, graph.tables())
+        self._final_state = FinalStateCheckpoint(sc, graph.stateful_streams())
         self._is_graceful = True
 
-    def start(self, kept: Mapping[str, Callable[[], Any]]) -> None:
+    def start(self, listener_values: Mapping[str, Callable[[], Any]]) -> None:
         """Start every part.
 
         Args:
-            kept: what listeners keep in checkpoints, by name.
+            listener_values: gives the value that a listener wants saved in checkpoints, by listener name.
 
         Raises:
-            ConfigurationError: the program cannot work as it is, or no checkpoint can be written.
-            CheckpointError: an input does not say where it is.
-            WriteAheadLogError: a journal cannot be written.
+            ConfigurationError: the program cannot run as it is, or no checkpoint can be written.
+            CheckpointError: an input stream does not give its position.
+            WriteAheadLogError: a log cannot be written.
         """
-        recovery, settings = self._recovery, self._settings
-        # What may be refused comes first: with a fresh start's first checkpoint what an earlier run left is gone.
+        settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
+        # Whatever may be refused comes first: the first checkpoint of a fresh start replaces an earlier run's.
         self.tracker.prepare()
-        intake = TrackedIntake(self.tracker, settings.partition_bytes)
+        intake = BatchInput(self.tracker, settings.partition_bytes)
         input_info = InputInfoTracker()
-        if recovery is not None:
-            self._outputs_done = recovery.completed_outputs()
-            self.checkpointer = recovery.checkpointer(
-                self.tracker.rates,
-                kept,
-                self._on_checkpoint_failures,
-                self.tracker.blocks.forget_streams,
-                keeps_blocks=settings.wal_enabled,
-                outputs=self._outputs_done,
-            )
         runtime = GraphRuntime(
             received_blocks=intake,
             report_input=input_info.report,
-            completed_outputs=self._outputs_done,
             generation_retries=settings.generation_retries,
             before_output=self._properties.put,
-            monotonic_ms=self._clock.monotonic_ms,
+            monotonic_ms=clock.monotonic_ms,
+            discard_file=partial(delete_file, self._program.sc),
         )
-        if self.checkpointer is not None:
-            checkpointer = self.checkpointer
+        if self._recovery is not None:
+            checkpointer = self._start_checkpointer(self._recovery, listener_values)
+            self._checkpointer = checkpointer
             runtime = evolve(
-                runtime, discard_file=checkpointer.discard_file, recoverable_ms=lambda: checkpointer.recoverable_ms
+                runtime,
+                completed_outputs=None if self._run is None else self._run.completed_outputs,
+                discard_file=checkpointer.discard_file,
+                recoverable_ms=lambda: checkpointer.recoverable_ms,
             )
-        self._graph.connect(runtime)
+        graph.connect(runtime)
         self.generator = JobGenerator(
-            self._clock,
-            self._graph,
+            clock,
+            graph,
             self.scheduler,
             intake,
             input_info,
@@ -156,19 +139,34 @@ class Engine:
             on_error=self._on_error,
             skip_late=settings.late_ticks == "skip",
             pause_at=0 if self._drops else self._max_pending,
-            checkpoints=self.checkpointer,
+            checkpoints=self._checkpointer,
+            keeps_blocks=settings.wal_enabled,
         )
         self._bus.start()
-        self._last_states.start()
+        self._final_state.start()
         self.scheduler.start()
         self.tracker.start()
-        self.generator.start(None if recovery is None else recovery.resume)
+        self.generator.start(None if self._run is None else self._run.batches)
+
+    def _start_checkpointer(self, recovery: Recovery, listener_values: Mapping[str, Callable[[], Any]]) -> Checkpointer:
+        run = self._run
+        assert run is not None
+        made = Checkpointer(
+            recovery.directory,
+            self._program,
+            run.first,
+            run.attempts,
+            CheckpointSources(self.tracker.rates, listener_values, run.logged_events, run.completed_outputs),
+            CheckpointCallbacks(self._on_checkpoint_failures, self._release_blocks, self.tracker.blocks.forget_streams),
+        )
+        made.start(run.obsolete)
+        return made
 
     def stop(self, deadline: float | None) -> None:
-        """Stop: intake, flush, the batches that are left, then the rest. A step that fails does not keep the others.
+        """Stop receivers, flush, run the remaining batches, close the rest. A step that fails does not stop the others.
 
         Args:
-            deadline: of a graceful stop as a whole, monotonic seconds; ``None`` for a stop at once.
+            deadline: of a graceful stop as a whole, monotonic seconds; ``None`` to stop at once.
         """
         if deadline is None:
             self._is_graceful = False
@@ -180,73 +178,81 @@ class Engine:
             ("batches", lambda: self._stop_generator(deadline)),
             ("jobs", lambda: self.scheduler.stop(2.0)),
             ("checkpoint", lambda: self._stop_checkpointer(end)),
-            # Not before: the last batches read the receivers' blocks, and tell of those that are gone.
+            # Only now: the last batches read the receivers' blocks, and report the ones that are gone.
             ("release", self.tracker.release),
             ("files", self.tracker.delete_files),
             ("journal", self.tracker.close),
         ]
-        if self._outputs_done is not None:
-            steps.append(("journal of outputs", self._outputs_done.close))
+        if self._run is not None and self._run.completed_outputs is not None:
+            steps.append(("completed outputs", self._run.completed_outputs.close))
         steps.append(("listeners", lambda: self._bus.stop(_closing_s(end, 5.0))))
         for name, step in steps:
             self._step(name, step)
 
     def abandon(self) -> None:
-        """Have a graceful stop wait for nothing any longer; what fails from now on is not complete."""
+        """End every wait of a graceful stop; batches that fail from now on are not complete."""
         self._is_graceful = False
         if self.generator is not None:
             self.generator.abandon()
         self.scheduler.abandon()
-        self._last_states.abandon()
+        self._final_state.abandon()
 
     def stop_at_once(self) -> None:
-        """The same, and end what runs: what is not processed is left."""
+        """Turn a graceful stop into one at once: ``abandon``, and cancel the running jobs."""
         self.abandon()
-        if not cluster.is_stopped(self._sc):
-            self._sc.cancelAllJobs()
+        if not cluster.is_stopped(self._program.sc):
+            self._program.sc.cancelAllJobs()
+
+    def checkpoint_report(self) -> CheckpointReport:
+        """How writing checkpoints goes."""
+        return CheckpointReport() if self._checkpointer is None else self._checkpointer.report()
 
     def _step(self, name: str, step: Callable[[], object]) -> None:
-        log.info("stopping", phase=name)
-        self._tell_stopping(name)
+        log.info("stop phase begun", phase=name)
+        self._post_progress(name)
         try:
             step()
         except Exception:
-            log.exception("a step of stopping failed", phase=name)
+            log.exception("stop phase failed", phase=name)
 
-    def _tell_stopping(self, phase: str) -> None:
+    def _post_progress(self, phase: str) -> None:
         left = len(self.scheduler.pending_batches)
         if phase == "batches" and left:
-            log.info("batches left", count=left)
-        self._bus.post(StopProgress(self._clock.now_ms(), phase, left))
+            log.info("batches remaining", count=left)
+        self._bus.post(StopProgress(self._program.clock.now_ms(), phase, left))
 
     def _stop_generator(self, deadline: float | None) -> None:
         if self.generator is None:
             return
-        if not self.generator.stop(deadline, lambda _left: self._tell_stopping("batches")):
+        if not self.generator.stop(deadline, lambda _left: self._post_progress("batches")):
             log.warning(
-                "stopped before all was processed",
+                "stopped with unprocessed input",
                 batches_left=len(self.scheduler.pending_batches),
                 records_left=self.tracker.blocks.unallocated_records(),
                 graceful=deadline is not None,
             )
 
     def _stop_checkpointer(self, end: float) -> None:
-        # The states as they are now. Where batches are left, the next run goes on from before them.
-        if self.checkpointer is not None and self._is_graceful and not self.scheduler.pending_batches:
-            self._last_states.write(end)
+        # With batches remaining, the next run recovers from a state before them.
+        if self._checkpointer is not None and self._is_graceful and not self.scheduler.pending_batches:
+            self._final_state.write(end)
         else:
-            self._last_states.abandon()
-        if self.checkpointer is None:
+            self._final_state.abandon()
+        if self._checkpointer is None:
             return
         if self.generator is not None:
             self.generator.save()
-        if not self.checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
-            log.warning("the last checkpoint was not written in time")
+        if not self._checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
+            log.warning("last checkpoint not written before the deadline")
 
     def _on_checkpoint_failures(self, count: int, error: BaseException) -> None:
-        self._bus.post(CheckpointFailed(self._clock.now_ms(), count, f"{type(error).__name__}: {error}"))
+        self._bus.post(CheckpointFailed(self._program.clock.now_ms(), count, f"{type(error).__name__}: {error}"))
+
+    def _release_blocks(self, before_ms: int) -> None:
+        if self.generator is not None:
+            self.generator.release_blocks(before_ms)
 
 
 def _closing_s(end: float, most_s: float) -> float:
-    """What a last step may take: of what is left until the end, and a little when that has come."""
+    """Time for a closing step: what is left until the end, within bounds."""
     return min(max(end - time.monotonic(), _LAST_STEP_S), most_s)

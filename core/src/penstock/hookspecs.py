@@ -1,7 +1,7 @@
 """Every hook: the whole plugin contract on one page.
 
-A plugin is a module, a class or an object that an entry point of the group ``penstock`` names. It implements any of
-these with ``@penstock.hookimpl``. Hooks are called per plugin, per block or per event, never per record.
+A plugin is a module, class or object named by an entry point of the group ``penstock``. It implements any of these
+hooks with ``@penstock.hookimpl``. Hooks are called per plugin, per block or per event, never per record.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import pluggy
 
 if TYPE_CHECKING:
     from penstock.blocks.block import Block, StoredBlock
-    from penstock.context import StreamingContext
     from penstock.listen import events
+    from penstock.plugins.listener_context import ListenerContext
     from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec
 
-#: The version of this contract; a plugin may say ``penstock_api = "1"``.
+#: The version of this contract; a plugin may declare ``penstock_api = "1"``.
 API_VERSION = "1"
 #: The entry-point group.
 GROUP = "penstock"
@@ -33,7 +33,7 @@ def receivers() -> Iterable[ReceiverSpec]:  # type: ignore[empty-body]  # specs 
 
 @hookspec
 def input_streams() -> Iterable[InputStreamSpec]:  # type: ignore[empty-body]
-    """Offer sources pulled by the driver. Driver, once."""
+    """Offer input streams that the driver pulls from. Driver, once."""
 
 
 @hookspec
@@ -42,28 +42,28 @@ def rate_estimators() -> Iterable[RateEstimatorSpec]:  # type: ignore[empty-body
 
 
 @hookspec
-def listeners(context: StreamingContext) -> Iterable[Any]:  # type: ignore[empty-body]
-    """Offer objects with any of the nine ``on…`` methods. Driver, at start."""
+def listeners(context: ListenerContext) -> Iterable[Any]:  # type: ignore[empty-body]
+    """Offer listeners: objects with any of the ``on…`` methods below. Driver, once, when the context starts."""
 
 
 @hookspec(firstresult=True)
 def store(block: Block) -> StoredBlock | None:
-    """Give a block a home. Executor, once a block.
+    """Store a block. Executor, once a block.
 
-    The core writes it to the executor's local directory, or to the block log when that is on; a plugin may wrap that
-    (observe, mirror, refuse by raising) or answer instead. One that changes the file afterwards gives a ``StoredBlock``
-    whose ``checksum`` is the file's, or ``None``.
+    The core's implementation writes it to the executor's local directory, or to the receiver write-ahead log if that is
+    enabled. A plugin may wrap it (observe, mirror, refuse by raising) or answer instead. A plugin that changes the file
+    afterwards must return a ``StoredBlock`` with the new file's ``checksum``, or ``None`` as its checksum.
     """
 
 
 @hookspec
 def onStreamingStarted(streamingStarted: events.StreamingStarted) -> None:
-    """The context has started. This and all that follow: driver, once an event, on the plugin's own thread."""
+    """The context has started. This hook and those below: driver, once an event, on the plugin's own thread."""
 
 
 @hookspec
 def onReceiverStarted(receiverStarted: events.ReceiverStarted) -> None:
-    """A receiver registered: for the first time, or after a restart."""
+    """A receiver registered: for the first time, after a restart or after a relaunch."""
 
 
 @hookspec
@@ -73,12 +73,12 @@ def onReceiverError(receiverError: events.ReceiverError) -> None:
 
 @hookspec
 def onReceiverStopped(receiverStopped: events.ReceiverStopped) -> None:
-    """A receiver stopped; it may come back."""
+    """A receiver stopped; it may be relaunched."""
 
 
 @hookspec
 def onBatchSubmitted(batchSubmitted: events.BatchSubmitted) -> None:
-    """A batch's jobs wait to run."""
+    """A batch's jobs were submitted and wait to run."""
 
 
 @hookspec
@@ -88,24 +88,24 @@ def onBatchStarted(batchStarted: events.BatchStarted) -> None:
 
 @hookspec
 def onBatchCompleted(batchCompleted: events.BatchCompleted) -> None:
-    """The last job of a batch ended, well or not."""
+    """The last job of a batch ended, successfully or not."""
 
 
 @hookspec
 def onCheckpointFailed(checkpointFailed: events.CheckpointFailed) -> None:
-    """Several checkpoints in a row could not be written (``spark.penstock.checkpoint.maxFailures``)."""
+    """Several consecutive checkpoints could not be written (``spark.penstock.checkpoint.maxFailures``)."""
 
 
 @hookspec
 def onStopProgress(stopProgress: events.StopProgress) -> None:
-    """A step of stopping began, or some of it is done."""
+    """The context entered a phase of stopping, or one of the remaining batches completed."""
 
 
 @hookspec
 def onOutputOperationStarted(outputOperationStarted: events.OutputOperationStarted) -> None:
-    """A job started."""
+    """The job of an output operation started."""
 
 
 @hookspec
 def onOutputOperationCompleted(outputOperationCompleted: events.OutputOperationCompleted) -> None:
-    """A job ended, well or not."""
+    """The job of an output operation ended, successfully or not."""

@@ -1,6 +1,6 @@
-"""``StreamBuilder``: how a program gets its streams: from receivers, files, queues, and from several streams at once.
+"""``StreamBuilder``: how a program gets its streams: from receivers, files, queues, and other streams.
 
-Owns the context's methods that make streams. Never starts anything. Called on the program's thread, before the start.
+Owns the methods of ``StreamingContext`` that create streams. Called on the program's thread, before the start.
 """
 
 from __future__ import annotations
@@ -9,44 +9,38 @@ import queue
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 
 from attrs import frozen
 from pyspark import RDD, SparkContext, StorageLevel
 
-from penstock.conf import Settings
+from penstock.conf import OPTION_SECTIONS, Settings
 from penstock.errors import ConfigurationError
-from penstock.graph import arguments
+from penstock.graph.arguments import require_callable
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.input_stream import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
-from penstock.graph.transformed import TransformedDStream
-from penstock.graph.united import UnionDStream
+from penstock.graph.inputs import PulledInputDStream, QueueInputDStream, ReceiverInputDStream
+from penstock.graph.node import Node
+from penstock.graph.operators.per_batch import TransformedDStream, UnionDStream
+from penstock.graph.pair_dstream_functions import require_stream
 from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.specs import read_options
+from penstock.plugins.specs import InputSource, read_options
 from penstock.receive.receiver import Receiver
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
-    from penstock.plugins.specs import InputSource
 
 T = TypeVar("T")
-
-#: Hook that offers a source → the word for it in configuration keys.
-_SECTION = {"receivers": "receiver", "input_streams": "input"}
+U = TypeVar("U")
 
 
 class StreamBuilder:
-    """The part of a StreamingContext that makes streams."""
+    """The part of a StreamingContext that creates streams."""
 
     _sc: SparkContext
     settings: Settings
     plugins: Plugins
     graph: DStreamGraph
-
-    @property
-    def _context(self) -> StreamingContext:
-        return cast("StreamingContext", self)
 
     def socketTextStream(
         self, hostname: str, port: int, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2
@@ -65,12 +59,12 @@ class StreamBuilder:
         converter: Callable[[BinaryIO], Iterable[T]],
         storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2,
     ) -> DStream[T]:
-        """Receive from a TCP server what ``converter`` makes of its bytes.
+        """Receive the records that ``converter`` reads from a TCP connection.
 
         Args:
             hostname: of the server.
             port: of the server.
-            converter: given the connection as a file to read, yields records; runs on the receiver's executor.
+            converter: given the connection as a readable file, yields records; runs on the receiver's executor.
             storageLevel: of the blocks.
 
         Raises:
@@ -83,7 +77,7 @@ class StreamBuilder:
     def rawSocketStream(
         self, hostname: str, port: int, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2
     ) -> DStream[bytes]:
-        """Receive frames from a TCP server: 4 bytes of length, big-endian, then so many bytes, which are one record.
+        """Receive frames from a TCP server: 4 bytes of length, big-endian, then a record of that many bytes.
 
         Raises:
             ConfigurationError: the plugin ``penstock-socket`` is not installed.
@@ -106,21 +100,36 @@ class StreamBuilder:
         """
         return self._files("binaryRecordsStream", "binary-records", directory=directory, record_length=recordLength)
 
+    @overload
+    def fileStream(
+        self, directory: str, filter: Callable[[str], bool] | None = None, newFilesOnly: bool = True, read: None = None
+    ) -> DStream[str]: ...
+
+    @overload
     def fileStream(
         self,
         directory: str,
         filter: Callable[[str], bool] | None = None,
         newFilesOnly: bool = True,
-        read: Callable[[BinaryIO], Iterable[T]] | None = None,
-    ) -> DStream[T]:
+        *,
+        read: Callable[[BinaryIO], Iterable[T]],
+    ) -> DStream[T]: ...
+
+    def fileStream(
+        self,
+        directory: str,
+        filter: Callable[[str], bool] | None = None,
+        newFilesOnly: bool = True,
+        read: Callable[[BinaryIO], Iterable[Any]] | None = None,
+    ) -> DStream[Any]:
         """Read the files that appear in a directory.
 
         Args:
-            directory: a path, a URI, or a pattern of directories (``/logs/*/``). Files must be moved in whole, or grow
-                under a name that begins with a dot.
-            filter: given a file's path, says whether to read it; by default all but those that begin with a dot.
-            newFilesOnly: leave out the files that are there when the stream is made.
-            read: given a file to read, yields its records; runs on an executor. By default lines of UTF-8 text.
+            directory: a path, a URI, or a pattern of directories (``/logs/*/``). Files must be moved there whole, or be
+                written under a name that begins with a dot and renamed.
+            filter: given a file's path, says whether to read it; by default all whose name does not begin with a dot.
+            newFilesOnly: ignore the files that exist when the stream is created.
+            read: given a readable file, yields its records; runs on an executor. By default lines of UTF-8 text.
 
         Raises:
             ConfigurationError: the plugin ``penstock-file`` is not installed.
@@ -129,26 +138,60 @@ class StreamBuilder:
             "fileStream", "file", directory=directory, filter=filter, new_files_only=newFilesOnly, read=read
         )
 
-    def receiverStream(self, receiver: Receiver[Any] | str, **options: Any) -> ReceiverInputDStream:
-        """Receive what a receiver stores.
+    @overload
+    def receiverStream(self, receiver: Receiver[T]) -> DStream[T]: ...
+
+    @overload
+    def receiverStream(self, receiver: str, **options: Any) -> DStream[Any]: ...
+
+    def receiverStream(self, receiver: Receiver[Any] | str, **options: Any) -> DStream[Any]:
+        """Receive the records that a receiver stores.
 
         Args:
-            receiver: one ready made, or the name of one that a plugin offers.
-            options: of a named one; they win over ``spark.penstock.receiver.<name>.<option>``.
+            receiver: a Receiver, or the name of one that a plugin offers.
+            options: of a receiver given by name; they override ``spark.penstock.receiver.<name>.<option>``.
 
         Raises:
-            UnknownNameError: nothing has that name, or an option does not exist; names the nearest.
-            ConfigurationError: an option is missing or its value cannot be used.
+            UnknownNameError: no plugin offers that name, or an option does not exist; names the nearest.
+            ConfigurationError: an option is missing or its value is invalid, or ``receiver`` is not a Receiver.
         """
         if isinstance(receiver, str):
-            receiver = self.make("receivers", receiver, options)
+            receiver = self._make("receivers", receiver, options)
         elif options:
             raise ConfigurationError("options are for a receiver given by its name; this one is ready made")
+        if isinstance(receiver, type) and issubclass(receiver, Receiver):
+            raise ConfigurationError(
+                f"receiverStream takes a receiver, not its class: pass {receiver.__name__}(...), an instance"
+            )
         if not isinstance(receiver, Receiver):
             raise ConfigurationError(
                 f"a receiver must derive from penstock.Receiver; {type(receiver).__name__} does not"
             )
-        return ReceiverInputDStream(self._context, receiver)
+        return self._stream(ReceiverInputDStream(self.graph, receiver))
+
+    @overload
+    def queueStream(
+        self,
+        rdds: Sequence[RDD[T]] | queue.Queue[RDD[T]],
+        oneAtATime: bool = True,
+        default: RDD[T] | Iterable[T] | None = None,
+    ) -> DStream[T]: ...
+
+    @overload
+    def queueStream(
+        self,
+        rdds: Sequence[Iterable[T]] | queue.Queue[Iterable[T]],
+        oneAtATime: bool = True,
+        default: RDD[T] | Iterable[T] | None = None,
+    ) -> DStream[T]: ...
+
+    @overload
+    def queueStream(
+        self,
+        rdds: Sequence[Any] | queue.Queue[Any],
+        oneAtATime: bool = True,
+        default: RDD[Any] | Iterable[Any] | None = None,
+    ) -> DStream[Any]: ...
 
     def queueStream(
         self,
@@ -159,14 +202,14 @@ class StreamBuilder:
         """Take RDDs (or collections) from a queue, one a batch or all at once. For tests and demonstrations.
 
         Args:
-            rdds: a list, whose later changes are ignored; or a ``deque`` or ``queue.Queue``, which may be filled while
-                the context runs.
+            rdds: a list, whose later changes are ignored; or a ``deque`` or ``queue.Queue``, to which the program may
+                add while the context runs.
             oneAtATime: take one a batch.
             default: for batches that find the queue empty; an empty RDD otherwise.
 
         Raises:
             IndexError: the list is empty and there is no default: every batch would be empty.
-            TypeError: it is no queue and no sequence.
+            TypeError: ``rdds`` is neither a queue nor a sequence.
         """
         if not isinstance(rdds, Sequence | queue.Queue) or isinstance(rdds, str | bytes):
             raise TypeError(f"queueStream takes a list of RDDs, a deque or a queue.Queue, not {type(rdds).__name__}")
@@ -176,89 +219,99 @@ class StreamBuilder:
                     "queueStream got an empty list and no default; give a deque or queue.Queue to fill it later"
                 )
             rdds = deque(self._rdd(item) for item in rdds)
-        made = None if default is None else self._rdd(default)
-        return QueueInputDStream(self._context, rdds, one_at_a_time=oneAtATime, default=made)
+        default_rdd = None if default is None else self._rdd(default)
+        return self._stream(QueueInputDStream(self.graph, rdds, one_at_a_time=oneAtATime, default=default_rdd))
 
-    def union(self, *dstreams: DStream[Any]) -> DStream[Any]:
-        """Put the records of several streams together.
+    def union(self, *dstreams: DStream[T]) -> DStream[T]:
+        """Unite the records of several streams.
 
         Raises:
-            TypeError: one is no stream.
-            ValueError: there is none, or their slide durations differ.
+            TypeError: an argument is not a DStream.
+            ValueError: there is none, or their slide durations or contexts differ.
         """
         if not dstreams:
             raise ValueError("should have at least one DStream to union")
+        nodes = [require_stream("union", stream)._node for stream in dstreams]
         if len(dstreams) == 1:
-            return arguments.stream("union", dstreams[0])
-        if len({arguments.stream("union", stream).slide_ms for stream in dstreams}) > 1:
+            return dstreams[0]
+        if len({node.slide_ms for node in nodes}) > 1:
             raise ValueError("All DStreams should have same slide duration")
-        if any(stream.context() is not self for stream in dstreams):
+        if any(node.graph is not self.graph for node in nodes):
             raise ValueError("All DStreams should belong to this StreamingContext")
-        return UnionDStream(dstreams)
+        return self._stream(UnionDStream(nodes))
 
-    def transform(self, dstreams: Sequence[DStream[Any]], transformFunc: Callable[..., Any]) -> DStream[Any]:
-        """Make one RDD of several streams': ``transformFunc`` gets the RDDs, in the order of the streams, once a batch.
+    def transform(
+        self, dstreams: Sequence[DStream[T]], transformFunc: Callable[[Sequence[RDD[T]]], RDD[U] | None]
+    ) -> DStream[U]:
+        """Turn the RDDs of several streams into one: ``transformFunc`` gets them in the order of the streams.
 
         Raises:
-            TypeError: something given is no stream, or the function is none.
-            ValueError: there is no stream, or their slide durations differ.
+            TypeError: an element is not a DStream, or the function is not callable.
+            ValueError: there is no stream, or their slide durations or contexts differ.
         """
-        streams = tuple(arguments.stream("transform", each) for each in dstreams)
-        if not streams:
+        nodes = [require_stream("transform", stream)._node for stream in dstreams]
+        if not nodes:
             raise ValueError("should have at least one DStream to transform")
-        function = arguments.called("transformFunc", transformFunc)
-        return TransformedDStream(streams, lambda _time, *rdds: function(rdds))
+        function = require_callable("transformFunc", transformFunc)
+        return self._stream(TransformedDStream(nodes, lambda _time, *rdds: function(rdds)))
 
     def input_stream(self, name: str, **options: Any) -> DStream[Any]:
-        """Pull from a source that a plugin offers.
+        """Read from a source that a plugin offers and the driver pulls.
 
         Args:
             name: of the source (``penstock plugins list``).
-            options: of it; they win over ``spark.penstock.input.<name>.<option>``.
+            options: of the source; they override ``spark.penstock.input.<name>.<option>``.
 
         Raises:
-            UnknownNameError: nothing has that name, or an option does not exist; names the nearest.
-            ConfigurationError: an option is missing or its value cannot be used.
+            UnknownNameError: no plugin offers that name, or an option does not exist; names the nearest.
+            ConfigurationError: an option is missing or its value is invalid.
         """
-        self.check_can_build("input_stream")
-        return PulledInputDStream(self._context, _MakeSource(self._context, name, options))
+        self._check_can_build("input_stream")
+        return self._stream(PulledInputDStream(self.graph, _MakeSource(self._self, name, options)))
 
     @abstractmethod
-    def check_can_build(self, what: str) -> None:
-        """Refuse to add to the graph once it runs."""
+    def _check_can_build(self, what: str) -> None:
+        """Refuse to add to the graph once the context was started."""
 
     def _rdd(self, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
         return records if isinstance(records, RDD) else self._sc.parallelize(records)
 
-    def _socket(self, method: str, name: str, level: StorageLevel, **options: Any) -> ReceiverInputDStream:
+    def _socket(self, method: str, name: str, level: StorageLevel, **options: Any) -> DStream[Any]:
         self._check_offered(method, "receivers", name, "penstock-socket")
-        receiver = self.make("receivers", name, options)
+        receiver = self._make("receivers", name, options)
         receiver.storageLevel = level
-        return ReceiverInputDStream(self._context, receiver)
+        return self._stream(ReceiverInputDStream(self.graph, receiver))
 
     def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
-        self.check_can_build(method)
+        self._check_can_build(method)
         self._check_offered(method, "input_streams", name, "penstock-file")
         return self.input_stream(name, **options)
 
     def _check_offered(self, method: str, hook: str, name: str, distribution: str) -> None:
-        """Refuse a method of Spark's that needs a plugin that is not there."""
+        """Refuse a method of PySpark's whose plugin is not installed."""
         if name not in self.plugins.specs(hook):
             raise ConfigurationError(
                 f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: pip install {distribution}"
             )
 
-    def make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
-        """Make what a plugin offers, with options that win over those of the configuration."""
+    @property
+    def _self(self) -> StreamingContext:
+        return cast("StreamingContext", self)
+
+    def _stream(self, node: Node) -> DStream[Any]:
+        return DStream(node, self._self)
+
+    def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
+        """Create what a plugin offers; the options override those of the configuration."""
         spec = self.plugins.spec(hook, name)
-        given = {**self.settings.with_prefix(f"spark.penstock.{_SECTION[hook]}.{name}."), **options}
+        given = {**self.settings.with_prefix(f"{OPTION_SECTIONS[hook]}{name}."), **options}
         read = read_options(KINDS[hook][0], spec, given)
         return spec.factory() if spec.options is None else spec.factory(read)
 
 
 @frozen
 class _MakeSource:
-    """Makes a source that a plugin offers; in a program that goes on from a checkpoint it is made anew."""
+    """Creates a plugin's source. A checkpoint holds this instead of the source, which each run creates anew."""
 
     context: StreamingContext
     name: str
@@ -266,5 +319,5 @@ class _MakeSource:
 
     def __call__(self) -> InputSource:
         """The source."""
-        source: InputSource = self.context.make("input_streams", self.name, self.options)
+        source: InputSource = self.context._make("input_streams", self.name, self.options)
         return source

@@ -121,7 +121,8 @@ def test_more_files_than_are_kept_open(launch: Launch, log: Path, monkeypatch: p
     launched.until_records(expected)
     for path in reversed(paths):
         append(path, f"b{path.name}\n")
-    launched.until(lambda: len(launched.records) == 40)
+    launched.until_count(40)
+    assert launched.count == 40
     assert sorted(launched.records[20:]) == [f"b{path.name}" for path in paths]
     opened = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
     assert len([name for name in opened if str(log.parent) in name]) <= 7
@@ -240,7 +241,7 @@ def test_lines_that_are_too_long(launch: Launch, log: Path) -> None:
     launched.until(lambda: len(launched.errors) == 2)
     append(log, "y\ncd\n")
     launched.until_records(["ab", "cd"])
-    assert launched.errors[-1] == "lines longer than 10 bytes, dropped: 1 (2 in all)"
+    assert launched.errors[-1] == "lines longer than 10 bytes, dropped: 1 (2 in total)"
 
 
 # -- launched anew --

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import ConfigurationError
+from penstock import ConfigurationError
 from penstock_file import FileSource, TextFileOptions
 from penstock_file.errors import FileReadError
 from penstock_file.place import Place

@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock_file.line_chunk import LineRules, cut
+from penstock.helpers import LineRules
+from penstock_file.line_chunk import cut
 
 TOKENS = st.sampled_from([b"\n", b"\r\n", b"\r", b"a", b"bcd", b"\xc3\xa9", b"\xff", b"12345678"])
 DATA = st.lists(TOKENS, max_size=30).map(b"".join)
@@ -24,6 +25,7 @@ def expected_lines(data: bytes, rules: LineRules) -> list[str]:
     return [line.decode(errors="replace") for line in lines]
 
 
+@settings(deadline=None)
 @given(
     DATA,
     st.integers(1, 12),
@@ -75,7 +77,8 @@ def test_a_line_that_is_not_whole_waits() -> None:
 def test_cutting_does_not_import_pandas() -> None:
     code = """
 import sys
-from penstock_file.line_chunk import LineRules, cut
+from penstock.helpers import LineRules
+from penstock_file.line_chunk import cut
 assert cut(b"a\\r\\nb\\n", LineRules(10)).column.to_pylist() == ["a", "b"]
 assert "pandas" not in sys.modules
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from penstock.errors import ConfigurationError
+from penstock import ConfigurationError
 from penstock_file.errors import DirectoryMissingError
 from penstock_file.place import Place
 
@@ -117,23 +117,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What file systems were asked for; each is one in memory with a few files."""
     asked: list[str] = []
 
-    class FileSystem:
-        @staticmethod
-        def from_uri(uri: str) -> tuple[fs.FileSystem, str]:
-            asked.append(uri)
-            memory, _ = fs.FileSystem.from_uri("mock:///")
-            for path in ("bucket/logs/a/one", "bucket/logs/b/two", "bucket/top"):
-                memory.create_dir(path.rpartition("/")[0], recursive=True)
-                with memory.open_output_stream(path) as file:
-                    file.write(b"x")
-            return memory, uri.partition("://")[2].partition("?")[0]
+    def connect(uri: str) -> tuple[fs.FileSystem, str]:
+        asked.append(uri)
+        memory, _ = fs.FileSystem.from_uri("mock:///")
+        for path in ("bucket/logs/a/one", "bucket/logs/b/two", "bucket/top"):
+            memory.create_dir(path.rpartition("/")[0], recursive=True)
+            with memory.open_output_stream(path) as file:
+                file.write(b"x")
+        return memory, uri.partition("://")[2].partition("?")[0]
 
-    class Arrow:
-        FileInfo, FileSelector, FileType = fs.FileInfo, fs.FileSelector, fs.FileType
-        LocalFileSystem, FileSystem = fs.LocalFileSystem, None
-
-    Arrow.FileSystem = FileSystem  # type: ignore[assignment]
-    monkeypatch.setattr("penstock_file.place.fs", Arrow)
+    monkeypatch.setattr("penstock_file.place.connect", connect)
     return asked
 
 

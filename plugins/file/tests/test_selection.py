@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -319,3 +320,8 @@ def test_a_file_that_a_listing_misses_is_not_read_again(directory: Directory) ->
     # An hour later it is taken for another file.
     directory.files["a"] = missed
     assert directory.look() == ["a"]
+
+
+def test_readme_lists_the_names_that_are_skipped() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    assert f"`{' '.join(HALF_WRITTEN)}`" in readme

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.rate.plant import PLANTS, Plant
-from penstock.rate.plant_report import PlantReport, report
-from penstock.rate.plant_run import MakeEstimator, simulate
+from penstock import RateEstimator
+from penstock.testing import PLANTS, MakeEstimator, Plant, PlantReport, report, simulate
 from penstock_rate import ModelOptions, ModelRateEstimator, PIDOptions, PIDRateEstimator
 
 SEEDS = (1, 2, 3)
@@ -129,12 +128,12 @@ def test_capacity_that_fell_is_not_sought_again(seed: int) -> None:
 
 @pytest.mark.parametrize("plant", ["noisy", "step-down", "two-streams"])
 def test_a_restart_in_between_changes_nothing(plant: str) -> None:
-    class Restarted:
+    class Restarted(RateEstimator):
         """Comes out of a pickle for every batch."""
 
         def __init__(self, interval_ms: int) -> None:
             made = MAKE["model"](interval_ms)
-            self.initial_rate: float = made.initial_rate  # type: ignore[attr-defined]  # model has it
+            self.initial_rate = made.initial_rate
             self._kept = pickle.dumps(made)
 
         def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:

@@ -13,11 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock_rate
-from penstock.errors import ConfigurationError
-from penstock.plugins.specs import RateEstimator, options_of, read_options
 from penstock_rate import ModelOptions, ModelRateEstimator
 
-SPEC = next(spec for spec in penstock_rate.rate_estimators() if spec.name == "model")
 START = 1_000_000
 
 
@@ -47,17 +44,11 @@ class Loop:
         return self
 
 
-def test_the_name_makes_it() -> None:
-    made = SPEC.factory(read_options("rate estimator", SPEC, {}), 1000)
-    assert isinstance(made, ModelRateEstimator)
-    assert isinstance(made, RateEstimator)
-    assert {option.name: option.default for option in options_of(SPEC)} == {
-        "share": "0.85",
-        "initial_rate": "None",
-        "min_rate": "0.001",
-    }
-    given = {"share": "0.5", "initial_rate": "7", "min_rate": "2"}
-    assert read_options("rate estimator", SPEC, given) == ModelOptions(0.5, 7.0, 2.0)
+def test_plugin_offers_it_with_these_defaults() -> None:
+    (spec,) = [spec for spec in penstock_rate.rate_estimators() if spec.name == "model"]
+    assert spec.options is ModelOptions
+    assert isinstance(spec.factory(ModelOptions(), 1000), ModelRateEstimator)
+    assert ModelOptions() == ModelOptions(share=0.85, initial_rate=None, min_rate=0.001)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +58,6 @@ def test_the_name_makes_it() -> None:
 def test_options_that_are_refused(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=option):
         ModelOptions(**{option: value})
-    with pytest.raises(ConfigurationError, match=option):
-        read_options("rate estimator", SPEC, {option: str(value)})
 
 
 @pytest.mark.parametrize("interval", [0, -1])
@@ -84,9 +73,11 @@ def test_it_begins_low() -> None:
     assert model(initial_rate=70, min_rate=80).initial_rate == 80
 
 
-def test_restored_it_begins_where_it_was() -> None:
+def test_restored_state_continues_at_its_rate() -> None:
     loop = Loop(model()).settle()
-    assert pickle.loads(pickle.dumps(loop.estimator)).initial_rate == loop.rate
+    restored = model()
+    restored.state = pickle.loads(pickle.dumps(loop.estimator.state))
+    assert restored.compute(loop.now + 900, 10, 900, 0) == loop.estimator.compute(loop.now + 900, 10, 900, 0)
 
 
 def test_it_at_least_doubles_while_batches_are_short_and_then_settles_at_the_share() -> None:
@@ -126,14 +117,13 @@ def test_an_absurd_first_count_lifts_nothing() -> None:
 def test_it_begins_with_what_the_program_chose_and_trusts_it_as_its_own() -> None:
     chosen, own = Loop(model()), Loop(model(initial_rate=4000))
     chosen.estimator.begin_with(4000)
-    chosen.rate = chosen.estimator.initial_rate
-    assert chosen.rate == 4000
+    chosen.rate = 4000
     # A source that is idle at first leaves it where it is.
     for _ in range(10):
         assert chosen.batch(at_most=100) == own.batch(at_most=100) >= 4000
     low = model(min_rate=80)
     low.begin_with(70)
-    assert low.initial_rate == 80
+    assert low.state.rate == 80
 
 
 def test_of_what_a_high_fixed_cost_leaves_a_part_is_used() -> None:
@@ -262,7 +252,6 @@ def test_a_batch_that_began_before_its_time_did_not_wait() -> None:
 def test_no_rate_is_beyond_what_can_be_counted_with() -> None:
     estimator = model()
     estimator.begin_with(1e300)
-    assert estimator.initial_rate == 1e15
     assert [estimator.compute(time, 10**15, 1, 0) for time in (1000, 2000, 3000)] == [1e15] * 3
 
 

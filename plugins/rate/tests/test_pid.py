@@ -7,16 +7,12 @@ import random
 from typing import Any
 
 import pytest
+from attrs import asdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock_rate
-from penstock.errors import ConfigurationError, UnknownNameError
-from penstock.plugins.specs import RateEstimator, options_of, read_options
 from penstock_rate import PIDOptions, PIDRateEstimator
-from penstock_rate.pid import PIDState
-
-SPEC = next(spec for spec in penstock_rate.rate_estimators() if spec.name == "pid")
 
 
 def pid(
@@ -25,18 +21,11 @@ def pid(
     return PIDRateEstimator(PIDOptions(proportional, integral, derived, floor), interval)
 
 
-def test_the_name_makes_it_with_sparks_options_and_defaults() -> None:
-    made = SPEC.factory(read_options("rate estimator", SPEC, {}), 20)
-    assert isinstance(made, PIDRateEstimator)
-    assert isinstance(made, RateEstimator)
-    assert [(option.name, option.default) for option in options_of(SPEC)] == [
-        ("proportional", "1.0"),
-        ("integral", "0.2"),
-        ("derived", "0.0"),
-        ("minRate", "100.0"),
-    ]
-    given = {"proportional": "2", "integral": "0.5", "derived": "0.1", "minRate": "0.25"}
-    assert read_options("rate estimator", SPEC, given) == PIDOptions(2.0, 0.5, 0.1, 0.25)
+def test_plugin_offers_it_with_sparks_options_and_defaults() -> None:
+    (spec,) = [spec for spec in penstock_rate.rate_estimators() if spec.name == "pid"]
+    assert spec.options is PIDOptions
+    assert isinstance(spec.factory(PIDOptions(), 20), PIDRateEstimator)
+    assert asdict(PIDOptions()) == {"proportional": 1.0, "integral": 0.2, "derived": 0.0, "minRate": 100.0}
 
 
 @pytest.mark.parametrize("interval", [0, -1])
@@ -60,13 +49,6 @@ def test_an_interval_without_length_is_refused(interval: int) -> None:
 def test_options_that_are_refused(option: str, value: float) -> None:
     with pytest.raises(ValueError, match=option):
         PIDOptions(**{option: value})
-    with pytest.raises(ConfigurationError, match=option):
-        read_options("rate estimator", SPEC, {option: str(value)})
-
-
-def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(UnknownNameError, match=r"Did you mean 'derived'\?"):
-        read_options("rate estimator", SPEC, {"derivative": 1})
 
 
 def test_the_first_batch_gives_nothing_the_second_its_rate() -> None:
@@ -88,13 +70,8 @@ def test_a_batch_without_use_changes_nothing(batch: tuple[int, int, int, int]) -
     assert estimator.compute(30, 7, 11, 3) == other.compute(30, 7, 11, 3)
 
 
-def test_it_begins_without_a_limit_and_restored_where_it_was() -> None:
-    estimator = pid(floor=100)
-    assert estimator.initial_rate is None
-    estimator.compute(0, 10, 10, 0)
-    assert estimator.initial_rate == 1000
-    estimator.compute(10, 5, 10, 0)
-    assert pickle.loads(pickle.dumps(estimator)).initial_rate == 500
+def test_there_is_no_initial_rate() -> None:
+    assert pid(floor=100).initial_rate is None
 
 
 def test_there_is_no_estimate_below_the_floor() -> None:
@@ -161,9 +138,3 @@ def test_what_it_raised_to_the_floor_is_what_it_goes_on_from() -> None:
     assert estimator.compute(1000, 10, 1000, 0) is None
     assert estimator.compute(2000, 10, 1000, 0) == 100
     assert estimator.compute(3000, 500, 1000, 0) == 300
-
-
-def test_restored_below_the_floor_it_begins_at_the_floor() -> None:
-    estimator = pid(floor=100)
-    estimator.state = PIDState(1000, 5.0, 0.0)
-    assert estimator.initial_rate == 100

@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.rate.plant import PLANTS, Plant
-from penstock.rate.plant_report import PlantReport, processed, report
-from penstock.rate.plant_run import MakeEstimator, PlantRun, simulate
-from penstock.rate.plant_svg import draw
+from penstock import RateEstimator
+from penstock.testing import PLANTS, MakeEstimator, Plant, PlantReport, PlantRun, draw, processed, report, simulate
 from penstock_rate import (
     FixedOptions,
     FixedRateEstimator,
@@ -27,16 +25,13 @@ FIRST_RATE = 1000.0
 def _beginning(make: MakeEstimator) -> MakeEstimator:
     """With `spark.streaming.backpressure.initialRate`."""
 
-    class Beginning:
-        initial_rate = FIRST_RATE
+    def started(interval_ms: int) -> RateEstimator:
+        estimator = make(interval_ms)
+        estimator.initial_rate = FIRST_RATE
+        estimator.begin_with(FIRST_RATE)
+        return estimator
 
-        def __init__(self, interval_ms: int) -> None:
-            estimator = make(interval_ms)
-            if isinstance(estimator, ModelRateEstimator):
-                estimator.begin_with(FIRST_RATE)
-            self.compute = estimator.compute
-
-    return Beginning
+    return started
 
 
 def _pid(interval_ms: int) -> PIDRateEstimator:
@@ -143,6 +138,8 @@ _FURTHER = """\
   few runs of `model` end with a queue when those of `pid` do not."""
 
 _LIVE = """\
+Measured by hand on 2026-11-21, unlike the simulations above, which the page is generated from.
+
 A job that takes 50 ms and 1 s for every 20,000 lines, from a server that sends without end; after a third of 90 s that
 becomes 10,000 lines, after two thirds 20,000 again. `python benchmarks/rate_live.py ENGINE --seconds 90
 --initial-rate 5000`, once each, on a machine with 2 cores that did other work besides; everything, the sender included,

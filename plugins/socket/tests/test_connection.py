@@ -86,7 +86,7 @@ def assert_interrupted(connection: Connection, wait: Callable[[], object], waiti
     assert interrupted.is_set()
 
 
-def test_receives_until_the_end(server: Server, connect: Connect) -> None:
+def test_receives_receive_until_end(server: Server, connect: Connect) -> None:
     connection = connect(server.port)
     connection.open()
     peer = server.accept()

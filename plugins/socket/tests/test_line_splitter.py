@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections import Counter
 
 import pyarrow as pa
@@ -10,17 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.helpers import LineRules
+from penstock_socket.error_counts import ErrorCounts
 from penstock_socket.line_splitter import LineSplitter
-from penstock_socket.tally import Tally
 
 ROOMY = 1 << 20
 
 
 def split(
     pieces: list[bytes], *, max_line_bytes: int = ROOMY, refuse: bool = False, chunk: int = 64, eager: bool = True
-) -> tuple[list[str], Tally]:
-    tally = Tally()
-    splitter = LineSplitter(max_line_bytes, refuse, tally, chunk)
+) -> tuple[list[str], ErrorCounts]:
+    errors = ErrorCounts()
+    splitter = LineSplitter(LineRules(max_line_bytes, refuse), errors, chunk)
     lines: list[str] = []
 
     def take() -> None:
@@ -43,7 +46,7 @@ def split(
     take()
     assert splitter.pending == 0
     assert splitter.take() is None
-    return lines, tally
+    return lines, errors
 
 
 def simple_split(data: bytes, max_line_bytes: int = ROOMY, refuse: bool = False) -> tuple[list[str], int, int]:
@@ -97,7 +100,7 @@ PAYLOADS = st.one_of(st.binary(max_size=300), st.lists(st.sampled_from(ATOMS), m
 def test_whatever_comes_however_it_is_cut(
     data: bytes, places: list[int], max_line_bytes: int, refuse: bool, chunk: int, eager: bool
 ) -> None:
-    lines, tally = split(cut(data, places), max_line_bytes=max_line_bytes, refuse=refuse, chunk=chunk, eager=eager)
+    lines, errors = split(cut(data, places), max_line_bytes=max_line_bytes, refuse=refuse, chunk=chunk, eager=eager)
     expected, too_long, not_utf8 = simple_split(data, max_line_bytes, refuse)
     assert lines == expected
     counted = Counter(
@@ -106,7 +109,7 @@ def test_whatever_comes_however_it_is_cut(
             f"lines that are not UTF-8, {'dropped' if refuse else 'with U+FFFD instead'}": not_utf8,
         }
     )
-    assert tally.counts == +counted
+    assert errors.counts == +counted
 
 
 WITNESS = "one\r\n\n\0\n\r\nzwölf 🚰🚰\n\nlast".encode()
@@ -115,9 +118,9 @@ WITNESS = "one\r\n\n\0\n\r\nzwölf 🚰🚰\n\nlast".encode()
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("place", range(len(WITNESS) + 1))
 def test_a_cut_at_every_byte(place: int, eager: bool) -> None:
-    lines, tally = split(cut(WITNESS, [place]), eager=eager)
+    lines, errors = split(cut(WITNESS, [place]), eager=eager)
     assert lines == ["one", "", "\0", "", "zwölf 🚰🚰", "", "last"]
-    assert not tally.counts
+    assert not errors.counts
 
 
 def test_every_byte_alone() -> None:
@@ -149,12 +152,12 @@ def test_ends_of_lines(data: bytes, expected: list[str]) -> None:
 )
 def test_what_is_not_utf8_stays_in_its_line(bad: bytes) -> None:
     data = b"before\nx" + bad + b"\n" + "é\n".encode()
-    replaced, tally = split([data])
+    replaced, errors = split([data])
     assert replaced == ["before", (b"x" + bad).decode(errors="replace"), "é"]
-    assert tally.counts == {"lines that are not UTF-8, with U+FFFD instead": 1}
-    refused, tally = split([data], refuse=True)
+    assert errors.counts == {"lines that are not UTF-8, with U+FFFD instead": 1}
+    refused, errors = split([data], refuse=True)
     assert refused == ["before", "é"]
-    assert tally.counts == {"lines that are not UTF-8, dropped": 1}
+    assert errors.counts == {"lines that are not UTF-8, dropped": 1}
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r", b""])
@@ -164,14 +167,14 @@ def test_the_longest_line(length: int, fits: bool, end: bytes, chunk: int) -> No
     more = b"more\n" if end.endswith(b"\n") else b""
     for place in range(length + len(end)):
         data = b"x" * length + end + more
-        lines, tally = split(cut(data, [place]), max_line_bytes=10, chunk=chunk)
+        lines, errors = split(cut(data, [place]), max_line_bytes=10, chunk=chunk)
         assert lines == ["x" * length] * fits + ["more"] * bool(more)
-        assert sum(tally.counts.values()) == (not fits)
+        assert sum(errors.counts.values()) == (not fits)
 
 
 def test_a_line_that_is_far_too_long_is_never_held() -> None:
-    tally = Tally()
-    splitter = LineSplitter(1000, False, tally, chunk=256)
+    errors = ErrorCounts()
+    splitter = LineSplitter(LineRules(1000), errors, chunk=256)
     for _ in range(10_000):
         space = splitter.space(100)
         space[:] = b"x" * len(space)
@@ -181,11 +184,11 @@ def test_a_line_that_is_far_too_long_is_never_held() -> None:
     splitter.space(3)[:] = b"\na\n"
     splitter.advance(3)
     assert splitter.take().to_pylist() == ["a"]
-    assert list(tally.counts.values()) == [1]
+    assert list(errors.counts.values()) == [1]
 
 
 def test_a_column_does_not_change_when_more_is_received() -> None:
-    splitter = LineSplitter(ROOMY, False, Tally(), chunk=16)
+    splitter = LineSplitter(LineRules(ROOMY), ErrorCounts(), chunk=16)
     splitter.space(6)[:] = b"first\n"
     splitter.advance(6)
     column = splitter.take()
@@ -193,3 +196,18 @@ def test_a_column_does_not_change_when_more_is_received() -> None:
     splitter.advance(6)
     assert splitter.take().to_pylist() == ["other"]
     assert column.to_pylist() == ["first"]
+
+
+def test_splitting_does_not_import_pandas() -> None:
+    code = """
+import sys
+from penstock.helpers import LineRules
+from penstock_socket.error_counts import ErrorCounts
+from penstock_socket.line_splitter import LineSplitter
+splitter = LineSplitter(LineRules(100), ErrorCounts())
+splitter.space(4)[:] = b"a\\r\\nb"
+splitter.advance(4)
+assert splitter.take().to_pylist() == ["a"]
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

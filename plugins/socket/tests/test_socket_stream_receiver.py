@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pytest
 from pyspark import cloudpickle
 
-from penstock.runtime.clock import ManualClock
+from penstock.testing import ManualClock
 from penstock_socket import SocketStreamOptions, SocketStreamReceiver, tcp_receiver
 from penstock_socket.connection import Connection, Interrupted
 from penstock_socket.connection_file import ConnectionFile
@@ -43,7 +43,7 @@ def lines(file: BinaryIO) -> Iterator[str]:
 
 
 def traces(launched: ReceiverHarness) -> list[str]:
-    return [message.error for message in launched.messages if type(message).__name__ == "ReportError"]
+    return launched.tracebacks
 
 
 # -- what a converter can be --
@@ -257,7 +257,7 @@ def test_a_reset_is_an_error_and_loses_no_record(
     launched = launch(receiver(server, converter), settings=LONG)
     peer = server.accept()
     peer.sendall(b"a\nb\nc\n")
-    launched.until_records([b"a\n"])
+    launched.until_count(1)
     reset(peer)
     launched.until(lambda: bool(launched.errors))
     assert launched.errors == ["Error receiving data"]
@@ -430,7 +430,7 @@ def test_stopping_stores_what_was_yielded(launch: Launch, server: Server) -> Non
 
     launched = launch(receiver(server, tell), settings=LONG)
     server.accept().sendall(b"a\nb\nc\nnot whole")
-    launched.until_records([b"a\n"])
+    launched.until_count(1)
     assert reached.wait(20)
     launched.stop()
     assert launched.records == [b"a\n", b"b\n", b"c\n"]
@@ -557,15 +557,15 @@ class Given:
         return len(part)
 
 
-class NoChunks:
+class NoBatcher:
     num_bytes = 0
 
-    def ready_to_wait(self) -> None:
+    def store_or_wait_s(self) -> None:
         return None
 
 
 def test_the_file_is_one_to_read_and_no_more() -> None:
-    raw: Any = ConnectionFile(Given(b"ab", b"cd\nef"), NoChunks())  # type: ignore[arg-type]  # what is used of them
+    raw: Any = ConnectionFile(Given(b"ab", b"cd\nef"), NoBatcher())  # type: ignore[arg-type]  # what is used of them
     file = io.BufferedReader(raw, 16)
     assert (file.readable(), file.writable(), file.seekable()) == (True, False, False)
     assert raw.readinto(bytearray()) == 0

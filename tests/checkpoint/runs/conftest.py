@@ -20,7 +20,8 @@ from attrs import frozen
 from pyspark import RDD, SparkContext
 
 from penstock import DStream, StreamingContext
-from penstock.graph.input_stream import InputDStream
+from penstock.graph.dstream_graph import DStreamGraph
+from penstock.graph.inputs import InputDStream
 from penstock.listen.events import BatchCompleted, StreamInputInfo
 from penstock.runtime.clock import ManualClock
 
@@ -30,16 +31,21 @@ INTERVAL_MS = 1000
 class Numbered(InputDStream):
     """A source that lasts: what a batch has follows from its time. The first batch has number 1."""
 
-    def __init__(self, context: StreamingContext, batches: Callable[[int], list[Any]]) -> None:
-        super().__init__(context)
+    def __init__(self, graph: DStreamGraph, batches: Callable[[int], list[Any]]) -> None:
+        super().__init__(graph)
         self._batches = batches
 
     def compute(self, time_ms: int) -> RDD[Any]:
         """The records of a time."""
         assert self._zero_time_ms is not None
         records = self._batches((time_ms - self._zero_time_ms) // INTERVAL_MS)
-        self._graph.runtime.report_input(time_ms, StreamInputInfo(self.id, len(records)))
+        self.graph.runtime.report_input(time_ms, StreamInputInfo(self.id, len(records)))
         return self._sc.parallelize(records, 1)
+
+
+def numbered(context: StreamingContext, batches: Callable[[int], list[Any]]) -> DStream[Any]:
+    """A stream of a Numbered source."""
+    return DStream(Numbered(context.graph, batches), context)
 
 
 class Completed:

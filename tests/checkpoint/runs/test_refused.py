@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
-from tests.checkpoint.runs.conftest import INTERVAL_MS, Numbered, Output, Runs
+from tests.checkpoint.runs.conftest import INTERVAL_MS, Output, Runs, numbered
 
 from penstock import StreamingContext
 from penstock import context as context_module
-from penstock.checkpoint import recovery
+from penstock.checkpoint.restore import recovery
 from penstock.errors import CheckpointError, ConfigurationError, StreamingStateError
 from penstock.spark.checkpoint import set_checkpoint_directory
 
@@ -36,7 +36,7 @@ def test_a_function_that_holds_a_lock_is_refused_and_the_operator_named(runs: Ru
     lock = threading.Lock()
 
     def build(context: StreamingContext) -> None:
-        output.collect(Numbered(context, numbers).map(lambda pair: (lock, pair)).filter(bool))
+        output.collect(numbered(context, numbers).map(lambda pair: (lock, pair)).filter(bool))
 
     with pytest.raises(ConfigurationError, match=f"{here('map')}: DStreams with their functions are not serializable"):
         runs.new(build).start()
@@ -46,7 +46,7 @@ def test_a_function_that_holds_an_rdd_is_refused_and_the_operator_named(runs: Ru
     held = sc.parallelize([1])
 
     def build(context: StreamingContext) -> None:
-        Numbered(context, numbers).foreachRDD(lambda rdd: rdd.union(held).count())
+        numbered(context, numbers).foreachRDD(lambda rdd: rdd.union(held).count())
 
     with pytest.raises(ConfigurationError, match=f"{here('foreachRDD')}: .*not serializable"):
         runs.new(build).start()
@@ -57,7 +57,7 @@ def test_with_rebuild_nothing_is_pickled(runs: Runs, output: Output) -> None:
     lock = threading.Lock()
 
     def build(context: StreamingContext) -> None:
-        output.collect(Numbered(context, numbers).transform(lambda rdd: rdd.filter(bool) if lock.locked() else rdd))
+        output.collect(numbered(context, numbers).transform(lambda rdd: rdd.filter(bool) if lock.locked() else rdd))
 
     run = runs.new(build).start()
     run.batches(1)
@@ -67,16 +67,11 @@ def test_with_rebuild_nothing_is_pickled(runs: Runs, output: Output) -> None:
 def test_a_directory_that_cannot_be_made_is_refused(runs: Runs, output: Output, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises((ConfigurationError, CheckpointError), match=r"checkpoint directory .*file/below"):
-        runs.new(lambda context: output.collect(Numbered(context, numbers)), tmp_path / "file" / "below").start()
-
-
-def test_a_queue_is_refused_and_the_key_named(runs: Runs, output: Output) -> None:
-    with pytest.raises(ConfigurationError, match=rf"{here('queueStream')}: .*checkpoint.testSources=true"):
-        runs.new(lambda context: output.collect(context.queueStream([[1]]))).start()
+        runs.new(lambda context: output.collect(numbered(context, numbers)), tmp_path / "file" / "below").start()
 
 
 def states(context: StreamingContext, output: Output) -> None:
-    output.collect(Numbered(context, numbers).updateStateByKey(total, 1))
+    output.collect(numbered(context, numbers).updateStateByKey(total, 1))
 
 
 @pytest.fixture
@@ -109,7 +104,7 @@ def test_what_was_left_fits_nothing_else(
     # What was made from the checkpoint takes no further streams.
     run = runs.new(build, left)
     with pytest.raises(StreamingStateError, match="goes on from a checkpoint"):
-        Numbered(run.context, numbers)
+        numbered(run.context, numbers)
     with pytest.raises(StreamingStateError, match="goes on from a checkpoint"):
         run.context.queueStream([[1]])
     # None of these has done any harm.
@@ -127,7 +122,7 @@ def test_another_batch_interval_is_refused(left: Path, runs: Runs, output: Outpu
         return made
 
     context = StreamingContext.getOrCreate(str(left), create)
-    with pytest.raises(CheckpointError, match="interval is 2000 ms, and that of the checkpoint 1000 ms"):
+    with pytest.raises(CheckpointError, match="interval is 2000 ms, and that of the checkpoint is 1000 ms"):
         context.start()
 
 
@@ -166,10 +161,10 @@ def test_a_fresh_start_says_what_it_replaces(
     context.checkpoint(str(left))
     context.start()
     context.stop(stopSparkContext=False)
-    (told,) = [record.getMessage() for record in caplog.records if "starts afresh" in record.getMessage()]
-    assert str(left) in told
-    assert "last_batch=3000" in told
-    assert "states=['updateStateByKey-0']" in told
+    (logged,) = [record.getMessage() for record in caplog.records if "starting fresh" in record.getMessage()]
+    assert str(left) in logged
+    assert "last_batch=3000" in logged
+    assert "states=['updateStateByKey-0']" in logged
     assert (left / "mine").is_dir()
     assert not list(left.glob("received*"))
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 from pyspark import RDD
-from tests.checkpoint.runs.conftest import INTERVAL_MS, Hold, Numbered, Output, Runs
+from tests.checkpoint.runs.conftest import INTERVAL_MS, Hold, Output, Runs, numbered
 
 from penstock import DStream, StateSpec, StreamingContext
 
@@ -126,7 +126,7 @@ def build_all(folder: Path, operations: list[Operation]) -> Callable[[StreamingC
     """Every operation on a source of its own, as a program may have."""
 
     def build(context: StreamingContext) -> None:
-        source = Numbered(context, numbers)
+        source = numbered(context, numbers)
         for operation in operations:
             Output(folder / operation.__name__).collect(operation(source))
 
@@ -199,7 +199,7 @@ def test_a_graceful_stop_repeats_nothing(runs: Runs, folder: Path) -> None:
 
 def test_a_state_is_as_old_as_the_one_made_of_it(runs: Runs, folder: Path) -> None:
     def build(context: StreamingContext) -> None:
-        first = Numbered(context, numbers).updateStateByKey(total, 1).checkpoint(2)
+        first = numbered(context, numbers).updateStateByKey(total, 1).checkpoint(2)
         Output(folder / "chained").collect(first.updateStateByKey(total, 1).checkpoint(4))
 
     run = runs.new(build).start()
@@ -219,7 +219,7 @@ def initial_states(context: StreamingContext) -> Any:
 @pytest.mark.parametrize(("batches", "created"), [(2, 2), (5, 1)])
 def test_initial_states_in_an_rdd_begin_once(batches: int, created: int, runs: Runs, output: Output) -> None:
     def build(context: StreamingContext) -> None:
-        stream = Numbered(context, numbers).updateStateByKey(total, 1, initial_states(context))
+        stream = numbered(context, numbers).updateStateByKey(total, 1, initial_states(context))
         output.collect(stream.checkpoint(4))
 
     run = runs.new(build).start()
@@ -237,7 +237,7 @@ def test_code_that_changed_has_the_states_it_had(runs: Runs, folder: Path) -> No
 
     def build(*, changed: bool) -> Callable[[StreamingContext], None]:
         def build(context: StreamingContext) -> None:
-            source = Numbered(context, numbers)
+            source = numbered(context, numbers)
             if changed:
                 Output(folder / "added").collect(source.updateStateByKey(total, 1).setName("added"))
             function = total_and_more if changed else total
@@ -278,7 +278,7 @@ def test_outputs_that_are_done_are_not_repeated_and_others_are(runs: Runs, tmp_p
     notes, hold = tmp_path / "notes", Hold(tmp_path / "hold")
 
     def build(context: StreamingContext) -> None:
-        source = Numbered(context, numbers)
+        source = numbered(context, numbers)
         updated(source).foreachRDD(NoteAttempt(notes, "state", Hold(tmp_path / "never")))
         source.foreachRDD(NoteAttempt(notes, "source", hold))
 

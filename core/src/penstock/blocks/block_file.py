@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.blocks import place
 from penstock.blocks.arrow_form import ROWS_PER_BATCH
 from penstock.errors import BlockDamagedError, BlockGoneError
+from penstock.storage import uri
 
 # Chunks of a column may come with dictionaries of their own; a file has room for one.
 _OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
@@ -52,10 +52,10 @@ def open_file(path: str, checksum: int | None = None) -> pa.ipc.RecordBatchFileR
         BlockDamagedError: its bytes are not those that were stored.
     """
     try:
-        source = _open_remote(path, checksum) if place.is_remote(path) else pa.memory_map(path)
+        source = _open_remote(path, checksum) if uri.is_remote(path) else pa.memory_map(path)
     except FileNotFoundError:
         raise BlockGoneError(f"the block file {path} is not there") from None
-    if checksum is not None and not place.is_remote(path):
+    if checksum is not None and not uri.is_remote(path):
         _check(path, zlib.crc32(source.read_buffer()), checksum)
         source.seek(0)
     return pa.ipc.open_file(source)
@@ -63,7 +63,7 @@ def open_file(path: str, checksum: int | None = None) -> pa.ipc.RecordBatchFileR
 
 def _open_remote(path: str, checksum: int | None) -> Any:
     directory, _, name = path.rpartition("/")
-    system, home = place.connect(directory)
+    system, home = uri.connect(directory)
     file = system.open_input_file(f"{home}/{name}")
     if checksum is None:
         return file

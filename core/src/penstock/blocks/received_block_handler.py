@@ -1,9 +1,8 @@
-"""``WriteAheadLogBlockHandler``: where blocks live when ``spark.streaming.receiver.writeAheadLog.enable`` is set.
+"""Where the blocks of receivers are stored: ``ReceivedBlockHandler`` and its two implementations.
 
-Owns one stream's directory in the block log, ``<checkpoint directory>/receivedData/<stream id>``, in which each block
-is one file: written once, whole or not there, with a checksum that travels with the block. It outlives the receiver,
-its executor and its host, and is deleted by name when no batch needs it; nothing else in the directory is touched.
-``store`` runs on whatever thread stores, deleting on the driver's.
+``LocalBlockHandler`` writes them to the executor's local directory. ``WriteAheadLogBlockHandler`` writes them to the
+receiver write-ahead log instead, if ``spark.streaming.receiver.writeAheadLog.enable`` is set. Either way a block is one
+Arrow IPC file, written once, which appears whole or not at all. Any thread may store; the endpoint's threads read.
 """
 
 from __future__ import annotations
@@ -12,130 +11,119 @@ import re
 from collections.abc import Callable, Iterable, Set
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
-from penstock.blocks import block_file, place
+from penstock.blocks import block_file
 from penstock.blocks.block import Block, StoredBlock
-from penstock.blocks.log_files import PARTIAL, files_of
-from penstock.conf import Settings
 from penstock.errors import BlockGoneError, StoreError, text_of
+from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
+from penstock.storage.directory import Directory
+from penstock.storage.uri import absolute_location
 
-log = get_logger("block_log")
+log = get_logger("received_block_handler")
 
 _HOME = "receivedData"
 _SUFFIX = ".arrow"
 # A name, never a path: what comes over the wire must not lead out of the directory.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-_BLOCK = re.compile(r"input-(\d+)-\d+-\d+")
-_FILE = re.compile(rf"{_BLOCK.pattern}({re.escape(_SUFFIX)}|{re.escape(PARTIAL)})")
+_LOGGED = re.compile(r"input-(\d+)-\d+-\d+")
 
 
-def stream_directory(checkpoint_directory: str, stream_id: int) -> str:
-    """Where the log of a stream is: a path of this host, or a URI.
+class ReceivedBlockHandler(Protocol):
+    """Stores the blocks of receivers, and deletes them when no batch needs them."""
 
-    Args:
-        checkpoint_directory: as the program names it, or as ``spark.checkpoint.qualified`` does.
-        stream_id: of the receiver's input stream.
-    """
-    return f"{place.absolute(checkpoint_directory).rstrip('/')}/{_HOME}/{stream_id}"
+    def store(self, block: Block) -> StoredBlock | None:
+        """Store a block, in place of one with the same id. Any other answer than a ``StoredBlock`` is an error.
 
+        Raises:
+            OSError: the block cannot be written; no part of it remains.
+        """
+        ...
 
-def file_name(block_id: str) -> str:
-    """What the file of a block is called.
-
-    Raises:
-        StoreError: that is not the name of a block.
-    """
-    if not _BLOCK.fullmatch(block_id):
-        raise StoreError(f"{block_id[:100]!r} is not the name of a block")
-    return f"{block_id}{_SUFFIX}"
+    def delete(self, block_ids: Iterable[str]) -> object:
+        """Delete blocks."""
+        ...
 
 
 class LocalBlockHandler:
-    """Write, find and delete the block files below one directory.
+    """Blocks in a directory of this host, which all receivers of the run on this host share.
+
+    Each launch of a receiver finds the blocks of the others and of earlier launches.
 
     Args:
-        directory: of the run; made when the first block is stored.
+        directory: the run's, created with the first block.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def store(self, block: Block) -> StoredBlock:
-        """Write a block.
+        """Write a block's file.
 
         Raises:
-            OSError: the disk is full or the directory cannot be written; nothing is left behind.
+            OSError: the file cannot be written; no part of it remains.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / f"{block.block_id}{_SUFFIX}"
-        partial = path.with_suffix(".partial")
-        try:
-            with pa.OSFile(str(partial), "wb") as sink:
-                block_file.write(block.table, sink)
-            partial.replace(path)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+        with atomic_write(path) as unfinished, pa.OSFile(str(unfinished), "wb") as sink:
+            block_file.write(block.table, sink)
         return StoredBlock(
             block.block_id, block.stream_id, block.num_records, path.stat().st_size, str(path), block.metadata
         )
 
     def open(self, block_id: str) -> pa.ipc.RecordBatchFileReader:
-        """Map a block for reading.
+        """Map a block's file for reading; nothing is copied into memory.
 
         Raises:
-            BlockGoneError: there is no such block here.
+            BlockGoneError: this host does not have the block.
         """
         if not _NAME.fullmatch(block_id):
             raise BlockGoneError(f"{block_id[:100]!r} is not the name of a block")
         return block_file.open_file(str(self._directory / f"{block_id}{_SUFFIX}"))
 
     def delete(self, block_ids: Iterable[str]) -> int:
-        """Delete blocks that nothing reads any more; say how many there were."""
+        """Delete blocks; return how many existed."""
         deleted = 0
-        for block_id in block_ids:
-            path = self._directory / f"{block_id}{_SUFFIX}"
-            if _NAME.fullmatch(block_id) and path.exists():
-                path.unlink(missing_ok=True)
+        for block_id in filter(_NAME.fullmatch, block_ids):
+            try:
+                (self._directory / f"{block_id}{_SUFFIX}").unlink()
                 deleted += 1
+            except FileNotFoundError:
+                continue
         return deleted
 
 
 class WriteAheadLogBlockHandler:
-    """Write and delete the block files of one stream.
+    """The receiver write-ahead log of one stream: the directory ``<checkpoint directory>/receivedData/<stream id>``.
+
+    A block's checksum travels with its reference. The log survives the receiver, its executor and its host. The driver
+    deletes blocks by name; other files in the directory are not touched.
 
     Args:
-        directory: as ``stream_directory`` gives it; made when the first block is stored.
+        directory: as ``stream_directory`` gives it; created with the first block.
         durability: a value of ``spark.penstock.writeAheadLog.durability``.
 
     Raises:
-        ConfigurationError: no file system answers to its URI.
+        ConfigurationError: no file system answers to the directory's URI.
     """
 
     def __init__(self, directory: str, durability: str = "flush") -> None:
         self.directory = directory
-        self._files = files_of(directory, durability)
-
-    @classmethod
-    def of(cls, directory: str, settings: Settings) -> WriteAheadLogBlockHandler:
-        """The log in a directory, as durable as the settings say.
-
-        Raises:
-            ConfigurationError: no file system answers to its URI.
-        """
-        return cls(directory, settings.durability)
+        self._files, self._syncs = Directory.of(directory), durability == "fsync"
 
     def store(self, block: Block) -> StoredBlock:
-        """Write a block.
+        """Write a block's file.
 
         Raises:
-            OSError: the disk is full or the directory cannot be written; nothing is left behind.
+            OSError: the file cannot be written; no part of it remains.
+            StoreError: the block's id is not of the form ``input-<stream>-<epoch>-<number>``.
         """
         name = file_name(block.block_id)
-        num_bytes, checksum = self._files.put(name, block.table)
+        with self._files.create(name, sync=self._syncs) as file:
+            num_bytes, checksum = block_file.write_summed(block.table, file)
         return StoredBlock(
             block.block_id,
             block.stream_id,
@@ -147,70 +135,80 @@ class WriteAheadLogBlockHandler:
         )
 
     def delete(self, block_ids: Iterable[str]) -> int:
-        """Delete blocks that nothing reads any more; say how many there were. What fails is logged and left."""
-        return len(self._delete([f"{block_id}{_SUFFIX}" for block_id in block_ids if _BLOCK.fullmatch(block_id)]))
+        """Delete blocks; return how many existed. Failures are logged, and the files left."""
+        return len(self._delete(f"{block_id}{_SUFFIX}" for block_id in block_ids if _LOGGED.fullmatch(block_id)))
 
     def sweep(self, known: Set[str]) -> list[str]:
-        """Delete the files that are named as this stream's are, and are not known; say which they were."""
+        """Delete blocks that were stored and never acknowledged, and unfinished files.
+
+        For a driver that recovers, before it launches a receiver: a running one stores blocks that are not known yet.
+
+        Args:
+            known: names of the files that are needed, as ``file_name`` gives them.
+
+        Returns:
+            The names of the deleted files.
+        """
         swept = self._delete(self._unknown(known))
         if swept:
-            log.info("blocks that no batch knows of swept", directory=self.directory, files=len(swept))
+            log.info("unknown blocks deleted", directory=self.directory, files=len(swept))
         return swept
 
     def set_aside(self, known: Set[str], folder: str) -> list[str]:
-        """Move those files into a folder of the directory, where nothing deletes them; say which they were.
+        """Move unknown blocks into a subdirectory, where nothing deletes them; return their names.
 
-        What was never finished was never acknowledged, and is deleted.
+        For a driver whose own write-ahead log is incomplete: these blocks may have been acknowledged. Unfinished files
+        were not, and are deleted.
         """
-        unknown = self._unknown(known)
-        self._delete([name for name in unknown if name.endswith(PARTIAL)])
-        whole = [name for name in unknown if not name.endswith(PARTIAL)]
-        moved = self._each(whole, partial(self._files.move, folder=folder), "block files not set aside")
+        moved = self._each(self._unknown(known), partial(self._files.move, folder=folder), "block files not set aside")
         if moved:
             log.error(
-                "blocks are kept aside that the journal does not know of: it is not whole, they may have been accepted",
+                "unknown blocks set aside: the driver write-ahead log is incomplete and may have acknowledged them",
                 directory=f"{self.directory}/{folder}",
                 files=len(moved),
             )
         return moved
 
     def _unknown(self, known: Set[str]) -> list[str]:
+        """This stream's blocks that are not known; deletes unfinished files."""
         stream_id = self.directory.rpartition("/")[2]
         try:
-            names = sorted(self._files.names())
-        except (OSError, pa.ArrowException) as error:
-            log.warning("block log not swept", directory=self.directory, reason=text_of(error))
+            self._files.delete_partial()
+            names = self._files.names()
+        except OSError as error:
+            log.warning("receiver write-ahead log not swept", directory=self.directory, reason=text_of(error))
             return []
-        ours = [name for name in names if (match := _FILE.fullmatch(name)) and match[1] == stream_id]
-        return [name for name in ours if name not in known]
+        blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)}
+        return [name for name, match in blocks.items() if match and match[1] == stream_id and name not in known]
 
     def _delete(self, names: Iterable[str]) -> list[str]:
         return self._each(names, self._files.delete, "block files not deleted")
 
     def _each(self, names: Iterable[str], act: Callable[[str], bool], failure: str) -> list[str]:
-        """Do something to files; say to which it was done. What fails is logged and left."""
+        """Do something to each file; return those that existed. Logs failures once."""
         done, failed, reason = [], 0, ""
         for name in names:
             try:
                 if act(name):
                     done.append(name)
-            except (OSError, pa.ArrowException) as error:
+            except OSError as error:
                 failed, reason = failed + 1, reason or text_of(error)
         if failed:
             log.warning(failure, directory=self.directory, files=failed, reason=reason)
         return done
 
 
-def sweep(directory: str, known: Set[str]) -> list[str]:
-    """Delete the orphans of a stream: blocks that were stored and never acknowledged, and what was never finished.
+def stream_directory(checkpoint_directory: str, stream_id: int) -> str:
+    """The directory of a stream's write-ahead log: an absolute path, or a URI."""
+    return f"{absolute_location(checkpoint_directory).rstrip('/')}/{_HOME}/{stream_id}"
 
-    For a driver that recovers, before it launches a receiver: from then on there are blocks that it does not know yet.
 
-    Args:
-        directory: of the stream, as ``stream_directory`` gives it.
-        known: names of the files that are needed, as ``file_name`` gives them.
+def file_name(block_id: str) -> str:
+    """The name of a block's file in the write-ahead log.
 
-    Returns:
-        The names of the files that were deleted.
+    Raises:
+        StoreError: the id is not of the form ``input-<stream>-<epoch>-<number>``.
     """
-    return WriteAheadLogBlockHandler(directory).sweep(known)
+    if not _LOGGED.fullmatch(block_id):
+        raise StoreError(f"{block_id[:100]!r} is not the name of a block")
+    return f"{block_id}{_SUFFIX}"

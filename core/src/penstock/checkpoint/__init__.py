@@ -1,1 +1,1 @@
-"""What survives the driver: checkpoints, and how a context recovers from them."""
+"""Checkpoints: what a run writes so that a later run can recover from it; ``restore`` reads it."""

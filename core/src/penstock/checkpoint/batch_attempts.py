@@ -1,8 +1,7 @@
-"""``Attempts``: how many runs have begun a batch.
+"""``BatchAttempts``: how many runs have begun a batch.
 
-Owns the count, from what a checkpoint says. Never too low: jobs may run before the checkpoint is written that knows of
-them, so that a batch behind the youngest that is known counts as begun if it was due when this run began.
-Read on the generator's loop and on the job pool.
+Never too low: a batch's jobs may run before the checkpoint that mentions the batch is written. So every batch after the
+youngest one in the checkpoint counts as begun if it was due when this run started.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from penstock.checkpoint.manifest import Checkpoint
 
 
 @frozen
-class Attempts:
-    """How many runs have begun a batch, this one among them.
+class BatchAttempts:
+    """How many runs have begun a batch, this one included. Read on the generator's loop and on the job pool.
 
     Attributes:
-        known: by time, of batches that were begun and not complete.
-        behind_ms: the youngest batch that is known of.
-        until_ms: when this run began.
-        begun: how many runs may have begun a batch between the two.
+        known: attempts by batch time in ms, of batches that were begun and are not complete.
+        after_ms: the youngest batch that the checkpoint mentions.
+        until_ms: when this run started.
+        later: number of runs that may have begun a batch between the two.
     """
 
     known: Mapping[int, int] = field(factory=dict)
-    behind_ms: int = -1
+    after_ms: int = -1
     until_ms: int = -1
-    begun: int = 1
+    later: int = 1
 
     @classmethod
-    def behind(cls, found: Checkpoint, now_ms: int) -> Attempts:
-        """Those of a run that goes on from a checkpoint, now."""
+    def after(cls, found: Checkpoint, now_ms: int) -> BatchAttempts:
+        """The attempts of a run that recovers from a checkpoint now."""
         known = {time_ms: count + 1 for time_ms, count in found.pending.items()}
-        return cls(known, found.last_time_ms, now_ms, found.begun + 1)
+        return cls(known, found.last_time_ms, now_ms, found.later_attempts + 1)
 
     def of(self, time_ms: int) -> int:
-        """How many have begun a batch."""
-        return self.known.get(time_ms, self.begun if self.behind_ms < time_ms <= self.until_ms else 1)
+        """How many runs have begun the batch."""
+        return self.known.get(time_ms, self.later if self.after_ms < time_ms <= self.until_ms else 1)

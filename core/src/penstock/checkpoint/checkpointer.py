@@ -1,7 +1,6 @@
-"""``Checkpointer``: what a run writes so that a later one can go on.
+"""``Checkpointer``: gathers the checkpoints of a run and deletes what no retained checkpoint refers to.
 
-Owns the gathering, on the generator's loop, of what changes from batch to batch; the files that no checkpoint mentions
-any more, and their deletion on the writer's thread. Never writes on the loop.
+Checkpoints are gathered on the generator's loop and written on the writer's thread, which also deletes.
 """
 
 from __future__ import annotations
@@ -14,18 +13,16 @@ from typing import Any
 
 from attrs import evolve, frozen
 
-from penstock.checkpoint.batch_attempts import Attempts
+from penstock.checkpoint.batch_attempts import BatchAttempts
 from penstock.checkpoint.completed_outputs import CompletedOutputs
-from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedTable
-from penstock.checkpoint.restore_points import starting_points
-from penstock.checkpoint.restore_streams import function_name
-from penstock.checkpoint.store import CheckpointStore
-from penstock.checkpoint.stream_names import named
+from penstock.checkpoint.directory import RECEIVED_DATA, CheckpointDirectory
+from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.program import Program
+from penstock.checkpoint.restore.points import restore_points
+from penstock.checkpoint.stream_names import assign, function_name
 from penstock.checkpoint.writer import CheckpointWriter
 from penstock.errors import CheckpointError, text_of
-from penstock.graph.dstream_graph import DStreamGraph
-from penstock.graph.table import TableDStream
-from penstock.runtime.clock import Clock
+from penstock.graph.state.stateful import StatefulDStream
 from penstock.runtime.log import get_logger
 
 log = get_logger("checkpoint")
@@ -33,113 +30,145 @@ log = get_logger("checkpoint")
 
 @frozen
 class CheckpointReport:
-    """How the writing of checkpoints goes.
+    """How writing checkpoints goes.
 
     Attributes:
-        written_ms: when the last one was gathered that was written, ms; ``None`` before the first.
-        failures: that could not be written since, in a row.
+        written_ms: when the last written checkpoint was gathered, ms; ``None`` before the first.
+        failures: consecutive checkpoints since then that could not be written.
     """
 
     written_ms: int | None = None
     failures: int = 0
 
 
+@frozen
+class CheckpointSources:
+    """Where a Checkpointer reads what is not in the graph.
+
+    Attributes:
+        rates: the receivers' rate limits by stream id, records/s.
+        listeners: gives the value that a listener wants saved, by listener name.
+        logged_events: number of events committed to the driver write-ahead log; 0 if it is off.
+        completed_outputs: the log of completed outputs, ``None`` if there is none.
+    """
+
+    rates: Callable[[], Mapping[int, float]]
+    listeners: Mapping[str, Callable[[], Any]]
+    logged_events: Callable[[], int]
+    completed_outputs: CompletedOutputs | None = None
+
+
+@frozen
+class CheckpointCallbacks:
+    """What a Checkpointer reports, on the writer's thread.
+
+    Attributes:
+        on_failures: called with the number of consecutive failures, when it reaches the configured maximum, and with
+            the last error.
+        release_blocks: no retained checkpoint needs blocks of batches strictly older than the given time in ms.
+        forget_streams: no run will have input streams with the given ids again.
+    """
+
+    on_failures: Callable[[int, BaseException], object]
+    release_blocks: Callable[[int], object]
+    forget_streams: Callable[[set[int]], object]
+
+
 class Checkpointer:
-    """Write the checkpoints of a run.
+    """Writes the checkpoints of a run.
 
     Args:
-        first: what does not change, and the number from which this run's are counted.
-        graph: whose.
-        store: of the checkpoints.
-        clock: of the engine.
-        rates: the rates of receivers, by stream id.
-        listeners: what listeners keep, by name.
+        directory: where it writes them.
+        program: what it checkpoints.
+        first: the run's first checkpoint; all later ones share its constant values.
         attempts: how many runs have begun a batch.
-        keeps_blocks: what was received outlives the run.
-        journaled: how many events of blocks and batches are committed.
-        outputs: which are done; told which batches no run will make again.
-        delete_file: deletes a checkpointed RDD.
-        delete_folder: deletes a folder of the checkpoint directory, by name.
-        forget_streams: is told the numbers of inputs that no run will have again.
-        max_failures: after so many checkpoints in a row that could not be written ``on_failures`` is told.
-        on_failures: is told how many, and why the last could not.
+        sources: where it reads what is not in the graph.
+        callbacks: what it reports to others.
     """
 
     def __init__(
         self,
+        directory: CheckpointDirectory,
+        program: Program,
         first: Checkpoint,
-        graph: DStreamGraph,
-        store: CheckpointStore,
-        clock: Clock,
-        *,
-        rates: Callable[[], Mapping[int, float]],
-        listeners: Mapping[str, Callable[[], Any]],
-        attempts: Attempts,
-        keeps_blocks: bool,
-        journaled: Callable[[], int],
-        outputs: CompletedOutputs | None,
-        delete_file: Callable[[str], object],
-        delete_folder: Callable[[str], object],
-        forget_streams: Callable[[set[int]], object],
-        max_failures: int,
-        on_failures: Callable[[int, BaseException], object],
+        attempts: BatchAttempts,
+        sources: CheckpointSources,
+        callbacks: CheckpointCallbacks,
     ) -> None:
-        self._stream_ids = {stream.id for stream in graph.inputs}
+        self._directory, self._graph, self._clock = directory, program.graph, program.clock
+        self._attempts, self._sources, self._callbacks = attempts, sources, callbacks
+        self._store = directory.store
+        self._stream_ids = {stream.id for stream in self._graph.inputs}
         self._first = evolve(first, next_stream_id=max([first.next_stream_id, *(id + 1 for id in self._stream_ids)]))
-        self._graph, self._store, self._clock = graph, store, clock
-        self._rates, self._listeners, self._attempts = rates, listeners, attempts
-        self._delete_file, self._delete_folder, self._forget_streams = delete_file, delete_folder, forget_streams
-        self._max_failures, self._on_too_many = max_failures, on_failures
-        self.keeps_blocks, self._journaled, self._outputs = keeps_blocks, journaled, outputs
-        self.on_cleanable: Callable[[int], object] = lambda _before_ms: None
-        #: The oldest batch time from which a later run recovers state; ``None`` while nothing was saved.
+        self._max_failures = program.settings.max_checkpoint_failures
+        #: The oldest batch time that state is recovered from, ms; ``None`` if the program has no state.
         self.recoverable_ms: int | None = None
         self._number = first.number
-        self._kept = dict(first.listeners)
+        self._listener_values = dict(first.listeners)
+        # Listeners whose value could not be read the last time.
+        self._unreadable: set[str] = set()
         self._forgotten: set[int] = set()
-        # Listeners of which the log has been told.
-        self._told: set[str] = set()
         self._folders = list(first.folders)
-        self._tables = named(graph.tables(), graph.streams())
-        self._inputs = named(graph.inputs, [*graph.inputs, *graph.streams()])
-        # Files that no stream needs, with the number of the first checkpoint that does not mention them.
+        self._states = assign(self._graph.stateful_streams(), self._graph.streams())
+        self._inputs = assign(self._graph.inputs, [*self._graph.inputs, *self._graph.streams()])
+        # Files that no stream needs, each with the number of the first checkpoint that does not mention it.
         self._discarded: deque[tuple[int, str]] = deque()
         self._lock = threading.Lock()
-        self._writer = CheckpointWriter(store, clock, self._on_saved, self._on_failures)
+        self._writer = CheckpointWriter(self._store, self._clock, self._on_written, self._on_failures)
 
-    def start(self) -> None:
-        """Write the first, so that a run that dies at once is known of; then begin to write on the writer's thread.
+    def start(self, obsolete: Sequence[str] = ()) -> None:
+        """Write the first checkpoint on the calling thread, then start the writer's thread.
+
+        Args:
+            obsolete: folders to delete once the first checkpoint is written.
 
         Raises:
-            OSError: it cannot be written.
-            CheckpointError: it cannot be made: a source does not say where it is.
-            WriteAheadLogError: the journal of outputs cannot be written.
+            ConfigurationError: it cannot be written.
+            CheckpointError: it cannot be gathered: a source does not give its position.
+            WriteAheadLogError: the log of completed outputs cannot be written.
         """
-        # With where sources are: for a run that goes on, what comes meanwhile is new.
-        oldest = self._store.write(evolve(self._first, inputs=self._saved_inputs(), journaled=self._journaled()))
-        # What is of another run may go now: this one is known of.
-        if self._outputs is not None:
-            self._outputs.start()
-        self._clean_up(oldest)
+        # With the positions of sources: what arrives before the first batch is new for a recovered run.
+        first = evolve(self._first, inputs=self._saved_inputs(), logged_events=self._sources.logged_events())
+        try:
+            oldest = self._store.write(first)
+            # Only now may this run delete what an earlier one has left.
+            if self._sources.completed_outputs is not None:
+                self._sources.completed_outputs.start()
+            self._clean_up(oldest)
+        except OSError as error:
+            raise self._directory.unusable(error) from error
         self._writer.start()
+        self._directory.delete_empty_folders()
+        for folder in obsolete:
+            self._directory.delete_folder(folder)
 
     def begin(self, zero_time_ms: int) -> None:
-        """Write that there are batches from now on, before the first is made: on the program's thread.
+        """Write a checkpoint with zero time, before the first batch is generated; on the calling thread.
 
         Raises:
             OSError: it cannot be written.
-            CheckpointError: it cannot be made.
+            CheckpointError: it cannot be gathered.
         """
         self._store.write(self._gathered(zero_time_ms, zero_time_ms, (), -1))
 
     def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
-        """Have a checkpoint written soon. One that cannot be made counts as one that could not be written."""
+        """Gather a checkpoint and have it written soon; a failure to gather it counts as a failure to write it."""
         zero_time_ms = -1 if self._graph.zero_time_ms is None else self._graph.zero_time_ms
         try:
             self._writer.write(self._gathered(zero_time_ms, last_time_ms, pending, needed_ms))
-        # Of an input, or of a Spark that is gone.
+        # An input stream failed, or the SparkContext was stopped.
         except Exception as error:
             self._writer.fail(error)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Write the waiting checkpoint and stop; say whether that was done within the timeout."""
+        return self._writer.stop(timeout_s)
+
+    def report(self) -> CheckpointReport:
+        """How writing checkpoints goes."""
+        return CheckpointReport(self._writer.written_ms, self._writer.failures)
+
+    # -- gathering, on the generator's loop --
 
     def _gathered(self, zero_time_ms: int, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> Checkpoint:
         with self._lock:
@@ -153,136 +182,126 @@ class Checkpointer:
             last_time_ms=last_time_ms,
             pending={time_ms: self._attempts.of(time_ms) for time_ms in pending},
             needed_ms=needed_ms,
-            tables=[self._saved_table(name, table) for name, table in self._tables.items()],
+            states=[self._saved_state(name, stream) for name, stream in self._states.items()],
             inputs=self._saved_inputs(),
-            listeners=self._kept_by_listeners(),
+            listeners=self._saved_listener_values(),
             folders=list(self._folders),
-            # By this run alone: all that was due before is known.
-            begun=1,
-            journaled=self._journaled(),
+            # Only this run: everything that was due before it started is in ``pending``.
+            later_attempts=1,
+            logged_events=self._sources.logged_events(),
         )
 
-    def stop(self, timeout_s: float) -> bool:
-        """Write what waits, and end; say whether that was done in time."""
-        return self._writer.stop(timeout_s)
-
-    @property
-    def written_ms(self) -> int | None:
-        """When the last checkpoint that was written was gathered, ms."""
-        return self._writer.written_ms
-
-    @property
-    def failures(self) -> int:
-        """Checkpoints in a row that could not be written."""
-        return self._writer.failures
-
-    def _kept_by_listeners(self) -> dict[str, Any]:
-        """What each keeps now; of one that fails, what it kept last."""
-        for name, keep in self._listeners.items():
+    def _saved_listener_values(self) -> dict[str, Any]:
+        """Every listener's current value; the previous one of a listener that fails."""
+        for name, value in self._sources.listeners.items():
             try:
-                # A copy: the listener goes on while it is written.
-                self._kept[name] = json.loads(json.dumps(keep()))
-                self._told.discard(name)
+                # A copy, because the listener may change its value while the writer encodes it.
+                self._listener_values[name] = json.loads(json.dumps(value()))
+                self._unreadable.discard(name)
             except Exception as error:
-                if name not in self._told:
+                if name not in self._unreadable:
                     log.warning(
-                        "a listener's value is kept as it was: it gives none that is JSON",
+                        "listener value not readable, saving the previous one",
                         listener=name,
                         reason=f"{type(error).__name__}: {text_of(error)}",
                     )
-                self._told.add(name)
-        return {name: self._kept[name] for name in self._listeners if name in self._kept}
-
-    def discard_file(self, path: str) -> None:
-        """Delete a checkpointed RDD once no kept checkpoint mentions it."""
-        with self._lock:
-            self._discarded.append((self._number + 1, path))
+                self._unreadable.add(name)
+        return {name: self._listener_values[name] for name in self._sources.listeners if name in self._listener_values}
 
     def _saved_inputs(self) -> list[SavedInput]:
-        rates = self._rates()
+        rates = self._sources.rates()
         return [
             SavedInput(name, stream.call_site.operation, stream.id, rates.get(stream.id), _position(name, stream))
             for name, stream in self._inputs.items()
         ]
 
-    def _saved_table(self, name: str, table: TableDStream) -> SavedTable:
-        return SavedTable(
+    def _saved_state(self, name: str, stream: StatefulDStream) -> SavedState:
+        return SavedState(
             name,
-            table.call_site.operation,
-            table.call_site.short,
-            table.num_partitions,
-            function_name(table.partition_function),
-            {time_ms: self._in_directory(path) for time_ms, path in table.checkpointed().items()},
-            self._in_directory(table.home),
+            stream.call_site.operation,
+            stream.call_site.short,
+            stream.num_partitions,
+            function_name(stream.partition_function),
+            {time_ms: self._in_directory(path) for time_ms, path in stream.checkpointed().items()},
+            self._in_directory(stream.home),
         )
 
     def _in_directory(self, path: str) -> str:
-        """A path without what is before the folder of the run that made it: directories may be moved."""
+        """A path relative to the checkpoint directory, which may be moved between two runs."""
         for folder in self._folders:
             _before, found, name = path.rpartition(f"/{folder}/")
             if found:
                 return f"{folder}/{name}"
         return path
 
-    # -- on the writer's thread --
+    def discard_file(self, path: str) -> None:
+        """Delete a checkpointed RDD as soon as no retained checkpoint mentions it."""
+        with self._lock:
+            self._discarded.append((self._number + 1, path))
 
-    def _on_saved(self, oldest: Checkpoint) -> None:
+    # -- cleaning up, on the writer's thread --
+
+    def _on_written(self, oldest: Checkpoint) -> None:
         self._clean_up(oldest)
         self._forget_inputs()
 
     def _clean_up(self, oldest: Checkpoint) -> None:
+        """Delete what recovery from the oldest retained checkpoint does not need."""
         needed_ms = oldest.needed_ms
-        if self._tables:
-            saved = {self._tables[each.name].number: each for each in oldest.tables if each.name in self._tables}
-            since_ms = starting_points(oldest, self._graph, saved).oldest_ms
+        if self._states:
+            saved = {self._states[each.name].number: each for each in oldest.states if each.name in self._states}
+            since_ms = restore_points(oldest, self._graph, saved).oldest_ms
             self.recoverable_ms = oldest.zero_time_ms if since_ms is None else since_ms
-            # A state that was not checkpointed for long is made again from all that came since.
+            # A state whose last checkpoint is old is recomputed from all input since then.
             needed_ms = min(needed_ms, self.recoverable_ms - self._graph.max_input_remember_ms)
         with self._lock:
             old = []
             while self._discarded and self._discarded[0][0] <= oldest.number:
                 old.append(self._discarded.popleft()[1])
         for path in old:
-            self._delete_file(path)
-        self._sweep()
-        if self._outputs is not None:
-            self._outputs.clean_up(min(oldest.pending, default=oldest.last_time_ms))
-        self.on_cleanable(needed_ms)
+            self._directory.delete_rdd(path)
+        self._delete_old_folders()
+        if self._sources.completed_outputs is not None:
+            self._sources.completed_outputs.clean_up(min(oldest.pending, default=oldest.last_time_ms))
+        self._callbacks.release_blocks(needed_ms)
 
-    def _sweep(self) -> None:
-        """Delete the folders of earlier runs that no checkpoint leads to any more."""
-        mine = self._first.folders[-1:]
+    def _delete_old_folders(self) -> None:
+        """Delete the folders of earlier runs that no retained checkpoint refers to."""
+        own = self._first.folders[-1:]
         paths = [
-            path for kept in self._store.kept for table in kept.tables for path in (*table.files.values(), table.home)
+            path
+            for retained in self._store.retained
+            for state in retained.states
+            for path in (*state.files.values(), state.store)
         ]
-        for folder in [folder for folder in self._folders if folder not in mine]:
+        for folder in [folder for folder in self._folders if folder not in own]:
             if not any(path.startswith(f"{folder}/") for path in paths):
-                self._delete_folder(folder)
-                # Another list: the generator's loop may be reading this one.
+                self._directory.delete_folder(folder)
+                # A new list, because the generator's loop may be reading the old one.
                 self._folders = [each for each in self._folders if each != folder]
 
     def _forget_inputs(self) -> None:
-        """Forget inputs that no checkpoint has any more, and delete what they received."""
-        kept = {saved.stream_id for checkpoint in self._store.kept for saved in checkpoint.inputs}
-        gone = set(range(self._first.next_stream_id)) - self._stream_ids - kept - self._forgotten
+        """Forget input streams that no retained checkpoint has, and delete their blocks."""
+        retained = {saved.stream_id for checkpoint in self._store.retained for saved in checkpoint.inputs}
+        gone = set(range(self._first.next_stream_id)) - self._stream_ids - retained - self._forgotten
         if gone:
-            self._forget_streams(gone)
+            self._callbacks.forget_streams(gone)
             self._forgotten |= gone
         for stream_id in sorted(gone):
-            self._delete_folder(f"receivedData/{stream_id}")
+            self._directory.delete_folder(f"{RECEIVED_DATA}/{stream_id}")
 
     def _on_failures(self, count: int, error: BaseException) -> None:
-        log.error("checkpoint not written", in_a_row=count, reason=str(error))
+        log.error("checkpoint not written", consecutive_failures=count, reason=str(error))
         if count == self._max_failures:
-            self._on_too_many(count, error)
+            self._callbacks.on_failures(count, error)
 
 
 def _position(name: str, stream: Any) -> dict[str, Any] | None:
-    said = getattr(stream, "position", None)
+    position = getattr(stream, "position", None)
     try:
-        return None if said is None else said()
-    # Without it what the stream has read would be read again, or never.
+        return None if position is None else position()
+    # Without its position, a recovered run would read the source's data twice, or not at all.
     except Exception as error:
         raise CheckpointError(
-            f"the position of input stream {name} cannot be had: {type(error).__name__}: {text_of(error)}"
+            f"input stream {name} does not give its position: {type(error).__name__}: {text_of(error)}"
         ) from error

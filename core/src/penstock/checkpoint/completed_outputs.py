@@ -1,99 +1,99 @@
-"""``CompletedOutputs``: which output operations are done, so that a later run does not repeat them.
+"""``CompletedOutputs``: the log of completed output operations, so that a recovered run does not repeat them.
 
-Owns a journal of its own, in which each is noted before its batch can be complete. An output that was done and not yet
-noted when the driver died is repeated: what it writes must bear that. Called on the job pool and the generator's loop.
+An output operation is logged before its batch can be complete. If the driver dies after the output and before the log
+entry, the output runs again; programs must tolerate that. Used on the job pool, the generator's loop and the writer's
+thread.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.restore_streams import function_name
-from penstock.checkpoint.stream_names import named
+from penstock.checkpoint.stream_names import assign, function_name
 from penstock.journal.write_ahead_log import WriteAheadLog
 
 if TYPE_CHECKING:
-    from penstock.graph.output_stream import ForEachDStream
+    from penstock.graph.outputs import ForEachDStream
 
 
 class CompletedOutputs:
-    """Note and ask.
+    """The completed output operations of this run and the one it recovers from.
 
     Args:
-        journal: not started yet; what it says of this run is recovered at once.
-        names: of the output operations, by their number.
+        wal: the log, recovered here and not started yet.
+        names: of the output operations, by output operation id.
 
     Raises:
-        WriteAheadLogError: the journal cannot be read, or is damaged.
+        WriteAheadLogError: the log cannot be read, or is damaged.
     """
 
-    def __init__(self, journal: WriteAheadLog, names: Mapping[int, str]) -> None:
-        self._journal, self._names = journal, names
-        self._done = _Done()
-        journal.recover(self._done)
+    def __init__(self, wal: WriteAheadLog, names: Mapping[int, str]) -> None:
+        self._wal, self._names = wal, names
+        self._completed = _Completed()
+        wal.recover(self._completed)
 
     def start(self) -> None:
-        """Start the journal.
+        """Open the log for writing.
 
         Raises:
             WriteAheadLogError: it cannot be written.
         """
-        self._journal.start()
+        self._wal.start()
 
     def note(self, time_ms: int, output_op_id: int) -> None:
-        """An output operation of a batch is done.
+        """Log that an output operation of a batch has completed.
 
         Raises:
-            WriteAheadLogError: that cannot be written.
+            WriteAheadLogError: the log cannot be written.
         """
-        self._journal.append({"time": time_ms, "output": self._names[output_op_id]})
+        self._wal.append({"time": time_ms, "output": self._names[output_op_id]})
 
     def has(self, time_ms: int, output_op_id: int) -> bool:
-        """Whether an output operation of a batch was done, in this run or one before."""
-        return self._done.has(time_ms, self._names[output_op_id])
+        """Whether an output operation of a batch has completed, in this run or an earlier one."""
+        return self._completed.has(time_ms, self._names[output_op_id])
 
     def clean_up(self, before_ms: int) -> None:
-        """Forget batches strictly older than a time, which no run will make again.
+        """Forget batches strictly older than a time.
 
         Raises:
-            WriteAheadLogError: that cannot be written.
+            WriteAheadLogError: the log cannot be written.
         """
-        if self._done.has_older(before_ms):
-            self._journal.append({"before": before_ms})
+        if self._completed.has_older(before_ms):
+            self._wal.append({"before": before_ms})
 
     def close(self) -> None:
-        """Close the journal."""
-        self._journal.close()
+        """Close the log."""
+        self._wal.close()
 
 
 def output_names(outputs: Sequence[ForEachDStream]) -> dict[int, str]:
-    """By which a later run knows outputs, by their number.
+    """Names by which a later run recognizes output operations, by output operation id.
 
-    The only one of its kind of a stream that the program names is known by that name. Another one may be taken for
-    something new when the code changes, and repeated, but not for another: its place is in its name, its function, and
-    how many outputs there are.
+    The only operation of its kind on a stream with a program-given name is recognized by that name. The name of any
+    other contains its position, its function and the number of outputs. So after a change of the program an output may
+    be repeated, but it is never mistaken for another one.
     """
-    counted = Counter(map(_said, outputs))
+    counted = Counter(map(_given_name, outputs))
     names = {}
-    for name, output in named(outputs, outputs).items():
-        said = _said(output)
-        if not said or counted[said] > 1:
-            said = f"{name} of {len(outputs)}, {function_name(output.function)}, {output.call_site.short}"
-        names[output.output_op_id] = said
+    for name, output in assign(outputs, outputs).items():
+        given = _given_name(output)
+        if not given or counted[given] > 1:
+            given = f"{name} of {len(outputs)}, {function_name(output.function)}, {output.call_site.short}"
+        names[output.output_op_id] = given
     return names
 
 
-def _said(output: ForEachDStream) -> str:
-    """The name that the program gives; empty for none."""
+def _given_name(output: ForEachDStream) -> str:
+    """The name that the program gives; empty if it gives none."""
     (stream,) = output.parents
     return "" if stream.name is None else f"{output.call_site.operation} of {stream.name}"
 
 
-class _Done:
-    """What the journal's events come to."""
+class _Completed:
+    """What the log's events amount to."""
 
     def __init__(self) -> None:
         self._outputs: dict[int, set[str]] = {}
@@ -108,7 +108,7 @@ class _Done:
 
     def events(self) -> list[dict[str, Any]]:
         with self._lock:
-            return list(_events(self._outputs))
+            return [{"time": time, "output": name} for time, names in self._outputs.items() for name in sorted(names)]
 
     def has(self, time_ms: int, name: str) -> bool:
         with self._lock:
@@ -117,7 +117,3 @@ class _Done:
     def has_older(self, before_ms: int) -> bool:
         with self._lock:
             return any(time < before_ms for time in self._outputs)
-
-
-def _events(outputs: Mapping[int, Iterable[str]]) -> Iterable[dict[str, Any]]:
-    return ({"time": time, "output": name} for time, names in outputs.items() for name in sorted(names))

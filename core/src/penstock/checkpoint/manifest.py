@@ -1,7 +1,6 @@
-"""``Checkpoint``: what a run must know to go on where an earlier one was.
+"""``Checkpoint``: everything that a run needs to recover from an earlier one, as values and JSON.
 
-Owns the values and their JSON: batches, where states are, positions of sources, rates. Declarative: nothing in it is
-code, and it is read without running any; the program's functions are in a file beside it (``SavedProgram``).
+Reading a checkpoint executes no code: the program's pickled functions are in a file of their own (``SavedFile``).
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from attrs import asdict, field, frozen
 
 from penstock.errors import CheckpointError
 
-#: Of the form below; another one is refused by name.
-FORMAT = 1
+#: Version of the JSON below; every other version is refused.
+FORMAT = 2
 
 
 @frozen
-class SavedTable:
-    """A stream that carries something on from batch to batch.
+class SavedState:
+    """The checkpointed state of one stateful stream.
 
     Attributes:
-        name: the program's, or ours.
-        operation: what the program called to make it.
-        call_site: where.
-        num_partitions: of its tables.
-        partitioned_by: name of the function from a key to a partition.
-        files: where its tables are checkpointed, by batch time; in the checkpoint directory.
-        home: where it keeps more than that, in the checkpoint directory; empty for nowhere.
+        name: of the stream, as ``stream_names.assign`` gives it.
+        operation: the DStream method that made the stream.
+        call_site: where the program called it.
+        num_partitions: of the state's RDDs.
+        partitioned_by: full name of the partition function.
+        files: checkpointed RDDs by batch time in ms, relative to the checkpoint directory.
+        store: folder of the stream's state store, relative to the checkpoint directory; empty if it has none.
     """
 
     name: str
@@ -39,19 +38,19 @@ class SavedTable:
     num_partitions: int
     partitioned_by: str
     files: dict[int, str]
-    home: str = ""
+    store: str = ""
 
 
 @frozen
 class SavedInput:
-    """An input stream.
+    """One input stream.
 
     Attributes:
-        name: the program's, or ours.
-        operation: what the program called to make it.
-        stream_id: by which its blocks are known.
-        rate: that its receiver kept to, records/s; ``None`` when none was set.
-        position: where its source is, ``None`` when it says nothing.
+        name: of the stream, as ``stream_names.assign`` gives it.
+        operation: the method that made the stream.
+        stream_id: the id under which its blocks are stored.
+        rate: the receiver's rate limit, records/s; ``None`` if it had none.
+        position: position of its source, JSON values; ``None`` if the source has none.
     """
 
     name: str
@@ -63,12 +62,12 @@ class SavedInput:
 
 @frozen
 class SavedFile:
-    """A file beside the checkpoint, and what it must be.
+    """A file beside the checkpoint, with what is needed to verify it.
 
     Attributes:
         name: in the checkpoint directory.
         num_bytes: its size.
-        checksum: of its bytes.
+        checksum: CRC-32 of its content.
     """
 
     name: str
@@ -81,27 +80,27 @@ class Checkpoint:
     """A run at one moment.
 
     Attributes:
-        number: each one written has a higher number than all before it.
-        written_ms: when.
-        application: name of the application.
-        run: of which it is; kept from a run to the one that goes on from it.
+        number: higher than that of every checkpoint written before in this directory.
+        written_ms: when it was gathered.
+        application: name of the Spark application.
+        run: id of the run; a recovered run keeps it.
         versions: of Penstock, PySpark and Python.
-        hash_seed: by which Python's workers hash strings, and so partition.
-        batch_interval_ms: between two batches.
-        zero_time_ms: of the graph.
-        last_time_ms: the youngest batch generated; zero time before the first.
-        pending: batches generated and not complete, and how many runs have begun each.
-        needed_ms: blocks of batches strictly older than that are not needed to go on from here.
-        tables: what is carried on.
-        inputs: where data comes from.
-        listeners: what listeners keep, by name.
-        conf: in force; without secrets.
-        program: the pickled functions, ``None`` when the program is made anew by its own code.
-        folders: in the checkpoint directory, which hold what this run or one before has written.
-        next_stream_id: no input has had that number, or a higher one.
-        begun: how many runs may have begun a batch that is younger than the youngest.
-        journaled: how many events of blocks and batches were committed; 0 where they are not written down.
-        launched_as: the application's name as the launch of its process gave it; empty when it gave none.
+        hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides in which partition a key is.
+        batch_interval_ms: the batch interval.
+        zero_time_ms: of the graph; -1 before the first batch time is known.
+        last_time_ms: the youngest generated batch; zero time before the first.
+        pending: generated batches that are not complete, each with the number of runs that have begun it.
+        needed_ms: recovery from here needs no blocks of batches strictly older than this.
+        states: of the stateful streams.
+        inputs: the input streams.
+        listeners: values that listeners have saved, by listener name.
+        conf: the configuration in force, without secrets.
+        program: the pickled program; ``None`` if its own code rebuilds it.
+        folders: folders in the checkpoint directory that this run or an earlier one has written.
+        next_stream_id: lower bound for the ids of new input streams; no input has had this id or a higher one.
+        later_attempts: number of runs that may have begun batches younger than ``last_time_ms``.
+        logged_events: number of events committed to the driver write-ahead log; 0 if it is off.
+        launched_as: the application name given when the process was launched; empty if none was given.
     """
 
     number: int
@@ -115,44 +114,44 @@ class Checkpoint:
     last_time_ms: int
     pending: dict[int, int] = field(factory=dict)
     needed_ms: int = -1
-    tables: list[SavedTable] = field(factory=list)
+    states: list[SavedState] = field(factory=list)
     inputs: list[SavedInput] = field(factory=list)
     listeners: dict[str, Any] = field(factory=dict, repr=False)
     conf: dict[str, str] = field(factory=dict, repr=False)
     program: SavedFile | None = None
     folders: list[str] = field(factory=list)
     next_stream_id: int = 0
-    begun: int = 1
-    journaled: int = 0
+    later_attempts: int = 1
+    logged_events: int = 0
     launched_as: str = ""
 
     def to_json(self) -> bytes:
-        """As UTF-8 JSON.
+        """Encode as UTF-8 JSON.
 
         Raises:
-            CheckpointError: something in it has none; says what.
+            CheckpointError: a value is not JSON-serializable; names it.
         """
         try:
             return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
         except (TypeError, ValueError, RecursionError) as error:
             wrong = [f"the position of input stream {each.name}" for each in self.inputs if not _is_json(each.position)]
-            raise CheckpointError(f"{', '.join(wrong) or 'the checkpoint'} is no JSON: {error}") from error
+            raise CheckpointError(f"{', '.join(wrong) or 'the checkpoint'} is not valid JSON: {error}") from error
 
     @staticmethod
     def from_json(data: bytes) -> Checkpoint:
-        """Read what ``to_json`` made.
+        """Decode what ``to_json`` encoded.
 
         Raises:
-            CheckpointError: it is of another format, or is none.
+            CheckpointError: it has another format version, or is not a checkpoint.
         """
         try:
             values = json.loads(data)
             if not isinstance(values, Mapping) or "format" not in values:
-                raise ValueError("it has no format")
+                raise ValueError("it has no format version")
             if values["format"] != FORMAT:
                 raise CheckpointError(
-                    f"it has format {values['format']!r} and this version of Penstock reads format {FORMAT}: go on "
-                    "with the version that wrote it, or start afresh in another checkpoint directory"
+                    f"it has format version {values['format']!r} and this version of Penstock reads version {FORMAT}: "
+                    "run the version of Penstock that wrote it, or start fresh in another checkpoint directory"
                 )
             read = _CONVERTER.structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
             if read.last_time_ms < read.zero_time_ms:
@@ -161,11 +160,10 @@ class Checkpoint:
         except CheckpointError:
             raise
         except Exception as error:
-            raise CheckpointError(f"it is no checkpoint of Penstock's: {type(error).__name__}: {error}") from error
+            raise CheckpointError(f"it is not a Penstock checkpoint: {type(error).__name__}: {error}") from error
 
 
 def _is_json(value: Any) -> bool:
-    """Whether a value can be written."""
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError):

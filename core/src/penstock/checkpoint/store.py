@@ -1,8 +1,8 @@
-"""``CheckpointStore``: the checkpoints of one directory.
+"""``CheckpointStore``: the checkpoint files of one directory.
 
-Owns the files ``checkpoint-<number>`` there, each a framed JSON document written once under a name of its own, the
-files of functions beside them, and the choice of the one to go on from: the newest that is sound. Keeps ten, as
-Spark does. Called on the program's thread before the start, then on the writer's.
+Each checkpoint is one framed JSON document, ``checkpoint-<number>``, written once; pickled programs are files beside
+them. Recovery uses the newest sound checkpoint. The store keeps ten, as Spark does. Used on the program's thread before
+the start, then on the writer's thread.
 """
 
 from __future__ import annotations
@@ -19,95 +19,94 @@ from penstock.storage.directory import Directory, Durability
 
 log = get_logger("checkpoint")
 
-_KEPT = 10
+_RETAINED = 10
 _NAME = re.compile(r"checkpoint-(\d{10})")
 _PROGRAM = re.compile(r"program-[0-9a-f]{8}-\d+")
 
 
 class CheckpointStore:
-    """Read and write checkpoints.
+    """Reads and writes checkpoints.
 
     Args:
-        directory: of the checkpoints.
-        durability: what is done before one counts as written.
+        directory: the checkpoint directory.
+        durability: what a write waits for.
     """
 
     def __init__(self, directory: Directory, durability: Durability = Durability.FLUSH) -> None:
         self._directory, self._sync = directory, durability is Durability.FSYNC
-        # Those of this run that are there, oldest first.
-        self._kept: list[Checkpoint] = []
+        self._retained: list[Checkpoint] = []
 
     def newest(self) -> Checkpoint | None:
-        """The newest sound one; ``None`` when there is none at all. The loss of a newer one is told.
+        """Read the newest sound checkpoint; ``None`` if there is none. A damaged newer one is logged as an error.
 
         Raises:
-            CheckpointError: there are some, and none is sound; names each and what is wrong with it.
+            CheckpointError: there are checkpoints and none is sound; names each and its damage.
             OSError: the directory cannot be read.
         """
-        wrong: list[str] = []
+        damaged: list[str] = []
         for name in reversed(self._names()):
             try:
                 found = self._read(name)
             except CheckpointError as error:
-                wrong.append(f"{name}: {error}")
+                damaged.append(f"{name}: {error}")
                 continue
-            if wrong:
+            if damaged:
                 log.error(
-                    "an older checkpoint is used: what is newer cannot be read",
+                    "newer checkpoints damaged, using an older one",
                     directory=self._directory.location(),
                     used=name,
-                    damaged=wrong,
+                    damaged=damaged,
                 )
             return found
-        if wrong:
+        if damaged:
             raise CheckpointError(
-                f"Failed to read checkpoint from directory {self._directory.location()}: none is sound. "
-                + "; ".join(wrong)
-                + ". To start afresh, name another directory or move these files away"
+                f"Failed to read checkpoint from directory {self._directory.location()}: no checkpoint is sound. "
+                + "; ".join(damaged)
+                + ". To start fresh, use another directory or move these files away"
             )
         return None
 
     @property
-    def kept(self) -> Sequence[Checkpoint]:
-        """This run's that are there, oldest first."""
-        return self._kept
+    def retained(self) -> Sequence[Checkpoint]:
+        """The checkpoints that a later run may recover from, oldest first."""
+        return self._retained
 
     def write(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Write one, then delete all but ten; what cannot be deleted is so the next time.
+        """Write a checkpoint, then delete all but the newest ten; failed deletions are retried at the next write.
 
         Returns:
-            The oldest that is kept, which a run may still go on from.
+            The oldest retained checkpoint.
 
         Raises:
-            OSError: it cannot be written; nothing is deleted.
+            OSError: it cannot be written; nothing is deleted then.
         """
         name = _name(checkpoint)
         self._directory.write(name, frame(checkpoint.to_json()), sync=self._sync)
-        self._kept = [*self._kept, checkpoint][-_KEPT:]
+        self._retained = [*self._retained, checkpoint][-_RETAINED:]
         try:
             self._delete_old()
-        # It is written all the same.
+        # The checkpoint itself has been written.
         except OSError as error:
             log.warning("old checkpoints not deleted", written=name, reason=str(error))
-        return self._kept[0]
+        return self._retained[0]
 
-    def keep(self, checkpoint: Checkpoint) -> None:
-        """Count an earlier run's as one of this run's: until there are ten, it may be gone on from as well."""
-        self._kept = [checkpoint]
+    def retain(self, checkpoint: Checkpoint) -> None:
+        """Count an earlier run's checkpoint among the ten that are retained."""
+        self._retained = [checkpoint]
 
     def _delete_old(self) -> None:
-        kept = {_name(each) for each in self._kept}
-        programs = {each.program.name for each in self._kept if each.program is not None}
+        retained = {_name(each) for each in self._retained}
+        programs = {each.program.name for each in self._retained if each.program is not None}
         for old in self._directory.names():
-            is_old = _NAME.fullmatch(old) and old not in kept
+            is_old = _NAME.fullmatch(old) and old not in retained
             if is_old or (_PROGRAM.fullmatch(old) and old not in programs):
                 self._directory.delete(old)
 
     def write_program(self, data: bytes) -> SavedFile:
-        """Write pickled functions; the same ones have the same name.
+        """Write a pickled program; equal programs share one file.
 
         Raises:
-            OSError: they cannot be written.
+            OSError: it cannot be written.
         """
         checksum = zlib.crc32(data)
         saved = SavedFile(f"program-{checksum:08x}-{len(data)}", len(data), checksum)
@@ -115,21 +114,21 @@ class CheckpointStore:
         return saved
 
     def read_program(self, saved: SavedFile) -> bytes:
-        """Read what ``write_program`` wrote.
+        """Read a pickled program.
 
         Raises:
-            CheckpointError: it is not there, or not what was written.
+            CheckpointError: the file is missing or damaged.
         """
         try:
             data = self._directory.read(saved.name)
         except OSError as error:
             raise CheckpointError(f"{self._directory.location(saved.name)} cannot be read: {error}") from error
         if len(data) != saved.num_bytes or zlib.crc32(data) != saved.checksum:
-            raise CheckpointError(f"{self._directory.location(saved.name)} is damaged: its checksum is another")
+            raise CheckpointError(f"{self._directory.location(saved.name)} is damaged: its checksum does not match")
         return data
 
     def _names(self) -> list[str]:
-        """By number, the oldest first."""
+        """Names of the checkpoint files, oldest first."""
         return sorted(name for name in self._directory.names() if _NAME.fullmatch(name))
 
     def _read(self, name: str) -> Checkpoint:
@@ -141,12 +140,12 @@ class CheckpointStore:
             found = read_frames(data)
         except WriteAheadLogError as error:
             raise CheckpointError(str(error)) from error
-        if len(found.sound) != 1 or found.damages or found.torn_at is not None:
-            raise CheckpointError("it is torn or damaged: its checksum does not match")
+        if len(found.sound) != 1 or found.damages or found.truncated_at is not None:
+            raise CheckpointError("it is truncated or damaged: its checksum does not match")
         return Checkpoint.from_json(found.sound[0].payload)
 
     def last_number(self) -> int:
-        """The highest number that a file has, sound or not; 0 when there is none."""
+        """The highest checkpoint number in the directory, sound or not; 0 if there is none."""
         return max((int(name.rpartition("-")[2]) for name in self._names()), default=0)
 
 

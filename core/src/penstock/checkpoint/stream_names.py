@@ -1,7 +1,7 @@
-"""The names by which a run knows what it has in common with an earlier one.
+"""Stream names: how a recovered run finds the streams of the checkpoint in a program that may have changed.
 
-Owns the rule: what the program says with ``setName``, of the stream or of what was made with it in one call; else the
-operation and how many of it came before. Called before the start.
+A stream's name is what the program gave with ``setName``, to the stream or to another one made in the same call. A
+stream without one is named after its operation and the number of unnamed streams of that operation before it.
 """
 
 from __future__ import annotations
@@ -11,24 +11,27 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import ConfigurationError
-from penstock.graph.stream import Stream
+from penstock.graph.node import Node
 
 
-def named(streams: Iterable[Stream[Any]], among: Iterable[Stream[Any]]) -> dict[str, Any]:
-    """Streams by name, in their order.
+def assign(streams: Iterable[Node], among: Iterable[Node]) -> dict[str, Any]:
+    """Give every stream a name.
 
     Args:
-        streams: to name.
-        among: the streams whose names the program may have said.
+        streams: the streams to name.
+        among: streams that the program may have named.
+
+    Returns:
+        The streams by name, in their order.
 
     Raises:
-        ConfigurationError: two have the same name.
+        ConfigurationError: two streams have the same name.
     """
     streams = list(streams)
     for stream in among:
         if stream.name is not None:
             _pass_on(stream, {each.number for each in streams})
-    # One that the program says, to have an earlier run's state go there, is not given to another.
+    # The program may give an automatic name with setName, to say which stream a saved state belongs to.
     taken = {stream.name for stream in streams}
     found: dict[str, Any] = {}
     counted: Counter[str] = Counter()
@@ -41,14 +44,14 @@ def named(streams: Iterable[Stream[Any]], among: Iterable[Stream[Any]]) -> dict[
         if name in found:
             raise ConfigurationError(
                 f"two streams have the name {name!r}, made by {found[name].call_site.short} and "
-                f"{stream.call_site.short}: a checkpoint tells them apart by it; give them others with setName"
+                f"{stream.call_site.short}: checkpoints need distinct names; rename one with setName"
             )
         found[name] = stream
     return found
 
 
-def _pass_on(stream: Stream[Any], wanted: set[int]) -> None:
-    """Give a stream's name to the nearest of those to name that were made with it, in one call."""
+def _pass_on(stream: Node, wanted: set[int]) -> None:
+    """Give a stream's name to the nearest of the wanted streams that the same call made."""
     waiting = [stream]
     while waiting:
         each = waiting.pop()
@@ -59,10 +62,15 @@ def _pass_on(stream: Stream[Any], wanted: set[int]) -> None:
 
 
 def automatic(operation: str, number: int) -> str:
-    """The name of a stream that the program gives none: its operation's ``number``-th, counted from 0."""
+    """The name of the ``number``-th unnamed stream of an operation, counted from 0."""
     return f"{operation}-{number}"
 
 
 def is_automatic(name: str, operation: str) -> bool:
-    """Whether a name is one that a stream has because the program gave it none."""
+    """Whether ``automatic`` gives this name."""
     return name.startswith(f"{operation}-") and name[len(operation) + 1 :].isdecimal()
+
+
+def function_name(function: Any) -> str:
+    """A function's full name: module and qualified name."""
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"

@@ -1,7 +1,6 @@
 """``CheckpointWriter``: writes checkpoints on a thread of its own.
 
-Owns that thread and the one checkpoint that waits: a younger one takes its place, for it knows all that the older knew.
-Never holds up who hands one over.
+At most one checkpoint waits: a younger one replaces it, because it contains everything that the older one knew.
 """
 
 from __future__ import annotations
@@ -18,18 +17,19 @@ from penstock.runtime.threads import EngineThread
 
 log = get_logger("checkpoint")
 
-# Tries to write one (as Spark).
-_TRIES = 3
+# Attempts to write one checkpoint (as Spark).
+_MAX_ATTEMPTS = 3
 
 
 class CheckpointWriter:
-    """Write checkpoints.
+    """Writes checkpoints.
 
     Args:
-        store: writes one.
-        clock: of the engine.
-        on_written: is told the oldest that is kept, when one was written; on the writer's thread.
-        on_failures: is told how many in a row could not be written, and why the last could not; on the writer's thread.
+        store: where it writes them.
+        clock: the engine's clock.
+        on_written: called after a write with the oldest retained checkpoint, on the writer's thread.
+        on_failures: called after a failure with the number of consecutive failures and the error, on the writer's
+            thread.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class CheckpointWriter:
         self._stopping = False
         self._changed = threading.Condition()
         self._thread = EngineThread("checkpoint-writer", self._run)
-        #: When the last one that was written was handed over, ms; ``None`` before the first.
+        #: When the last written checkpoint was gathered, ms; ``None`` before the first.
         self.written_ms: int | None = None
-        #: Could not be written since then.
+        #: Consecutive checkpoints since then that could not be written.
         self.failures = 0
 
     def start(self) -> None:
@@ -54,19 +54,19 @@ class CheckpointWriter:
         self._thread.start()
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Write it soon, in place of one that waits; returns at once."""
+        """Have a checkpoint written, in place of one that waits; returns at once."""
         with self._changed:
             self._next = checkpoint
             self._changed.notify_all()
 
     def fail(self, error: Exception) -> None:
-        """Count one that could not be made, unless one waits that was; returns at once."""
+        """Count a checkpoint that could not be gathered, unless another one waits; returns at once."""
         with self._changed:
             self._next = self._next or error
             self._changed.notify_all()
 
     def stop(self, timeout_s: float) -> bool:
-        """Write the one that waits, and end; say whether that was done in time."""
+        """Write the waiting checkpoint and stop; say whether that was done within the timeout."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -83,26 +83,26 @@ class CheckpointWriter:
             return taken
 
     def _write(self, taken: Checkpoint | Exception) -> None:
-        error = taken if isinstance(taken, Exception) else self._tried(taken)
+        error = taken if isinstance(taken, Exception) else self._attempt(taken)
         if error is None:
             return
         self.failures += 1
         try:
             self._on_failures(self.failures, error)
-        # The next one may be written.
+        # The thread must go on to the next checkpoint.
         except Exception:
-            log.exception("failures of checkpoints could not be told", in_a_row=self.failures)
+            log.exception("checkpoint failure not reported", consecutive_failures=self.failures)
 
-    def _tried(self, checkpoint: Checkpoint) -> Exception | None:
-        """Write one; why it could not be, if so."""
+    def _attempt(self, checkpoint: Checkpoint) -> Exception | None:
+        """Write a checkpoint; return the last error if every attempt failed."""
         began = time.monotonic()
-        for attempt in range(1, _TRIES + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 oldest = self._store.write(checkpoint)
             except Exception as caught:
                 error = caught
                 log.info(
-                    "checkpoint not written, trying again",
+                    "checkpoint write attempt failed",
                     number=checkpoint.number,
                     attempt=attempt,
                     reason=str(caught),
@@ -112,13 +112,13 @@ class CheckpointWriter:
                 log.debug(
                     "checkpoint written", number=checkpoint.number, took_ms=round((time.monotonic() - began) * 1000, 1)
                 )
-                self._told(checkpoint.number, oldest)
+                self._clean_up(checkpoint.number, oldest)
                 return None
         return error
 
-    def _told(self, number: int, oldest: Checkpoint) -> None:
+    def _clean_up(self, number: int, oldest: Checkpoint) -> None:
         try:
             self._on_written(oldest)
-        # What cannot be cleaned up stays for the next time.
+        # The next write cleans up what this one could not.
         except Exception as error:
             log.warning("old files not cleaned up", number=number, reason=str(error))

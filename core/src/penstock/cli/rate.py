@@ -23,7 +23,7 @@ from penstock.conf import Settings
 from penstock.errors import PenstockError, UnknownNameError
 from penstock.launch.launch_conf import conf_here
 from penstock.plugins.specs import RateEstimatorSpec, options_of, read_options
-from penstock.rate.guarded_estimator import GuardedEstimator, chosen_first_rate, make_estimator
+from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
 from penstock.rate.plant import PLANTS, named_plant
 from penstock.rate.plant_report import PlantReport, report
 from penstock.rate.plant_run import MakeEstimator, PlantRun, simulate
@@ -123,7 +123,7 @@ def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> N
 def _maker(spec: RateEstimatorSpec, settings: Settings) -> MakeEstimator:
     """A maker of estimators with the options and the first rate of a program's configuration."""
     options = read_options("rate estimator", spec, settings.with_prefix(f"{_PREFIX}{spec.name}."))
-    chosen = chosen_first_rate(settings)
+    chosen = configured_first_rate(settings)
 
     def make(interval_ms: int) -> GuardedEstimator:
         guarded = make_estimator(spec, options, interval_ms)

@@ -19,6 +19,8 @@ from penstock.cli.batch_view import ViewedBatch
 from penstock.listen.events import BatchCompleted
 
 _TOP = 4
+# Input streams are numbered from 0, and this program has one.
+_STREAM_ID = 0
 
 
 class WordCount:
@@ -38,8 +40,8 @@ class WordCount:
         self._interval_ms = self.ssc.graph.batch_interval_ms
         self._top_words: dict[int, tuple[tuple[str, int], ...]] = {}
         self._completed: queue.Queue[ViewedBatch] = queue.Queue()
-        self._lines = self.ssc.receiverStream("synthetic", **options)
-        words = self._lines.flatMap(lambda line: line.split())
+        lines = self.ssc.receiverStream("synthetic", **options)
+        words = lines.flatMap(lambda line: line.split())
         words.map(lambda word: (word, 1)).reduceByKey(operator.add).foreachRDD(self._keep_top_words)
         self.ssc.addStreamingListener(self)
 
@@ -52,12 +54,12 @@ class WordCount:
 
     def receiver_trouble(self) -> str:
         """The receiver's last error, empty for none."""
-        return self.ssc.receiver_infos()[self._lines.id].lastErrorMessage
+        return self.ssc.receiver_infos()[_STREAM_ID].lastErrorMessage
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
         """Called by the bus."""
         info = batchCompleted.batchInfo
-        limit = self.ssc.rate_limit(self._lines.id)
+        limit = self.ssc.rate_limit(_STREAM_ID)
         words = self._top_words.pop(info.batchTime, ())
         self._completed.put(ViewedBatch(info, self._interval_ms, limit, words))
 

@@ -1,51 +1,32 @@
-"""What a program hands to an operator, checked where it is handed: later it would fail in a task, or as something else.
-
-Owns the checks that several operators share and their words. On the thread that builds the program.
-"""
+"""Checks of what a program passes to an operator, made when it is passed: later it would fail inside a task."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from pyspark import StorageLevel
-
-if TYPE_CHECKING:
-    from penstock.graph.dstream import DStream
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def called(name: str, function: F) -> F:
-    """An argument that is to be called.
+def require_callable(name: str, function: F) -> F:
+    """The function passed as argument ``name``.
 
     Raises:
-        TypeError: it cannot be.
+        TypeError: it is not callable.
     """
     if not callable(function):
         raise TypeError(f"{name} must be a function, not {function!r}")
     return function
 
 
-def stream(operator: str, other: object) -> DStream[Any]:
-    """The other stream of an operator that takes two.
+def require_num_partitions(count: object, default: int | None = None) -> int:
+    """A number of partitions; ``default`` for ``None``.
 
     Raises:
-        TypeError: it is none.
-    """
-    from penstock.graph.dstream import DStream
-
-    if not isinstance(other, DStream):
-        hint = "; transform can use an RDD" if hasattr(other, "mapPartitions") else ""
-        raise TypeError(f"{operator} takes a DStream, not {type(other).__name__}{hint}")
-    return other
-
-
-def partitions(count: object, default: int | None = None) -> int:
-    """A number of partitions; ``None`` for the default, where there is one.
-
-    Raises:
-        TypeError: it is no whole number.
+        TypeError: it is not an integer.
         ValueError: it is not positive.
     """
     if count is None and default is not None:
@@ -57,12 +38,40 @@ def partitions(count: object, default: int | None = None) -> int:
     return count
 
 
-def storage_level(level: object) -> StorageLevel:
-    """Where RDDs are kept.
+def require_storage_level(level: object) -> StorageLevel:
+    """A storage level.
 
     Raises:
-        TypeError: it is no storage level.
+        TypeError: it is something else.
     """
     if not isinstance(level, StorageLevel):
         raise TypeError(f"persist takes a StorageLevel, such as StorageLevel.MEMORY_ONLY, not {level!r}")
     return level
+
+
+def takes_time(function: Callable[..., Any], without: int, message: str) -> bool:
+    """Whether ``function`` takes the batch time before its other arguments, according to its signature.
+
+    Args:
+        function: passed by the program; partials, bound methods and objects with ``__call__`` count as what they are.
+        without: its number of arguments without the time.
+        message: of the error.
+
+    Raises:
+        TypeError: it is not callable.
+        AssertionError: it takes neither ``without`` arguments nor one more (as PySpark raises it).
+    """
+    if not callable(function):
+        raise TypeError(f"{message}: got {type(function).__name__}, which cannot be called")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False  # a builtin without a signature: most take no time
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = sum(p.default is p.empty for p in positional)
+    at_most = without + 1 if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(positional)
+    if required <= without <= at_most:
+        return False
+    if required <= without + 1 <= at_most:
+        return True
+    raise AssertionError(message)

@@ -1,124 +1,132 @@
-"""``DStream``: a stream as a sequence of RDDs, one a batch, with PySpark's operators.
+"""``DStream``: the API of a stream, with PySpark's operators, argument order and defaults.
 
-Owns the operators' names, argument order and defaults. What a stream remembers, and when, is ``Stream``'s; what an
-operator does in a task is in ``functions`` and ``tasks``. The kinds of streams that the operators make are DStreams
-themselves, so that they are imported where they are made.
+A DStream wraps a node of the graph, as a DataFrame wraps a plan: each operator adds a node and returns a new DStream.
+What is computed, remembered and checkpointed is up to the nodes.
 """
 
 from __future__ import annotations
 
 import operator
+import pickle
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overload
 
 from pyspark import RDD, StorageLevel
-from pyspark.core.rdd import portable_hash
-from pyspark.resultiterable import ResultIterable
-from pyspark.util import _parse_memory
 
-from penstock.graph.arguments import called, partitions, storage_level, stream
-from penstock.graph.arity import takes_time
+from penstock.graph.arguments import require_callable, require_num_partitions, require_storage_level, takes_time
 from penstock.graph.call_site import call_site
-from penstock.graph.save_files import SaveFiles
-from penstock.graph.stream import Stream
+from penstock.graph.inputs import InputDStream
+from penstock.graph.node import Node
+from penstock.graph.operators.per_batch import MapPartitionsDStream, TransformedDStream, UnionDStream
+from penstock.graph.operators.windows import WindowedDStream, window_durations
+from penstock.graph.outputs import ForEachDStream, PrintRecords, SaveFiles
+from penstock.graph.pair_dstream_functions import PairDStreamFunctions, require_stream
+from penstock.graph.state.map_with_state import InternalMapWithStateDStream
+from penstock.graph.state.stateful import StateView
 from penstock.runtime.clock import milliseconds, require_duration_ms
 from penstock.worker import functions, records
-from penstock.worker.chunk import ToPairs
 from penstock.worker.functions import PartitionFunction
+from penstock.worker.map_with_state import SelectMapped, SelectStates
 
 if TYPE_CHECKING:
-    from penstock.graph.keyed_state import MapWithStateDStream
-    from penstock.graph.state_spec import StateSpec
+    from penstock.context import StreamingContext
 
 T = TypeVar("T", covariant=True)
+U = TypeVar("U")
+V = TypeVar("V")
+K = TypeVar("K")
+S = TypeVar("S")
 
 
-class DStream(Stream[T]):
-    """A stream of one context.
+class DStream(PairDStreamFunctions[T]):
+    """A stream of one StreamingContext: a sequence of RDDs, one for each batch.
+
+    Programs get streams from a StreamingContext and from the operators of other streams.
 
     Args:
-        context: of the program.
-        parents: the streams it is computed from.
+        node: what is computed.
+        ssc: the context that the stream belongs to.
     """
+
+    def __init__(self, node: Node, ssc: StreamingContext) -> None:
+        self._node, self._ssc = node, ssc
+
+    def context(self) -> StreamingContext:
+        """The context that the stream belongs to."""
+        return self._ssc
+
+    @property
+    def id(self) -> int:
+        """The id of an input stream, by which events, rates and receiver infos refer to it.
+
+        Raises:
+            AttributeError: this is not an input stream.
+        """
+        if not isinstance(self._node, InputDStream):
+            raise AttributeError(f"only input streams have an id, and this is a {type(self._node).__name__}")
+        return self._node.id
+
+    def setName(self, name: str) -> Self:
+        """Name the stream: a later run finds its state by that name, however the program has changed.
+
+        Raises:
+            ConfigurationError: the name is empty or not a string.
+        """
+        self._node.set_name(name)
+        return self
+
+    # -- one batch at a time --
+
+    # The overloads for pairs spare pyright a literal type: without them ``(word, 1)`` is no ``tuple[str, int]`` to it.
+    @overload
+    def map(self, f: Callable[[T], tuple[K, V]], preservesPartitioning: bool = False) -> DStream[tuple[K, V]]: ...
+
+    @overload
+    def map(self, f: Callable[[T], U], preservesPartitioning: bool = False) -> DStream[U]: ...
 
     def map(self, f: Callable[[T], Any], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record."""
-        return self._narrow(functions.Map(called("f", f)), preservesPartitioning)
+        return self._narrow(functions.Map(require_callable("f", f)), preservesPartitioning)
+
+    @overload
+    def flatMap(
+        self, f: Callable[[T], Iterable[tuple[K, V]]], preservesPartitioning: bool = False
+    ) -> DStream[tuple[K, V]]: ...
+
+    @overload
+    def flatMap(self, f: Callable[[T], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]: ...
 
     def flatMap(self, f: Callable[[T], Iterable[Any]], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record and flatten the results."""
-        return self._narrow(functions.FlatMap(called("f", f)), preservesPartitioning)
+        return self._narrow(functions.FlatMap(require_callable("f", f)), preservesPartitioning)
 
-    def filter(self, f: Callable[[T], Any]) -> DStream[T]:
-        """Keep the records for which ``f`` is true."""
-        return self._narrow(functions.Filter(called("f", f)), True)
+    def filter(self, f: Callable[[T], object]) -> DStream[T]:
+        """Select the records for which ``f`` is true."""
+        return self._narrow(functions.Filter(require_callable("f", f)), True)
 
-    def mapPartitions(
-        self, f: Callable[[Iterable[T]], Iterable[Any]], preservesPartitioning: bool = False
-    ) -> DStream[Any]:
+    def mapPartitions(self, f: Callable[[Iterable[T]], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
         """Apply ``f`` to the records of each partition."""
-        return self._narrow(functions.MapPartitions(called("f", f)), preservesPartitioning)
+        return self._narrow(functions.MapPartitions(require_callable("f", f)), preservesPartitioning)
 
     def mapPartitionsWithIndex(
-        self, f: Callable[[int, Iterable[T]], Iterable[Any]], preservesPartitioning: bool = False
-    ) -> DStream[Any]:
+        self, f: Callable[[int, Iterable[T]], Iterable[U]], preservesPartitioning: bool = False
+    ) -> DStream[U]:
         """Apply ``f`` to the index and the records of each partition."""
-        return self._narrow(functions.MapPartitionsWithIndex(called("f", f)), preservesPartitioning)
-
-    def mapValues(self, f: Callable[[Any], Any]) -> DStream[tuple[Any, Any]]:
-        """Apply ``f`` to the value of each pair."""
-        return self._narrow(functions.MapValues(called("f", f)), True)
-
-    def flatMapValues(self, f: Callable[[Any], Iterable[Any]]) -> DStream[tuple[Any, Any]]:
-        """Apply ``f`` to the value of each pair and flatten; the key stays with each result."""
-        return self._narrow(functions.FlatMapValues(called("f", f)), True)
+        return self._narrow(functions.MapPartitionsWithIndex(require_callable("f", f)), preservesPartitioning)
 
     def glom(self) -> DStream[list[T]]:
-        """Make one list of each partition."""
+        """Turn each partition into one list."""
         return self._narrow(functions.Glom(), False)
 
-    def reduceByKey(
-        self, func: Callable[[Any, Any], Any], numPartitions: int | None = None
-    ) -> DStream[tuple[Any, Any]]:
-        """Reduce the values of each key, batch by batch."""
-        return self.combineByKey(records.same, called("func", func), func, numPartitions)
-
-    def combineByKey(
-        self,
-        createCombiner: Callable[[Any], Any],
-        mergeValue: Callable[[Any, Any], Any],
-        mergeCombiners: Callable[[Any, Any], Any],
-        numPartitions: int | None = None,
-    ) -> DStream[tuple[Any, Any]]:
-        """Combine the values of each key, batch by batch."""
-        from penstock.graph.combined import CombinedDStream
-
-        combiner = self._combiner(
-            called("createCombiner", createCombiner),
-            called("mergeValue", mergeValue),
-            called("mergeCombiners", mergeCombiners),
-        )
-        return CombinedDStream(self, combiner, numPartitions)
-
-    def groupByKey(self, numPartitions: int | None = None) -> DStream[tuple[Any, Iterable[Any]]]:
-        """Gather the values of each key, batch by batch."""
-        return self.combineByKey(records.listed, records.appended, records.extended, numPartitions).mapValues(
-            ResultIterable
-        )
-
-    def reduce(self, func: Callable[[Any, Any], Any]) -> DStream[T]:
+    def reduce(self: DStream[U], func: Callable[[U, U], U]) -> DStream[U]:
         """Reduce each batch to one record; an empty batch gives none."""
-        return (
-            self._narrow(functions.Map(records.keyed), False)
-            .reduceByKey(func, 1)
-            ._narrow(functions.Map(records.value_of), False)
-        )
+        return self.map(records.keyed).reduceByKey(func, 1).map(records.value_of)
 
     def count(self) -> DStream[int]:
         """Count the records of each batch; an empty batch counts 0."""
-        sc = self._sc
+        sc = self._node.graph.spark_context
 
         def counts(rdd: RDD[Any]) -> RDD[int]:
             found = rdd.mapPartitionsWithIndex(functions.CountRecords())
@@ -132,190 +140,89 @@ class DStream(Stream[T]):
 
     def repartition(self, numPartitions: int) -> DStream[T]:
         """Change the number of partitions of each RDD."""
-        count = partitions(numPartitions)
-        return self.transform(lambda rdd: rdd.repartition(count))
+        count = require_num_partitions(numPartitions)
+        return self._derive(TransformedDStream((self._node,), lambda _time, rdd: rdd.repartition(count)))
 
-    def union(self, other: DStream[Any]) -> DStream[Any]:
-        """Put the records of two streams together.
+    def union(self, other: DStream[U]) -> DStream[T | U]:
+        """Unite the records of two streams.
 
         Raises:
-            TypeError: the other one is no stream.
-            ValueError: their slide durations differ.
+            TypeError: the other one is not a DStream.
+            ValueError: their slide durations or contexts differ.
         """
-        from penstock.graph.united import UnionDStream
-
-        if self.slide_ms != stream("union", other).slide_ms:
+        node = require_stream("union", other)._node
+        if self._node.slide_ms != node.slide_ms:
             raise ValueError("the two DStream should have same slide duration")
-        return UnionDStream((self, other))
+        return self._derive(UnionDStream((self._node, node)))
+
+    @overload
+    def transform(self, func: Callable[[RDD[T]], RDD[U] | None]) -> DStream[U]: ...
+
+    @overload
+    def transform(self, func: Callable[[datetime, RDD[T]], RDD[U] | None]) -> DStream[U]: ...
 
     def transform(self, func: Callable[..., Any]) -> DStream[Any]:
-        """Make each RDD into another: ``func(rdd)`` or ``func(time, rdd)``. Runs once a batch, on the driver.
+        """Turn each RDD into another: ``func(rdd)`` or ``func(time, rdd)``. Runs on the driver, once for each batch.
 
         Raises:
             AssertionError: the function takes neither one nor two arguments.
         """
-        from penstock.graph.transformed import TransformedDStream
-
         if takes_time(func, 1, "func should take one or two arguments"):
-            return TransformedDStream((self,), func)
-        return TransformedDStream((self,), lambda _time, rdd: func(rdd))
+            return self._derive(TransformedDStream((self._node,), func))
+        return self._derive(TransformedDStream((self._node,), lambda _time, rdd: func(rdd)))
+
+    @overload
+    def transformWith(
+        self, func: Callable[[RDD[T], RDD[V]], RDD[U] | None], other: DStream[V], keepSerializer: bool = False
+    ) -> DStream[U]: ...
+
+    @overload
+    def transformWith(
+        self,
+        func: Callable[[datetime, RDD[T], RDD[V]], RDD[U] | None],
+        other: DStream[V],
+        keepSerializer: bool = False,
+    ) -> DStream[U]: ...
 
     def transformWith(
         self, func: Callable[..., Any], other: DStream[Any], keepSerializer: bool = False
     ) -> DStream[Any]:
-        """Make one RDD of this stream's and another's: ``func(a, b)`` or ``func(time, a, b)``, once a batch.
+        """Turn the RDDs of two streams into one: ``func(a, b)`` or ``func(time, a, b)``, once for each batch.
 
         Args:
-            func: runs on the driver. A stream without an RDD for the batch gives an empty one.
+            func: runs on the driver; gets an empty RDD for a stream without one in the batch.
             other: the other stream.
-            keepSerializer: accepted for PySpark's signature; an RDD knows its own.
+            keepSerializer: accepted for PySpark's signature; an RDD knows its own serializer.
 
         Raises:
             AssertionError: the function takes neither two nor three arguments.
-            ValueError: the slide durations differ.
+            ValueError: the slide durations or contexts differ.
         """
-        from penstock.graph.transformed import TransformedDStream
+        with_time = takes_time(func, 2, "func should take two or three arguments")
+        parents = self._node, require_stream("transformWith", other)._node
+        return self._derive(TransformedDStream(parents, func if with_time else lambda _time, a, b: func(a, b)))
 
-        if takes_time(func, 2, "func should take two or three arguments"):
-            return TransformedDStream((self, stream("transformWith", other)), func)
-        return TransformedDStream((self, stream("transformWith", other)), lambda _time, a, b: func(a, b))
-
-    def partitionBy(
-        self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
-    ) -> DStream[tuple[Any, Any]]:
-        """Put the pairs of each batch into partitions by their keys."""
-        count, function = partitions(numPartitions), called("partitionFunc", partitionFunc)
-        pairs = self._pairs() if function is portable_hash else self
-        return pairs.transform(lambda rdd: rdd.partitionBy(count, function))
-
-    def cogroup(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
-        """Gather the values of each key in both streams, batch by batch."""
-        return self._joined(RDD.cogroup, other, numPartitions)
-
-    def join(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
-        """Pair the values of keys that are in both streams, batch by batch."""
-        return self._joined(RDD.join, other, numPartitions)
-
-    def leftOuterJoin(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
-        """Pair the values of this stream's keys with the other's or ``None``, batch by batch."""
-        return self._joined(RDD.leftOuterJoin, other, numPartitions)
-
-    def rightOuterJoin(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
-        """Pair this stream's values or ``None`` with those of the other's keys, batch by batch."""
-        return self._joined(RDD.rightOuterJoin, other, numPartitions)
-
-    def fullOuterJoin(self, other: DStream[Any], numPartitions: int | None = None) -> DStream[tuple[Any, Any]]:
-        """Pair the values of all keys, ``None`` where one stream has none, batch by batch."""
-        return self._joined(RDD.fullOuterJoin, other, numPartitions)
-
-    def foreachRDD(self, func: Callable[..., Any]) -> None:
-        """Hand each RDD to ``func(rdd)`` or ``func(time, rdd)``: an output operation.
-
-        Raises:
-            AssertionError: the function takes neither one nor two arguments.
-        """
-        if not takes_time(func, 1, "func should take one or two arguments"):
-            without_time = func
-
-            # By whose name a run that goes on knows the output.
-            @wraps(without_time)
-            def func(_time: datetime, rdd: RDD[Any]) -> Any:
-                return without_time(rdd)
-
-        self._output("foreachRDD", func)
-
-    def pprint(self, num: int = 10) -> None:
-        """Print the first ``num`` records of each batch: an output operation."""
-
-        def take_and_print(time: datetime, rdd: RDD[Any]) -> None:
-            taken = rdd.take(num + 1)
-            lines = ["-" * 43, f"Time: {time}", "-" * 43, *map(str, taken[:num])]
-            if len(taken) > num:
-                lines.append("...")
-            # One call: lines of outputs that run at the same time stay together.
-            print("\n".join([*lines, ""]), flush=True)
-
-        self._output("pprint", take_and_print)
-
-    def cache(self) -> DStream[T]:
-        """Keep each RDD in memory (``MEMORY_ONLY``) as long as a stream needs it."""
-        return self.persist(StorageLevel.MEMORY_ONLY)
-
-    def checkpoint(self, interval: float) -> DStream[T]:
-        """Write each RDD whose time is a multiple of ``interval`` seconds to the checkpoint directory, and keep it.
-
-        Raises:
-            StreamingStateError: the context was started.
-        """
-        self._context.check_can_build("checkpoint")
-        self.keep()
-        self._checkpoint_ms = require_duration_ms("interval", interval)
-        return self
-
-    def persist(self, storageLevel: StorageLevel) -> DStream[T]:
-        """Keep each RDD at a storage level as long as a stream needs it.
-
-        Raises:
-            StreamingStateError: the context was started.
-            TypeError: it is no storage level.
-        """
-        self._context.check_can_build("persist")
-        self._storage_level = storage_level(storageLevel)
-        return self
-
-    def slice(self, begin: datetime | float, end: datetime | float) -> list[RDD[T]]:
-        """The RDDs of the batches from ``begin`` to ``end``, both included, that are remembered or can be made.
-
-        Args:
-            begin: a datetime, or seconds since the epoch; between two batches it means the earlier one.
-            end: the same.
-
-        Raises:
-            StreamingStateError: the context has not started.
-        """
-        begin_ms, end_ms = (
-            milliseconds(time.timestamp() if isinstance(time, datetime) else time) for time in (begin, end)
-        )
-        with self._graph.lock:
-            return self.rdds_between(begin_ms, min(end_ms, self._graph.last_time_ms))
-
-    def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
-        """Save each batch as text, in a directory ``prefix-<ms>[.suffix]``: an output operation.
-
-        A directory that exists is left as it is: a batch that is run again has been saved.
-        """
-        self._output("saveAsTextFiles", SaveFiles(RDD.saveAsTextFile, prefix, suffix))
-
-    def saveAsPickleFiles(self, prefix: str, suffix: str | None = None) -> None:
-        """Save each batch as pickles, in a directory ``prefix-<ms>[.suffix]``: an output operation.
-
-        What Scala calls ``saveAsObjectFiles``; ``SparkContext.pickleFile`` reads it.
-        """
-        self._output("saveAsPickleFiles", SaveFiles(RDD.saveAsPickleFile, prefix, suffix))
-
-    # -- windows and state --
+    # -- windows --
 
     def window(self, windowDuration: float, slideDuration: float | None = None) -> DStream[T]:
         """All records of the last ``windowDuration`` seconds, every ``slideDuration`` seconds.
 
         Raises:
-            ValueError: a duration is no multiple of this stream's slide.
+            ValueError: a duration is not a multiple of this stream's slide duration.
         """
-        from penstock.graph.windowed import WindowedDStream, window_of
-
-        return WindowedDStream(self, *window_of(self, windowDuration, slideDuration))
+        return self._derive(WindowedDStream(self._node, *window_durations(self._node, windowDuration, slideDuration)))
 
     def reduceByWindow(
-        self,
-        reduceFunc: Callable[[Any, Any], Any],
-        invReduceFunc: Callable[[Any, Any], Any] | None,
+        self: DStream[U],
+        reduceFunc: Callable[[U, U], U],
+        invReduceFunc: Callable[[U, U], U] | None,
         windowDuration: float,
         slideDuration: float,
-    ) -> DStream[T]:
+    ) -> DStream[U]:
         """Reduce all records of a window to one. See ``reduceByKeyAndWindow``.
 
         Raises:
-            ValueError: a duration is no multiple of this stream's slide.
+            ValueError: a duration is not a multiple of this stream's slide duration.
         """
         keyed = self.map(records.keyed)
         return keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1).map(
@@ -326,7 +233,7 @@ class DStream(Stream[T]):
         """Count the records of a window.
 
         Raises:
-            ValueError: a duration is no multiple of this stream's slide.
+            ValueError: a duration is not a multiple of this stream's slide duration.
         """
         return self.map(records.one).reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
 
@@ -336,136 +243,130 @@ class DStream(Stream[T]):
         """Count the occurrences of each distinct record in a window.
 
         Raises:
-            ValueError: a duration is no multiple of this stream's slide.
+            ValueError: a duration is not a multiple of this stream's slide duration.
         """
         return self.map(records.counted).reduceByKeyAndWindow(
             operator.add, operator.sub, windowDuration, slideDuration, numPartitions, records.is_counted
         )
 
-    def groupByKeyAndWindow(
-        self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
-    ) -> DStream[tuple[Any, Iterable[Any]]]:
-        """Gather the values of each key in a window, oldest first.
+    # -- storage --
+
+    def cache(self) -> Self:
+        """Persist each RDD in memory (``MEMORY_ONLY``) for as long as a stream needs it."""
+        return self.persist(StorageLevel.MEMORY_ONLY)
+
+    def persist(self, storageLevel: StorageLevel) -> Self:
+        """Persist each RDD at a storage level for as long as a stream needs it.
 
         Raises:
-            ValueError: a duration is no multiple of this stream's slide.
+            StreamingStateError: the context was started.
+            TypeError: it is not a storage level.
         """
-        from penstock.graph.combined import CombinedDStream
-        from penstock.graph.reduced_window import ReducedWindowDStream
-        from penstock.graph.windowed import window_of
+        self._node.graph.check_can_build("persist")
+        self._node.persist(require_storage_level(storageLevel))
+        return self
 
-        window_ms, slide_ms = window_of(self, windowDuration, slideDuration)
-        panes = CombinedDStream(self, self._combiner(records.listed, records.appended, records.extended), numPartitions)
-        return ReducedWindowDStream(panes, window_ms, slide_ms, gathers=True).mapValues(ResultIterable)
-
-    def reduceByKeyAndWindow(
-        self,
-        func: Callable[[Any, Any], Any],
-        invFunc: Callable[[Any, Any], Any] | None,
-        windowDuration: float,
-        slideDuration: float | None = None,
-        numPartitions: int | None = None,
-        filterFunc: Callable[[tuple[Any, Any]], Any] | None = None,
-    ) -> DStream[tuple[Any, Any]]:
-        """Reduce the values of each key in a window.
-
-        Args:
-            func: associative; gets values in the order of time.
-            invFunc: the inverse, ``invFunc(func(a, b), a) == b``, by which a window is made from the one before; needs
-                a checkpoint directory, and keys stay until the filter drops them. ``None`` for windows made of reduced
-                panes, whose keys are those of their batches.
-            windowDuration: seconds.
-            slideDuration: seconds; the stream's slide by default.
-            numPartitions: the default parallelism by default.
-            filterFunc: pairs for which it is false are dropped.
+    def checkpoint(self, interval: float) -> Self:
+        """Write each RDD whose time is a multiple of ``interval`` seconds to the checkpoint directory, and persist it.
 
         Raises:
-            ValueError: a duration is no multiple of this stream's slide.
+            ConfigurationError: the interval is not a positive number of milliseconds.
+            StreamingStateError: the context was started.
         """
-        from penstock.graph.combined import CombinedDStream
-        from penstock.graph.inverse_window import InverseWindowDStream
-        from penstock.graph.reduced_window import ReducedWindowDStream
-        from penstock.graph.table import TableView
-        from penstock.graph.windowed import window_of
+        self._node.graph.check_can_build("checkpoint")
+        self._node.set_checkpoint_interval(require_duration_ms("interval", interval))
+        return self
 
-        window_ms, slide_ms = window_of(self, windowDuration, slideDuration)
-        combiner = self._combiner(records.same, called("func", func), func)
-        for name, function in (("invFunc", invFunc), ("filterFunc", filterFunc)):
-            if function is not None:
-                called(name, function)
-        panes = CombinedDStream(self, combiner, numPartitions)
-        if invFunc is not None:
-            return TableView(InverseWindowDStream(panes, invFunc, window_ms, slide_ms, filterFunc), ToPairs())
-        reduced = ReducedWindowDStream(panes, window_ms, slide_ms)
-        return reduced if filterFunc is None else reduced.filter(filterFunc)
-
-    def updateStateByKey(
-        self,
-        updateFunc: Callable[[Any, Any], Any],
-        numPartitions: int | None = None,
-        initialRDD: RDD[Any] | Iterable[Any] | None = None,
-    ) -> DStream[tuple[Any, Any]]:
-        """Keep a state for each key; needs a checkpoint directory.
-
-        A key for which the function fails keeps its state and fails the batch; the other keys go on.
+    def slice(self, begin: datetime | float, end: datetime | float) -> list[RDD[T]]:
+        """The RDDs of the batches from ``begin`` to ``end``, both included, that are remembered or can be computed.
 
         Args:
-            updateFunc: called in every batch for every key with a state or new values: from the list of new values and
-                the state, or ``None``, to the new state, or ``None`` to forget the key.
-            numPartitions: the default parallelism by default.
-            initialRDD: pairs of key and state to begin with.
-        """
-        from penstock.graph.table import TableView
-        from penstock.graph.updated_state import UpdatedStateDStream
-
-        function = called("updateFunc", updateFunc)
-        table = UpdatedStateDStream(self, function, numPartitions, initialRDD, self._memory_limit_mb)
-        return TableView(table, ToPairs())
-
-    def mapWithState(self, spec: StateSpec) -> MapWithStateDStream:
-        """Keep a state for each key, at a cost in proportion to the batch; needs a checkpoint directory.
-
-        Args:
-            spec: made with ``StateSpec.function``.
-
-        Returns:
-            What the function returned for each record; its ``stateSnapshots`` are the states.
+            begin: a datetime, or seconds since the epoch; a time between two batches means the earlier one.
+            end: the same.
 
         Raises:
-            TypeError: it is no StateSpec.
+            StreamingStateError: the context has not started.
         """
-        from penstock.graph.keyed_state import KeyedStateDStream, MapWithStateDStream
-        from penstock.graph.state_spec import StateSpec
+        begin_ms, end_ms = (
+            milliseconds(time.timestamp() if isinstance(time, datetime) else time) for time in (begin, end)
+        )
+        graph = self._node.graph
+        with graph.lock:
+            return self._node.rdds_between(begin_ms, min(end_ms, graph.last_time_ms))
 
-        if not isinstance(spec, StateSpec):
-            raise TypeError(
-                f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
-            )
-        return MapWithStateDStream(KeyedStateDStream(self, spec))
+    # -- output operations --
 
-    # -- for the operators above --
+    @overload
+    def foreachRDD(self, func: Callable[[RDD[T]], object]) -> None: ...
+
+    @overload
+    def foreachRDD(self, func: Callable[[datetime, RDD[T]], object]) -> None: ...
+
+    # For mypy, which infers a lambda with a default, `lambda rdd, found=found: ...`, from neither of the others.
+    @overload
+    def foreachRDD(self, func: Callable[[RDD[T]], object] | Callable[[datetime, RDD[T]], object]) -> None: ...
+
+    def foreachRDD(self, func: Callable[..., object]) -> None:
+        """Call ``func(rdd)`` or ``func(time, rdd)`` with each RDD: an output operation.
+
+        Raises:
+            AssertionError: the function takes neither one nor two arguments.
+        """
+        if takes_time(func, 1, "func should take one or two arguments"):
+            self._output("foreachRDD", func)
+            return
+
+        # A recovered run knows the output by the name of the program's function.
+        @wraps(func)
+        def without_time(_time: datetime, rdd: RDD[Any]) -> object:
+            return func(rdd)
+
+        self._output("foreachRDD", without_time)
+
+    def pprint(self, num: int = 10) -> None:
+        """Print the first ``num`` records of each batch: an output operation."""
+        self._output("pprint", PrintRecords(num))
+
+    def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
+        """Save each batch as text in a directory ``prefix-<ms>[.suffix]``: an output operation.
+
+        An existing directory is left as it is: it was saved when the batch ran before.
+        """
+        self._output("saveAsTextFiles", SaveFiles(RDD.saveAsTextFile, prefix, suffix))
+
+    def saveAsPickleFiles(self, prefix: str, suffix: str | None = None) -> None:
+        """Save each batch as pickles in a directory ``prefix-<ms>[.suffix]``: an output operation.
+
+        Scala calls it ``saveAsObjectFiles``; ``SparkContext.pickleFile`` reads it.
+        """
+        self._output("saveAsPickleFiles", SaveFiles(RDD.saveAsPickleFile, prefix, suffix))
+
+    # -- inside --
 
     def _narrow(self, function: PartitionFunction, preserves_partitioning: bool) -> DStream[Any]:
-        from penstock.graph.map_partitions import MapPartitionsDStream
-
-        return MapPartitionsDStream(self, function, preserves_partitioning)
-
-    def _pairs(self) -> DStream[Any]:
-        return self._narrow(functions.CheckPairs(), True)
+        return self._derive(MapPartitionsDStream(self._node, function, preserves_partitioning))
 
     def _output(self, operation: str, function: Callable[[datetime, RDD[Any]], object]) -> None:
-        from penstock.graph.output_stream import ForEachDStream
+        ForEachDStream(self._node, function, call_site(operation))
 
-        ForEachDStream(self, function, call_site(operation))
+    def _derive(self, node: Node) -> DStream[Any]:
+        return DStream(node, self._ssc)
 
-    def _joined(self, operation: Callable[..., Any], other: DStream[Any], num_partitions: int | None) -> DStream[Any]:
-        count = partitions(num_partitions, self._sc.defaultParallelism)
-        pairs = stream(operation.__name__, other)._pairs()
-        return self._pairs().transformWith(lambda a, b: operation(a, b, count), pairs)
+    def _derive_mapped(self, node: InternalMapWithStateDStream) -> MapWithStateDStream[Any, Any, Any]:
+        return MapWithStateDStream(StateView(node, SelectMapped()), self._ssc)
 
-    def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> functions.Combiner:
-        return functions.Combiner(create, merge_value, merge_combiners, self._memory_limit_mb)
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be sent to a task: streams live on the driver."""
+        raise pickle.PicklingError(
+            f"a function that is to run in a task refers to a {type(self).__name__}; streams live on the driver only: "
+            "use what the function is given instead"
+        )
 
-    @property
-    def _memory_limit_mb(self) -> float:
-        return _parse_memory(self._sc.getConf().get("spark.python.worker.memory", "512m") or "512m")
+
+class MapWithStateDStream(DStream[T], Generic[K, S, T]):
+    """What the mapping function of ``mapWithState`` returned for each record."""
+
+    def stateSnapshots(self) -> DStream[tuple[K, S]]:
+        """All keys and their states, in every batch."""
+        assert isinstance(self._node, StateView)
+        return self._derive(StateView(self._node.state, SelectStates()))

@@ -1,40 +1,54 @@
-"""``DStreamGraph``: the streams of a program, and what each batch makes of them.
+"""``DStreamGraph``: the streams of a program, from which every batch generates its jobs.
 
-Owns the input streams and the output streams in the order of their registration, the batch interval, zero time, and
-the doors to the rest of the engine. Only streams that an output reaches are computed.
-Built on the program's thread, used on the generator's loop.
+Owns the input and output streams in the order of their registration, the batch interval, zero time, and the connection
+to the engine. Only streams that an output depends on are computed. Built on the program's thread, used on the
+generator's loop.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigurationError, StreamingStateError
 from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.inputs import InputDStream
+from penstock.graph.job import Job
+from penstock.graph.node import Node
+from penstock.graph.outputs import ForEachDStream
+from penstock.graph.state.state_errors import StateErrors
+from penstock.graph.state.stateful import StatefulDStream
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-    from penstock.graph.failure_ledger import FailureLedger
-    from penstock.graph.input_stream import InputDStream
-    from penstock.graph.job import Job
-    from penstock.graph.output_stream import ForEachDStream
-    from penstock.graph.stream import Stream
-    from penstock.graph.table import TableDStream
+    from pyspark import SparkContext
+
+
+def _accept(_what: str) -> None:
+    """Without a context, streams may be added at any time."""
 
 
 class DStreamGraph:
     """The graph of one context.
 
     Args:
+        spark_context: creates the RDDs.
         batch_interval_ms: between two batches.
         time_zone: of the times that the program's functions get; ``None``: local and naive, as PySpark's.
+        check_can_build: called with what is to be added to the graph; raises once the graph accepts nothing more.
     """
 
-    def __init__(self, batch_interval_ms: int, time_zone: tzinfo | None = None) -> None:
+    def __init__(
+        self,
+        spark_context: SparkContext,
+        batch_interval_ms: int,
+        time_zone: tzinfo | None = None,
+        check_can_build: Callable[[str], None] = _accept,
+    ) -> None:
+        self.spark_context, self.check_can_build = spark_context, check_can_build
         self.batch_interval_ms, self.time_zone = batch_interval_ms, time_zone
         self.runtime = GraphRuntime()
         self.zero_time_ms: int | None = None
@@ -47,7 +61,7 @@ class DStreamGraph:
         self.checkpoint_directory: str | None = None
         #: The folder of the checkpoint directory that holds this run's state files.
         self.state_home = ""
-        self._ledgers: list[FailureLedger] = []
+        self._state_errors: list[StateErrors] = []
         #: The output that took longest to generate its job in the last batch: milliseconds and call site.
         self.slowest = (0.0, "")
         #: By batch time: how many outputs could not be generated and will be tried again.
@@ -98,34 +112,32 @@ class DStreamGraph:
             return len(self.outputs) - 1
 
     def count_stream(self) -> int:
-        """Number a stream, counted from 0."""
+        """Return the number of a new stream, counted from 0."""
         with self.lock:
             self.num_streams += 1
             return self.num_streams - 1
 
-    def tables(self) -> list[TableDStream]:
-        """The streams that carry something on from batch to batch and that an output reaches, as they were made."""
-        from penstock.graph.table import TableDStream  # a DStream itself
+    def stateful_streams(self) -> list[StatefulDStream]:
+        """The stateful streams that an output depends on, in the order in which the program created them."""
+        return [stream for stream in self.streams() if isinstance(stream, StatefulDStream)]
 
-        return [stream for stream in self.streams() if isinstance(stream, TableDStream)]
-
-    def make_tables(self, times_ms: Iterable[int]) -> None:
-        """Carry every table on, in the order of times; no job is run."""
-        tables = self.tables()
+    def advance_state(self, times_ms: Iterable[int]) -> None:
+        """Advance every stateful stream through some batches, in the order of their times. Runs no Spark job."""
+        streams = self.stateful_streams()
         with self.lock:
             for time_ms in times_ms:
-                for table in tables:
-                    table.get_or_compute(time_ms)
+                for stream in streams:
+                    stream.get_or_compute(time_ms)
 
     @property
     def needs_every_batch(self) -> bool:
-        """Whether some stream is made of several batches."""
+        """Whether some stream is computed from several batches."""
         return any(stream.spans_batches for stream in self.streams())
 
-    def streams(self) -> list[Stream[Any]]:
-        """The streams that an output reaches, in the order in which the program made them."""
-        reached: dict[int, Stream[Any]] = {}
-        waiting: list[Stream[Any]] = list(self.outputs)
+    def streams(self) -> list[Node]:
+        """The streams that an output depends on, in the order in which the program created them."""
+        reached: dict[int, Node] = {}
+        waiting: list[Node] = list(self.outputs)
         while waiting:
             stream = waiting.pop()
             if stream.number not in reached:
@@ -133,26 +145,26 @@ class DStreamGraph:
                 waiting.extend(stream.parents)
         return [stream for _number, stream in sorted(reached.items())]
 
-    def add_ledger(self, ledger: FailureLedger) -> FailureLedger:
-        """Look into a ledger at the end of every job."""
+    def add_state_errors(self, errors: StateErrors) -> StateErrors:
+        """Have these errors raised at the end of every job."""
         with self.lock:
-            self._ledgers.append(ledger)
-        return ledger
+            self._state_errors.append(errors)
+        return errors
 
-    def raise_failures(self) -> None:
-        """Raise what state functions failed on in a job that ended.
+    def raise_state_errors(self) -> None:
+        """Raise the errors of state functions in a job that ended.
 
         Raises:
-            StateUpdateError: there is something.
+            StateUpdateError: there are some.
         """
-        for ledger in self._ledgers:
-            ledger.raise_failures()
+        for errors in self._state_errors:
+            errors.raise_new()
 
     def validate(self) -> None:
-        """Check what can be checked before the start.
+        """Check the program before the start.
 
         Raises:
-            ConfigurationError: there is nothing to execute.
+            ConfigurationError: there is no output operation, or a stream's checkpoint settings are wrong.
         """
         if not self.outputs:
             raise ConfigurationError(
@@ -162,10 +174,10 @@ class DStreamGraph:
             output.validate()
 
     def start(self, zero_time_ms: int) -> None:
-        """Fix zero time, settle what each stream must remember, start the inputs.
+        """Fix zero time and the remember durations, and start the inputs.
 
         Raises:
-            StreamingStateError: it was started before.
+            StreamingStateError: the graph was started before.
         """
         if self.zero_time_ms is not None:
             raise StreamingStateError("the graph was started already")
@@ -178,13 +190,13 @@ class DStreamGraph:
             stream.start()
 
     def stop(self) -> None:
-        """Stop the inputs, and the further tries of outputs that failed."""
+        """Stop the inputs, and the retries of outputs."""
         self.stopping.set()
         for stream in self.inputs:
             stream.stop()
 
     def generate_jobs(self, time_ms: int) -> list[Job]:
-        """Make the batch's jobs, in the order in which the program registered its outputs."""
+        """Generate the batch's jobs, in the order in which the program registered its outputs."""
         jobs: list[Job | None] = []
         self.slowest = (0.0, "")
         with self.lock:
@@ -196,21 +208,21 @@ class DStreamGraph:
         return [job for job in jobs if job is not None]
 
     def failed_jobs(self, error: BaseException) -> list[Job]:
-        """The jobs of a batch that could not be made: each fails with the reason, so that the batch has an end."""
+        """The jobs of a batch that could not be generated: each fails with the reason, so that the batch completes."""
         return [output.failed_job(error) for output in self.outputs]
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget the RDDs that no stream needs once batch ``time_ms`` is done."""
+        """Forget the RDDs that no stream needs once batch ``time_ms`` is complete."""
         with self.lock:
             for output in self.outputs:
                 output.clear_metadata(time_ms, unpersist=unpersist)
-            # Jobs that were given up before they ran have tried nothing again.
+            # Jobs that were dropped before they ran have retried nothing.
             for time in [time for time in self.unmade if time <= time_ms]:
                 del self.unmade[time]
 
     @property
     def max_input_remember_ms(self) -> int:
-        """How long the input that is remembered longest is remembered; inputs that nobody uses do not count."""
+        """The longest remember duration of an input stream; unused inputs remember nothing."""
         return max((stream.remember_ms for stream in self.inputs), default=self.batch_interval_ms)
 
     def receivers(self) -> Iterable[tuple[int, Any]]:

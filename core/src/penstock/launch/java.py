@@ -19,6 +19,7 @@ from pathlib import Path
 from attrs import frozen
 
 from penstock.errors import JavaNotFoundError
+from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
 
 log = get_logger("java")
@@ -207,12 +208,10 @@ def _write_shim(home: Path, java: Path) -> Path:
     shim = _private(home / "bin") / "java"
     script = os.fsencode(_SHIM.format(flag=_VECTOR, java=shlex.quote(str(java))))
     if not shim.is_file() or shim.read_bytes() != script:
-        # Written aside, then moved: another process may be starting its JVM through it.
-        handle, aside = tempfile.mkstemp(dir=shim.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(script)
-        Path(aside).chmod(0o700)
-        Path(aside).replace(shim)
+        # Another process may be starting its JVM through it.
+        with atomic_write(shim) as unfinished:
+            unfinished.write_bytes(script)
+            unfinished.chmod(0o700)
     if not os.access(shim, os.X_OK):
         raise PermissionError(f"{shim} cannot be run: is its file system mounted noexec?")
     return home

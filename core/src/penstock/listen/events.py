@@ -1,7 +1,7 @@
-"""The nine events and what they carry.
+"""The eleven events that listeners get, Spark's nine and two of Penstock's, and the infos in them.
 
-Owns the frozen values that listeners get. Field names are Spark's; times are milliseconds since the epoch, delays are
-milliseconds, ``None`` means not known (yet).
+Field names are Spark's. Times are milliseconds since the epoch, delays are milliseconds, ``None`` means not known
+(yet).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from attrs import field, frozen
 
 @frozen
 class StreamInputInfo:
-    """What one input stream gave to one batch.
+    """The input of one stream in one batch.
 
     Attributes:
-        inputStreamId: id of the stream.
-        numRecords: records it gave; 0 where a stream cannot know.
-        metadata: anything the stream says about them; the key ``Description`` is for people.
-        rate_limit: records/s that the stream's receiver was held to when the batch was made; ``None`` for no limit.
+        inputStreamId: the stream's id.
+        numRecords: records in the batch; 0 where the stream cannot know.
+        metadata: describes the input; the key ``Description`` is text for people.
+        rate_limit: the receiver's, records/s, when the batch was generated; ``None`` for no limit.
     """
 
     inputStreamId: int
@@ -41,9 +41,9 @@ class OutputOperationInfo:
 
     Attributes:
         batchTime: the batch.
-        id: 0, 1, … in the order in which the program registered its outputs.
-        name: where the program registered it, short.
-        description: the same, long.
+        id: 0, 1, … in the order in which the program made its output operations.
+        name: its call site, short.
+        description: its call site with the full path.
         startTime: when it started.
         endTime: when it ended.
         failureReason: the traceback when it failed.
@@ -59,7 +59,7 @@ class OutputOperationInfo:
 
     @property
     def duration(self) -> int | None:
-        """How long it ran."""
+        """From its start to its end."""
         return None if self.startTime is None or self.endTime is None else self.endTime - self.startTime
 
 
@@ -68,11 +68,11 @@ class BatchInfo:
     """One batch.
 
     Attributes:
-        batchTime: the end of the interval whose data it holds.
-        streamIdToInputInfo: what each input stream gave; streams that cannot report are absent.
+        batchTime: end of the interval whose data it has.
+        streamIdToInputInfo: the input of each stream; streams that cannot report it are absent.
         submissionTime: when its jobs were submitted.
         processingStartTime: when its first job started.
-        processingEndTime: when its last job ended, or when it was given up.
+        processingEndTime: when its last job ended or the batch was abandoned.
         outputOperationInfos: its output operations by id.
     """
 
@@ -102,7 +102,7 @@ class BatchInfo:
 
     @property
     def succeeded(self) -> bool | None:
-        """Whether all its output operations ended well; ``None`` while it runs."""
+        """Whether all its output operations succeeded; ``None`` while it runs."""
         operations = self.outputOperationInfos.values()
         if self.processingEndTime is None or any(operation.endTime is None for operation in operations):
             return None
@@ -119,7 +119,7 @@ class PastError:
     """An error of a receiver.
 
     Attributes:
-        time: when it was told.
+        time: when it was reported.
         message: what went wrong.
         error: the traceback, empty when there is none.
     """
@@ -136,17 +136,17 @@ class ReceiverInfo:
     Attributes:
         streamId: of its input stream.
         name: ``<class>-<streamId>``.
-        active: whether it is registered now.
+        active: whether it is registered.
         location: host of its executor, empty when unknown.
         executorId: its executor, empty when unknown.
-        lastErrorMessage: what went wrong last, empty for nothing.
-        lastError: the traceback of it.
-        lastErrorTime: when there was an error last, -1 for never.
-        recent_errors: the last ones, oldest first.
+        lastErrorMessage: the last error, empty for none.
+        lastError: its traceback.
+        lastErrorTime: when it was reported, -1 for never.
+        recent_errors: oldest first.
         unhealthy: it fails more often than `spark.penstock.receiver.maxRestarts` allows.
-        given_up: it is not started again.
-        lost_blocks: stored blocks that batches needed and that were gone.
-        lost_records: in them.
+        given_up: it is not relaunched any more.
+        lost_blocks: stored blocks that a batch needed and that were lost.
+        lost_records: records in the lost blocks.
     """
 
     streamId: int
@@ -173,7 +173,7 @@ class StreamingStarted:
 
 @frozen
 class ReceiverStarted:
-    """A receiver registered: for the first time, or after a restart."""
+    """A receiver registered: for the first time, after a restart or after a relaunch."""
 
     receiverInfo: ReceiverInfo
 
@@ -187,14 +187,14 @@ class ReceiverError:
 
 @frozen
 class ReceiverStopped:
-    """A receiver stopped; it may come back."""
+    """A receiver stopped; it may be relaunched."""
 
     receiverInfo: ReceiverInfo
 
 
 @frozen
 class BatchSubmitted:
-    """A batch's jobs wait to run."""
+    """A batch's jobs were submitted and wait to run."""
 
     batchInfo: BatchInfo
 
@@ -208,33 +208,33 @@ class BatchStarted:
 
 @frozen
 class BatchCompleted:
-    """The last job of a batch ended, well or not."""
+    """The last job of a batch ended, successfully or not."""
 
     batchInfo: BatchInfo
 
 
 @frozen
 class OutputOperationStarted:
-    """A job started."""
+    """The job of an output operation started."""
 
     outputOperationInfo: OutputOperationInfo
 
 
 @frozen
 class OutputOperationCompleted:
-    """A job ended, well or not."""
+    """The job of an output operation ended, successfully or not."""
 
     outputOperationInfo: OutputOperationInfo
 
 
 @frozen
 class CheckpointFailed:
-    """Checkpoints could not be written, several in a row: a run that is killed now goes on from further back.
+    """Several consecutive checkpoints could not be written: a recovery would restart from an older one.
 
     Attributes:
-        time: when, ms.
-        failures: how many in a row.
-        reason: of the last.
+        time: when.
+        failures: consecutive failures.
+        reason: error of the last one.
     """
 
     time: int
@@ -244,17 +244,18 @@ class CheckpointFailed:
 
 @frozen
 class StopProgress:
-    """A step of stopping began, or some of it is done.
+    """The context entered a phase of stopping, or one of the remaining batches completed.
 
     Attributes:
-        time: when, ms.
-        phase: ``receivers``, ``batches``, ``jobs``, ``checkpoint``, ``files`` or ``listeners``.
-        batchesLeft: that are not complete.
+        time: when.
+        phase: in this order ``receivers``, ``batches``, ``jobs``, ``checkpoint``, ``release``, ``files``, ``journal``,
+            ``journal of outputs`` (with a checkpoint directory) and ``listeners``.
+        batches_left: batches that have not completed.
     """
 
     time: int
     phase: str
-    batchesLeft: int
+    batches_left: int
 
 
 Event = (
@@ -271,5 +272,5 @@ Event = (
     | OutputOperationCompleted
 )
 
-#: Name of the hook that each kind of event goes to.
+#: Event class → name of the callback and hook.
 HOOK_OF: dict[type, str] = {kind: f"on{kind.__name__}" for kind in Event.__args__}

@@ -1,9 +1,8 @@
-"""The listener bus: every event to every listener, none in another's way.
+"""The listener bus: delivers every event to every listener, each on its own thread.
 
-Owns one queue and one thread a listener. A listener that is slow delays nobody: what does not fit its queue is dropped
-and counted, for that listener alone. One that raises is logged and counted; after several errors in a row it is
-switched off. A listener whose class says ``never_drop = True`` (rate control, progress, allocation) has an unbounded
-queue. ``post`` never blocks and may be called from any thread.
+A slow listener delays no other: events that do not fit its queue are dropped and counted. A listener that raises is
+logged and counted; after several consecutive errors it is disabled. A listener whose class sets ``never_drop = True``
+(rate control, progress, allocation) has an unbounded queue. ``post`` never blocks and may be called from any thread.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Callable
 
 from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF, Event
-from penstock.listen.streaming_listener import EventView, StreamingListener
+from penstock.listen.streaming_listener import EventView, is_streaming_listener
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 
@@ -29,7 +28,7 @@ class _Listener:
     def __init__(self, target: object, origin: str, queue_size: int, max_failures: int) -> None:
         self.target, self.origin, self.label = target, origin, origin
         self._max_failures = max_failures
-        self._wants_view = isinstance(target, StreamingListener)
+        self._wants_view = is_streaming_listener(target)
         self._callbacks: dict[str, Callable[[object], object]] = {
             hook: callback for hook in HOOK_OF.values() if callable(callback := getattr(target, hook, None))
         }
@@ -39,84 +38,84 @@ class _Listener:
         self._thread = EngineThread(f"listener {origin}", self._run)
         self._failures_in_a_row = 0
         self.dropped = self.failed = 0
-        self.switched_off = False
+        self.disabled = False
 
     def start(self) -> None:
         self._thread.start()
 
     def offer(self, event: Event) -> None:
-        if self.switched_off or HOOK_OF[type(event)] not in self._callbacks:
+        if self.disabled or HOOK_OF[type(event)] not in self._callbacks:
             return
         try:
             self._events.put_nowait(event)
         except queue.Full:
             self.dropped += 1
             if self.dropped == 1:
-                log.warning("listener is too slow, its events are dropped", listener=self.origin)
+                log.warning("listener too slow, events dropped", listener=self.origin)
 
     def stop(self, deadline: float) -> None:
-        """Let the thread handle what waits, until the deadline (monotonic seconds)."""
+        """Let the thread handle the queued events until the deadline (monotonic seconds)."""
         try:
             self._events.put(None, timeout=max(deadline - time.monotonic(), 0.001))
         except queue.Full:
-            self.switched_off = True
+            self.disabled = True
             return
         if not self._thread.finish(max(deadline - time.monotonic(), 0.001)):
-            self.switched_off = True
+            self.disabled = True
 
     def _run(self) -> None:
         while (event := self._events.get()) is not None:
-            if not self.switched_off:
+            if not self.disabled:
                 self._deliver(event)
 
     def _deliver(self, event: Event) -> None:
         hook = HOOK_OF[type(event)]
         try:
             self._callbacks[hook](EventView(event) if self._wants_view else event)
-        # A listener that wants to leave leaves alone.
+        # SystemExit too: a listener ends at most itself.
         except (Exception, SystemExit):
             self.failed += 1
             self._failures_in_a_row += 1
             if self.failed == 1:
-                log.exception(
-                    "listener failed; further errors of it are counted, not logged", listener=self.origin, hook=hook
-                )
+                log.exception("listener failed, further errors counted only", listener=self.origin, hook=hook)
             if self._failures_in_a_row >= self._max_failures:
-                self.switched_off = True
-                log.error("listener switched off", listener=self.origin, failures=self._failures_in_a_row)
+                self.disabled = True
+                log.error("listener disabled", listener=self.origin, failures=self._failures_in_a_row)
         else:
             self._failures_in_a_row = 0
 
 
 class ListenerBus:
-    """Deliver events.
+    """Delivers events.
 
     Args:
         queue_size: events that may wait for one listener.
-        max_failures: errors in a row after which a listener is switched off.
+        max_failures: consecutive errors after which a listener is disabled.
     """
 
     def __init__(self, queue_size: int, max_failures: int) -> None:
         self._queue_size, self._max_failures = queue_size, max_failures
         self._listeners: list[_Listener] = []
-        # How many listeners of an origin there have been: several may come from one plugin.
+        # Listeners added so far, by origin: one plugin may bring several.
         self._added: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._started = self._stopped = False
 
     def add(self, target: object, origin: str = "") -> None:
-        """Add a listener: any object with one or more of the nine ``on…`` methods.
+        """Add a listener: any object with one or more of the ``on…`` methods.
 
         Args:
             target: the listener.
-            origin: whose it is, for messages; its class by default.
+            origin: the plugin or class it comes from, for messages; its class by default.
 
         Raises:
-            TypeError: the object has none of the nine methods.
+            TypeError: the object has none of the methods.
             StreamingStateError: the bus has stopped.
         """
         if not any(callable(getattr(target, hook, None)) for hook in HOOK_OF.values()):
-            raise TypeError(f"{type(target).__name__} is no listener: it has none of {', '.join(HOOK_OF.values())}")
+            raise TypeError(
+                f"{type(target).__name__} is not a listener: it has none of the methods {', '.join(HOOK_OF.values())}"
+            )
         origin = origin or f"{type(target).__module__}.{type(target).__qualname__}"
         listener = _Listener(target, origin, self._queue_size, self._max_failures)
         with self._lock:
@@ -129,7 +128,7 @@ class ListenerBus:
                 listener.start()
 
     def remove(self, target: object) -> None:
-        """Remove a listener; events that wait for it are delivered first. Unknown ones are ignored."""
+        """Remove a listener after it has handled its queued events. An unknown one is ignored."""
         with self._lock:
             leaving = [listener for listener in self._listeners if listener.target is target]
             self._listeners = [listener for listener in self._listeners if listener.target is not target]
@@ -137,21 +136,21 @@ class ListenerBus:
             listener.stop(time.monotonic() + 1)
 
     def start(self) -> None:
-        """Begin to deliver."""
+        """Start to deliver."""
         with self._lock:
             self._started = True
             for listener in self._listeners:
                 listener.start()
 
     def post(self, event: Event) -> None:
-        """Give an event to every listener."""
+        """Queue an event for every listener."""
         with self._lock:
             listeners = [] if self._stopped else self._listeners
             for listener in listeners:
                 listener.offer(event)
 
     def stop(self, timeout_s: float) -> None:
-        """Take no more events; give listeners until the time-out, together, to handle theirs."""
+        """Accept no more events; wait until all queued ones are handled, at most ``timeout_s``."""
         with self._lock:
             if self._stopped:
                 return
@@ -162,13 +161,13 @@ class ListenerBus:
             listener.stop(deadline)
 
     def report(self) -> dict[str, dict[str, int | bool]]:
-        """By listener: events dropped, events it failed on, whether it was switched off."""
+        """By listener: events dropped, events that it failed on, whether it is disabled."""
         with self._lock:
             return {
                 listener.label: {
                     "dropped": listener.dropped,
                     "failed": listener.failed,
-                    "switched_off": listener.switched_off,
+                    "disabled": listener.disabled,
                 }
                 for listener in self._listeners
             }

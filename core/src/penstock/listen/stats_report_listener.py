@@ -1,15 +1,12 @@
-"""``StatsReportListener``: how long the last batches took, as lines in the log.
-
-Owns the infos of the last batches. Never changes anything. Runs on the listener's own thread.
-"""
+"""``StatsReportListener``: logs how long the last batches took."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
 
 from penstock.errors import ConfigurationError
+from penstock.listen.events import BatchCompleted, BatchInfo
 from penstock.listen.streaming_listener import StreamingListener
 from penstock.runtime.log import get_logger
 
@@ -19,24 +16,24 @@ _PERCENTS = (0, 5, 10, 25, 50, 75, 90, 95, 100)
 
 
 class StatsReportListener(StreamingListener):
-    """Logs, after each batch, how the total delay and the processing time of the last batches are distributed.
+    """Logs the distribution of the last batches' total delay and processing time after each batch.
 
-    It logs at level INFO, and Penstock is silent below WARNING: set ``spark.penstock.log.level=INFO`` to see it.
+    It logs at level INFO: set ``spark.penstock.log.level=INFO`` to see it.
 
     Args:
-        numBatchInfos: how many batches count.
+        numBatchInfos: how many batches.
 
     Raises:
-        ConfigurationError: that is not a positive whole number.
+        ConfigurationError: ``numBatchInfos`` is not a positive integer.
     """
 
     def __init__(self, numBatchInfos: int = 10) -> None:
         if type(numBatchInfos) is not int or numBatchInfos < 1:
-            raise ConfigurationError(f"numBatchInfos={numBatchInfos!r}: must be a positive whole number")
-        self._infos: deque[Any] = deque(maxlen=numBatchInfos)
+            raise ConfigurationError(f"numBatchInfos={numBatchInfos!r}: must be a positive integer")
+        self._infos: deque[BatchInfo] = deque(maxlen=numBatchInfos)
 
-    def onBatchCompleted(self, batchCompleted: Any) -> None:
-        """Count the batch, and log."""
+    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
+        """Add the batch and log the distributions."""
         info = batchCompleted.batchInfo
         self._infos.append(info)
         for what, delays in (
@@ -49,7 +46,7 @@ class StatsReportListener(StreamingListener):
 
 
 def distribution(values: Iterable[int]) -> str:
-    """Say how values are distributed, as Spark does: at 0 %, the least; at 100 %, the greatest.
+    """Format percentiles as Spark does, from the minimum (0 %) to the maximum (100 %).
 
     Args:
         values: at least one.

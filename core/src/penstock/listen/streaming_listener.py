@@ -1,8 +1,7 @@
-"""``StreamingListener``: the class PySpark programs derive their listeners from.
+"""``StreamingListener``: the base class of a program's listeners, and the view of events that they get.
 
-Owns the empty callbacks, Spark's nine and two of Penstock's, and the view that lets one listener read an event both
-ways: as attributes (``event.batchInfo.processingDelay``, ``None`` when unknown) and as PySpark's methods
-(``event.batchInfo().processingDelay()``, -1 when unknown). Callbacks run on the listener's own thread.
+The view reads an event in both styles: attributes (``event.batchInfo.processingDelay``, ``None`` when unknown) and
+PySpark's methods (``event.batchInfo().processingDelay()``, -1 when unknown).
 """
 
 from __future__ import annotations
@@ -12,50 +11,75 @@ from typing import Any
 
 from attrs import frozen, has
 
+from penstock.listen.events import (
+    BatchCompleted,
+    BatchStarted,
+    BatchSubmitted,
+    CheckpointFailed,
+    OutputOperationCompleted,
+    OutputOperationStarted,
+    ReceiverError,
+    ReceiverStarted,
+    ReceiverStopped,
+    StopProgress,
+    StreamingStarted,
+)
+
 
 class StreamingListener:
-    """Derive from this, override what matters, hand it to ``StreamingContext.addStreamingListener``.
+    """Derive from it, override callbacks, and pass an instance to ``StreamingContext.addStreamingListener``.
 
-    Each callback gets a view of the event that can be read in both ways (see above).
+    There are Spark's nine callbacks, ``onCheckpointFailed`` and ``onStopProgress``. They run on the listener's own
+    thread, one at a time. Each gets a view of its event: attributes as annotated, and PySpark's methods.
+    ``pyspark.streaming.StreamingListener`` subclasses get the same view.
     """
 
-    def onStreamingStarted(self, streamingStarted: Any) -> None:
+    def onStreamingStarted(self, streamingStarted: StreamingStarted) -> None:
         """The context has started."""
 
-    def onReceiverStarted(self, receiverStarted: Any) -> None:
-        """A receiver registered."""
+    def onReceiverStarted(self, receiverStarted: ReceiverStarted) -> None:
+        """A receiver registered: for the first time, after a restart or after a relaunch."""
 
-    def onReceiverError(self, receiverError: Any) -> None:
+    def onReceiverError(self, receiverError: ReceiverError) -> None:
         """A receiver reported an error, or its process died."""
 
-    def onReceiverStopped(self, receiverStopped: Any) -> None:
-        """A receiver stopped."""
+    def onReceiverStopped(self, receiverStopped: ReceiverStopped) -> None:
+        """A receiver stopped; it may be relaunched."""
 
-    def onBatchSubmitted(self, batchSubmitted: Any) -> None:
-        """A batch's jobs wait to run."""
+    def onBatchSubmitted(self, batchSubmitted: BatchSubmitted) -> None:
+        """A batch's jobs were submitted and wait to run."""
 
-    def onBatchStarted(self, batchStarted: Any) -> None:
+    def onBatchStarted(self, batchStarted: BatchStarted) -> None:
         """The first job of a batch started."""
 
-    def onBatchCompleted(self, batchCompleted: Any) -> None:
-        """The last job of a batch ended."""
+    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
+        """The last job of a batch ended, successfully or not."""
 
-    def onCheckpointFailed(self, checkpointFailed: Any) -> None:
-        """Several checkpoints in a row could not be written."""
+    def onCheckpointFailed(self, checkpointFailed: CheckpointFailed) -> None:
+        """Several consecutive checkpoints could not be written."""
 
-    def onStopProgress(self, stopProgress: Any) -> None:
-        """A step of stopping began, or some of it is done."""
+    def onStopProgress(self, stopProgress: StopProgress) -> None:
+        """The context entered a phase of stopping, or a batch of the remaining ones completed."""
 
-    def onOutputOperationStarted(self, outputOperationStarted: Any) -> None:
-        """A job started."""
+    def onOutputOperationStarted(self, outputOperationStarted: OutputOperationStarted) -> None:
+        """The job of an output operation started."""
 
-    def onOutputOperationCompleted(self, outputOperationCompleted: Any) -> None:
-        """A job ended."""
+    def onOutputOperationCompleted(self, outputOperationCompleted: OutputOperationCompleted) -> None:
+        """The job of an output operation ended, successfully or not."""
+
+
+def is_streaming_listener(target: object) -> bool:
+    """Whether an object derives from this StreamingListener or from PySpark's, and so gets views of events."""
+    # By name: importing pyspark.streaming takes time that programs without such a listener need not spend.
+    pysparks = ("pyspark.streaming.listener", "StreamingListener")
+    return isinstance(target, StreamingListener) or any(
+        (each.__module__, each.__qualname__) == pysparks for each in type(target).__mro__
+    )
 
 
 @frozen
 class Time:
-    """A batch time, as PySpark's listeners see it."""
+    """A batch time, as PySpark's listeners get it."""
 
     _ms: int
 
@@ -69,11 +93,7 @@ class Time:
 
 
 class EventView:
-    """An event for a ``StreamingListener``: each field is an attribute and a method.
-
-    Args:
-        event: what is viewed.
-    """
+    """An event as a streaming listener gets it: each field is an attribute and a method."""
 
     __slots__ = ("_event",)
 
@@ -96,7 +116,7 @@ class _CallableInt(int):
 
 
 class _Field:
-    """An info inside an event: attributes as they are, and PySpark's methods once it is called."""
+    """An info inside an event: has its attributes, and PySpark's methods once it is called."""
 
     __slots__ = ("_info",)
 
@@ -114,7 +134,7 @@ class _Field:
 
 
 class _JavaView:
-    """An info as PySpark gives it: every field a method, -1 for an unknown number."""
+    """An info as PySpark has it: every field is a method, -1 for an unknown number."""
 
     __slots__ = ("_info",)
 
@@ -132,7 +152,7 @@ class _JavaView:
 
 
 def _viewed(view: object, slot: str, name: str) -> object:
-    """What a view views. While it is copied the slot is empty and asked for: that must not ask for itself."""
+    """The viewed object. While a view is copied its slot is empty and ``__getattr__`` is asked for it: no recursion."""
     if name.startswith("_"):
         raise AttributeError(name)
     return object.__getattribute__(view, slot)

@@ -18,6 +18,7 @@ import pluggy
 from attrs import Factory, define, field
 
 from penstock import hookspecs
+from penstock.conf import OPTION_SECTIONS
 from penstock.errors import PenstockError, PluginError, UnknownNameError
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF
@@ -130,6 +131,11 @@ class Plugins:
     def specs(self, hook: str) -> dict[str, Any]:
         """All that is offered under a hook, by name."""
         return dict(self._specs[hook])
+
+    def option_prefixes(self) -> list[str]:
+        """Where options of working plugins are set: of each spec, and ``spark.penstock.<plugin>.`` for its own."""
+        offered = [f"{section}{name}." for hook, section in OPTION_SECTIONS.items() for name in self._specs[hook]]
+        return offered + [f"spark.penstock.{record.name}." for record in self._working()]
 
     def listeners(self, context: object) -> list[tuple[object, str]]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks itself is one.

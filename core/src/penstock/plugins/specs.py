@@ -5,9 +5,10 @@ Owns the three specs and the reading of options. Never creates what a spec descr
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, MutableSequence, MutableSet, Sequence, Set
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Protocol, Union, get_args, get_origin, get_type_hints, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, runtime_checkable
 
 import attrs
 import cattrs
@@ -18,6 +19,8 @@ from penstock.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
+
+T = TypeVar("T")
 
 
 @frozen
@@ -107,7 +110,7 @@ class RecoverableSource(InputSource, Protocol):
         """
         ...
 
-    def go_on_from(self, position: Mapping[str, Any]) -> None:
+    def restore(self, position: Mapping[str, Any]) -> None:
         """Be where an earlier run's source was: after ``open``, before ``start``."""
         ...
 
@@ -133,23 +136,43 @@ class RateEstimatorSpec:
     summary: str = ""
 
 
-@runtime_checkable
-class RateEstimator(Protocol):
-    """Says how many records/s a stream should take, from what the last batch took. Reads no clock and no random."""
+class RateEstimator(ABC):
+    """Estimates how many records/s a receiver stream should store, from what its last batch took.
 
-    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """Estimate the rate.
+    Derive from it and write ``compute``; every other member is optional. An estimator reads no clock and no random
+    source, so that a run can be repeated. It is called by one thread at a time.
+
+    Attributes:
+        initial_rate: records/s in force before the first batch; ``None``: no limit.
+        state: all that ``compute`` remembers, an attrs instance of values that JSON can hold. It is saved in every
+            checkpoint and assigned before the first batch of a recovered run. ``None``: each run starts afresh.
+        reason: why ``compute`` answered as it did the last time, for logs and dashboards.
+    """
+
+    initial_rate: float | None = None
+    state: Any = None
+    reason: str = ""
+
+    def begin_with(self, rate: float) -> None:  # noqa: B027  # optional
+        """Accept the program's first rate (``spark.streaming.backpressure.initialRate``), before the first batch.
 
         Args:
-            time: when processing ended, ms.
+            rate: records/s; in force instead of ``initial_rate``.
+        """
+
+    @abstractmethod
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        """Estimate the rate from a completed batch.
+
+        Args:
+            time: when processing ended, ms since the epoch.
             numElements: records of the stream in the batch.
-            processingDelay: ms.
-            schedulingDelay: ms.
+            processingDelay: the stream's share of what the batch took, ms.
+            schedulingDelay: from the batch time to the start of processing, ms.
 
         Returns:
             Records/s, or ``None`` to leave the rate as it is.
         """
-        ...
 
 
 Spec = ReceiverSpec | InputStreamSpec | RateEstimatorSpec
@@ -174,7 +197,11 @@ class Option:
 
 def options_of(spec: Spec) -> list[Option]:
     """Describe a spec's options."""
-    return [] if spec.options is None else [_describe(field) for field in attrs.fields(spec.options) if field.init]
+    return [] if spec.options is None else _fields(spec.options)
+
+
+def _fields(options: type) -> list[Option]:
+    return [_describe(field) for field in attrs.fields(options) if field.init]
 
 
 def _describe(field: attrs.Attribute[Any]) -> Option:
@@ -205,24 +232,40 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
         UnknownNameError: an option does not exist; names the nearest.
         ConfigurationError: an option is missing or its value cannot be used.
     """
-    known = options_of(spec)
+    what = f"{kind} {spec.name!r}"
+    if spec.options is None:
+        if given:
+            raise UnknownNameError(f"option of {what}", next(iter(given)), [])
+        return None
+    return structure_options(what, spec.options, given)
+
+
+def structure_options(what: str, options: type[T], given: Mapping[str, Any]) -> T:
+    """Make an instance of an options class.
+
+    Args:
+        what: whose options they are, for messages.
+        options: an attrs class.
+        given: option → value; text is converted to the field's type.
+
+    Raises:
+        UnknownNameError: an option does not exist; names the nearest.
+        ConfigurationError: an option is missing, or its value is invalid.
+    """
+    known = _fields(options)
     for name in given:
         if name not in {option.name for option in known}:
-            raise UnknownNameError(f"option of {kind} {spec.name!r}", name, [option.name for option in known])
+            raise UnknownNameError(f"option of {what}", name, [option.name for option in known])
     missing = [option.name for option in known if option.default is None and option.name not in given]
     if missing:
-        raise ConfigurationError(f"{kind} {spec.name!r} needs the option {missing[0]!r}, which was not given")
-    if spec.options is None:
-        return None
+        raise ConfigurationError(f"{what} needs the option {missing[0]!r}, which was not given")
     try:
-        return converter.structure(_split_lists(given, spec.options), spec.options)
+        return converter.structure(_split_lists(given, options), options)
     except cattrs.BaseValidationError as error:
-        said = cattrs.transform_error(error, path=spec.name, format_exception=_explain)
-        # What is wrong with the options as a whole is at no field: its place would be the name again.
-        reasons = "; ".join(reason.removesuffix(f" @ {spec.name}") for reason in said)
-        raise ConfigurationError(f"{kind} {spec.name!r}: {reasons}") from None
+        reasons = cattrs.transform_error(error, path="$", format_exception=_explain)
+        raise ConfigurationError(f"{what}: {'; '.join(map(_located, reasons))}") from None
     except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
-        raise ConfigurationError(f"{kind} {spec.name!r}: {error}") from None
+        raise ConfigurationError(f"{what}: {error}") from None
 
 
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
@@ -246,4 +289,12 @@ def _holds_several(kind: Any) -> bool:
 
 
 def _explain(error: BaseException, _kind: type | None) -> str:
-    return str(error) or type(error).__name__
+    # The validators of attrs raise with the message, the whole Attribute and more.
+    message = error.args[0] if len(error.args) > 1 and isinstance(error.args[0], str) else str(error)
+    return message or type(error).__name__
+
+
+def _located(reason: str) -> str:
+    """Name the option; what is wrong with the options as a whole belongs to none."""
+    message, _, path = reason.rpartition(" @ $")
+    return f"{message} (option {path.removeprefix('.')})" if path else message

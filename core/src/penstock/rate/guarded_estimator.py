@@ -1,8 +1,6 @@
-"""``GuardedEstimator``: a rate estimator that nobody vouches for, made, asked, and survived.
+"""``GuardedEstimator``: wraps a plugin's rate estimator, contains its errors and rejects invalid rates.
 
-Owns the checks of what an estimator says and the counts of what was wrong with it, the same in a program and on a
-simulated plant. Never publishes a rate and never logs: ``fault`` says what to tell. Runs on the thread of whoever calls
-it; ``kept`` may be read from any.
+Used the same way by a running program and by the simulation. It publishes nothing and logs nothing itself.
 """
 
 from __future__ import annotations
@@ -23,119 +21,126 @@ from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
 T = TypeVar("T")
 
 
-class GuardedEstimator:
-    """Ask an estimator, and answer with a rate or nothing, whatever it does.
+class GuardedEstimator(RateEstimator):
+    """A rate estimator that never raises and answers with a finite rate above zero, or ``None``.
+
+    ``compute`` runs on the caller's thread, ``saved_state`` on any.
 
     Args:
-        estimator: the one that is asked.
+        estimator: the wrapped one.
+        on_fault: called with a description of each error and each rejected rate.
 
     Attributes:
-        estimator: see there.
-        reason: of the last answer, in the estimator's words; empty when it gives none.
-        fault: what was wrong in the last call; empty for nothing.
-        refused: answers that were no rate: not a finite number above zero.
-        failed: errors that the estimator raised, and states that cannot be kept.
+        estimator: the wrapped one.
+        initial_rate: the program's first rate or else the estimator's; ``None`` after ``restore``: a recovered
+            receiver has its rate already.
+        refused: answers that were not a finite number above zero.
+        failed: errors that the estimator raised, states that cannot be saved included.
     """
 
-    def __init__(self, estimator: RateEstimator) -> None:
-        self.estimator, self.reason, self.fault = estimator, "", ""
+    def __init__(self, estimator: RateEstimator, on_fault: Callable[[str], object] = lambda _fault: None) -> None:
+        self.estimator, self._on_fault = estimator, on_fault
         self.refused = self.failed = 0
-        self._chosen: float | None = None
-        self._kept: Any = None
-
-    @property
-    def initial_rate(self) -> float | None:
-        """The rate to begin with, records/s: the program's, or else the estimator's; ``None`` for no limit."""
-        if self._chosen is not None:
-            return self._chosen
-        return _rate(self._guarded(lambda: getattr(self.estimator, "initial_rate", None), None))
+        self._saved: Any = None
+        self.initial_rate = _rate(self._guarded(lambda: estimator.initial_rate, None))
 
     def begin_with(self, rate: float) -> None:
-        """Begin with a rate that the program chose, records/s; an estimator that has ``begin_with`` is told."""
-        self._chosen = rate
-        self._guarded(lambda: getattr(self.estimator, "begin_with", _nothing)(rate), None)
+        """Start with the program's first rate, records/s."""
+        self.initial_rate = rate
+        self._guarded(lambda: self.estimator.begin_with(rate), None)
 
-    def kept(self) -> Any:
-        """What the estimator remembers, as JSON values; ``None`` when it has no ``state`` of attrs. On any thread."""
-        return self._kept
+    def saved_state(self) -> Any:
+        """The estimator's state after its last batch, as JSON values; ``None`` when it has none."""
+        return self._saved
 
-    def go_on_from(self, kept: Any) -> bool:
-        """Have the estimator remember what another did; say whether it does. Before the first batch."""
-        self.fault = ""
-        return kept is not None and self._guarded(lambda: self._restore(kept), False)
+    def restore(self, saved: Any) -> bool:
+        """Give the estimator the state that an earlier run saved; before the first batch.
+
+        Returns:
+            Whether it was accepted: an estimator without a state, or with another kind, starts afresh.
+        """
+        return saved is not None and self._guarded(lambda: self._restore(saved), False)
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """The rate, records/s; ``None`` for none, or for an answer that is none."""
-        self.fault, failed = "", self.failed
+        """Return the estimator's rate, records/s; ``None`` when it gives none, fails, or gives an invalid one."""
+        failed = self.failed
         answer = self._guarded(
             lambda: self.estimator.compute(time, numElements, processingDelay, schedulingDelay), None
         )
         if self.failed > failed:
             return None
-        self.reason = self._guarded(lambda: str(getattr(self.estimator, "reason", "")), "")
-        self._kept = self._guarded(self._remembered, self._kept)
+        self.reason = self._guarded(lambda: str(self.estimator.reason), "")
+        self._saved = self._guarded(self._unstructured, self._saved)
         rate = None if answer is None else _rate(answer)
         if answer is not None and rate is None:
             self.refused += 1
-            self.fault = f"its answer is no rate: {_shown(answer)}"
+            self._on_fault(f"not a finite rate above zero: {_shown(answer)}")
         return rate
 
-    def _restore(self, kept: Any) -> bool:
-        state = getattr(self.estimator, "state", None)
-        if not attrs.has(type(state)):
+    def _restore(self, saved: Any) -> bool:
+        kind = type(self.estimator.state)
+        if not attrs.has(kind):
             return False
-        self.estimator.state = cattrs.structure(kept, type(state))  # type: ignore[attr-defined]  # it has one
-        self._kept = kept
+        self.estimator.state = cattrs.structure(saved, kind)
+        self._saved, self.initial_rate = saved, None
         return True
 
-    def _remembered(self) -> Any:
-        state = getattr(self.estimator, "state", None)
+    def _unstructured(self) -> Any:
+        state = self.estimator.state
         if not attrs.has(type(state)):
             return None
-        kept = cattrs.unstructure(state)
-        # What JSON does not know would fail every checkpoint.
-        json.dumps(kept)
-        return kept
+        saved = cattrs.unstructure(state)
+        # A value that JSON cannot hold would fail every checkpoint.
+        json.dumps(saved)
+        return saved
 
     def _guarded(self, call: Callable[[], T], otherwise: T) -> T:
         try:
             return call()
         except Exception as error:
             self.failed += 1
-            self.fault = f"it failed: {type(error).__name__}: {text_of(error)}"
+            self._on_fault(f"{type(error).__name__}: {text_of(error)}")
             return otherwise
 
 
-def make_estimator(spec: RateEstimatorSpec, options: Any, interval_ms: int) -> GuardedEstimator:
-    """Make an estimator.
+def make_estimator(
+    spec: RateEstimatorSpec, options: Any, interval_ms: int, on_fault: Callable[[str], object] = lambda _fault: None
+) -> GuardedEstimator:
+    """Create and guard an estimator.
+
+    Args:
+        spec: the plugin's.
+        options: an instance of its options class, ``None`` when it has none.
+        interval_ms: the batch interval.
+        on_fault: see ``GuardedEstimator``.
 
     Raises:
-        ConfigurationError: its factory refuses the options.
-        PluginError: what the factory makes is no estimator, or it makes none.
+        ConfigurationError: the factory rejects the options.
+        PluginError: the factory fails, or returns something else than a ``RateEstimator``.
     """
     try:
         estimator = spec.factory(options, interval_ms)
-        is_one = isinstance(estimator, RateEstimator)
     except ValueError as error:
         raise ConfigurationError(f"rate estimator {spec.name!r}: {text_of(error)}") from error
     except Exception as error:
         raise PluginError(
-            f"rate estimator {spec.name!r} cannot be made: {type(error).__name__}: {text_of(error)}"
+            f"rate estimator {spec.name!r} cannot be created: {type(error).__name__}: {text_of(error)}"
         ) from error
-    if not is_one:
+    if not isinstance(estimator, RateEstimator):
         raise PluginError(
-            f"rate estimator {spec.name!r}: its factory made a {type(estimator).__name__} without compute"
+            f"rate estimator {spec.name!r}: its factory returned an instance of {type(estimator).__qualname__}, which "
+            "does not derive from penstock.RateEstimator: derive the class from it"
         )
-    return GuardedEstimator(estimator)
+    return GuardedEstimator(estimator, on_fault)
 
 
-def guarded(estimator: RateEstimator | GuardedEstimator) -> GuardedEstimator:
-    """Guard an estimator that is not yet."""
+def guarded(estimator: RateEstimator) -> GuardedEstimator:
+    """Guard an estimator, unless it is guarded already."""
     return estimator if isinstance(estimator, GuardedEstimator) else GuardedEstimator(estimator)
 
 
-def chosen_first_rate(settings: Settings) -> float | None:
-    """The rate that the program chose to begin with, records/s; ``None`` when that is left to the estimator."""
+def configured_first_rate(settings: Settings) -> float | None:
+    """The first rate that the program configured, records/s; ``None`` when it leaves that to the estimator."""
     if not settings.is_set("initial_rate_per_s"):
         return None
     rate = min(settings.initial_rate_per_s, settings.max_rate_per_s)
@@ -143,12 +148,12 @@ def chosen_first_rate(settings: Settings) -> float | None:
 
 
 def _rate(answer: object) -> float | None:
-    """A finite number above zero; texts and truth values are none, though they could be made one."""
+    """A finite number above zero; text and truth values are rejected even where they convert to one."""
     if not isinstance(answer, Real) or isinstance(answer, bool):
         return None
     try:
         rate = float(answer)
-    except Exception:  # whose type it is, is anybody's
+    except Exception:  # a third party's number type
         return None
     return rate if math.isfinite(rate) and rate > 0 else None
 
@@ -157,8 +162,4 @@ def _shown(answer: object) -> str:
     try:
         return repr(answer)[:100]
     except Exception:
-        return f"a {type(answer).__name__}"
-
-
-def _nothing(_rate: float) -> None:
-    """What an estimator without ``begin_with`` does about it."""
+        return f"an instance of {type(answer).__name__}"

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from attrs import define, field, frozen
 
 from penstock.plugins.specs import RateEstimator
+from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, guarded
 from penstock.rate.plant import Plant, at
 
@@ -23,7 +24,7 @@ _EPOCH_MS = 1_700_000_000_000
 # How long unused permits keep: the default of spark.streaming.blockInterval.
 _BURST_MS = 200
 
-MakeEstimator = Callable[[int], RateEstimator | GuardedEstimator]
+MakeEstimator = Callable[[int], RateEstimator]
 
 
 @frozen
@@ -62,18 +63,6 @@ class PlantRun:
     refused: int
     reasons: tuple[str, ...]
     failed: int = 0
-
-
-def attributed_ms(processing_ms: int, records: int, all_records: int, streams: int) -> int:
-    """What a batch that several streams share took for one of them.
-
-    Its part in proportion to its records, as if each stream had an equal part of the interval for a whole one; who has
-    more than an equal part of the records gets the whole time. So streams that are held back become equal, and what
-    one leaves unused is another's.
-    """
-    if all_records <= 0:
-        return processing_ms
-    return max(round(processing_ms * min(1.0, streams * records / all_records)), min(processing_ms, 1))
 
 
 def simulate(plant: Plant, make_estimator: MakeEstimator, seed: int = 1) -> PlantRun:

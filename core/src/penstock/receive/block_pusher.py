@@ -1,7 +1,7 @@
-"""``BlockPusher``: the way of one block: give it a home, then have the driver accept it.
+"""``BlockPusher``: stores one block and has the driver accept it.
 
-Owns the numbering of a launch's blocks and the tries that each gets, and each report of some. Never buffers, never
-decides what a failure means for the receiver. Runs on whatever thread stores.
+Owns the numbering of a launch's blocks and the retries of each. Never buffers and never decides what a failure means
+for the receiver. Runs on whatever thread stores.
 """
 
 from __future__ import annotations
@@ -9,55 +9,45 @@ from __future__ import annotations
 import errno
 import itertools
 import threading
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, text_of
 from penstock.receive.block_reporter import BlockReporter
-from penstock.receive.messages import AddBlocks
+from penstock.receive.receiver_driver import ReceiverDriver
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
-from penstock.runtime.retry import Backoff
+from penstock.runtime.retry import Backoff, retry
 from penstock.wire.messages import Reply, from_json, to_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from penstock.blocks.received_block_handler import ReceivedBlockHandler
+    from penstock.conf import Settings
+
 log = get_logger("receiver_supervisor")
 
 R = TypeVar("R")
 
-# What making room would mend.
-_FULL = {errno.ENOSPC, errno.EDQUOT}
-
-# The pauses between tries.
+# Errors that go away when somebody frees disk space.
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+# Delays between retries.
 _FIRST_MS, _LONGEST_MS = 50, 5000
-
-
-class Driver(Protocol):
-    """The driver, as a receiver sees it."""
-
-    def ask(self, message: object, reply_kind: type[R]) -> R:
-        """Send a message and return the reply; raises WireError."""
-        ...
 
 
 class BlockPusher:
     """Push the blocks of one launch of a receiver.
 
     Args:
-        stream_id: of its input stream.
-        epoch: the number of the launch.
-        store_retries: further tries that storing gets.
-        report_retries: further tries that reporting gets.
+        stream_id: of the input stream.
+        epoch: number of the launch.
+        settings: for the number of retries.
         driver: accepts blocks.
-        store: gives a block a home.
-        discard: deletes blocks that were stored but not accepted.
-        clock: of the pauses between tries.
-        ending: set once the receiver is to end: from then on a full disk is an error like any other.
-        terminated: cuts the pauses short.
-        on_disk_full: is told that a block waits for room on the disk, with the error, and with ``None`` that none does
+        blocks: stores them.
+        clock: for the delays between retries.
+        on_disk_full: called with the error when the first block waits for disk space, with ``None`` when none waits
             any more.
     """
 
@@ -65,47 +55,50 @@ class BlockPusher:
         self,
         stream_id: int,
         epoch: int,
-        store_retries: int,
-        report_retries: int,
-        driver: Driver,
-        store: Callable[[Block], StoredBlock | None],
-        discard: Callable[[Iterable[str]], object],
+        settings: Settings,
+        driver: ReceiverDriver,
+        blocks: ReceivedBlockHandler,
         clock: Clock,
-        ending: threading.Event,
-        terminated: threading.Event,
         on_disk_full: Callable[[BaseException | None], None] = lambda _error: None,
     ) -> None:
         self._stream_id, self._epoch = stream_id, epoch
-        self._store_retries, self._report_retries = store_retries, report_retries
-        self._driver, self._store, self._discard = driver, store, discard
-        self._clock, self._ending, self._terminated, self._on_disk_full = clock, ending, terminated, on_disk_full
-        # How many blocks wait for room.
+        self._report_retries = settings.store_retries
+        self._store_retries = settings.wal_max_failures - 1 if settings.wal_enabled else settings.store_retries
+        self._driver, self._blocks = driver, blocks
+        self._clock, self._on_disk_full = clock, on_disk_full
+        # Set once the receiver is to end: from then on a full disk is an error like any other.
+        self._ending = threading.Event()
+        # The number of blocks that wait for disk space.
         self._waiting, self._waiting_lock = 0, threading.Lock()
         self._block_numbers = itertools.count()
         self._reporter = BlockReporter(self._report)
 
     def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
-        """Return once a block is stored and accepted. A full disk is waited for.
+        """Return once a block is stored and accepted. Waits while the disk is full.
 
         Raises:
-            StoreError: it could not be, with all tries, or the driver refused it.
+            StoreError: all retries failed, or the driver refused the block.
         """
         block_id = f"input-{self._stream_id}-{self._epoch}-{next(self._block_numbers)}"
         block = Block(block_id, self._stream_id, count, table, metadata)
         what = f"block {block_id} ({count} records)"
-        stored = self._retried(lambda: self._with_room(lambda: self._stored(block)), what, self._store_retries)
+        stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._store_retries)
         reply = self._reporter.report(stored)
         if not reply.accepted:
-            self._discard([stored.block_id])
+            self._blocks.delete([stored.block_id])
             raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")
 
-    def _report(self, blocks: list[StoredBlock]) -> Reply:
-        message = AddBlocks(self._stream_id, self._epoch, blocks)
-        what = f"the report of block {', '.join(block.block_id for block in blocks)}"
-        return self._retried(lambda: self._driver.ask(message, Reply), what, self._report_retries)
+    def end(self) -> None:
+        """No longer wait for disk space: the receiver is about to stop."""
+        self._ending.set()
+        self._clock.wake()
 
-    def _stored(self, block: Block) -> StoredBlock:
-        stored = self._store(block)
+    def _report(self, blocks: list[StoredBlock]) -> Reply:
+        what = f"the report of block {', '.join(block.block_id for block in blocks)}"
+        return self._retried(lambda: self._driver.add_blocks(blocks), what, self._report_retries)
+
+    def _store(self, block: Block) -> StoredBlock:
+        stored = self._blocks.store(block)
         if not isinstance(stored, StoredBlock):
             raise StoreError(f"the store hook gave {stored!r} for block {block.block_id}, not a StoredBlock")
         try:
@@ -114,13 +107,13 @@ class BlockPusher:
         except (WireError, TypeError):
             is_right = False
         if not is_right:
-            # The driver would refuse it, and all that is reported together with it.
-            self._discard([block.block_id])
+            # The driver would refuse it together with every block of the same report.
+            self._blocks.delete([block.block_id])
             raise StoreError(f"the store hook gave a wrong StoredBlock for block {block.block_id}: {stored!r}")
         return stored
 
-    def _with_room(self, action: Callable[[], R]) -> R:
-        """Do something, as soon as there is room for it on the disk, unless the receiver is to end."""
+    def _with_disk_space(self, action: Callable[[], R]) -> R:
+        """Repeat an action until the disk has space for it, or until the receiver is to end."""
         backoff, waits = Backoff(_FIRST_MS, _LONGEST_MS), False
         try:
             while True:
@@ -128,31 +121,42 @@ class BlockPusher:
                 try:
                     return action()
                 except OSError as error:
-                    if error.errno not in _FULL or ends:
+                    if error.errno not in _DISK_FULL or ends:
                         raise
                     if not waits:
                         waits = True
-                        self._note_waiting(1, error)
+                        self._count_waiting(1, error)
                     self._clock.wait_for(backoff.next_ms(), self._ending)
         finally:
-            # However it ends: what waits behind it must not wait for ever.
+            # However it ends: the receiver must not stay paused.
             if waits:
-                self._note_waiting(-1, None)
+                self._count_waiting(-1, None)
 
-    def _note_waiting(self, change: int, error: BaseException | None) -> None:
-        """Tell of the first block that waits, and when none does any more."""
+    def _count_waiting(self, change: int, error: BaseException | None) -> None:
         with self._waiting_lock:
             before, self._waiting = self._waiting, self._waiting + change
             if not before or not self._waiting:
                 self._on_disk_full(error)
 
     def _retried(self, action: Callable[[], R], what: str, retries: int) -> R:
-        backoff = Backoff(_FIRST_MS, _LONGEST_MS)
-        while True:
-            try:
-                return action()
-            except (Exception, SystemExit) as error:
-                if backoff.failures >= retries:
-                    raise StoreError(f"{what} could not be stored, {retries + 1} tries: {text_of(error)}") from error
-                log.warning("store failed, trying again", stream_id=self._stream_id, what=what, error=text_of(error))
-                self._clock.wait_for(backoff.next_ms(), self._terminated)
+        def on_retry(error: BaseException, delay_ms: float) -> None:
+            log.warning(
+                "store retried",
+                stream_id=self._stream_id,
+                what=what,
+                error=text_of(error),
+                delay_ms=round(delay_ms),
+                throttle_s=10,
+            )
+
+        try:
+            return retry(
+                action,
+                Backoff(_FIRST_MS, _LONGEST_MS),
+                retries=retries,
+                retry_if=lambda error: isinstance(error, Exception | SystemExit),
+                on_retry=on_retry,
+                clock=self._clock,
+            )
+        except (Exception, SystemExit) as error:
+            raise StoreError(f"{what} could not be stored, {retries + 1} tries: {text_of(error)}") from error

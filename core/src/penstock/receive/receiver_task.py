@@ -1,8 +1,8 @@
-"""The Spark task that a receiver is.
+"""``ReceiverTask``: the Spark task that a receiver is.
 
-Owns the set-up and the taking down of one launch inside a Python worker: plugins, block directory, connection to the
-driver, endpoint, supervisor. Never starts on a retry by Spark: where a receiver runs is the tracker's decision. Runs on
-the worker's main thread until the receiver has stopped and, if the driver wants so, its blocks are read.
+Sets up one launch inside a Python worker, runs it until the receiver has stopped, and serves its blocks for as long as
+the driver asks. Where a receiver runs is the tracker's decision, so a retry by Spark ends at once. Runs on the worker's
+main thread; the driver's commands are handled on the endpoint's threads.
 """
 
 from __future__ import annotations
@@ -14,47 +14,56 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
-from penstock.blocks import leftovers, place
+from penstock.blocks import leftovers
 from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
-from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
+from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
-from penstock.receive.messages import CleanUpBlocks, PauseReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
+from penstock.receive.messages import (
+    CleanUpBlocks,
+    PauseReceiver,
+    RegisterReceiver,
+    ReleaseReceiver,
+    StopReceiver,
+    UpdateRateLimit,
+)
 from penstock.receive.receiver import Receiver
-from penstock.receive.supervisor import ReceiverSupervisor
+from penstock.receive.receiver_driver import TrackerClient
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
+from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
-# As the worker of a standalone cluster, and YARN, name an application's directory on a host.
-_OF_THE_APPLICATION = ("executor-", "application_")
+# Names of an application's directory on a host, by the worker of a standalone cluster and by YARN.
+_APPLICATION_DIRECTORIES = ("executor-", "application_")
 
 
 @frozen
 class ReceiverTask:
-    """One launch of a receiver: what travels to the executor.
+    """One launch of a receiver, as it travels to the executor.
 
     Attributes:
         receiver: to run.
         stream_id: of its input stream.
-        epoch: the number of the launch.
-        run_id: names the directory of its blocks; another one for every context.
-        driver_location: ``grpc://host:port`` of the tracker.
-        token: shown by both sides.
+        epoch: number of the launch.
+        run_id: names the directory of the run's blocks; differs between contexts.
+        driver_location: ``grpc://host:port`` of the tracker's endpoint.
+        token: the application's.
         settings: in force.
-        driver_process: the driver's, when it is on this machine.
-        log_directory: of the stream's blocks, a path or a URI; empty when they are to be on this executor.
+        driver_process: the driver's process if it is on this machine.
+        log_directory: path or URI of the stream's write-ahead log; empty to store blocks on this executor.
     """
 
     receiver: Receiver[Any]
@@ -68,133 +77,144 @@ class ReceiverTask:
     log_directory: str = ""
 
     def __call__(self, _index: int, _elements: Iterable[Any]) -> Iterator[Any]:
-        """Run the receiver until it has stopped; serve its blocks for as long as the driver asked for then.
+        """Run the receiver until it has stopped; then serve its blocks until the driver releases it.
 
         Raises:
-            BaseException: what stopped it, if that was an error.
+            BaseException: the error that stopped the receiver.
         """
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        if context is not None and context.attemptNumber() > 0:
-            return iter(())
-        set_level(self.settings.log_level)
-        leftovers.sweep()
-        home, blocks = self._blocks()
-        plugins = Plugins(self.settings.plugins_disable)
-        plugins.manager.register(_OwnAnswer(blocks), name="penstock-blocks")
-        driver = Client(self.driver_location, self.token, self.settings.wire_timeout_ms)
-        supervisor: ReceiverSupervisor
-        # Until when, in monotonic seconds, blocks are served behind the receiver's end; or until it is released.
-        serves_until, released = 0.0, threading.Event()
-
-        def on_stop(message: StopReceiver) -> Reply:
-            nonlocal serves_until
-            serves_until = max(serves_until, time.monotonic() + message.serve_ms / 1000)
-            supervisor.stop_soon(message.message)
-            return Reply()
-
-        def on_release(_message: ReleaseReceiver) -> Reply:
-            released.set()
-            return Reply()
-
-        def on_rate(message: UpdateRateLimit) -> Reply:
-            supervisor.update_rate(math.inf if message.rate is None else message.rate, message.number)
-            if message.paused is not None:
-                supervisor.pause(message.paused, message.number)
-            return Reply()
-
-        def on_pause(message: PauseReceiver) -> Reply:
-            supervisor.pause(message.paused, message.number)
-            return Reply()
-
-        def on_clean_up(message: CleanUpBlocks) -> Reply:
-            blocks.delete(message.block_ids)
-            return Reply()
-
-        handlers: dict[type, Handler] = {
-            StopReceiver: on_stop,
-            ReleaseReceiver: on_release,
-            UpdateRateLimit: on_rate,
-            PauseReceiver: on_pause,
-            CleanUpBlocks: on_clean_up,
-        }
-        host = address_towards(self.driver_location)
-        # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
-        endpoint = Endpoint(
-            host,
-            self.token,
-            handlers,
-            partial(open_block, blocks.open) if isinstance(blocks, LocalBlockHandler) else None,
-        )
-        supervisor = ReceiverSupervisor(
-            self.receiver,
-            self.stream_id,
-            self.epoch,
-            self.settings,
-            driver,
-            store=lambda block: plugins.manager.hook.store(block=block),
-            discard=blocks.delete,
-            host=host,
-            port=endpoint.port,
-            directory="" if self.log_directory else str(home),
-            disk_bytes=0 if home is None else _disk_bytes(home),
-        )
-        # Ctrl-C reaches the whole process group of a local program: the driver decides what it means.
-        on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            supervisor.start_soon()
-            try:
-                supervisor.await_termination()
-            finally:
-                # A driver that does not know of the end waits for the task's.
-                if supervisor.end_is_told:
-                    # It may be asked to serve for longer while it waits.
-                    while (left_s := serves_until - time.monotonic()) > 0 and not released.wait(left_s):
-                        pass
-        finally:
-            signal.signal(signal.SIGINT, on_interrupt)
-            endpoint.stop()
-            driver.close()
+        if context is None or context.attemptNumber() == 0:
+            set_level(self.settings.log_level)
+            leftovers.sweep()
+            _Launch(self).run()
         return iter(())
 
-    def _blocks(self) -> tuple[Path | None, LocalBlockHandler | WriteAheadLogBlockHandler]:
-        """Where blocks go, and the directory on this host that takes them, if it is on this host."""
-        if self.log_directory:
-            remote = place.is_remote(self.log_directory)
-            return None if remote else Path(self.log_directory), WriteAheadLogBlockHandler.of(
-                self.log_directory, self.settings
-            )
-        home = local_directory(self.run_id)
-        leftovers.claim(home, self.driver_process)
-        return home, LocalBlockHandler(home)
+
+class _Launch:
+    """What one launch consists of in the worker: plugins, blocks, endpoint, supervisor."""
+
+    def __init__(self, task: ReceiverTask) -> None:
+        self._blocks, directory = _block_handler(task)
+        plugins = Plugins(task.settings.plugins_disable)
+        plugins.manager.register(_CoreStore(self._blocks), name="penstock-blocks")
+        handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete)
+        # Until when, in monotonic seconds, blocks are served after the receiver's end; a release ends it earlier.
+        self._serves_until, self._released = 0.0, threading.Event()
+        host = address_towards(task.driver_location)
+        # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
+        open_stream = partial(open_block, self._blocks.open) if isinstance(self._blocks, LocalBlockHandler) else None
+        self._endpoint = Endpoint(host, task.token, self._handlers(), open_stream)
+        self._client = Client(task.driver_location, task.token, task.settings.wire_timeout_ms)
+        registration = RegisterReceiver(
+            task.stream_id,
+            task.epoch,
+            receiver_type="",
+            port=self._endpoint.port,
+            host=host,
+            directory="" if task.log_directory else str(directory),
+            disk_bytes=0 if directory is None else _disk_bytes(directory),
+        )
+        tracker = TrackerClient(self._client, registration)
+        # Before it has registered nobody knows the endpoint: no command comes earlier.
+        self._supervisor = ReceiverSupervisor(
+            task.receiver, task.stream_id, task.epoch, task.settings, tracker, handler
+        )
+
+    def run(self) -> None:
+        """Run the receiver, then serve its blocks."""
+        # Ctrl-C reaches the whole process group of a local program; the driver decides what it means.
+        on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._supervisor.start_soon()
+            try:
+                self._supervisor.await_termination()
+            finally:
+                # A driver that was not notified of the end waits for the end of the task.
+                if self._supervisor.is_deregistered:
+                    self._serve()
+        finally:
+            signal.signal(signal.SIGINT, on_interrupt)
+            self._endpoint.stop()
+            self._client.close()
+
+    def _serve(self) -> None:
+        # A second StopReceiver may extend the time meanwhile.
+        while (left_s := self._serves_until - time.monotonic()) > 0 and not self._released.wait(left_s):
+            pass
+
+    def _handlers(self) -> dict[type, Handler]:
+        def on_stop(message: StopReceiver) -> None:
+            self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
+            self._supervisor.stop_soon(message.message)
+
+        def on_rate(message: UpdateRateLimit) -> None:
+            rate = math.inf if message.rate is None else message.rate
+            self._supervisor.update(message.number, rate=rate, paused=message.paused)
+
+        handlers: dict[type, Callable[[Any], object]] = {
+            StopReceiver: on_stop,
+            ReleaseReceiver: lambda _message: self._released.set(),
+            UpdateRateLimit: on_rate,
+            PauseReceiver: lambda message: self._supervisor.update(message.number, paused=message.paused),
+            CleanUpBlocks: lambda message: self._blocks.delete(message.block_ids),
+        }
+        return {kind: partial(_accepted, handler) for kind, handler in handlers.items()}
+
+
+def _accepted(handler: Callable[[Any], object], message: object) -> Reply:
+    handler(message)
+    return Reply()
+
+
+@frozen
+class _HookedBlockHandler:
+    """Stores blocks through the ``store`` hook of the plugins."""
+
+    hook: Callable[..., StoredBlock | None]
+    delete: Callable[[Iterable[str]], object]
+
+    def store(self, block: Block) -> StoredBlock | None:
+        return self.hook(block=block)
+
+
+@frozen
+class _CoreStore:
+    """The core's own implementation of the ``store`` hook."""
+
+    handler: ReceivedBlockHandler
+
+    @hookimpl(trylast=True)
+    def store(self, block: Block) -> StoredBlock | None:
+        return self.handler.store(block)
+
+
+def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | None]:
+    """What stores the blocks, and the directory in which they are if it is on this host."""
+    if task.log_directory:
+        handler = WriteAheadLogBlockHandler(task.log_directory, task.settings.durability)
+        return handler, None if is_remote(task.log_directory) else Path(task.log_directory)
+    directory = local_directory(task.run_id)
+    leftovers.claim(directory, task.driver_process)
+    return LocalBlockHandler(directory), directory
 
 
 def local_directory(run_id: str) -> Path:
-    """Where executors of this host keep a run's blocks; Spark removes it with the application's other local files."""
+    """Return where executors of this host store a run's blocks; Spark removes it with the application's local files."""
     root = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
-    # An executor deletes its own directory when it ends in order, though what is stored there may be unread. The one
-    # above, where a cluster makes it, is the application's: all its executors on this host share it, until all ends.
-    if root.name.startswith("blockmgr-") and root.parent.name.startswith(_OF_THE_APPLICATION):
+    # An executor that ends in order deletes its own directory, in which there may be unprocessed blocks. The directory
+    # above it, where a cluster makes one, is the application's: all its executors on this host share it until the end.
+    if root.name.startswith("blockmgr-") and root.parent.name.startswith(_APPLICATION_DIRECTORIES):
         root = root.parent
     return root / leftovers.PARENT / run_id
 
 
 def _disk_bytes(directory: Path) -> int:
+    """The size of the disk, 0 if unknown."""
     while not directory.exists() and directory != directory.parent:
         directory = directory.parent
     try:
         return shutil.disk_usage(directory).total
     except OSError:
         return 0
-
-
-class _OwnAnswer:
-    """The core's own answer to the ``store`` hook."""
-
-    def __init__(self, blocks: LocalBlockHandler | WriteAheadLogBlockHandler) -> None:
-        self._blocks = blocks
-
-    @hookimpl(trylast=True)
-    def store(self, block: Block) -> StoredBlock:
-        return self._blocks.store(block)

@@ -1,70 +1,81 @@
-"""``ThreadReceiver``: a receiver with one thread, and what it shares with ``AsyncReceiver``.
+"""``ThreadReceiver`` and ``AsyncReceiver``: receivers whose work is one method, run on a supervised thread.
 
-Owns the thread: it starts in ``onStart``, is told to end in ``onStop``, and what ``receive`` raises on it restarts the
+They own the thread: it starts in ``onStart`` and is told to end in ``onStop``; what ``receive`` raises restarts the
 receiver.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.errors import ReceiverStoppedError, StreamingStateError, text_of
 from penstock.receive.receiver import Receiver
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 log = get_logger("receiver")
 
 T = TypeVar("T")
 
-# How long the end of the thread is waited for when the receiver stops.
+# How long onStop waits for the thread to end.
 _JOIN_S = 10.0
 
 
-class OneThreadReceiver(Receiver[T], ABC):
-    """A receiver whose work runs on one thread of its own."""
+class SupervisedThread(Receiver[T], ABC):
+    """A receiver that works on one thread of its own: what ``ThreadReceiver`` and ``AsyncReceiver`` share."""
 
-    _ended: threading.Event | None = None
-    _thread: EngineThread | None = None
-
-    @abstractmethod
-    def run_receive(self, ended: threading.Event) -> None:
-        """Receive until ``ended`` is set. What it raises restarts the receiver."""
+    __ended: threading.Event | None = None
+    __thread: EngineThread | None = None
 
     def wait(self, seconds: float) -> bool:
-        """Pause; return early with ``True`` when the receiver is stopped."""
-        return self._ended is not None and self._ended.wait(seconds)
+        """Pause for some seconds; return early with ``True`` when the receiver is stopped."""
+        return self.__ended is not None and self.__ended.wait(seconds)
 
     def isStopped(self) -> bool:
-        """Say whether the receiver was stopped, or this run of ``receive`` is to end."""
-        return super().isStopped() or (self._ended is not None and self._ended.is_set())
+        """Return whether the receiver was stopped, so that ``receive`` should return."""
+        return super().isStopped() or (self.__ended is not None and self.__ended.is_set())
 
     def onStart(self) -> None:
-        """Start the thread."""
-        if self._thread is not None and self._thread.is_alive():
+        """Start the thread.
+
+        Raises:
+            StreamingStateError: ``receive`` has not returned since the last stop.
+        """
+        if self.__thread is not None and self.__thread.is_alive():
             raise StreamingStateError(
                 f"{type(self).__name__}.receive of the last run has not returned: does onStop wake it?"
             )
-        self._ended = threading.Event()
-        self._thread = EngineThread(f"{type(self).__name__}-{self.streamId}", self._run)
-        self._thread.start()
+        ended = self.__ended = threading.Event()
+        self.__thread = EngineThread(f"{type(self).__name__}-{self.streamId}", lambda: self.__run(ended))
+        self.__thread.start()
 
     def onStop(self) -> None:
-        """Tell the thread to end and give it some time to do so."""
-        if self._ended is not None and self._thread is not None:
-            self._ended.set()
-            self._thread.finish(_JOIN_S)
+        """Tell the thread to end and wait for it, 10 s at most."""
+        if self.__ended is not None and self.__thread is not None:
+            self.__ended.set()
+            self._penstock_wake()
+            self.__thread.finish(_JOIN_S)
 
-    def _run(self) -> None:
-        ended = self._ended
-        assert ended is not None
+    def _penstock_receive(self, ended: threading.Event) -> None:
+        """Receive until ``ended`` is set."""
+        raise NotImplementedError
+
+    def _penstock_wake(self) -> None:
+        """Wake what receives."""
+
+    def __run(self, ended: threading.Event) -> None:
         try:
-            self.run_receive(ended)
+            self._penstock_receive(ended)
             if not ended.is_set():
-                log.info("receive returned: the source has ended", stream_id=self.streamId)
+                log.info("source ended: receive returned", stream_id=self.streamId)
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if ended.is_set() or isinstance(error, ReceiverStoppedError):
                 log.debug("receive ended by stop", stream_id=self.streamId, error=text_of(error))
@@ -72,17 +83,61 @@ class OneThreadReceiver(Receiver[T], ABC):
                 self.restart(f"Error receiving data: {text_of(error)}", error)
 
 
-class ThreadReceiver(OneThreadReceiver[T]):
-    """A receiver with one thread: write ``receive``, it runs on a supervised thread.
+class ThreadReceiver(SupervisedThread[T]):
+    """A receiver with one thread: write ``receive``; it runs on a supervised thread.
 
-    What ``receive`` raises restarts the receiver with back-off; when it returns, the source has ended and nothing more
-    comes. Override ``onStop`` (and call this one's) only to wake a read that blocks.
+    An error that ``receive`` raises restarts the receiver with back-off. When ``receive`` returns, the source has
+    ended: the receiver stays up and stores nothing more. Override ``onStop``, and call the inherited one, only to wake
+    a read that blocks.
     """
 
     @abstractmethod
     def receive(self) -> None:
-        """Receive until ``wait`` or ``isStopped`` says to stop."""
+        """Receive until ``wait`` or ``isStopped`` returns ``True``."""
 
-    def run_receive(self, ended: threading.Event) -> None:
-        """Call ``receive``."""
+    def _penstock_receive(self, ended: threading.Event) -> None:
         self.receive()
+
+
+class AsyncReceiver(SupervisedThread[T]):
+    """A receiver with an event loop: write ``async def receive``; a stop cancels it.
+
+    An error that ``receive`` raises restarts the receiver with back-off. When ``receive`` returns, the source has
+    ended. ``store``, ``store_all`` and ``store_arrow`` block the event loop while the rate limit or a full buffer holds
+    them; ``astore``, ``astore_all`` and ``astore_arrow`` do not.
+    """
+
+    __loop: asyncio.AbstractEventLoop | None = None
+    __task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def receive(self) -> None:
+        """Receive until cancelled."""
+
+    async def astore(self, record: T, on_stored: Callable[[BaseException | None], object] | None = None) -> None:
+        """Store one record as ``store`` does, without blocking the event loop."""
+        await asyncio.to_thread(self.store, record, on_stored)
+
+    async def astore_all(self, records: Iterable[T], metadata: dict[str, Any] | None = None) -> None:
+        """Store records as ``store_all`` does, without blocking the event loop."""
+        await asyncio.to_thread(self.store_all, records, metadata)
+
+    async def astore_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None = None) -> None:
+        """Store a columnar batch as ``store_arrow`` does, without blocking the event loop."""
+        await asyncio.to_thread(self.store_arrow, batch, metadata)
+
+    def _penstock_receive(self, ended: threading.Event) -> None:
+        async def main() -> None:
+            self.__loop, self.__task = asyncio.get_running_loop(), asyncio.current_task()
+            # A stop before this point has found no task to cancel.
+            if not ended.is_set():
+                await self.receive()
+
+        asyncio.run(main())
+
+    def _penstock_wake(self) -> None:
+        loop, task = self.__loop, self.__task
+        if loop is not None and task is not None:
+            # A closed loop has ended by itself.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(task.cancel)

@@ -31,7 +31,7 @@ from penstock.schedule.generator_report import GeneratorReport
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
-from penstock.schedule.resume import Resume
+from penstock.schedule.recovered_batches import RecoveredBatches
 from penstock.spark import failure
 
 log = get_logger("job_generator")
@@ -89,14 +89,6 @@ class Checkpoints(Protocol):
         """Write, before the first batch can be made, since when there are batches."""
         ...
 
-    @property
-    def keeps_blocks(self) -> bool:
-        """Whether a later run could read blocks of this one."""
-        ...
-
-    #: To be told, on any thread: blocks of batches strictly older than a time are not needed by any checkpoint.
-    on_cleanable: Callable[[int], object]
-
 
 @frozen
 class _Tick:
@@ -150,12 +142,12 @@ class JobGenerator:
         skip_late: bool = False,
         pause_at: int = 0,
         checkpoints: Checkpoints | None = None,
+        keeps_blocks: bool = False,
     ) -> None:
         self._clock, self._graph, self._scheduler, self._intake = clock, graph, scheduler, intake
         self._input_info, self._unpersist, self._pause_at = input_info, unpersist, pause_at
         self._checkpoints = checkpoints
-        if checkpoints is not None:
-            checkpoints.on_cleanable = lambda before_ms: self._loop.post(_Cleanable(before_ms))
+        self._keeps_blocks = checkpoints is not None and keeps_blocks
         self._loop: EventLoop[_Event] = EventLoop("JobGenerator", self._handle, on_error)
         self._timer = RecurringTimer(
             clock,
@@ -183,7 +175,7 @@ class JobGenerator:
         self._abandoned = False
         scheduler.on_batch_completion = lambda time_ms: self._loop.post(_BatchCompleted(time_ms))
 
-    def start(self, resume: Resume | None = None) -> None:
+    def start(self, resume: RecoveredBatches | None = None) -> None:
         """Fix zero time on the wall clock's grid and begin to tick; the first batch ends one interval later at most.
 
         With ``resume``, zero time is that of an earlier run, and the batches it did not complete come first, with those
@@ -203,7 +195,7 @@ class JobGenerator:
         self._loop.post(_TryAgain())
         self._timer.start(start_ms)
 
-    def _resume(self, resume: Resume, start_ms: int) -> int:
+    def _resume(self, resume: RecoveredBatches, start_ms: int) -> int:
         interval_ms = self._graph.batch_interval_ms
         if start_ms <= resume.last_time_ms:
             log.warning(
@@ -215,8 +207,8 @@ class JobGenerator:
         self._graph.start(resume.zero_time_ms)
         due = resume.due(start_ms, interval_ms)
         # What is carried on comes by way of the batches that are complete, and not in the tables that are there.
-        if resume.tables_ms is not None:
-            self._graph.make_tables(range(resume.tables_ms + interval_ms, due[0] if due else start_ms, interval_ms))
+        if resume.state_ms is not None:
+            self._graph.advance_state(range(resume.state_ms + interval_ms, due[0] if due else start_ms, interval_ms))
         log.info("going on", batches_due=len(due), of_them_pending=len(resume.pending), first_tick=start_ms)
         self._late_ms, self._late_max_pending = start_ms - interval_ms, resume.max_pending
         if resume.skips_empty and not self._graph.needs_every_batch:
@@ -284,6 +276,10 @@ class JobGenerator:
     def _is_made(self, last_ms: int) -> bool:
         # What is late comes before the ticks.
         return self._generated_ms >= last_ms and not self._waiting
+
+    def release_blocks(self, before_ms: int) -> None:
+        """Have the blocks of batches strictly older than a time deleted: no checkpoint needs them. From any thread."""
+        self._loop.post(_Cleanable(before_ms))
 
     def report(self) -> GeneratorReport:
         """How the making of batches went so far."""
@@ -418,7 +414,7 @@ class JobGenerator:
             self._intake.processed(done_ms)
             self._graph.clear_metadata(done_ms, unpersist=self._unpersist)
             self._input_info.clean_up(before_ms)
-            if self._checkpoints is None or not self._checkpoints.keeps_blocks:
+            if not self._keeps_blocks:
                 self._intake.clean_up(before_ms, delete=self._unpersist)
         self._save()
 

@@ -28,12 +28,10 @@ class RunFolder:
     Attributes:
         name: of the folder; no other run has it.
         uri: of the checkpoint directory, as Spark names it.
-        path: of the checkpoint directory, as this host's path where it is one, else a URI that Arrow knows.
     """
 
     name: str
     uri: str
-    path: str
 
 
 def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
@@ -47,20 +45,28 @@ def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
     """
     try:
         sc.setCheckpointDir(directory)
-        uri: str = sc._jsc.sc().getCheckpointDir().get()
+        folder = checkpoint_folder(sc)
     except Exception as error:
         raise ConfigurationError(
             f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}; "
             "name one that this program may write to"
         ) from error
+    assert folder is not None
+    return folder
+
+
+def checkpoint_folder(sc: SparkContext) -> RunFolder | None:
+    """The folder to which a SparkContext checkpoints RDDs; ``None`` if it has none, or Spark is stopped."""
+    directory = None if sc._jsc is None else sc._jsc.sc().getCheckpointDir()
+    if directory is None or directory.isEmpty():
+        return None
+    uri: str = directory.get()
     base, _slash, name = uri.rstrip("/").rpartition("/")
-    # Hadoop quotes nothing in it.
-    path = base.removeprefix("file:") if uri.startswith("file:/") else base.replace("s3a://", "s3://", 1)
-    return RunFolder(name, base, path)
+    return RunFolder(name, base)
 
 
 def qualified(sc: SparkContext, directory: str) -> str:
-    """A directory in full, as Spark understands it: a path of this host's where it is one, else a URI.
+    """The URI of a directory as Spark understands it, with Hadoop's default file system where none is named.
 
     Raises:
         ConfigurationError: no file system of Spark's answers to it.
@@ -68,13 +74,11 @@ def qualified(sc: SparkContext, directory: str) -> str:
     try:
         jvm: Any = sc._jvm
         path = jvm.org.apache.hadoop.fs.Path(directory)
-        uri = str(path.getFileSystem(sc._jsc.hadoopConfiguration()).makeQualified(path).toString())
+        return str(path.getFileSystem(sc._jsc.hadoopConfiguration()).makeQualified(path).toString())
     except Exception as error:
         raise ConfigurationError(
             f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}"
         ) from error
-    # Hadoop quotes nothing in it.
-    return uri.removeprefix("file:") if uri.startswith("file:/") else uri.replace("s3a://", "s3://", 1)
 
 
 def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:

@@ -73,6 +73,16 @@ def executors(sc: SparkContext) -> list[TaskLocation]:
     return sorted(locations, key=lambda location: (len(location.executor_id), location.executor_id))
 
 
+def request_executors(sc: SparkContext, count: int) -> bool:
+    """Ask the cluster manager for this many more executors; say whether it accepted (in local mode never)."""
+    return bool(sc._jsc.sc().requestExecutors(count))
+
+
+def kill_executor(sc: SparkContext, executor_id: str) -> bool:
+    """Ask the cluster manager to end an executor; say whether it accepted (in local mode never)."""
+    return bool(sc._jsc.sc().killExecutor(executor_id))
+
+
 def expected_executors(sc: SparkContext) -> int:
     """How many executors Spark was asked for; 1 where that cannot be known."""
     match, settings = _CLUSTER.fullmatch(_master(sc)), sc.getConf()

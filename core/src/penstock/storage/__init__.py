@@ -1,1 +1,1 @@
-"""One directory on any file system."""
+"""The file-system layer: locations (paths and URIs), connections, and directories on any file system."""

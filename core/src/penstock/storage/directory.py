@@ -1,28 +1,33 @@
-"""``Directory``: a folder that outlives the driver, on whatever file system.
+"""``Directory``: a directory of files on any file system, local or through ``pyarrow.fs``.
 
-Owns what the recovery asks of a file system, and the choice of one by the path. Never makes a folder before something
-is written to it, never keeps a file open that it was not asked to. Runs on whatever thread calls.
+The one file-system layer: the checkpoint, both write-ahead logs and the plugins use it. It owns how a file becomes
+durable and appears whole. It creates a directory only when a file is written to it. Every method runs on the calling
+thread; different files may be written by different threads.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from urllib.parse import unquote
+from typing import Any, BinaryIO
 
-from penstock.errors import ConfigurationError
+import pyarrow as pa
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+from penstock.runtime.atomic_write import atomic_write, fsync, is_partial
+from penstock.storage import uri as uris
+
+_HIDDEN = "."
 
 
 class Durability(Enum):
     """What a commit waits for.
 
-    ``NONE``: nothing; what was written may be in this process still. ``FLUSH``: the operating system has it; it
-    outlives the process. ``FSYNC``: the disk has it; it outlives the machine.
+    ``NONE``: nothing; the data may still be in this process. ``FLUSH``: the operating system has the data, which
+    survives the process. ``FSYNC``: the disk has it, and it survives a power failure.
     """
 
     NONE = "none"
@@ -31,97 +36,334 @@ class Durability(Enum):
 
 
 class Appender(ABC):
-    """A file that is being written, piece by piece. For one thread at a time."""
+    """A file that is being written record by record, by one thread at a time."""
 
     @abstractmethod
     def write(self, data: bytes) -> None:
-        """Add bytes.
+        """Append bytes.
 
         Raises:
-            OSError: they may be there in part.
+            OSError: part of the data may have been written.
         """
 
     @abstractmethod
     def commit(self, durability: Durability) -> None:
-        """Make durable what was written.
+        """Make durable what was written so far.
 
         Raises:
-            OSError: it may be so or not.
+            OSError: whether the data is durable is unknown.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """End the file; what was written reaches the operating system at least. Harmless when repeated.
+        """Close the file; the operating system has all data then. May be called again.
 
         Raises:
-            OSError: what was written and not committed may be lost.
+            OSError: data that was not committed may be lost.
         """
 
 
 class Directory(ABC):
-    """A folder of files. Every method raises an OSError that names the file when the file system fails."""
+    """A directory. Every method raises an OSError that names the file if the file system fails."""
 
-    #: Whether what was committed is there before the file is closed.
+    #: Whether committed data can be read before the file is closed.
     can_append: bool = True
 
     @staticmethod
-    def of(path_or_uri: str) -> Directory:
-        """The folder at a path.
+    def of(location: str) -> Directory:
+        """Open the directory at a location; nothing is created.
 
         Args:
-            path_or_uri: a local path or ``file:`` URI, or a URI of a file system that Arrow knows (``hdfs:``, ``s3:``,
+            location: a local path or ``file:`` URI, or a URI of a file system that Arrow knows (``hdfs:``, ``s3:``,
                 ``gs:``, ``abfs:`` …; ``s3a:`` is read as ``s3:``).
 
         Raises:
-            ConfigurationError: no file system answers to it.
+            ConfigurationError: no file system answers to the location.
         """
-        # These are made of this file's classes.
-        from penstock.storage.arrow_directory import ArrowDirectory
-        from penstock.storage.local_directory import LocalDirectory
-
-        if not path_or_uri.strip():
-            raise ConfigurationError("a directory is needed, and the path is empty")
-        match = _SCHEME.match(path_or_uri)
-        if match is None:
-            return LocalDirectory(Path(os.path.abspath(path_or_uri)))  # noqa: PTH100  # links stay as they are
-        scheme, rest = match[1].lower(), path_or_uri[match.end() :]
-        if scheme == "file":
-            path = rest.removeprefix("//localhost") if rest.startswith("//localhost/") else rest
-            return LocalDirectory(Path(unquote(f"/{path.lstrip('/')}")))
-        return ArrowDirectory.connect(f"{'s3' if scheme == 's3a' else scheme}:{rest}")
+        location = uris.absolute_location(location)
+        if not uris.is_remote(location):
+            return LocalDirectory(Path(location))
+        return RemoteDirectory(*uris.connect(location), location.partition("?")[0])
 
     @abstractmethod
     def location(self, name: str = "") -> str:
-        """Where the folder, or a file in it, is; for messages."""
+        """The path or URI of the directory, or of a file in it."""
 
     @abstractmethod
     def child(self, name: str) -> Directory:
-        """A folder in this one."""
+        """A subdirectory."""
 
     @abstractmethod
     def names(self) -> list[str]:
-        """The files in it, sorted; none when there is no such folder. Folders and unfinished files are left out."""
+        """The regular files in it, sorted; none if the directory does not exist. Hidden local files are left out."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
-        """A whole file."""
+        """Read a whole file."""
 
     @abstractmethod
-    def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
-        """Write a whole file, in place of one that is there.
+    def create(self, name: str, *, sync: bool = False) -> AbstractContextManager[BinaryIO]:
+        """Write a whole file, which replaces one of the same name when the ``with`` block ends.
 
-        On a local disk it appears whole or not at all; elsewhere it is one put.
+        A local file appears whole or not at all. A remote one is a single put, deleted again if the block raises.
 
         Args:
-            name: of the file.
-            data: all of it.
-            sync: return only when the disk has it, where the file system is local.
+            name: file name without a path.
+            sync: return only when the disk has a local file and its name. Remote files are durable once closed.
         """
 
+    def write(self, name: str, data: bytes, *, sync: bool = False) -> None:
+        """Write a whole file; see ``create``."""
+        with self.create(name, sync=sync) as file:
+            file.write(data)
+
     @abstractmethod
-    def delete(self, name: str) -> None:
-        """Delete a file; one that is not there is fine."""
+    def delete(self, name: str) -> bool:
+        """Delete a file; return whether it existed."""
+
+    @abstractmethod
+    def move(self, name: str, folder: str) -> bool:
+        """Move a file into a subdirectory, which is created; return whether the file existed."""
 
     @abstractmethod
     def append(self, name: str) -> Appender:
-        """Begin a new file."""
+        """Begin a new file, to be written record by record."""
+
+    @abstractmethod
+    def delete_partial(self) -> None:
+        """Delete temporary files that killed writers left. Call it only while nobody writes to the directory."""
+
+
+class LocalDirectory(Directory):
+    """A directory on a disk of this host, or on one that is mounted like it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # Directories whose entries the disk may not have yet: another process may have created this one.
+        self._unsynced = {path.parent}
+
+    def location(self, name: str = "") -> str:
+        """Its path."""
+        return str(self._path / name)
+
+    def child(self, name: str) -> LocalDirectory:
+        """A subdirectory."""
+        return LocalDirectory(self._path / name)
+
+    def names(self) -> list[str]:
+        """The regular files in it, sorted, without hidden ones."""
+        return [name for name in self._all_names() if not name.startswith(_HIDDEN)]
+
+    def read(self, name: str) -> bytes:
+        """Read a whole file."""
+        return (self._path / name).read_bytes()
+
+    @contextmanager
+    def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:
+        """Write a whole file, which appears whole or not at all."""
+        self._make()
+        if sync:
+            self._sync_parents()
+        with atomic_write(self._path / name, sync=sync) as partial, partial.open("wb") as file:
+            yield file
+
+    def delete(self, name: str) -> bool:
+        """Delete a file; return whether it existed."""
+        try:
+            (self._path / name).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def move(self, name: str, folder: str) -> bool:
+        """Move a file into a subdirectory; return whether the file existed."""
+        (self._path / folder).mkdir(exist_ok=True)
+        try:
+            (self._path / name).replace(self._path / folder / name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def append(self, name: str) -> Appender:
+        """Begin a new file; raises FileExistsError if it exists."""
+        self._make()
+        return _LocalAppender((self._path / name).open("xb"), self)
+
+    def delete_partial(self) -> None:
+        """Delete temporary files that killed writers left."""
+        for name in filter(is_partial, self._all_names()):
+            self.delete(name)
+
+    def sync(self) -> None:
+        """Return when the disk has the names of the directory's files, and its own."""
+        self._sync_parents()
+        fsync(self._path)
+
+    def _all_names(self) -> list[str]:
+        try:
+            with os.scandir(self._path) as entries:
+                return sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+        except FileNotFoundError:
+            return []
+
+    def _make(self) -> None:
+        missing = self._path
+        while not missing.exists():
+            missing = missing.parent
+            self._unsynced.add(missing)
+        self._path.mkdir(parents=True, exist_ok=True)
+
+    def _sync_parents(self) -> None:
+        # Forgotten only when synced: another thread must not return before the disk has them.
+        for each in sorted(self._unsynced):
+            fsync(each)
+            self._unsynced.discard(each)
+
+
+class _LocalAppender(Appender):
+    def __init__(self, file: BinaryIO, directory: LocalDirectory) -> None:
+        self._file, self._directory = file, directory
+        self._is_named = False
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def commit(self, durability: Durability) -> None:
+        if durability is Durability.NONE:
+            return
+        self._file.flush()
+        if durability is Durability.FSYNC:
+            os.fsync(self._file.fileno())
+            if not self._is_named:
+                # A file whose name is lost is lost.
+                self._directory.sync()
+                self._is_named = True
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class RemoteDirectory(Directory):
+    """A directory on a file system that Arrow reaches: HDFS, S3, GCS, Azure.
+
+    A file exists once it is closed: object stores have no flush, and other processes do not see what Arrow flushes to
+    HDFS.
+
+    Args:
+        filesystem: an Arrow file system.
+        path: the directory's path in it.
+        location: its URI, for messages and for other processes.
+    """
+
+    can_append = False
+
+    def __init__(self, filesystem: Any, path: str, location: str) -> None:
+        self._filesystem, self._path, self._location = filesystem, path.rstrip("/"), location.rstrip("/")
+        self._is_made = False
+
+    def location(self, name: str = "") -> str:
+        """Its URI."""
+        return f"{self._location}/{name}" if name else self._location
+
+    def child(self, name: str) -> RemoteDirectory:
+        """A subdirectory."""
+        return RemoteDirectory(self._filesystem, f"{self._path}/{name}", f"{self._location}/{name}")
+
+    def names(self) -> list[str]:
+        """The files in it, sorted."""
+        from pyarrow import fs
+
+        with self._errors():
+            found = self._filesystem.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
+        return sorted(info.base_name for info in found if info.type is fs.FileType.File)
+
+    def read(self, name: str) -> bytes:
+        """Read a whole file."""
+        with self._errors(name), self._filesystem.open_input_file(f"{self._path}/{name}") as file:
+            data: bytes = file.read()
+            return data
+
+    @contextmanager
+    def create(self, name: str, *, sync: bool = False) -> Iterator[BinaryIO]:
+        """Write a whole file, in one put."""
+        stream = self._open(name)
+        try:
+            yield stream
+            with self._errors(name):
+                stream.close()
+        except BaseException:
+            # The directory may have been removed: a retry creates it again.
+            self._is_made = False
+            # Closing may make a whole file of a part.
+            with suppress(OSError), self._errors(name):
+                stream.close()
+            with suppress(OSError):
+                self.delete(name)
+            raise
+
+    def delete(self, name: str) -> bool:
+        """Delete a file; return whether it existed."""
+        with self._errors(name):
+            try:
+                self._filesystem.delete_file(f"{self._path}/{name}")
+            except FileNotFoundError:
+                return False
+        return True
+
+    def move(self, name: str, folder: str) -> bool:
+        """Move a file into a subdirectory; return whether the file existed."""
+        with self._errors(name):
+            self._filesystem.create_dir(f"{self._path}/{folder}", recursive=True)
+            try:
+                self._filesystem.move(f"{self._path}/{name}", f"{self._path}/{folder}/{name}")
+            except FileNotFoundError:
+                return False
+        return True
+
+    def append(self, name: str) -> Appender:
+        """Begin a new file, which replaces one of the same name when it is closed."""
+        return _RemoteAppender(self._open(name), self, name)
+
+    def delete_partial(self) -> None:
+        """Nothing: files are written under their own names."""
+
+    def _open(self, name: str) -> Any:
+        with self._errors(name):
+            if not self._is_made:
+                self._filesystem.create_dir(self._path, recursive=True)
+                self._is_made = True
+            try:
+                # By default Arrow compresses what it writes to a name that ends in .gz.
+                return self._filesystem.open_output_stream(f"{self._path}/{name}", compression=None)
+            except BaseException:
+                self._is_made = False
+                raise
+
+    @contextmanager
+    def _errors(self, name: str = "") -> Iterator[None]:
+        """Make every error of Arrow's an OSError that names the file."""
+        try:
+            yield
+        except OSError:
+            raise
+        except (ValueError, pa.ArrowException) as error:
+            raise OSError(f"{self.location(name)}: {uris.first_line(error)}") from error
+
+
+class _RemoteAppender(Appender):
+    def __init__(self, stream: Any, directory: RemoteDirectory, name: str) -> None:
+        self._stream, self._directory, self._name = stream, directory, name
+
+    def write(self, data: bytes) -> None:
+        with self._directory._errors(self._name):
+            self._stream.write(data)
+
+    def commit(self, durability: Durability) -> None:
+        if durability is not Durability.NONE:
+            with self._directory._errors(self._name):
+                self._stream.flush()
+
+    def close(self) -> None:
+        with self._directory._errors(self._name):
+            if not self._stream.closed:
+                self._stream.close()

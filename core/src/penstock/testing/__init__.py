@@ -1,24 +1,27 @@
-"""The testing kit, shipped in the wheel."""
+"""The testing kit, shipped in the wheel.
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+It has a manual clock, harnesses, simulated plants for rate estimators, and the throttle of repeated log events
+(``throttle.reset()`` before each test). Each name is imported when it is first used, as in ``penstock``.
+"""
 
-from penstock.runtime.clock import ManualClock
+from typing import TYPE_CHECKING
+
+from penstock._exports import lazy_exports
+
+__getattr__, __dir__ = lazy_exports(__name__)
 
 if TYPE_CHECKING:
-    from penstock.testing.receiver_harness import ReceiverHarness
-    from penstock.testing.stream_harness import StreamHarness
-
-__all__ = ["ManualClock", "ReceiverHarness", "StreamHarness"]
-
-# Imported when first used: each needs what the others do not.
-_HOMES = {
-    "ReceiverHarness": "penstock.testing.receiver_harness",
-    "StreamHarness": "penstock.testing.stream_harness",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'penstock.testing' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    from penstock.rate.plant import PLANTS as PLANTS
+    from penstock.rate.plant import Plant as Plant
+    from penstock.rate.plant_report import PlantReport as PlantReport
+    from penstock.rate.plant_report import processed as processed
+    from penstock.rate.plant_report import report as report
+    from penstock.rate.plant_run import MakeEstimator as MakeEstimator
+    from penstock.rate.plant_run import PlantRun as PlantRun
+    from penstock.rate.plant_run import SimulatedBatch as SimulatedBatch
+    from penstock.rate.plant_run import simulate as simulate
+    from penstock.rate.plant_svg import draw as draw
+    from penstock.runtime.clock import ManualClock as ManualClock
+    from penstock.runtime.log import throttle as throttle
+    from penstock.testing.receiver_harness import ReceiverHarness as ReceiverHarness
+    from penstock.testing.stream_harness import StreamHarness as StreamHarness

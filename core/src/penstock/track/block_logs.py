@@ -19,11 +19,9 @@ from penstock.errors import ConfigurationError
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.spark import checkpoint
+from penstock.storage.uri import location_of_hadoop
 
 log = get_logger("block_log")
-
-# Of no use here: a block is a file of its own.
-_WITHOUT_EFFECT = ("class", "rollingIntervalSecs", "closeFileAfterWrite")
 
 
 class BlockLogs:
@@ -64,12 +62,7 @@ class BlockLogs:
                 f"ssc.checkpoint(directory) before the start, or set {conf.key('checkpoint_directory')}; all executors "
                 "must be able to write to it"
             )
-        idle = [
-            name for name in _WITHOUT_EFFECT if name in settings.with_prefix("spark.streaming.receiver.writeAheadLog.")
-        ]
-        if idle:
-            log.warning("settings of the receivers' log without effect: a block is one file", settings=idle)
-        return cls(checkpoint.qualified(sc, checkpoint_directory), stream_ids)
+        return cls(location_of_hadoop(checkpoint.qualified(sc, checkpoint_directory)), stream_ids)
 
     def start(self) -> None:
         """Start the thread."""

@@ -6,6 +6,7 @@ reached is retried until its timeout.
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 import time
@@ -18,11 +19,13 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from penstock.errors import WireError
-from penstock.runtime.retry import Backoff
+from penstock.runtime.retry import Backoff, retry
 from penstock.wire.messages import NOT_FOUND, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import Token
 
 R = TypeVar("R")
+
+_NOT_REACHED = (flight.FlightUnavailableError, flight.FlightTimedOutError)
 
 
 class Client:
@@ -39,7 +42,7 @@ class Client:
         self.location = location
         self._retry = retry
         self._headers = token.headers()
-        self._timeout_s = timeout_ms / 1000
+        self._timeout_ms = timeout_ms
         self._client = flight.FlightClient(location, **token.client_arguments())
         # Closing the connection during a call would crash the process, so the last call closes it.
         self._calls, self._closed, self._lock = 0, False, threading.Lock()
@@ -51,22 +54,27 @@ class Client:
             WireError: the endpoint did not answer within the timeout or refused the message, or the client is closed.
         """
         action = flight.Action(type(message).__name__, to_json(message))
-        deadline = time.monotonic() + self._timeout_s
-        backoff = Backoff(first_ms=20, longest_ms=1000)
-        while True:
+        deadline = time.monotonic() + self._timeout_ms / 1000
+
+        def attempt() -> R:
             left_s = max(deadline - time.monotonic(), 0.001)
             options = flight.FlightCallOptions(timeout=left_s, headers=self._headers)
-            try:
-                with self._call():
-                    (result,) = self._client.do_action(action, options)
-                return from_json(reply_kind, result.body.to_pybytes())
-            except (flight.FlightUnavailableError, flight.FlightTimedOutError) as error:
-                delay_s = backoff.next_ms() / 1000
-                if not self._retry or time.monotonic() + delay_s >= deadline:
-                    raise WireError(f"no answer from {self.location} to {action.type}: {_first_line(error)}") from None
-                time.sleep(delay_s)
-            except (pa.ArrowException, flight.FlightError) as error:
-                raise WireError(f"{self.location} refused {action.type}: {_first_line(error)}") from None
+            with self._call():
+                (result,) = self._client.do_action(action, options)
+            return from_json(reply_kind, result.body.to_pybytes())
+
+        try:
+            return retry(
+                attempt,
+                Backoff(first_ms=20, longest_ms=1000),
+                retries=math.inf if self._retry else 0,
+                timeout_ms=self._timeout_ms,
+                retry_if=lambda error: isinstance(error, _NOT_REACHED),
+            )
+        except _NOT_REACHED as error:
+            raise WireError(f"no answer from {self.location} to {action.type}: {_first_line(error)}") from None
+        except (pa.ArrowException, flight.FlightError) as error:
+            raise WireError(f"{self.location} refused {action.type}: {_first_line(error)}") from None
 
     def close(self) -> None:
         """Close the connection after the calls in progress; returns at once. Idempotent."""

@@ -1,6 +1,7 @@
-"""``MapWithState``: the program's function, called for each new pair of one partition, and what it does to the states.
+"""``MapWithState``: ``mapWithState`` in one partition, which calls the mapping function for each new pair.
 
-Owns the rules of the calls and what travels to the next batch: where the states are, and what the function returned.
+Owns the rules of these calls, and the records that travel to the next batch: a handle of the partition's states, and
+what the mapping function returned.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ from typing import Any
 
 from attrs import define, evolve, field, frozen
 
-from penstock.graph.state_spec import State
-from penstock.worker.chunk import Chunk, Failures
+from penstock.worker.state import State
+from penstock.worker.state_pairs import PartitionErrors, StatePairs
 from penstock.worker.state_store import Found, StateStore, StateVersion, pickled
 
-# Records whose states are looked up at once, and whose results travel together.
-_RECORDS_PER_RUN = 10_000
+# Records whose states are looked up together, and whose results travel together.
+_RECORDS_PER_GROUP = 10_000
 
 
 @frozen
-class Kept:
-    """A partition's states: where they are.
+class StateHandle:
+    """Where a partition's states are.
 
     Attributes:
-        home: directory of the states of all partitions.
-        version: of this partition's.
+        home: location of the state store.
+        version: of this partition's states.
     """
 
     home: str
@@ -35,61 +36,63 @@ class Kept:
 
 
 @frozen
-class Moved:
-    """From a partition to the same with its states elsewhere."""
+class RelocateStates:
+    """A partition function: from handles to handles of the same states in another location."""
 
     home: str
 
     def __call__(self, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
-        """One for one."""
-        return (evolve(element, home=self.home) if isinstance(element, Kept) else element for element in elements)
+        """The same elements with the new location."""
+        return (
+            evolve(element, home=self.home) if isinstance(element, StateHandle) else element for element in elements
+        )
 
 
 @frozen
-class Run:
-    """Some of what the function returned: in a form of its own, lest it be taken for new pairs in the next batch."""
+class MappedRecords:
+    """Some records that the mapping function returned; in a form of their own, so that they are no new pairs."""
 
     records: list[Any]
 
 
 @frozen
-class Returned:
-    """From a partition to what the function returned."""
+class SelectMapped:
+    """A partition function: the records that the mapping function returned; raises its errors."""
 
     def __call__(self, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
-        """All of it; raises what it failed on."""
+        """The records of all groups."""
         for element in elements:
-            if isinstance(element, Failures):
-                raise element.as_error()
-            if isinstance(element, Run):
+            if isinstance(element, PartitionErrors):
+                raise element.as_exception()
+            if isinstance(element, MappedRecords):
                 yield from element.records
 
 
 @frozen
-class Snapshot:
-    """From a partition to its keys and states."""
+class SelectStates:
+    """A partition function: all keys and their states; raises the errors of the mapping function."""
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """All of them; raises what the function failed on."""
+        """The states of the partition's handle."""
         for element in elements:
-            if isinstance(element, Failures):
-                raise element.as_error()
-            if isinstance(element, Kept):
+            if isinstance(element, PartitionErrors):
+                raise element.as_exception()
+            if isinstance(element, StateHandle):
                 yield from StateStore.of(element.home, index).snapshot(element.version)
 
 
 @frozen
 class MapWithState:
-    """Call the program's function for the new pairs of a partition, and keep what it does to the states.
+    """A partition function: calls the mapping function for the new pairs and stores the states that it changed.
 
     Attributes:
-        update: the program's function.
+        update: the program's mapping function.
         time: of the batch, when the function takes it.
         time_ms: of the batch.
-        timeout_ms: a state older than that times out, ``None`` for never.
-        home: directory of the states of all partitions.
-        horizon_ms: no version older than that is needed any more.
-        note: tells the driver what failed.
+        timeout_ms: states that are older time out; ``None`` for never.
+        home: location of the state store.
+        horizon_ms: older versions of the states are not needed any more.
+        report: sends the errors to the driver.
     """
 
     update: Callable[..., Any]
@@ -98,83 +101,83 @@ class MapWithState:
     timeout_ms: int | None
     home: str
     horizon_ms: int
-    note: Callable[[int, int, Failures], None]
+    report: Callable[[int, int, PartitionErrors], None]
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[Any]:
-        """What the function returned, where the states are now, what it failed on."""
-        work = _Work(self, StateStore.of(self.home, index))
-        records = work.records(elements)
-        while run := list(itertools.islice(records, _RECORDS_PER_RUN)):
-            yield Run(list(work.map(run)))
-        yield Run(list(work.time_out()))
-        yield Kept(self.home, work.commit())
-        if work.failures.count:
-            self.note(self.time_ms, index, work.failures)
-            yield work.failures
+        """The mapped records, the handle of the new states, and the errors."""
+        partition = _Partition(self, StateStore.of(self.home, index))
+        pairs = partition.new_pairs(elements)
+        while group := list(itertools.islice(pairs, _RECORDS_PER_GROUP)):
+            yield MappedRecords(list(partition.map(group)))
+        yield MappedRecords(list(partition.time_out()))
+        yield StateHandle(self.home, partition.commit())
+        if partition.errors.count:
+            self.report(self.time_ms, index, partition.errors)
+            yield partition.errors
 
 
 @define
 class _Entry:
-    """A key's state while a batch is at work."""
+    """The state of one key during a batch."""
 
     key: Any
     found: Found | None
     state: Any = None
     is_set: bool = False
     is_changed: bool = False
-    #: It got a record or timed out in this batch.
+    #: Got a record or timed out in this batch.
     is_visited: bool = False
     has_failed: bool = False
 
     def read(self) -> None:
-        """Take the state as it was stored."""
+        """Reset the state to what is stored."""
         stored = None if self.found is None else self.found.state
         self.state, self.is_set = (None, False) if stored is None else (pickle.loads(stored), True)
 
 
 @define
-class _Work:
-    """One partition of one batch."""
+class _Partition:
+    """The states of one partition during one batch."""
 
     spec: MapWithState
     store: StateStore
     version: StateVersion = field(factory=lambda: StateVersion(-1))
     entries: dict[Any, _Entry] = field(factory=dict)
-    failures: Failures = field(factory=Failures)
+    errors: PartitionErrors = field(factory=PartitionErrors)
 
-    def records(self, elements: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Read what is there from before; give the new pairs, which come behind it."""
+    def new_pairs(self, elements: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Take over the previous states, which come first; give the new pairs."""
         for element in elements:
-            if isinstance(element, Kept):
+            if isinstance(element, StateHandle):
                 self.version = element.version
-            elif isinstance(element, Chunk):
+            elif isinstance(element, StatePairs):
                 for key, state in element.pairs:
-                    self._begin_with(key, state)
-            elif not isinstance(element, (Run, Failures)):
+                    self._add_initial(key, state)
+            elif not isinstance(element, (MappedRecords, PartitionErrors)):
                 yield element
 
     def map(self, pairs: list[tuple[Any, Any]]) -> Iterator[Any]:
-        """Call the function for pairs, in their order."""
+        """Call the mapping function for pairs, in their order."""
         self._load({key for key, _value in pairs})
         for key, value in pairs:
             yield from self._call(self.entries[key], value, timing_out=False)
 
     def time_out(self) -> Iterator[Any]:
-        """Call the function for states that got nothing for too long, and remove them."""
+        """Call the mapping function for the states that time out, and remove them."""
         if self.spec.timeout_ms is None:
             return
         threshold_ms = self.spec.time_ms - self.spec.timeout_ms
         old = self.store.older_than(self.version, threshold_ms)
-        while run := set(itertools.islice(old, _RECORDS_PER_RUN)):
-            self._load(run)
-            for entry in map(self.entries.__getitem__, run):
+        while group := set(itertools.islice(old, _RECORDS_PER_GROUP)):
+            self._load(group)
+            for entry in map(self.entries.__getitem__, group):
                 is_old = entry.found is not None and entry.found.updated_ms < threshold_ms
                 if is_old and entry.is_set and not entry.is_visited:
                     yield from self._call(entry, None, timing_out=True)
         self.version = evolve(self.version, timed_out_ms=threshold_ms)
 
     def commit(self) -> StateVersion:
-        """Store what has changed."""
+        """Store the states that changed."""
         version = self.store.commit(self.version, self.spec.time_ms, self._changes())
         return self.store.retire(version, self.spec.horizon_ms)
 
@@ -184,8 +187,8 @@ class _Work:
                 stored = pickled(key) if entry.found is None else entry.found.key
                 yield key, Found(stored, pickled(entry.state) if entry.is_set else None, self.spec.time_ms)
 
-    def _begin_with(self, key: Any, state: Any) -> None:
-        # As if it were stored: a call that fails must find it as it was.
+    def _add_initial(self, key: Any, state: Any) -> None:
+        # As if it were stored, so that a failing call leaves it as it was.
         found = Found(pickled(key), pickled(state), self.spec.time_ms)
         self.entries[key] = _Entry(key, found, state, is_set=True, is_changed=True)
 
@@ -205,16 +208,16 @@ class _Work:
         try:
             result = self.spec.update(*arguments)
         except Exception as error:
-            self.failures.add(entry.key, error)
+            self.errors.add(entry.key, error)
             entry.read()
-            # One that should time out is to be asked again, later: where states do, it is stored as if it were new.
+            # A state that failed to time out must time out later, so it is stored as if it were new.
             entry.has_failed, entry.is_changed = True, self.spec.timeout_ms is not None or entry.is_changed
             return
-        if timing_out or state.is_removed:
+        if timing_out or state._removed:
             entry.state, entry.is_set, entry.is_changed = None, False, True
-        elif state.is_updated:
+        elif state._updated:
             entry.state, entry.is_set, entry.is_changed = state.get(), True, True
         elif entry.is_set and self.spec.timeout_ms is not None:
-            entry.is_changed = True  # any record is a sign of life
+            entry.is_changed = True  # any record postpones the timeout
         if self.spec.time is None or result is not None:
             yield result

@@ -1,7 +1,4 @@
-"""``SlideWindow``: a window from the one before it, in one partition.
-
-Owns the roles of what it is given: the window before, the panes that left it, the panes that entered.
-"""
+"""``SlideWindow``: in one partition, a window from the previous one, the panes that left and the panes that entered."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from typing import Any
 
 from attrs import frozen
 
-from penstock.worker.chunk import Chunk, chunks_of
 from penstock.worker.functions import Combiner, gathering
+from penstock.worker.state_pairs import StatePairs, grouped
 
 
 @frozen
-class _WindowChunk(Chunk):
+class _WindowPairs(StatePairs):
     """Pairs of a window, not of a pane: both may have the same time."""
 
 
@@ -25,20 +22,20 @@ class _Missing(Enum):
 
 
 _MISSING = _Missing.MISSING
-# Places in what a key's values are gathered in.
-_BEFORE, _OLD, _NEW = range(3)
+# Indices into the list of a key: its value in the previous window, in the panes that left and that entered.
+_PREVIOUS, _OLD, _NEW = range(3)
 
 
 @frozen
 class SlideWindow:
-    """Make a window from the one before, the panes that left and those that entered; all are tables of one partition.
+    """A partition function: from the previous window and the panes, as ``StatePairs``, to the next window.
 
     Attributes:
         time_ms: of the window.
-        begin_ms: panes up to here have left.
+        begin_ms: panes up to this time have left.
         combiner: of the panes.
-        inverse: takes what left out.
-        keep_pair: says whether a pair stays.
+        inverse: removes the values that left.
+        keep_pair: says whether a pair stays; ``None`` to keep all.
     """
 
     time_ms: int
@@ -47,33 +44,33 @@ class SlideWindow:
     inverse: Callable[[Any, Any], Any]
     keep_pair: Callable[[tuple[Any, Any]], Any] | None
 
-    def __call__(self, index: int, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-        """The window's chunks."""
-        gathered = gathering(self._gather, self.combiner.memory_limit_mb)(index, self._placed(chunks))
-        return chunks_of(self.time_ms, self._slid(gathered), _WindowChunk)
+    def __call__(self, index: int, elements: Iterable[StatePairs]) -> Iterator[StatePairs]:
+        """The pairs of the window."""
+        gathered = gathering(self._gather, self.combiner.memory_limit_mb)(index, self._by_key(elements))
+        return grouped(self.time_ms, self._slid(gathered), _WindowPairs)
 
-    def _placed(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Any, list[Any]]]:
-        for chunk in chunks:
-            pane = _OLD if chunk.time_ms <= self.begin_ms else _NEW
-            place = _BEFORE if isinstance(chunk, _WindowChunk) else pane
-            for key, value in chunk.pairs:
+    def _by_key(self, elements: Iterable[StatePairs]) -> Iterator[tuple[Any, list[Any]]]:
+        for element in elements:
+            pane = _OLD if element.time_ms <= self.begin_ms else _NEW
+            place = _PREVIOUS if isinstance(element, _WindowPairs) else pane
+            for key, value in element.pairs:
                 values: list[Any] = [_MISSING, _MISSING, _MISSING]
                 values[place] = value
                 yield key, values
 
     def _gather(self, values: list[Any], more: list[Any]) -> list[Any]:
         merge = self.combiner.mergeCombiners
-        for place in (_BEFORE, _OLD, _NEW):
+        for place in (_PREVIOUS, _OLD, _NEW):
             if more[place] is not _MISSING:
                 values[place] = more[place] if values[place] is _MISSING else merge(values[place], more[place])
         return values
 
     def _slid(self, gathered: Iterable[tuple[Any, list[Any]]]) -> Iterator[tuple[Any, Any]]:
         merge, inverse, keep = self.combiner.mergeCombiners, self.inverse, self.keep_pair
-        for key, (before, old, new) in gathered:
-            value = before
-            if before is not _MISSING and old is not _MISSING:
-                value = inverse(before, old)
+        for key, (previous, old, new) in gathered:
+            value = previous
+            if previous is not _MISSING and old is not _MISSING:
+                value = inverse(previous, old)
             if new is not _MISSING:
                 value = new if value is _MISSING else merge(value, new)
             if value is not _MISSING and (keep is None or keep((key, value))):

@@ -1,7 +1,7 @@
-"""``UpdateState``: the states of one partition, each looked at once.
+"""``UpdateState``: ``updateStateByKey`` in one partition, which calls the update function once for each key.
 
-Owns what happens when the program's function fails: the key keeps its state, and the failure travels beside the states.
-A function that changes a state in place before it fails has changed it.
+When the function fails, its key keeps its state and the error is recorded beside the states. A state that the function
+changed in place before it failed stays changed.
 """
 
 from __future__ import annotations
@@ -11,48 +11,55 @@ from typing import Any
 
 from attrs import frozen
 
-from penstock.worker.chunk import Chunk, Failures, chunks_of
 from penstock.worker.functions import gathering
+from penstock.worker.state_pairs import PartitionErrors, StatePairs, grouped
 
-# Places in what a key's state and values are gathered in.
+# Indices into the list of a key: its state, its new values.
 _STATE, _VALUES = range(2)
 
 
 @frozen
 class UpdateState:
-    """Make a partition's states from those before, as chunks, and new pairs."""
+    """A partition function: from the previous states and new pairs to the new states.
+
+    Attributes:
+        time_ms: batch time.
+        update: the program's function, from new values and state to the new state.
+        memory_limit_mb: past which the worker spills.
+        report: sends the errors to the driver.
+    """
 
     time_ms: int
     update: Callable[[Any, Any], Any]
     memory_limit_mb: float
-    note: Callable[[int, int, Failures], None]
+    report: Callable[[int, int, PartitionErrors], None]
 
-    def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[Chunk | Failures]:
-        """The states' chunks, then what failed."""
-        failures = Failures()
-        gathered = gathering(_gather, self.memory_limit_mb)(index, _placed(elements))
-        yield from chunks_of(self.time_ms, self._updated(gathered, failures))
-        if failures.count:
-            self.note(self.time_ms, index, failures)
-            yield failures
+    def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[StatePairs | PartitionErrors]:
+        """The states, then the errors."""
+        errors = PartitionErrors()
+        gathered = gathering(_gather, self.memory_limit_mb)(index, _by_key(elements))
+        yield from grouped(self.time_ms, self._updated(gathered, errors))
+        if errors.count:
+            self.report(self.time_ms, index, errors)
+            yield errors
 
-    def _updated(self, gathered: Iterable[tuple[Any, list[Any]]], failures: Failures) -> Iterator[tuple[Any, Any]]:
+    def _updated(self, gathered: Iterable[tuple[Any, list[Any]]], errors: PartitionErrors) -> Iterator[tuple[Any, Any]]:
         for key, (state, values) in gathered:
             try:
                 updated = self.update(values, state)
             except Exception as error:
-                failures.add(key, error)
+                errors.add(key, error)
                 updated = state
             if updated is not None:
                 yield key, updated
 
 
-def _placed(elements: Iterable[Any]) -> Iterator[tuple[Any, list[Any]]]:
+def _by_key(elements: Iterable[Any]) -> Iterator[tuple[Any, list[Any]]]:
     for element in elements:
-        if isinstance(element, Chunk):
+        if isinstance(element, StatePairs):
             for key, state in element.pairs:
                 yield key, [state, []]
-        elif not isinstance(element, Failures):
+        elif not isinstance(element, PartitionErrors):
             key, value = element
             yield key, [None, [value]]
 

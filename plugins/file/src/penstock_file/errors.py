@@ -5,7 +5,7 @@ Owns the exception types and nothing else. A message is one line: of an error in
 
 from __future__ import annotations
 
-from penstock.errors import PenstockError
+from penstock import PenstockError
 
 
 class DirectoryMissingError(PenstockError):

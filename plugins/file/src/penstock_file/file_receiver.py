@@ -18,10 +18,10 @@ from attrs import field, frozen
 from attrs.validators import and_, ge, gt, in_, le, min_len
 
 from penstock import ThreadReceiver
-from penstock.errors import text_of
+from penstock.helpers import LineRules, text_of
 from penstock_file import positions
 from penstock_file.followed_file import FollowedFile
-from penstock_file.line_chunk import LineChunk, LineRules
+from penstock_file.line_chunk import LineChunk
 from penstock_file.positions import Position
 from penstock_file.watch import Watch
 
@@ -90,7 +90,7 @@ class FileReceiver(ThreadReceiver[str]):
             known,
             at_end=options.start == "end",
             max_line_bytes=options.max_line_bytes,
-            ignored=[self._offset_file, positions.beside(self._offset_file)],
+            ignored=[self._offset_file],
             tell=self.reportError,
             monotonic_s=time.monotonic,
         )
@@ -175,12 +175,7 @@ class FileReceiver(ThreadReceiver[str]):
                 )
 
     def _count(self, chunk: LineChunk) -> None:
-        what = "with U+FFFD instead" if not self._rules.refuse else "dropped"
-        reasons = {
-            f"lines longer than {self._rules.max_line_bytes} bytes, dropped": chunk.too_long,
-            f"lines that are not UTF-8, {what}": chunk.not_utf8,
-        }
-        for reason, count in reasons.items():
+        for reason, count in ((self._rules.too_long, chunk.too_long), (self._rules.not_utf8, chunk.not_utf8)):
             if count:
                 self._counts[reason] += count
-                self.reportError(f"{reason}: {count} ({self._counts[reason]} in all)")
+                self.reportError(f"{reason}: {count} ({self._counts[reason]} in total)")

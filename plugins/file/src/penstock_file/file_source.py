@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from attrs import astuple, field, frozen
 from attrs.validators import ge, gt, min_len
 
-from penstock.errors import ConfigurationError, text_of
-from penstock.plugins.specs import SourceBatch
-from penstock.runtime.log import get_logger
+from penstock import ConfigurationError, SourceBatch
+from penstock.helpers import get_logger, text_of
 from penstock_file.errors import DirectoryMissingError
 from penstock_file.file_version import FileVersion
 from penstock_file.ledger import Ledger
@@ -173,9 +172,9 @@ class FileSource:
             "batches": {time_ms: [astuple(version) for version in files] for time_ms, files in self._batches.items()},
         }
 
-    def go_on_from(self, position: Mapping[str, Any]) -> None:
+    def restore(self, position: Mapping[str, Any]) -> None:
         """Know what was read and what waits; before the start."""
-        self._selection.go_on_from(position)
+        self._selection.restore(position)
         self._batches = {
             int(time_ms): tuple(FileVersion(*version) for version in files)
             for time_ms, files in position["batches"].items()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 
-from penstock_file.line_chunk import LineChunk, LineRules, cut
+from penstock.helpers import LineRules
+from penstock_file.line_chunk import LineChunk, cut
 from penstock_file.positions import Head, Position
 
 # How much of a file is read at a time, unless a line is longer.

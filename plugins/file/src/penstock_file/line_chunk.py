@@ -6,25 +6,11 @@ touches a line in Python, as long as all are UTF-8: Arrow splits and validates. 
 
 from __future__ import annotations
 
-from array import array
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
-
-@frozen
-class LineRules:
-    """What becomes of lines.
-
-    Attributes:
-        max_line_bytes: a longer line, without its end, is left out.
-        refuse: leave out lines that are not UTF-8, instead of putting U+FFFD where they are not.
-    """
-
-    max_line_bytes: int
-    refuse: bool = False
+from penstock.helpers import LineRules, split_lines
 
 
 @frozen
@@ -81,8 +67,8 @@ def cut(
         if len(data) - begin > rules.max_line_bytes + 1:
             return LineChunk(None, len(data), skipping=True, too_long=1)
         return LineChunk(None, begin) if begin else None
-    column, too_long, not_utf8 = _column(data, begin, end - data.endswith(b"\n", begin, end), rules)
-    return LineChunk(column, end, too_long=too_long, not_utf8=not_utf8)
+    lines = split_lines(memoryview(data)[begin : end - data.endswith(b"\n", begin, end)], rules)
+    return LineChunk(lines.column, end, too_long=lines.too_long, not_utf8=lines.not_utf8)
 
 
 def _end(data: bytes, begin: int, max_lines: int | None) -> int:
@@ -97,37 +83,3 @@ def _end(data: bytes, begin: int, max_lines: int | None) -> int:
             break
         end = following
     return end
-
-
-def _column(data: bytes, start: int, stop: int, rules: LineRules) -> tuple[Any, int, int]:
-    text = pa.py_buffer(memoryview(data)[start:stop])
-    # Not made by pa.array: that imports pandas, where it is installed, and takes most of a second for it.
-    offsets = pa.py_buffer(array("i", (0, stop - start)))
-    whole = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, text])
-    lines = pc.split_pattern(whole, b"\n").values
-    with_return = pc.ends_with(lines, b"\r")
-    if pc.any(with_return).as_py():
-        lines = pc.if_else(with_return, pc.binary_slice(lines, 0, -1), lines)
-    too_long = 0
-    if stop - start > rules.max_line_bytes:
-        kept = lines.filter(pc.less_equal(pc.binary_length(lines), rules.max_line_bytes))
-        too_long = len(lines) - len(kept)
-        lines = kept
-    column, not_utf8 = _decoded(lines, refuse=rules.refuse)
-    return column, too_long, not_utf8
-
-
-def _decoded(lines: Any, *, refuse: bool) -> tuple[Any, int]:
-    try:
-        return lines.cast(pa.string()), 0
-    except pa.ArrowInvalid:
-        pass  # at least one is not UTF-8
-    texts, not_utf8 = [], 0
-    for line in lines.to_pylist():
-        try:
-            texts.append(line.decode())
-        except UnicodeDecodeError:
-            not_utf8 += 1
-            if not refuse:
-                texts.append(line.decode(errors="replace"))
-    return pa.array(texts, pa.string()), not_utf8

@@ -9,8 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from penstock.runtime.threads import EngineThread
-
 # How long the thread is waited for at the end; a file system that hangs is left behind.
 _JOIN_S = 2.0
 
@@ -30,7 +28,7 @@ class Lister:
         self._changed = threading.Condition()
         #: Set when it is to end: ends pauses of ``look``.
         self.stopped = threading.Event()
-        self._thread = EngineThread(name, self._run)
+        self._thread = threading.Thread(name=name, target=self._run, daemon=True)
 
     def start(self) -> None:
         """Start the thread."""
@@ -58,7 +56,8 @@ class Lister:
         self.stopped.set()
         with self._changed:
             self._changed.notify_all()
-        self._thread.finish(_JOIN_S)
+        if self._thread.ident is not None:
+            self._thread.join(_JOIN_S)
 
     def _run(self) -> None:
         while True:

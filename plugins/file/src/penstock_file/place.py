@@ -16,12 +16,11 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from penstock.errors import ConfigurationError, text_of
+from penstock.helpers import absolute_location, connect, is_remote, text_of
 from penstock_file.errors import DirectoryMissingError
 
 _MAGIC = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
 
 #: What a listing holds: ``pyarrow.fs.FileInfo``, of regular files.
 Listing = Sequence[Any]
@@ -41,15 +40,14 @@ class Place:
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
-        uri, tail = _split_uri(directory)
-        if uri is None:
-            self.filesystem: fs.FileSystem = fs.LocalFileSystem()
-            root = os.path.abspath(tail)  # noqa: PTH100  # a pattern, of which pathlib drops nothing by luck only
-        else:
-            root = self._connect(uri)
-            root = "/".join([root.rstrip("/"), tail]) if tail else root
-        #: What stands before a path of the file system in the names that people read.
-        self.prefix = "" if uri is None else _prefix(uri, self._base)
+        uri, root = _split_uri(directory)
+        #: What precedes a path of the file system in the names that people read.
+        self.prefix = ""
+        self.filesystem: fs.FileSystem = fs.LocalFileSystem()
+        if uri is not None:
+            self.filesystem, base = connect(uri)
+            root = f"{base.rstrip('/')}/{root}" if root else base
+            self.prefix = _prefix(uri, base)
         self._patterns = [_components(pattern) for pattern in _expand(root)]
         self._is_pattern = len(self._patterns) > 1 or any(magic for _, magic in self._patterns)
 
@@ -126,26 +124,14 @@ class Place:
         what = "is no directory" if info.type is not fs.FileType.NotFound else "does not exist"
         return f"{self._directory} {what}"
 
-    def _connect(self, uri: str) -> str:
-        try:
-            self.filesystem, path = fs.FileSystem.from_uri(uri)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            first = text_of(error).splitlines()[0] if text_of(error) else type(error).__name__
-            raise ConfigurationError(f"no file system for {self._directory!r}: {first}") from error
-        self._base = str(path)
-        return self._base
-
 
 def _split_uri(directory: str) -> tuple[str | None, str]:
     """The URI to connect to, and the pattern below it; for local paths no URI, and the path."""
-    if not _SCHEME.match(directory) or os.path.exists(directory):  # noqa: PTH110  # may be a pattern
-        return None, directory
-    scheme, _, rest = directory.partition(":")
-    if scheme.lower() == "file":
-        path = rest.removeprefix("//localhost") if rest.startswith("//localhost/") else rest
-        return None, unquote(f"/{path.lstrip('/')}")
-    if scheme.lower() == "s3a":
-        scheme = "s3"
+    # A path that exists may look like a URI.
+    location = os.path.abspath(directory) if os.path.exists(directory) else absolute_location(directory)  # noqa: PTH100, PTH110  # may be a pattern
+    if not is_remote(location):
+        return None, location
+    scheme, _, rest = location.partition(":")
     rest, question, query = rest.partition("?") if "=" in rest.partition("?")[2] else (rest, "", "")
     magic = _MAGIC.search(rest)
     cut = len(rest) if magic is None else rest.rfind("/", 0, magic.start()) + 1

@@ -6,7 +6,6 @@ another file by now, and an inode may have been given to another. Runs on the re
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -17,6 +16,8 @@ from typing import Any
 import cattrs
 from attrs import field, frozen
 from attrs.validators import ge
+
+from penstock.helpers import atomic_write
 
 # How many of a file's first bytes it is known by.
 _HEAD_BYTES = 256
@@ -96,22 +97,8 @@ def save(offset_file: str, positions: Sequence[Position]) -> None:
     Raises:
         OSError: it cannot be written; what was saved before is still there.
     """
-    new = Path(beside(offset_file))
-    try:
-        with new.open("w", encoding="utf-8") as file:
-            json.dump({"files": cattrs.unstructure(list(positions))}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(offset_file)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        raise
-
-
-def beside(offset_file: str) -> str:
-    """Where the new one is written before it takes the place of the old."""
-    return f"{offset_file}.new"
+    with atomic_write(Path(offset_file), sync=True) as unfinished:
+        unfinished.write_text(json.dumps({"files": cattrs.unstructure(list(positions))}), encoding="utf-8")
 
 
 def _not_ours(offset_file: str, error: Exception) -> ValueError:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from attrs import frozen
 from pyarrow import fs
 
-from penstock.errors import text_of
+from penstock.helpers import text_of
 from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece

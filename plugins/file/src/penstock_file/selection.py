@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from penstock.runtime.log import get_logger
+from penstock.helpers import get_logger
 from penstock_file.errors import FileReadError
 from penstock_file.file_version import FileVersion
 
@@ -131,7 +131,7 @@ class Selection:
             known, queued = dict(self._known), list(self._queued)
         return {"known": known, "queued": queued}
 
-    def go_on_from(self, position: Mapping[str, Any]) -> None:
+    def restore(self, position: Mapping[str, Any]) -> None:
         """Know and queue what another selection did."""
         with self._lock:
             self._known = {path: (size, mtime_ns) for path, (size, mtime_ns) in position["known"].items()}

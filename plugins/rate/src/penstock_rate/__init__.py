@@ -1,16 +1,12 @@
-"""Rate control for Penstock: the estimators, and the listener that steers receivers by them."""
+"""Rate control for Penstock: the estimators, and the listener that sets receivers' rates by them."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from penstock import RateEstimatorSpec, hookimpl
+from penstock import ListenerContext, RateEstimatorSpec, hookimpl
 from penstock_rate.fixed import FixedOptions, FixedRateEstimator
 from penstock_rate.model import ModelOptions, ModelRateEstimator
 from penstock_rate.pid import PIDOptions, PIDRateEstimator
 from penstock_rate.rate_controller import RateController, controllers
-
-if TYPE_CHECKING:
-    from penstock import StreamingContext
 
 __all__ = [
     "FixedOptions",
@@ -27,13 +23,17 @@ __all__ = [
 def rate_estimators() -> Iterable[RateEstimatorSpec]:
     """Offer the estimators."""
     return [
-        RateEstimatorSpec("pid", PIDRateEstimator, PIDOptions, "Spark's: the rate of the last batch, less what waits"),
-        RateEstimatorSpec("fixed", FixedRateEstimator, FixedOptions, "the same rate, whatever the batches take"),
-        RateEstimatorSpec("model", ModelRateEstimator, ModelOptions, "what a batch costs, learned; aims at a share"),
+        RateEstimatorSpec(
+            "pid", PIDRateEstimator, PIDOptions, "Spark's: the last batch's processing rate, less the backlog's part"
+        ),
+        RateEstimatorSpec("fixed", FixedRateEstimator, FixedOptions, "one constant rate"),
+        RateEstimatorSpec(
+            "model", ModelRateEstimator, ModelOptions, "learns what a batch costs; aims at a share of the interval"
+        ),
     ]
 
 
 @hookimpl
-def listeners(context: "StreamingContext") -> Iterable[RateController]:
-    """One controller a receiver stream, when ``spark.streaming.backpressure.enabled`` is set."""
+def listeners(context: ListenerContext) -> Iterable[RateController]:
+    """Offer a controller for each receiver stream, when ``spark.streaming.backpressure.enabled`` is set."""
     return controllers(context)

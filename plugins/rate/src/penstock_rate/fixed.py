@@ -1,13 +1,10 @@
-"""The estimator ``fixed``: the same rate, whatever the batches take.
-
-Owns one number. For sources whose capacity is known, and to see what estimation brings. Reads no clock; runs on the
-thread of whoever calls it.
-"""
+"""The estimator ``fixed``: one constant rate, for sources of known capacity and for comparison."""
 
 from __future__ import annotations
 
 from attrs import field, frozen
 
+from penstock import RateEstimator
 from penstock_rate.options import positive
 
 
@@ -18,21 +15,19 @@ class FixedOptions:
     rate: float = field(validator=positive, metadata={"help": "records/s of each receiver stream"})
 
 
-class FixedRateEstimator:
-    """Says one rate.
+class FixedRateEstimator(RateEstimator):
+    """Always answers with the configured rate.
 
     Args:
         options: the rate.
-        batch_interval_ms: not used; every estimator is given it.
-
-    Attributes:
-        initial_rate: the rate, in force before the first batch.
-        reason: for people.
+        batch_interval_ms: not used.
     """
 
+    reason = "as configured"
+
     def __init__(self, options: FixedOptions, batch_interval_ms: int) -> None:
-        self.initial_rate, self.reason = options.rate, "as configured"
+        self._rate = self.initial_rate = options.rate
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """The rate, records/s."""
-        return self.initial_rate
+        """Return the configured rate, records/s."""
+        return self._rate

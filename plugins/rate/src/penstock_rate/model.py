@@ -12,6 +12,7 @@ import math
 from attrs import Attribute, Factory, define, field, frozen
 from attrs.validators import optional
 
+from penstock import RateEstimator
 from penstock_rate.batch_cost import BatchCost
 from penstock_rate.options import checked_interval_ms, positive
 
@@ -52,12 +53,12 @@ class ModelOptions:
     """Options of ``model``, set by ``spark.streaming.backpressure.model.<option>``."""
 
     share: float = field(
-        default=0.85, validator=_is_share, metadata={"help": "of the interval that a batch is to take"}
+        default=0.85, validator=_is_share, metadata={"help": "share of the interval that a batch is to take"}
     )
     initial_rate: float | None = field(
         default=None,
         validator=optional(positive),
-        metadata={"help": "records/s to begin with, 2 records an interval if not given; at least doubles while it can"},
+        metadata={"help": "records/s; by default 2 records an interval, at least doubled while batches allow it"},
     )
     min_rate: float = field(
         default=0.001, validator=positive, metadata={"help": "records/s, the lowest estimate; may be below 1"}
@@ -83,38 +84,35 @@ class ModelState:
     rates: list[tuple[int, float]] = Factory(list)
 
 
-class ModelRateEstimator:
-    """Says the rate at which a batch takes the wanted share of the interval.
+class ModelRateEstimator(RateEstimator):
+    """Answers with the rate at which a batch takes the wanted share of the interval.
 
     Args:
-        options: what is wanted.
-        batch_interval_ms: between two batches.
+        options: share, first rate and lower bound.
+        batch_interval_ms: must be above zero.
 
-    Attributes:
-        state: all that it remembers.
-        reason: of the last call's answer, for people.
+    Raises:
+        ValueError: it is not.
     """
+
+    state: ModelState
+    initial_rate: float
 
     def __init__(self, options: ModelOptions, batch_interval_ms: int) -> None:
         self._options, self._interval_ms = options, checked_interval_ms(batch_interval_ms)
         first = options.initial_rate or _FIRST_RECORDS * 1000 / batch_interval_ms
-        self._first_rate = max(first, options.min_rate)
+        self._first_rate = self.initial_rate = max(first, options.min_rate)
         self.state, self.reason = ModelState(self._first_rate), "no batch yet"
 
-    @property
-    def initial_rate(self) -> float:
-        """The rate to begin with: low; restored from a checkpoint, it goes on where it was."""
-        return self.state.rate
-
     def begin_with(self, rate: float) -> None:
-        """Know of a first rate that the program chose, records/s; before the first batch."""
+        """Start from the program's first rate, records/s."""
         self._first_rate = self.state.rate = max(min(rate, _HIGHEST), self._options.min_rate)
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
         """The rate, records/s; ``None`` for a batch without records or duration, and when time does not go on."""
         state, interval = self.state, self._interval_ms
         if numElements <= 0 or processingDelay <= 0 or (state.time is not None and time <= state.time):
-            self.reason = "batch without use: its time is not later, or it has no records or no duration"
+            self.reason = "batch ignored: no records, no duration, or not later than the last"
             return None
         waited = max(schedulingDelay, 0)
         let_in = self._let_in(time - processingDelay - waited)

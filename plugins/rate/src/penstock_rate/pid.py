@@ -1,13 +1,13 @@
 """The estimator ``pid``: Spark's own, number for number.
 
-Owns the last rate, the last error and when they were. It aims at batches that take the whole interval, knows no fixed
-cost, and never goes below ``minRate``. Reads no clock; runs on the thread of whoever calls it.
+It aims at batches that take the whole interval, knows no fixed cost, and never goes below ``minRate``.
 """
 
 from __future__ import annotations
 
 from attrs import define, field, frozen
 
+from penstock import RateEstimator
 from penstock_rate.options import checked_interval_ms, not_negative, positive
 
 
@@ -34,7 +34,7 @@ class PIDState:
     """What ``pid`` remembers.
 
     Attributes:
-        time: of the last batch that counted, ms; -1 before the first.
+        time: end of the last batch that was used, ms; -1 before the first.
         rate: the last estimate, records/s.
         error: the last error, records/s.
     """
@@ -44,34 +44,32 @@ class PIDState:
     error: float = -1.0
 
 
-class PIDRateEstimator:
-    """Says the rate at which the last batch was processed, less a part of what waits.
+class PIDRateEstimator(RateEstimator):
+    """Answers with the rate at which the last batch was processed, less a part of what is waiting.
+
+    It has no initial rate, as in Spark: there is no limit before the second batch.
 
     Args:
-        options: gains and floor.
-        batch_interval_ms: between two batches.
+        options: gains and lower bound.
+        batch_interval_ms: must be above zero.
 
-    Attributes:
-        state: all that it remembers.
-        reason: of the last call's answer, for people.
+    Raises:
+        ValueError: it is not.
     """
+
+    state: PIDState
 
     def __init__(self, options: PIDOptions, batch_interval_ms: int) -> None:
         self._options, self._interval_ms = options, checked_interval_ms(batch_interval_ms)
         self.state, self.reason = PIDState(), "no batch yet"
 
-    @property
-    def initial_rate(self) -> float | None:
-        """The rate to begin with: none, as in Spark; restored from a checkpoint, it goes on where it was."""
-        return None if self.state.time < 0 else max(self.state.rate, self._options.minRate)
-
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """The rate, records/s; ``None`` for the first batch, and for one without records, duration or progress."""
+        """Return the rate, records/s; ``None`` for the first batch and for one that says nothing about the capacity."""
         state, options = self.state, self._options
         if time <= state.time or numElements <= 0 or processingDelay <= 0:
-            self.reason = "batch without use: its time is not later, or it has no records or no duration"
+            self.reason = "batch ignored: no records, no duration, or not later than the last"
             return None
-        # Spark's order of operations, that the last bits agree too.
+        # Spark's order of operations, so that the results are equal to the last bit.
         processing_rate = numElements / processingDelay * 1000
         if state.time == -1:
             self.state = PIDState(time, processing_rate, 0.0)

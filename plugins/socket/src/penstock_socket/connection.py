@@ -37,7 +37,7 @@ class Connection:
         self._host, self._port, self._timeout_s = host, port, timeout_s
         self._socket: socket.socket | None = None
         # What ends a wait in poll: a byte sent from one to the other.
-        self._bell, self._bell_rope = socket.socketpair()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
         # What ends the wait for the name; holds the error that ended it otherwise.
         self._answers: queue.SimpleQueue[_Addresses | BaseException] = queue.SimpleQueue()
         self._interrupted = threading.Event()
@@ -96,13 +96,13 @@ class Connection:
         self._interrupted.set()
         self._answers.put(Interrupted())
         with self._closing:
-            if self._bell_rope.fileno() >= 0:
-                self._bell_rope.send(b"!")
+            if self._wake_sender.fileno() >= 0:
+                self._wake_sender.send(b"!")
 
     def close(self) -> None:
         """Close all. Harmless when repeated."""
         with self._closing:
-            for each in (self._socket, self._bell, self._bell_rope):
+            for each in (self._socket, self._wake_receiver, self._wake_sender):
                 if each is not None:
                     each.close()
 
@@ -147,7 +147,7 @@ class Connection:
         """
         poll = select.poll()
         poll.register(watched, event)
-        poll.register(self._bell, select.POLLIN)
+        poll.register(self._wake_receiver, select.POLLIN)
         ready = poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000)
         if self._interrupted.is_set():
             raise Interrupted

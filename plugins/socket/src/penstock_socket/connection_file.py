@@ -11,8 +11,8 @@ import io
 import threading
 from typing import TYPE_CHECKING
 
-from penstock_socket.chunks import Chunks
 from penstock_socket.connection import Connection
+from penstock_socket.record_batcher import RecordBatcher
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -23,11 +23,11 @@ class ConnectionFile(io.RawIOBase):
 
     Args:
         connection: open.
-        chunks: what was made of the bytes so far.
+        batcher: what was made of the bytes so far.
     """
 
-    def __init__(self, connection: Connection, chunks: Chunks) -> None:
-        self._connection, self._chunks = connection, chunks
+    def __init__(self, connection: Connection, batcher: RecordBatcher) -> None:
+        self._connection, self._batcher = connection, batcher
         self._owner = threading.get_ident()
         #: The server has closed the connection, and all its bytes were read.
         self.ended = False
@@ -58,12 +58,12 @@ class ConnectionFile(io.RawIOBase):
 
     def _receive_into(self, space: memoryview) -> int:
         received = None
-        if threading.get_ident() == self._owner and (patience_s := self._chunks.ready_to_wait()) is not None:
+        if threading.get_ident() == self._owner and (patience_s := self._batcher.store_or_wait_s()) is not None:
             received = self._connection.receive_into(space, patience_s)
             if received is None:
-                self._chunks.store()
+                self._batcher.store()
         if received is None:
             received = self._connection.receive_into(space, None)
         assert received is not None  # there was no limit to the wait
-        self._chunks.num_bytes += received
+        self._batcher.num_bytes += received
         return received

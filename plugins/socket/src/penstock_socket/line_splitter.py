@@ -7,40 +7,34 @@ validates. Runs on the receiver's thread.
 
 from __future__ import annotations
 
-from array import array
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from penstock.helpers import LineRules, split_lines
+from penstock_socket.error_counts import ErrorCounts
 from penstock_socket.receive_buffer import CHUNK_BYTES, ReceiveBuffer
-from penstock_socket.tally import Tally
 
 
 class LineSplitter:
     r"""Bytes in, lines out.
 
     Args:
-        max_line_bytes: a longer line, without its newline and carriage return, is dropped and counted.
-        refuse: drop lines that are not UTF-8, instead of putting U+FFFD where they are not; both are counted.
-        tally: where it counts.
+        rules: which lines are accepted.
+        errors: counts the others.
         chunk: see ReceiveBuffer.
     """
 
     #: No bytes are wrong in such a stream.
     fault: Exception | None = None
 
-    def __init__(self, max_line_bytes: int, refuse: bool, tally: Tally, chunk: int = CHUNK_BYTES) -> None:
-        self._max_line_bytes, self._refuse, self._tally = max_line_bytes, refuse, tally
+    def __init__(self, rules: LineRules, errors: ErrorCounts, chunk: int = CHUNK_BYTES) -> None:
+        self._rules, self._errors = rules, errors
         # The longest line, its carriage return, and one byte by which it shows that it is longer.
-        self._buffer = ReceiveBuffer(max_line_bytes + 2, chunk)
+        self._buffer = ReceiveBuffer(rules.max_line_bytes + 2, chunk)
         # Up to where there is no newline.
         self._searched = 0
         # Inside a line that is too long, whose beginning is gone.
         self._skipping = False
         self._ended = False
-        self._too_long = f"lines longer than {max_line_bytes} bytes, dropped"
-        self._not_utf8 = f"lines that are not UTF-8, {'dropped' if refuse else 'with U+FFFD instead'}"
 
     @property
     def pending(self) -> int:
@@ -80,42 +74,16 @@ class LineSplitter:
             column = self._column(newline)
             buffer.drop(newline + 1)
         # A carriage return does not count but could be the last byte, so that it takes one byte more to be sure.
-        if buffer.filled > self._max_line_bytes + 1:
+        if buffer.filled > self._rules.max_line_bytes + 1:
             buffer.drop(buffer.filled)
             self._skipping = True
-            self._tally.add(self._too_long, 1)
+            self._errors.add(self._rules.too_long, 1)
         self._searched = buffer.filled
         return column
 
     def _column(self, stop: int) -> Any:
-        """Split the first ``stop`` bytes."""
-        text = pa.py_buffer(memoryview(self._buffer.data)[:stop])
-        # Not made by pa.array: that imports pandas, where it is installed, and takes most of a second for it.
-        offsets = pa.py_buffer(array("i", (0, stop)))
-        whole = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, text])
-        # The kernel copies: nothing of the column is left in the buffer.
-        lines = pc.split_pattern(whole, b"\n").values
-        with_return = pc.ends_with(lines, b"\r")
-        if pc.any(with_return).as_py():
-            lines = pc.if_else(with_return, pc.binary_slice(lines, 0, -1), lines)
-        if stop > self._max_line_bytes:
-            kept = lines.filter(pc.less_equal(pc.binary_length(lines), self._max_line_bytes))
-            self._tally.add(self._too_long, len(lines) - len(kept))
-            lines = kept
-        return self._decoded(lines)
-
-    def _decoded(self, lines: Any) -> Any:
-        try:
-            return lines.cast(pa.string())
-        except pa.ArrowInvalid:
-            pass  # at least one is not UTF-8
-        texts, not_utf8 = [], 0
-        for line in lines.to_pylist():
-            try:
-                texts.append(line.decode())
-            except UnicodeDecodeError:
-                not_utf8 += 1
-                if not self._refuse:
-                    texts.append(line.decode(errors="replace"))
-        self._tally.add(self._not_utf8, not_utf8)
-        return pa.array(texts, pa.string())
+        """Split the first ``stop`` bytes; Arrow copies them, so the buffer is free again."""
+        lines = split_lines(memoryview(self._buffer.data)[:stop], self._rules)
+        self._errors.add(self._rules.too_long, lines.too_long)
+        self._errors.add(self._rules.not_utf8, lines.not_utf8)
+        return lines.column

@@ -10,10 +10,10 @@ from __future__ import annotations
 from attrs import field, frozen
 from attrs.validators import and_, ge, gt, le, min_len
 
+from penstock_socket.error_counts import ErrorCounts
 from penstock_socket.frame_splitter import FrameSplitter
 from penstock_socket.splitter import Splitter
 from penstock_socket.splitting_receiver import SplittingReceiver
-from penstock_socket.tally import Tally
 
 
 @frozen
@@ -45,6 +45,6 @@ class RawSocketReceiver(SplittingReceiver[bytes]):
         super().__init__(options.host, options.port, options.connect_timeout)
         self._options = options
 
-    def make_splitter(self, tally: Tally) -> Splitter:
+    def make_splitter(self, errors: ErrorCounts) -> Splitter:
         """Split into frames."""
         return FrameSplitter(self._options.max_frame_bytes)

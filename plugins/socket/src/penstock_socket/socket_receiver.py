@@ -10,10 +10,11 @@ from typing import Literal
 from attrs import field, frozen
 from attrs.validators import and_, ge, gt, in_, le, min_len
 
+from penstock.helpers import LineRules
+from penstock_socket.error_counts import ErrorCounts
 from penstock_socket.line_splitter import LineSplitter
 from penstock_socket.splitter import Splitter
 from penstock_socket.splitting_receiver import SplittingReceiver
-from penstock_socket.tally import Tally
 
 
 @frozen
@@ -50,6 +51,7 @@ class SocketReceiver(SplittingReceiver[str]):
         super().__init__(options.host, options.port, options.connect_timeout)
         self._options = options
 
-    def make_splitter(self, tally: Tally) -> Splitter:
+    def make_splitter(self, errors: ErrorCounts) -> Splitter:
         """Split into lines."""
-        return LineSplitter(self._options.max_line_bytes, self._options.encoding_errors == "refuse", tally)
+        rules = LineRules(self._options.max_line_bytes, self._options.encoding_errors == "refuse")
+        return LineSplitter(rules, errors)

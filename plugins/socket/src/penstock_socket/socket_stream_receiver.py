@@ -1,7 +1,7 @@
 """``SocketStreamReceiver``: what a function reads from a TCP server, the receiver behind ``socketStream``.
 
 Owns its options, the call of the converter, and what becomes of its end. The converter runs on the receiver's thread;
-when its records are stored is Chunks's.
+when its records are stored is RecordBatcher's.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, BinaryIO, TypeVar
 from attrs import field, frozen
 from attrs.validators import and_, ge, gt, le, min_len
 
-from penstock.errors import ReceiverStoppedError, text_of
-from penstock.runtime.log import get_logger
-from penstock_socket.chunks import Chunks
+from penstock import ReceiverStoppedError
+from penstock.helpers import get_logger, text_of
 from penstock_socket.connection import Connection, Interrupted
 from penstock_socket.connection_file import ConnectionFile
+from penstock_socket.record_batcher import RecordBatcher
 from penstock_socket.tcp_receiver import TcpReceiver
 
 log = get_logger("socket")
@@ -58,18 +58,18 @@ class SocketStreamReceiver(TcpReceiver[T]):
         super().__init__(options.host, options.port, options.connect_timeout)
         self._options = options
 
-    def take_in(self, connection: Connection) -> None:
+    def receive_from(self, connection: Connection) -> None:
         """Give the connection to the converter, store what it yields, and restart when it ends, however it does."""
-        chunks = Chunks(self._store, self.block_interval_ms / 1000, lambda: self.rate_limit)
-        file = ConnectionFile(connection, chunks)
+        batcher = RecordBatcher(self._store, self.block_interval_ms / 1000, lambda: self.rate_limit)
+        file = ConnectionFile(connection, batcher)
         reader = io.BufferedReader(file, _BUFFER_BYTES)
         try:
             try:
-                chunks.take_all(self._converted(reader))
+                batcher.add_all(self._converted(reader))
                 _check_ended(file, reader)
             finally:
                 # Whatever has ended it, also a stop.
-                chunks.store()
+                batcher.store()
         except Interrupted:
             raise
         except StoreFailed as failed:

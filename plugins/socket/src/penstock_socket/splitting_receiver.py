@@ -11,13 +11,13 @@ import time
 from abc import abstractmethod
 from typing import TypeVar
 
-from penstock.errors import ReceiverStoppedError
-from penstock.runtime.log import get_logger
+from penstock import ReceiverStoppedError
+from penstock.helpers import get_logger
 from penstock_socket.connection import Connection
-from penstock_socket.gatherer import Gatherer
+from penstock_socket.error_counts import ErrorCounts
 from penstock_socket.receive_buffer import CHUNK_BYTES
 from penstock_socket.splitter import Splitter
-from penstock_socket.tally import Tally
+from penstock_socket.table_batcher import TableBatcher
 from penstock_socket.tcp_receiver import TcpReceiver
 
 log = get_logger("socket")
@@ -39,39 +39,39 @@ class SplittingReceiver(TcpReceiver[T]):
 
     def __init__(self, host: str, port: int, connect_timeout_s: float) -> None:
         super().__init__(host, port, connect_timeout_s)
-        self._tally = Tally()
+        self._errors = ErrorCounts()
 
     @abstractmethod
-    def make_splitter(self, tally: Tally) -> Splitter:
+    def make_splitter(self, errors: ErrorCounts) -> Splitter:
         """A splitter for a new connection.
 
         Args:
-            tally: where it counts what it cannot give as it came.
+            errors: where it counts what it cannot give as it came.
         """
 
-    def take_in(self, connection: Connection) -> None:
+    def receive_from(self, connection: Connection) -> None:
         """Split and store what comes; tell of what was counted."""
         try:
             self._receive_and_store(connection)
         finally:
-            self._tell()
+            self._report_errors()
 
     def _receive_and_store(self, connection: Connection) -> None:
-        splitter = self.make_splitter(self._tally)
-        gatherer = Gatherer(self.block_interval_ms / 1000)
+        splitter = self.make_splitter(self._errors)
+        batcher = TableBatcher(self.block_interval_ms / 1000)
         fault: Exception | None = None
         try:
-            self._until_the_end(connection, splitter, gatherer)
+            self._receive_until_end(connection, splitter, batcher)
         except OSError as error:
             fault = error
         finally:
             # Whatever has ended it, also a stop: all that is whole is stored.
-            gatherer.add(splitter.take())
-            self._store(gatherer)
+            batcher.add(splitter.take())
+            self._store(batcher)
         fault = fault or splitter.fault
         self.restart("Error receiving data" if fault else "Socket data stream had no more data", fault)
 
-    def _until_the_end(self, connection: Connection, splitter: Splitter, gatherer: Gatherer) -> None:
+    def _receive_until_end(self, connection: Connection, splitter: Splitter, batcher: TableBatcher) -> None:
         """Receive until the stream has ended or makes no sense any more.
 
         Raises:
@@ -83,32 +83,32 @@ class SplittingReceiver(TcpReceiver[T]):
             # and holds the server once that has no room left.
             rate = self.rate_limit
             records = math.inf if rate is None else rate * self.block_interval_ms / 1000
-            at_once = int(max(_LEAST_BYTES, min(records * gatherer.record_bytes, CHUNK_BYTES)))
-            received = connection.receive_into(splitter.space(at_once), self._patience_s(gatherer))
+            at_once = int(max(_LEAST_BYTES, min(records * batcher.record_bytes, CHUNK_BYTES)))
+            received = connection.receive_into(splitter.space(at_once), self._patience_s(batcher))
             if received == 0:
                 splitter.end()
                 return
             now_s = time.monotonic()
             if received is not None:
                 splitter.advance(received)
-                gatherer.begin(now_s)
-            if splitter.is_full or splitter.pending >= at_once or gatherer.is_ripe(now_s, records):
-                gatherer.add(splitter.take())
-            if gatherer.is_ripe(now_s, records):
-                self._store(gatherer)
-            if self._tally.due_s(now_s) == 0:
-                self._tell()
+                batcher.begin(now_s)
+            if splitter.is_full or splitter.pending >= at_once or batcher.is_due(now_s, records):
+                batcher.add(splitter.take())
+            if batcher.is_due(now_s, records):
+                self._store(batcher)
+            if self._errors.due_s(now_s) == 0:
+                self._report_errors()
 
-    def _patience_s(self, gatherer: Gatherer) -> float | None:
+    def _patience_s(self, batcher: TableBatcher) -> float | None:
         """How long to wait for more bytes, ``None`` for ever."""
         now_s = time.monotonic()
-        waits = [] if gatherer.due_s is None else [gatherer.due_s - now_s]
-        if (to_tell_s := self._tally.due_s(now_s)) is not None:
+        waits = [] if batcher.due_s is None else [batcher.due_s - now_s]
+        if (to_tell_s := self._errors.due_s(now_s)) is not None:
             waits.append(to_tell_s)
         return max(0.0, min(waits)) if waits else None
 
-    def _store(self, gatherer: Gatherer) -> None:
-        table = gatherer.take()
+    def _store(self, batcher: TableBatcher) -> None:
+        table = batcher.take()
         if table is None:
             return
         try:
@@ -118,7 +118,7 @@ class SplittingReceiver(TcpReceiver[T]):
             log.info("received and not stored", stream_id=self.streamId, at_most=table.num_rows)
             raise
 
-    def _tell(self) -> None:
+    def _report_errors(self) -> None:
         now_s = time.monotonic()
-        if self._tally.due_s(now_s) is not None:
-            self.reportError(self._tally.tell(now_s))
+        if self._errors.due_s(now_s) is not None:
+            self.reportError(self._errors.report(now_s))

@@ -1,8 +1,7 @@
-"""``TcpReceiver``: a receiver at one end of a TCP connection.
+"""``TcpReceiver``: base class of receivers that read from a TCP server.
 
-Owns the life of the connection: made when the receiver starts, interrupted when it stops, closed when ``receive``
-returns. Never reads from it: that is ``take_in``'s, which the receivers write. Connects and takes in on one thread;
-while a store holds that thread nothing is received, and TCP holds the server.
+It owns the connection: created by ``onStart``, interrupted by ``onStop``, closed when ``receive`` returns. One thread
+connects, receives and stores. While a store blocks it, nothing is received and TCP flow control holds the server.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from abc import abstractmethod
 from typing import TypeVar
 
 from penstock import ThreadReceiver
-from penstock.runtime.log import get_logger
+from penstock.helpers import get_logger
 from penstock_socket.connection import Connection, Interrupted
 
 log = get_logger("socket")
@@ -34,7 +33,7 @@ class TcpReceiver(ThreadReceiver[T]):
         self._host, self._port, self._connect_timeout_s = host, port, connect_timeout_s
 
     @abstractmethod
-    def take_in(self, connection: Connection) -> None:
+    def receive_from(self, connection: Connection) -> None:
         """Receive and store until the connection ends; then ask for a restart.
 
         Args:
@@ -67,7 +66,7 @@ class TcpReceiver(ThreadReceiver[T]):
         assert connection is not None
         try:
             if self._open(connection):
-                self.take_in(connection)
+                self.receive_from(connection)
         except Interrupted:
             log.debug("stopped", stream_id=self.streamId)
         finally:

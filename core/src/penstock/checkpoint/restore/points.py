@@ -1,0 +1,81 @@
+"""Restore points: which checkpointed RDDs a recovered run starts its states from, so that they fit together.
+
+A stateful stream computes nothing older than an RDD it already has. So an RDD is of no use if it is younger than a
+batch that will be generated again, than the begin of a window on it, or than the restore point of a state computed from
+it.
+Used before the start and on the checkpoint writer's thread; reads the graph and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from penstock.checkpoint.manifest import Checkpoint, SavedState
+
+if TYPE_CHECKING:
+    from penstock.graph.dstream_graph import DStreamGraph
+
+
+@frozen
+class RestorePoints:
+    """Where each state of a checkpoint is restored from.
+
+    Attributes:
+        files: by stream name, the checkpointed RDDs to use, by batch time in ms.
+        oldest_ms: states are recomputed for all batches after this one; ``None`` if there is no state.
+        oldest_required_ms: by stream number, the oldest batch that the stream will be asked for.
+    """
+
+    files: Mapping[str, Mapping[int, str]]
+    oldest_ms: int | None
+    oldest_required_ms: Mapping[int, int]
+
+
+def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, saved: Mapping[int, SavedState]) -> RestorePoints:
+    """Choose the restore points of a checkpoint.
+
+    Args:
+        checkpoint: the checkpoint to recover from.
+        graph: the program that recovers.
+        saved: the checkpoint's states by the number of the stream they belong to.
+    """
+    first_ms = min([checkpoint.last_time_ms + checkpoint.batch_interval_ms, *checkpoint.pending])
+    required_ms: dict[int, int] = {}
+    files: dict[str, Mapping[int, str]] = {}
+    restored_ms: list[int] = []
+    # Children come before their parents: a stream is made after the streams it is computed from.
+    for stream in reversed(graph.streams()):
+        needed_ms = required_ms.get(stream.number, first_ms)
+        state = saved.get(stream.number)
+        if state is not None:
+            zero_ms, checkpoint_ms = checkpoint.zero_time_ms, stream.checkpoint_ms
+            chosen = _choose(state.files, needed_ms, zero_ms + checkpoint_ms)
+            # A state without a file is not older than its first file would be.
+            begin_ms = max(chosen, default=max(zero_ms, needed_ms - 2 * checkpoint_ms))
+            files[state.name] = chosen
+            restored_ms.append(begin_ms)
+            needed_ms = begin_ms + checkpoint.batch_interval_ms
+        needed_ms -= stream.parent_remember_ms - stream.remember_ms
+        for parent in stream.parents:
+            required_ms[parent.number] = min(required_ms.get(parent.number, first_ms), needed_ms)
+    oldest_required_ms = {stream.number: required_ms.get(stream.number, first_ms) for stream in graph.streams()}
+    return RestorePoints(files, min(restored_ms, default=None), oldest_required_ms)
+
+
+def _choose(files: Mapping[int, str], limit_ms: int, first_ms: int) -> dict[int, str]:
+    """The files that are not too young.
+
+    Args:
+        files: the checkpointed RDDs by batch time in ms.
+        limit_ms: a younger file is of no use.
+        first_ms: when the first file ever was written.
+    """
+    chosen = {time_ms: path for time_ms, path in files.items() if time_ms <= limit_ms}
+    # If the very first file is too young, the state is recomputed from the beginning. If older files have been deleted,
+    # the oldest remaining one serves: whatever would require an older one is itself younger.
+    if not chosen and files and min(files) > first_ms:
+        chosen = {min(files): files[min(files)]}
+    return chosen

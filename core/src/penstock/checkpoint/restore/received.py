@@ -1,0 +1,78 @@
+"""The driver write-ahead log of a run: which blocks receivers stored, and which batch has which.
+
+With the write-ahead log on, blocks outlive the run. With it off, a run that recovers from one that had it on must not
+need any of that run's blocks. Used before the start.
+"""
+
+from __future__ import annotations
+
+from penstock import conf
+from penstock.checkpoint.directory import BLOCK_LOG, CheckpointDirectory
+from penstock.checkpoint.manifest import Checkpoint
+from penstock.checkpoint.program import Program
+from penstock.checkpoint.restore.points import RestorePoints
+from penstock.errors import ConfigurationError
+from penstock.journal.write_ahead_log import WriteAheadLog
+from penstock.runtime.log import get_logger
+from penstock.track import block_events
+from penstock.track.allocations import Allocations
+
+log = get_logger("checkpoint")
+
+
+def block_log(program: Program, directory: CheckpointDirectory, run: str, found: Checkpoint | None) -> WriteAheadLog:
+    """The driver write-ahead log of a run, not recovered yet.
+
+    Args:
+        program: the program that runs.
+        directory: its checkpoint directory.
+        run: id of the run.
+        found: the checkpoint that the run recovers from, if any.
+    """
+    return WriteAheadLog(
+        directory.files.child(BLOCK_LOG),
+        run,
+        program.settings,
+        program.clock,
+        0 if found is None else found.logged_events,
+        None if found is None else _allocations(found),
+    )
+
+
+def check_no_blocks_needed(
+    program: Program, directory: CheckpointDirectory, found: Checkpoint, points: RestorePoints
+) -> None:
+    """Check that a run with the write-ahead log off needs no blocks of the run that it recovers from.
+
+    Raises:
+        ConfigurationError: it needs some, and ``spark.penstock.checkpoint.onDamage`` is not ``skip``.
+        WriteAheadLogError: the earlier run's log cannot be read.
+    """
+    allocations = Allocations()
+    block_log(program, directory, found.run, found).recover(allocations)
+    required_ms = points.oldest_required_ms
+    needed = 0
+    # Streams that no output reaches are never asked for anything.
+    for stream in (each for each in program.graph.inputs if each.number in required_ms):
+        times = [time_ms for time_ms in allocations.times if time_ms >= required_ms[stream.number]]
+        blocks = [
+            *allocations.unallocated(stream.id),
+            *(each for time in times for each in allocations.blocks(time, stream.id)),
+        ]
+        needed += sum(block.num_records for block in blocks)
+    if not needed:
+        return
+    location = directory.files.location(BLOCK_LOG)
+    if program.settings.on_damage != "skip":
+        raise ConfigurationError(
+            f"{conf.key('wal_enabled')} is off, and recovery needs {needed} records that an earlier run received "
+            f"with it on, for incomplete batches, windows or state (log: {location}). Recover with it on and stop "
+            f"gracefully before you switch it off, or recover without these records: {conf.key('on_damage')}=skip"
+        )
+    log.error("write-ahead log off, earlier records lost", records=needed, location=location)
+
+
+def _allocations(found: Checkpoint) -> block_events.Event:
+    """What the checkpoint knows of batches whose allocations may be missing from the log."""
+    stream_ids = [saved.stream_id for saved in found.inputs]
+    return block_events.allocations_lost(found.zero_time_ms, found.batch_interval_ms, found.last_time_ms, stream_ids)

@@ -1,0 +1,137 @@
+"""Restoring streams: gives the states and source positions of a checkpoint to a program that may have changed.
+
+Matches the checkpoint's streams with the program's by name and reports every difference. It never guesses: if unnamed
+streams could be matched in several ways, that is a difference too. Used before the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
+from penstock.checkpoint.restore.points import restore_points
+from penstock.checkpoint.stream_names import assign, function_name, is_automatic
+from penstock.errors import CheckpointError
+from penstock.graph.inputs import PulledInputDStream
+from penstock.runtime.log import get_logger
+from penstock.storage.uri import location_of_hadoop
+
+if TYPE_CHECKING:
+    from penstock.graph.dstream_graph import DStreamGraph
+    from penstock.graph.state.stateful import StatefulDStream
+    from penstock.spark.checkpoint import RunFolder
+
+log = get_logger("checkpoint")
+
+
+def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, drops: bool) -> int | None:
+    """Give the streams of a graph their states, ids and positions from a checkpoint.
+
+    Args:
+        graph: of a program that has not started.
+        checkpoint: the checkpoint to recover from.
+        folder: this run's folder; says where the checkpoint directory is now.
+        drops: leave out what does not fit, with an error in the log.
+
+    Returns:
+        States are recomputed for all batches after this time in ms; ``None`` if there is no state.
+
+    Raises:
+        CheckpointError: something does not fit and must not be left out; says what, and what to do.
+        ConfigurationError: two streams have the same name.
+    """
+    streams: dict[str, StatefulDStream] = assign(graph.stateful_streams(), graph.streams())
+    inputs: dict[str, Any] = assign(graph.inputs, [*graph.inputs, *graph.streams()])
+    differences: list[str] = []
+    matched: list[tuple[SavedState, StatefulDStream]] = []
+    for saved, stream in _match(checkpoint.states, streams, "the state of", differences):
+        difference = _partitioning_difference(saved, stream)
+        if difference is None:
+            matched.append((saved, stream))
+        else:
+            differences.append(difference)
+    sources = _match(checkpoint.inputs, inputs, "the position of", differences)
+    if differences:
+        _report(differences, checkpoint, streams, drops=drops)
+    points = restore_points(checkpoint, graph, {stream.number: saved for saved, stream in matched})
+    for saved, stream in matched:
+        if points.files[saved.name]:
+            files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
+            store = f"{location_of_hadoop(folder.uri)}/{saved.store}" if saved.store else ""
+            stream.recover(files, saved.num_partitions, store)
+    _restore_ids(graph, checkpoint, sources)
+    for saved_input, stream in sources:
+        if saved_input.position is not None and isinstance(stream, PulledInputDStream):
+            stream.recover_from(saved_input.position)
+    return points.oldest_ms
+
+
+def _match(
+    saved: Iterable[Any], present: Mapping[str, Any], what: str, differences: list[str]
+) -> list[tuple[Any, Any]]:
+    """Pair the checkpoint's streams with the program's; add a line to ``differences`` for each without a match."""
+    saved = list(saved)
+    matched: list[tuple[Any, Any]] = []
+    for operation in dict.fromkeys(each.operation for each in saved):
+        given = {name for name, stream in present.items() if stream.name is not None}
+        unnamed_before = [
+            each.name
+            for each in saved
+            if each.operation == operation and is_automatic(each.name, operation) and each.name not in given
+        ]
+        here = {name: stream for name, stream in present.items() if stream.call_site.operation == operation}
+        unnamed_now = [name for name, stream in here.items() if stream.name is None]
+        ambiguous = bool(unnamed_before) and len(unnamed_before) != len(unnamed_now) and bool(unnamed_now)
+        for each in (each for each in saved if each.operation == operation):
+            stream = present.get(each.name)
+            if ambiguous and each.name in unnamed_before:
+                differences.append(
+                    f"{what} {each.name} is ambiguous: the checkpoint has {len(unnamed_before)} unnamed {operation}, "
+                    f"the program {len(unnamed_now)}. Mark the right one with .setName({each.name!r})"
+                )
+            elif stream is None:
+                differences.append(f"{what} {each.name} has no stream: the program has no {operation} of that name")
+            elif stream.call_site.operation != operation:
+                differences.append(
+                    f"{what} {each.name} belongs to {operation}, and the program uses that name for "
+                    f"{stream.call_site.operation}"
+                )
+            else:
+                matched.append((each, stream))
+    return matched
+
+
+def _partitioning_difference(saved: SavedState, stream: StatefulDStream) -> str | None:
+    partitioned_by = function_name(stream.partition_function)
+    if saved.partitioned_by == partitioned_by:
+        return None
+    return (
+        f"the state of {saved.name} is partitioned by {saved.partitioned_by} and the program partitions by "
+        f"{partitioned_by}, so keys would not be found"
+    )
+
+
+def _restore_ids(graph: DStreamGraph, checkpoint: Checkpoint, sources: list[tuple[SavedInput, Any]]) -> None:
+    """Restore the stream ids under which blocks are stored; new inputs get ids that no input has had."""
+    next_id = max([checkpoint.next_stream_id, *(saved.stream_id + 1 for saved in checkpoint.inputs)])
+    ids = {stream.number: saved.stream_id for saved, stream in sources}
+    for stream in graph.inputs:
+        if stream.number in ids:
+            stream.id = ids[stream.number]
+        else:
+            stream.id, next_id = next_id, next_id + 1
+
+
+def _report(differences: list[str], checkpoint: Checkpoint, streams: Mapping[str, Any], *, drops: bool) -> None:
+    lines = "; ".join(differences)
+    if drops:
+        log.error("parts of the checkpoint dropped", differences=lines, number=checkpoint.number)
+        return
+    saved = ", ".join(each.name for each in checkpoint.states) or "none"
+    here = ", ".join(streams) or "none"
+    raise CheckpointError(
+        f"the program does not match checkpoint {checkpoint.number}: {lines}. Stateful streams of the checkpoint: "
+        f"{saved}; of the program: {here}. Name streams with setName to restore their state, or drop what does not "
+        "match: spark.penstock.checkpoint.onMismatch=drop-state"
+    )

@@ -1,0 +1,104 @@
+"""Which configured keys have no effect: unknown ones, and Spark's own that Penstock ignores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from attrs import frozen
+
+from penstock.conf import KEYS, OPTION_SECTIONS, Settings
+
+_OURS = "spark.penstock."
+_WHOLE_FILES = "each block is one file of the receiver write-ahead log; nothing is rolled or kept open"
+_LOG_CLASS = "custom write-ahead logs are not supported; unset the key"
+_BATCHED = "events that wait are always written together; unset the key"
+_FILES = "file streams keep no time window: they read each file once, whatever its age; see the option new_files_only"
+#: Keys and prefixes (those that end in a dot) of Spark that Penstock ignores → what to do instead.
+IGNORED = {
+    "spark.streaming.ui.retainedBatches": "there is no Streaming tab; register a StreamingListener to observe batches",
+    "spark.streaming.extraListeners": "call ssc.addStreamingListener(listener), or install a listener plugin",
+    "spark.streaming.dynamicAllocation.": "executors are not requested or released; set spark.executor.instances",
+    "spark.streaming.fileStream.minRememberDuration": _FILES,
+    "spark.streaming.minRememberDuration": _FILES,
+    "spark.streaming.receiver.blockStoreTimeout": "set the number of attempts: "
+    "spark.streaming.receiver.writeAheadLog.maxFailures",
+    "spark.streaming.raw.maxBlockSizeBytes": "set spark.penstock.receiver.raw-socket.max_frame_bytes",
+    "spark.streaming.sessionByKey.deltaChainThreshold": "mapWithState has no delta chains; unset the key",
+    "spark.streaming.clock": "pass StreamingContext(sc, seconds, clock=penstock.testing.ManualClock())",
+    "spark.streaming.manualClock.jump": "call penstock.testing.ManualClock.advance",
+    "spark.streaming.stopSparkContextByDefault": "call ssc.stop(stopSparkContext=...), as in PySpark",
+    "spark.streaming.receiver.writeAheadLog.class": _LOG_CLASS,
+    "spark.streaming.receiver.writeAheadLog.rollingIntervalSecs": _WHOLE_FILES,
+    "spark.streaming.receiver.writeAheadLog.closeFileAfterWrite": _WHOLE_FILES,
+    "spark.streaming.driver.writeAheadLog.class": _LOG_CLASS,
+    "spark.streaming.driver.writeAheadLog.allowBatching": _BATCHED,
+    "spark.streaming.driver.writeAheadLog.batchingTimeout": _BATCHED,
+    "spark.streaming.kafka.": "there is no direct Kafka stream; use a receiver plugin",
+    "spark.streaming.kinesis.": "there is no Kinesis stream; use a receiver plugin",
+}
+
+
+@frozen
+class KeyWarning:
+    """A configured key that has no effect.
+
+    Attributes:
+        key: in full.
+        reason: why it has none.
+        advice: what to do instead; empty when nothing is known.
+    """
+
+    key: str
+    reason: str
+    advice: str
+
+
+def keys_without_effect(settings: Settings, option_prefixes: Iterable[str]) -> list[KeyWarning]:
+    """Check all configured keys below ``spark.penstock.`` and ``spark.streaming.``.
+
+    Args:
+        settings: the configuration.
+        option_prefixes: of the options of installed plugins, such as ``spark.penstock.receiver.socket.``.
+
+    Returns:
+        A warning for each unknown key of ours and each ignored key of Spark's, sorted. Other keys below
+        ``spark.streaming.`` get one only when they look like a misspelling: libraries may have keys there.
+    """
+    known, prefixes = {key.name for key in KEYS.values()}, tuple(option_prefixes)
+    warnings = (
+        _check(name, known, prefixes)
+        for name in sorted(settings.with_prefix(""))
+        if name not in known and not name.startswith(prefixes)
+    )
+    return [warning for warning in warnings if warning is not None]
+
+
+def _check(name: str, known: set[str], prefixes: tuple[str, ...]) -> KeyWarning | None:
+    for ignored, advice in IGNORED.items():
+        if name == ignored or (ignored.endswith(".") and name.startswith(ignored)):
+            return KeyWarning(name, "ignored by Penstock", advice)
+    for hook, section in OPTION_SECTIONS.items():
+        plugin, dot, option = name.removeprefix(section).partition(".")
+        if name.startswith(section) and dot:
+            offered = {each.removeprefix(section): each for each in prefixes if each.startswith(section)}
+            near = get_close_matches(plugin + dot, offered, 1)
+            kind = hook.removesuffix("s").replace("_", " ")
+            advice = f"did you mean {offered[near[0]]}{option}?" if near else ""
+            return KeyWarning(name, f"no installed plugin offers the {kind} {plugin!r}", advice)
+    nearest = _nearest(name, known | set(IGNORED))
+    if nearest is None and not name.startswith(_OURS):
+        return None
+    return KeyWarning(name, "unknown key", "" if nearest is None else f"did you mean {nearest}?")
+
+
+def _nearest(name: str, candidates: set[str]) -> str | None:
+    """The candidate that a name is a misspelling of; below Spark's prefix it must differ in the last part only."""
+    family = _OURS if name.startswith(_OURS) else name.rpartition(".")[0] + "."
+    rests = {
+        candidate.removeprefix(family): candidate
+        for candidate in candidates
+        if candidate.startswith(family) and candidate.count(".") == name.count(".")
+    }
+    near = get_close_matches(name.removeprefix(family), rests, 1, 0.8)
+    return rests[near[0]] if near else None

@@ -1,0 +1,186 @@
+"""``EngineAccess``: the running engine's side of ``ListenerContext``, and nothing more of the engine than that."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from pyspark import SparkContext
+
+from penstock.checkpoint.restore.recovery import Recovery
+from penstock.conf import Settings
+from penstock.engine import Engine
+from penstock.errors import ConfigurationError
+from penstock.graph.dstream_graph import DStreamGraph
+from penstock.listen.events import BatchInfo, ReceiverInfo
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo
+from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, read_options, structure_options
+from penstock.rate.attribution import attributed_ms
+from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
+from penstock.runtime.log import get_logger
+from penstock.spark import cluster
+
+log = get_logger("listener_context")
+
+T = TypeVar("T")
+
+
+class EngineAccess(ListenerContext):
+    """What listener plugins get. Any thread.
+
+    Args:
+        sc: the program's.
+        settings: in force.
+        plugins: offer the rate estimators.
+        graph: the program's.
+        engine: tracks the receivers.
+        recovery: of a context with a checkpoint directory.
+
+    Attributes:
+        saved_values: by name, what each checkpoint asks for.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        settings: Settings,
+        plugins: Plugins,
+        graph: DStreamGraph,
+        engine: Engine,
+        recovery: Recovery | None,
+    ) -> None:
+        self._sc, self._settings, self._plugins, self._graph = sc, settings, plugins, graph
+        self._engine, self._recovery = engine, recovery
+        self._configuration = MappingProxyType(dict(sc.getConf().getAll()))
+        self._estimators: dict[int, GuardedEstimator] = {}
+        self._lock = threading.Lock()
+        self.saved_values: dict[str, Callable[[], Any]] = {}
+
+    @property
+    def application_name(self) -> str:
+        """The Spark application's name."""
+        return str(self._sc.appName)
+
+    @property
+    def application_id(self) -> str:
+        """The Spark application's id."""
+        return str(self._sc.applicationId)
+
+    @property
+    def batch_interval_ms(self) -> int:
+        """Milliseconds between two batches."""
+        return self._graph.batch_interval_ms
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """The SparkContext's."""
+        return self._configuration
+
+    def options(self, prefix: str, options: type[T]) -> T:
+        """Structure the values below a prefix."""
+        given = {
+            key.removeprefix(prefix): value for key, value in self._configuration.items() if key.startswith(prefix)
+        }
+        return structure_options(f"configuration {prefix}*", options, given)
+
+    @property
+    def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:
+        """Of the graph's inputs."""
+        found = []
+        for stream in self._graph.inputs:
+            if stream.receiver is not None:
+                kind = type(stream.receiver).__name__
+                found.append(ReceiverStreamInfo(stream.id, stream.name or f"{kind}-{stream.id}", kind))
+        return found
+
+    def graph(self) -> Sequence[DStreamInfo]:
+        """Every stream that an output operation reaches."""
+        return [
+            DStreamInfo(
+                stream.number,
+                type(stream).__name__,
+                stream.name or "",
+                stream.call_site.short,
+                tuple(parent.number for parent in stream.parents),
+            )
+            for stream in self._graph.streams()
+        ]
+
+    def receiver_infos(self) -> dict[int, ReceiverInfo]:
+        """Of the tracker."""
+        return self._engine.tracker.receiver_infos()
+
+    def backlog_bytes(self) -> int:
+        """Of the tracker's blocks."""
+        return self._engine.tracker.unread_bytes()
+
+    def rate_limit(self, stream_id: int) -> float | None:
+        """In force at the tracker."""
+        return self._engine.tracker.rate_limit(stream_id)
+
+    def set_rate(self, stream_id: int, rate: float) -> None:
+        """Ask the tracker."""
+        self._engine.tracker.send_rate_update(stream_id, rate)
+
+    def rate_estimator(self, stream_id: int) -> RateEstimator | None:
+        """Create the configured estimator at the first call, with what a checkpoint saved of it."""
+        if not self._settings.backpressure_enabled:
+            return None
+        with self._lock:
+            if stream_id not in self._estimators:
+                self._estimators[stream_id] = self._make_estimator(stream_id)
+            return self._estimators[stream_id]
+
+    def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
+        """By the records of every receiver stream in the batch."""
+        inputs, took_ms = batch.streamIdToInputInfo, batch.processingDelay
+        if took_ms is None:
+            return None
+        receivers = {stream.stream_id for stream in self.receiver_streams}
+        counts = {id_: max(info.numRecords, 0) for id_, info in inputs.items() if id_ in receivers}
+        busy = sum(count > 0 for count in counts.values())
+        return attributed_ms(took_ms, counts.get(stream_id, 0), sum(counts.values()), busy)
+
+    def save(self, name: str, value: Callable[[], Any]) -> Any:
+        """Have the checkpointer ask for it."""
+        self.saved_values[name] = value
+        return None if self._recovery is None else self._recovery.saved_value(name)
+
+    def executors(self) -> Sequence[str]:
+        """As Spark lists them."""
+        return [location.executor_id for location in cluster.executors(self._sc)]
+
+    def request_executors(self, count: int) -> bool:
+        """Ask Spark."""
+        return cluster.request_executors(self._sc, count)
+
+    def kill_executor(self, executor_id: str) -> bool:
+        """Ask Spark."""
+        return cluster.kill_executor(self._sc, executor_id)
+
+    def _make_estimator(self, stream_id: int) -> GuardedEstimator:
+        if stream_id not in {stream.stream_id for stream in self.receiver_streams}:
+            raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
+        spec: RateEstimatorSpec = self._plugins.spec("rate_estimators", self._settings.rate_estimator)
+        options = read_options(
+            "rate estimator", spec, self._settings.with_prefix(f"spark.streaming.backpressure.{spec.name}.")
+        )
+        estimator = make_estimator(spec, options, self.batch_interval_ms, partial(_log_fault, spec.name, stream_id))
+        saved = self.save(f"rate {spec.name} {stream_id}", estimator.saved_state)
+        if estimator.restore(saved):
+            return estimator
+        if saved is not None:
+            log.warning("saved state of rate estimator rejected", estimator=spec.name, stream_id=stream_id)
+        if (first := configured_first_rate(self._settings)) is not None:
+            estimator.begin_with(first)
+        return estimator
+
+
+def _log_fault(name: str, stream_id: int, fault: str) -> None:
+    log.warning(
+        "rate estimator failed, last rate kept", estimator=name, stream_id=stream_id, fault=fault, throttle_s=60
+    )

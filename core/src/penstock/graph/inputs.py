@@ -1,0 +1,225 @@
+"""The nodes of inputs: blocks of receivers, sources of plugins that the driver pulls, and queues of RDDs.
+
+Computed on the generator's loop.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pyspark import RDD
+
+from penstock.errors import StreamingStateError
+from penstock.graph.node import Node
+from penstock.listen.events import StreamInputInfo
+from penstock.plugins.specs import RecoverableSource
+from penstock.spark.located_rdd import located_rdd
+
+if TYPE_CHECKING:
+    from penstock.graph.dstream_graph import DStreamGraph
+    from penstock.plugins.specs import InputSource, SourceBatch
+
+
+class InputDStream(Node):
+    """A stream without parents.
+
+    Attributes:
+        id: of the input stream; input streams are numbered in the order in which the program creates them.
+        receiver: the receiver of a receiver stream, else ``None``.
+    """
+
+    receiver: Any = None
+    #: Whether a run that recovers from a checkpoint gets the records that this run has not processed.
+    is_recoverable: ClassVar[bool] = True
+
+    def __init__(self, graph: DStreamGraph) -> None:
+        super().__init__(graph, parents=())
+        self.id = graph.add_input(self)
+
+    def start(self) -> None:
+        """Prepare for the first batch."""
+
+    def stop(self) -> None:
+        """Release what ``start`` acquired."""
+
+
+class ReceiverInputDStream(InputDStream):
+    """The blocks that a receiver stored.
+
+    Args:
+        graph: the graph it belongs to.
+        receiver: runs on an executor while the context is active.
+    """
+
+    def __init__(self, graph: DStreamGraph, receiver: Any) -> None:
+        super().__init__(graph)
+        self.receiver = receiver
+
+    def persist_by_default(self) -> None:
+        """Nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """The batch's records; none for times before the start, which windows ask for.
+
+        Raises:
+            StreamingStateError: the context has not started.
+        """
+        received, zero_time_ms = self.graph.runtime.received_blocks, self.graph.zero_time_ms
+        if received is None or zero_time_ms is None:
+            raise StreamingStateError("a receiver stream can be computed only in a started context")
+        if time_ms <= zero_time_ms:
+            return self._sc.emptyRDD()
+        references = located_rdd(self._sc, received.partitions(time_ms, self.id))
+        # Last: what fails above is tried again for the next output, and the input must be reported once.
+        info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
+        self.graph.runtime.report_input(time_ms, info)
+        return references.mapPartitionsWithIndex(received.reader)
+
+
+class PulledInputDStream(InputDStream):
+    """The batches of a source, which is called once for each batch, on the generator's loop.
+
+    Args:
+        graph: the graph it belongs to.
+        make: creates the source.
+    """
+
+    def __init__(self, graph: DStreamGraph, make: Callable[[], InputSource]) -> None:
+        super().__init__(graph)
+        self._make = make
+        # The newest batch time that the source was called with.
+        self._asked_ms = -1
+        # By batch time: what the source raised.
+        self._failed: dict[int, BaseException] = {}
+        # The newest batch time of an earlier run: up to here the source must repeat its batches.
+        self._position_ms = -1
+        self._open()
+
+    def _open(self) -> None:
+        self._source = self._make()
+        self._source.open(self._sc, self.graph.batch_interval_ms)
+
+    def program_state(self) -> dict[str, Any]:
+        """Without the source itself, which ``make`` creates again."""
+        return {**super().program_state(), "_source": None, "_asked_ms": -1, "_failed": {}, "_position_ms": -1}
+
+    def restored(self) -> None:
+        """Create the source."""
+        self._open()
+
+    def position(self) -> Mapping[str, Any] | None:
+        """The source's position between two batches, as JSON values; ``None`` for a source without one."""
+        if not isinstance(self._source, RecoverableSource):
+            return None
+        # A retried batch is computed on a job's thread.
+        with self.graph.lock:
+            # The next run may have to repeat batches that this run has yet to repeat.
+            asked_ms = max(self._asked_ms, self._position_ms)
+            return {"time_ms": asked_ms, "source": self._source.position()}
+
+    def recover_from(self, position: Mapping[str, Any]) -> None:
+        """Continue from a position that an earlier run saved."""
+        if isinstance(self._source, RecoverableSource):
+            self._position_ms = position["time_ms"]
+            self._source.restore(position["source"])
+
+    def start(self) -> None:
+        """Start the source."""
+        self._source.start()
+
+    def stop(self) -> None:
+        """Stop the source."""
+        self._source.stop()
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """Call the source. Its times only increase: the records of a skipped time are in a later batch.
+
+        Raises:
+            StreamingStateError: the source failed at this time, and has been called with a later one since.
+        """
+        if time_ms <= self._position_ms:
+            return self._again(time_ms)
+        if time_ms < self._asked_ms:
+            if time_ms in self._failed:
+                raise StreamingStateError(
+                    f"the source of input stream {self.id} failed at {time_ms} ms and was asked for {self._asked_ms} ms"
+                    " since: it cannot go back"
+                ) from self._failed[time_ms]
+            return self._sc.emptyRDD()
+        self._asked_ms = time_ms
+        try:
+            batch = self._source.compute(time_ms)
+        except BaseException as error:
+            self._failed[time_ms] = error
+            raise
+        return self._rdd(time_ms, batch)
+
+    def _again(self, time_ms: int) -> RDD[Any]:
+        assert isinstance(self._source, RecoverableSource)
+        batch = self._source.compute_again(time_ms)
+        return self._sc.emptyRDD() if batch is None else self._rdd(time_ms, batch)
+
+    def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
+        info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
+        self.graph.runtime.report_input(time_ms, info, batch.count)
+        return batch.rdd
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget old batches, here and in the source."""
+        super().clear_metadata(time_ms, unpersist=unpersist)
+        self._failed = {time: error for time, error in self._failed.items() if time > time_ms - self.remember_ms}
+        self._source.clean_up(time_ms - self.remember_ms)
+
+
+class QueueInputDStream(InputDStream):
+    """RDDs from a queue, one a batch or all that are in it.
+
+    Args:
+        graph: the graph it belongs to.
+        rdds: RDDs or collections; the program may add to it while the context runs.
+        one_at_a_time: take one a batch.
+        default: for batches that find the queue empty; ``None`` for an empty RDD.
+    """
+
+    is_recoverable = False
+
+    def __init__(
+        self,
+        graph: DStreamGraph,
+        rdds: deque[Any] | queue.Queue[Any],
+        *,
+        one_at_a_time: bool,
+        default: RDD[Any] | None,
+    ) -> None:
+        super().__init__(graph)
+        self._size, self._take = (
+            (rdds.__len__, rdds.popleft) if isinstance(rdds, deque) else (rdds.qsize, rdds.get_nowait)
+        )
+        self._one_at_a_time, self._default = one_at_a_time, default
+        # Items by batch time that could not be made into an RDD yet: a retry uses the same.
+        self._taken: dict[int, list[Any]] = {}
+
+    def program_state(self) -> dict[str, Any]:
+        """The stream without its queue, which may hold RDDs."""
+        return {**super().program_state(), "_size": None, "_take": None, "_default": None, "_taken": {}}
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """The next RDD, or the union of all that are in the queue now."""
+        if time_ms not in self._taken:
+            count = min(self._size(), 1) if self._one_at_a_time else self._size()
+            self._taken[time_ms] = [self._take() for _ in range(count)]
+        taken = self._taken[time_ms]
+        rdds = [records if isinstance(records, RDD) else self._sc.parallelize(records) for records in taken]
+        if not rdds:
+            rdds = [self._default if self._default is not None else self._sc.emptyRDD()]
+        rdd = rdds[0] if len(rdds) == 1 else self._sc.union(rdds)
+        del self._taken[time_ms]
+        return rdd
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget old batches, and the items taken for them."""
+        super().clear_metadata(time_ms, unpersist=unpersist)
+        self._taken = {time: taken for time, taken in self._taken.items() if time > time_ms - self.remember_ms}

@@ -1,0 +1,265 @@
+"""``Node``: one stream of the graph, as a sequence of RDDs, whatever it computes.
+
+Owns the parents, slide duration, zero time, remember duration, storage level, checkpoint interval and the RDDs that are
+still remembered. Nodes know nothing of ``DStream``, the API that programs build them with. RDDs are generated under the
+graph's lock and evaluated on the job pool: a node runs no Spark job.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from pyspark import RDD, StorageLevel
+
+from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.graph.call_site import call_site
+from penstock.spark.checkpoint import checkpoint_file
+
+if TYPE_CHECKING:
+    from penstock.graph.dstream_graph import DStreamGraph
+
+# The shortest default checkpoint interval (as in Spark).
+_CHECKPOINT_MS = 10_000
+
+
+class Node:
+    """A stream of a graph.
+
+    Args:
+        graph: the graph it belongs to.
+        parents: the streams it is computed from.
+
+    Raises:
+        StreamingStateError: the graph does not accept further streams.
+    """
+
+    #: Each RDD is computed from the previous one, so that without checkpoints its lineage would grow without end.
+    must_checkpoint: ClassVar[bool] = False
+    #: An RDD is computed from several batches.
+    spans_batches: ClassVar[bool] = False
+
+    def __init__(self, graph: DStreamGraph, parents: Iterable[Node]) -> None:
+        graph.check_can_build(type(self).__name__)
+        self.graph, self._sc = graph, graph.spark_context
+        self.parents = tuple(parents)
+        #: Where the program created it.
+        self.call_site = call_site()
+        #: Streams are numbered in the order in which the program creates them.
+        self.number = graph.count_stream()
+        #: Set by the program with ``setName``.
+        self.name: str | None = None
+        self._zero_time_ms: int | None = None
+        self.remember_ms = 0
+        self._storage_level: StorageLevel | None = None
+        self._checkpoint_ms: int | None = None
+        self._generated: dict[int, RDD[Any]] = {}
+        # Checkpoint files by batch time; those of forgotten RDDs stay until a newer RDD is checkpointed.
+        self._files: dict[int, str] = {}
+
+    # -- what subclasses override --
+
+    @property
+    def slide_ms(self) -> int:
+        """Milliseconds between two RDDs."""
+        return self.parents[0].slide_ms if self.parents else self.graph.batch_interval_ms
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Generate the RDD of a valid time; ``None`` when there is none."""
+        raise TypeError(f"{type(self).__name__} must override compute")
+
+    @property
+    def parent_remember_ms(self) -> int:
+        """How long the parents must remember their RDDs for this stream."""
+        return self.remember_ms
+
+    def is_forgettable(self, time_ms: int) -> bool:
+        """Whether an RDD older than the remember duration may be forgotten."""
+        return True
+
+    @property
+    def default_checkpoint_ms(self) -> int:
+        """The checkpoint interval of a stream that must be checkpointed, unless the program sets one."""
+        return self.slide_ms * math.ceil(_CHECKPOINT_MS / self.slide_ms)
+
+    def program_state(self) -> dict[str, Any]:
+        """The attributes that a checkpoint of the program holds: those the program set, without those of this run."""
+        return {**self.__dict__, "_zero_time_ms": None, "_generated": {}, "_files": {}}
+
+    def restored(self) -> None:
+        """Recreate what ``program_state`` left out, in a context recovered from a checkpoint."""
+
+    # -- what the program sets --
+
+    def set_name(self, name: str) -> None:
+        """Name the stream.
+
+        Raises:
+            ConfigurationError: the name is empty or not a string.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigurationError(f"a stream's name must be text that is not empty, not {name!r}")
+        self.name = name
+
+    def persist(self, level: StorageLevel) -> None:
+        """Persist each RDD at a storage level for as long as a stream needs it."""
+        self._storage_level = level
+
+    def persist_by_default(self) -> None:
+        """Persist RDDs that a child reads repeatedly, unless the program chose a storage level."""
+        if self._storage_level is None:
+            self._storage_level = StorageLevel.MEMORY_ONLY
+
+    def set_checkpoint_interval(self, interval_ms: int) -> None:
+        """Persist the RDDs, and checkpoint those whose time is a multiple of the interval."""
+        self.persist_by_default()
+        self._checkpoint_ms = interval_ms
+
+    @property
+    def checkpoint_ms(self) -> int:
+        """The checkpoint interval in force, or the default one."""
+        return self._checkpoint_ms or self.default_checkpoint_ms
+
+    # -- life --
+
+    def initialize(self, zero_time_ms: int) -> None:
+        """Fix the zero time of this stream and its parents; remember one slide, or two checkpoint intervals.
+
+        Raises:
+            StreamingStateError: it was initialized with another zero time.
+        """
+        if self._zero_time_ms not in (None, zero_time_ms):
+            raise StreamingStateError(f"{type(self).__name__} was initialized with another zero time")
+        self._zero_time_ms = zero_time_ms
+        if self.must_checkpoint and self._checkpoint_ms is None:
+            self._checkpoint_ms = self.default_checkpoint_ms
+        self.remember_ms = max(self.remember_ms, self.slide_ms, 2 * (self._checkpoint_ms or 0))
+        for parent in self.parents:
+            parent.initialize(zero_time_ms)
+
+    def validate(self) -> None:
+        """Check the checkpoint settings of this stream and its parents.
+
+        Raises:
+            ConfigurationError: no checkpoint directory is set, or the interval is not a multiple of the slide.
+        """
+        interval_ms, name = self._checkpoint_ms, type(self).__name__
+        if interval_ms is None and self.must_checkpoint:
+            interval_ms = self.default_checkpoint_ms
+        if interval_ms is not None:
+            if self.graph.checkpoint_directory is None:
+                raise ConfigurationError(
+                    f"{name}: The checkpoint directory has not been set. "
+                    "Please set it by StreamingContext.checkpoint(): state is carried from batch to batch."
+                )
+            if interval_ms < self.slide_ms or interval_ms % self.slide_ms:
+                raise ConfigurationError(
+                    f"{name}: the checkpoint interval, {interval_ms} ms, must be a multiple of the slide duration, "
+                    f"{self.slide_ms} ms"
+                )
+        for parent in self.parents:
+            parent.validate()
+
+    def remember(self, duration_ms: int) -> None:
+        """Remember RDDs for at least this long, and have the parents remember what that requires."""
+        self.remember_ms = max(self.remember_ms, duration_ms)
+        for parent in self.parents:
+            parent.remember(self.parent_remember_ms)
+
+    def is_time_valid(self, time_ms: int) -> bool:
+        """Whether the stream has an RDD at a time.
+
+        Raises:
+            StreamingStateError: the context has not started.
+        """
+        zero_ms = self._zero_ms()
+        return time_ms > zero_ms and (time_ms - zero_ms) % self.slide_ms == 0
+
+    def get_or_compute(self, time_ms: int) -> RDD[Any] | None:
+        """The RDD of a time: remembered, or generated now; ``None`` when the stream has none."""
+        if time_ms in self._generated:
+            return self._generated[time_ms]
+        if not self.is_time_valid(time_ms):
+            return None
+        rdd = self.compute(time_ms)
+        if rdd is None:
+            return None
+        if self._storage_level is not None:
+            rdd.persist(self._storage_level)
+        if self._is_checkpoint(time_ms):
+            rdd.checkpoint()
+        self._generated[time_ms] = rdd
+        return rdd
+
+    def rdds_between(self, from_ms: int, to_ms: int) -> list[RDD[Any]]:
+        """The RDDs of the times between two times, both included.
+
+        Raises:
+            StreamingStateError: the context has not started.
+        """
+        zero_ms, slide_ms = self._zero_ms(), self.slide_ms
+        first, last = (max(time_ms - zero_ms, 0) // slide_ms * slide_ms + zero_ms for time_ms in (from_ms, to_ms))
+        rdds = [self.get_or_compute(time_ms) for time_ms in range(first, last + 1, slide_ms)]
+        return [rdd for rdd in rdds if rdd is not None]
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget the RDDs that are older than the remember duration at ``time_ms``, here and in the parents."""
+        self.checkpointed()
+        limit_ms = time_ms - self.remember_ms
+        old = [time for time in self._generated if time <= limit_ms and self.is_forgettable(time)]
+        for time in old:
+            rdd = self._generated.pop(time)
+            if any(other is rdd for other in self._generated.values()):
+                continue  # the function of a transform may return the same RDD for several batches
+            if unpersist and self._storage_level is not None:
+                rdd.unpersist()
+        self._discard_files()
+        for parent in self.parents:
+            parent.clear_metadata(time_ms, unpersist=unpersist)
+
+    def checkpointed(self) -> dict[int, str]:
+        """The checkpoint files by batch time: of remembered RDDs, and of older ones until a newer is checkpointed."""
+        for time_ms, rdd in self._generated.items():
+            if time_ms not in self._files and self._is_checkpoint(time_ms):
+                path = checkpoint_file(rdd)
+                if path is not None:
+                    self._files[time_ms] = path
+        return dict(self._files)
+
+    def _discard_files(self) -> None:
+        """Discard the checkpoint files of forgotten RDDs once a remembered RDD has one."""
+        remembered = {path for time, path in self._files.items() if time in self._generated}
+        if remembered:
+            for time in [time for time in self._files if time not in self._generated]:
+                path = self._files.pop(time)
+                if path not in remembered:
+                    self.graph.runtime.discard_file(path)
+
+    @property
+    def is_fusible(self) -> bool:
+        """Whether a child may run this stream's function within its own: not when the RDDs are persisted."""
+        return self._storage_level is None
+
+    def _is_checkpoint(self, time_ms: int) -> bool:
+        if self._checkpoint_ms is None or self._zero_time_ms is None:
+            return False
+        return (time_ms - self._zero_time_ms) % self._checkpoint_ms == 0
+
+    def _zero_ms(self) -> int:
+        if self._zero_time_ms is None:
+            raise StreamingStateError(f"{type(self).__name__} has not been initialized: start the context first")
+        return self._zero_time_ms
+
+    def datetime_of(self, time_ms: int) -> datetime:
+        """A batch time as functions of the program get it: local and naive as in PySpark, or in the configured zone."""
+        return datetime.fromtimestamp(time_ms / 1000, self.graph.time_zone)
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be sent to a task: streams live on the driver."""
+        raise pickle.PicklingError(
+            f"a function that is to run in a task refers to a {type(self).__name__}; streams live on the driver only: "
+            "use what the function is given instead"
+        )

@@ -1,0 +1,125 @@
+"""The nodes of operators that look at one batch at a time. Computed on the generator's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark import RDD
+from pyspark.core.rdd import portable_hash
+
+from penstock.errors import StreamingStateError
+from penstock.graph.arguments import require_num_partitions
+from penstock.graph.node import Node
+from penstock.worker import functions
+from penstock.worker.functions import PartitionFunction
+
+
+class MapPartitionsDStream(Node):
+    """The result of a partition function, fused with those of the parents whose RDDs are not persisted.
+
+    Args:
+        parent: the input of the function.
+        function: applied to each partition.
+        preserves_partitioning: pairs stay in their partitions.
+    """
+
+    def __init__(self, parent: Node, function: PartitionFunction, preserves_partitioning: bool = True) -> None:
+        super().__init__(parent.graph, (parent,))
+        self._function, self._preserves_partitioning = function, preserves_partitioning
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """One ``mapPartitionsWithIndex`` for the whole chain."""
+        chain, preserves, source = [self._function], self._preserves_partitioning, self.parents[0]
+        while isinstance(source, MapPartitionsDStream) and source.is_fusible:
+            chain.append(source._function)
+            preserves = preserves and source._preserves_partitioning
+            source = source.parents[0]
+        rdd = source.get_or_compute(time_ms)
+        if rdd is None:
+            return None
+        return rdd.mapPartitionsWithIndex(functions.Fused(tuple(reversed(chain))), preserves)
+
+
+class ShuffledDStream(Node):
+    """``combineByKey``: combine the values of each key within partitions, shuffle, and combine again.
+
+    Args:
+        parent: key-value pairs.
+        combiner: how the values of a key are combined.
+        num_partitions: of the result; ``None`` for the default parallelism.
+    """
+
+    def __init__(self, parent: Node, combiner: functions.Combiner, num_partitions: int | None) -> None:
+        super().__init__(parent.graph, (MapPartitionsDStream(parent, functions.CombineValues(combiner)),))
+        self.combiner = combiner
+        self.num_partitions = require_num_partitions(num_partitions, self._sc.defaultParallelism)
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Shuffle the combined values of the parent, and combine again."""
+        rdd = self.parents[0].get_or_compute(time_ms)
+        if rdd is None:
+            return None
+        shuffled = rdd.partitionBy(self.num_partitions, portable_hash)
+        return shuffled.mapPartitionsWithIndex(functions.CombineCombiners(self.combiner), True)
+
+
+class UnionDStream(Node):
+    """The records of several streams.
+
+    Raises:
+        ValueError: the streams belong to different contexts.
+    """
+
+    def __init__(self, parents: Sequence[Node]) -> None:
+        super().__init__(parents[0].graph, parents)
+        if any(parent.graph is not self.graph for parent in parents):
+            raise ValueError("the DStreams to union should belong to one StreamingContext")
+
+    def compute(self, time_ms: int) -> RDD[Any]:
+        """The union of the parents' RDDs.
+
+        Raises:
+            StreamingStateError: a parent has no RDD at that time.
+        """
+        rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
+        missing = [type(parent).__name__ for parent, rdd in zip(self.parents, rdds, strict=True) if rdd is None]
+        if missing:
+            raise StreamingStateError(f"{missing[0]}, a parent of a union, has no RDD at time {time_ms} ms")
+        return self._sc.union([rdd for rdd in rdds if rdd is not None])
+
+
+class TransformedDStream(Node):
+    """RDDs that a function of the program makes from its parents' RDDs.
+
+    Args:
+        parents: whose RDDs the function gets.
+        function: called on the generator's loop with the batch's datetime and the RDDs; a parent without an RDD gives
+            an empty one.
+
+    Raises:
+        ValueError: the parents' slide durations differ, or they belong to different contexts.
+    """
+
+    def __init__(self, parents: Sequence[Node], function: Callable[..., Any]) -> None:
+        super().__init__(parents[0].graph, parents)
+        if len({parent.slide_ms for parent in parents}) > 1:
+            raise ValueError("the DStreams should have same slide duration")
+        if any(parent.graph is not self.graph for parent in parents):
+            raise ValueError("the DStreams should belong to one StreamingContext")
+        self._function = function
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Call the function. A result of ``None`` means no RDD for this batch, as in PySpark.
+
+        Raises:
+            TypeError: the function returned something else than an RDD.
+        """
+        rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
+        if len(rdds) == 1 and rdds[0] is None:
+            return None
+        present = [self._sc.emptyRDD() if rdd is None else rdd for rdd in rdds]
+        result = self._function(self.datetime_of(time_ms), *present)
+        if result is not None and not isinstance(result, RDD):
+            raise TypeError(f"the function given to transform returned {type(result).__name__}, not an RDD")
+        return result

@@ -1,0 +1,172 @@
+"""The nodes of windows without an inverse function: all records of a window, and reductions over it.
+
+Computed on the generator's loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import RDD, StorageLevel
+
+from penstock.graph.node import Node
+from penstock.graph.operators.per_batch import ShuffledDStream
+from penstock.runtime.clock import require_duration_ms
+from penstock.spark.co_partitioned import co_partitioned_union
+from penstock.worker import functions
+
+
+def window_durations(parent: Node, windowDuration: float, slideDuration: float | None) -> tuple[int, int]:
+    """The two durations of a window operator, from seconds to milliseconds.
+
+    Raises:
+        ConfigurationError: a duration is not a positive number of milliseconds.
+        ValueError: a duration is not a multiple of the parent's slide duration.
+    """
+    slide_ms = parent.slide_ms
+    durations = []
+    for name, seconds in (("windowDuration", windowDuration), ("slideDuration", slideDuration)):
+        whole_ms = slide_ms if seconds is None else require_duration_ms(name, seconds)
+        if whole_ms % slide_ms:
+            raise ValueError(
+                f"{name} must be multiple of the parent dstream's slide (batch) duration ({slide_ms} ms); "
+                f"it is {whole_ms} ms"
+            )
+        durations.append(whole_ms)
+    return durations[0], durations[1]
+
+
+class WindowedDStream(Node):
+    """The records of the batches within a window.
+
+    Args:
+        parent: its RDDs are persisted, because overlapping windows read them repeatedly.
+        window_ms: length of the window.
+        slide_ms: from one window to the next.
+    """
+
+    spans_batches = True
+
+    def __init__(self, parent: Node, window_ms: int, slide_ms: int) -> None:
+        super().__init__(parent.graph, (parent,))
+        self._parent, self._window_ms, self._slide_ms = parent, window_ms, slide_ms
+        parent.persist_by_default()
+
+    @property
+    def slide_ms(self) -> int:
+        """Milliseconds between two windows."""
+        return self._slide_ms
+
+    @property
+    def parent_remember_ms(self) -> int:
+        """This stream's remember duration plus the window length."""
+        return self.remember_ms + self._window_ms
+
+    def persist_by_default(self) -> None:
+        """Nothing: a window consists of the parent's RDDs, which are persisted already."""
+
+    def persist(self, level: StorageLevel) -> None:
+        """Persist the parent's RDDs at that level, because a window consists of them."""
+        self._parent.persist(level)
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """The union of the batches in the window."""
+        rdds = self._parent.rdds_between(time_ms - self._window_ms + self._parent.slide_ms, time_ms)
+        return self._sc.union(rdds) if rdds else self._sc.emptyRDD()
+
+
+class TreeWindowDStream(Node):
+    """The values of each key within a window, reduced without an inverse function.
+
+    The panes (one reduced batch each) are reduced in a binary tree over time. A node of the tree at level k holds 2^k
+    panes, at a multiple of 2^k. A window consists of at most two tree nodes a level, and each slide adds about one, so
+    that the cost of a slide grows with the logarithm of the number of panes. The reduction must be associative, and
+    need not be commutative: nodes are reduced in the order of time.
+
+    Args:
+        panes: each batch, reduced by key.
+        window_ms: length of the window, in whole panes.
+        slide_ms: from one window to the next, in whole panes.
+        gathers: the reduction only gathers values. Tree nodes would then repeat all values and save nothing, so windows
+            are reduced from panes directly.
+    """
+
+    spans_batches = True
+
+    def __init__(self, panes: ShuffledDStream, window_ms: int, slide_ms: int, *, gathers: bool = False) -> None:
+        super().__init__(panes.graph, (panes,))
+        self._panes, self._window_ms, self._slide_ms = panes, window_ms, slide_ms
+        self._cover = (lambda begin, end: [(0, number) for number in range(begin, end)]) if gathers else cover
+        # (level, number) -> panes number * 2^level to (number + 1) * 2^level, reduced; None when all are empty.
+        self._nodes: dict[tuple[int, int], RDD[Any] | None] = {}
+        panes.persist_by_default()
+
+    def program_state(self) -> dict[str, Any]:
+        """Without the nodes of the tree."""
+        return {**super().program_state(), "_nodes": {}}
+
+    @property
+    def slide_ms(self) -> int:
+        """Milliseconds between two windows."""
+        return self._slide_ms
+
+    @property
+    def parent_remember_ms(self) -> int:
+        """This stream's remember duration plus the window length."""
+        return self.remember_ms + self._window_ms
+
+    def compute(self, time_ms: int) -> RDD[Any] | None:
+        """Reduce the tree nodes that make up the window."""
+        end = (time_ms - self._zero_ms()) // self._panes.slide_ms
+        begin = max(end - self._window_ms // self._panes.slide_ms, 0)
+        return self._reduce([self._node(level, number) for level, number in self._cover(begin, end)])
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget old windows, and the tree nodes that no window reaches any more."""
+        super().clear_metadata(time_ms, unpersist=unpersist)
+        oldest = (time_ms - self.parent_remember_ms - self._zero_ms()) // self._panes.slide_ms
+        for level, number in [key for key in self._nodes if key[1] << key[0] < oldest]:
+            node = self._nodes.pop((level, number))
+            if unpersist and node is not None:
+                node.unpersist()
+
+    def _node(self, level: int, number: int) -> RDD[Any] | None:
+        if level == 0:
+            return self._panes.get_or_compute(self._zero_ms() + (number + 1) * self._panes.slide_ms)
+        if (level, number) not in self._nodes:
+            node = self._reduce(self._parts(level, number))
+            self._nodes[level, number] = None if node is None else node.persist()
+        return self._nodes[level, number]
+
+    def _parts(self, level: int, number: int) -> list[RDD[Any] | None]:
+        """The available parts of a tree node: its left half, the right half's left half, and so on.
+
+        At the time of the node's last pane these are the nodes of the previous window: they are persisted already, and
+        the node is one reduction away from them.
+        """
+        parts: list[RDD[Any] | None] = []
+        while level > 0:
+            level, number = level - 1, 2 * number
+            parts.append(self._node(level, number))
+            number += 1
+            if (level, number) in self._nodes:
+                break
+        return [*parts, self._node(level, number)]
+
+    def _reduce(self, parts: list[RDD[Any] | None]) -> RDD[Any] | None:
+        present = [part for part in parts if part is not None]
+        if len(present) <= 1:
+            return present[0] if present else None
+        union = co_partitioned_union(self._sc, present, self._panes.num_partitions)
+        return union.mapPartitionsWithIndex(functions.CombineCombiners(self._panes.combiner), True)
+
+
+def cover(begin: int, end: int) -> list[tuple[int, int]]:
+    """The fewest tree nodes, as (level, number), that cover the panes [begin, end), oldest first."""
+    nodes = []
+    while begin < end:
+        # The largest node that begins here and does not reach beyond the end.
+        level = min((begin & -begin).bit_length() - 1 if begin else end.bit_length(), (end - begin).bit_length() - 1)
+        nodes.append((level, begin >> level))
+        begin += 1 << level
+    return nodes

@@ -1,0 +1,157 @@
+"""The nodes of output operations: where a graph ends, and the jobs that each batch generates from them.
+
+A job is generated on the generator's loop and runs on the job pool. Owns the call of the program's output function, and
+the retries of an RDD that could not be generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from attrs import frozen
+from pyspark import RDD
+
+from penstock.errors import BatchFailedError
+from penstock.graph.call_site import CallSite
+from penstock.graph.job import Job
+from penstock.graph.node import Node
+from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff
+from penstock.spark import failure
+
+log = get_logger("outputs")
+
+# Waits between retries: the first as part of a batch interval, doubling up to the longest.
+_FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
+
+
+class ForEachDStream(Node):
+    """An output operation: every RDD of the parent goes to a function of the program.
+
+    Args:
+        parent: whose RDDs.
+        function: called with the batch's datetime and RDD.
+        call_site: where the program registered it.
+    """
+
+    def __init__(self, parent: Node, function: Callable[[datetime, RDD[Any]], object], call_site: CallSite) -> None:
+        super().__init__(parent.graph, parents=(parent,))
+        self._parent, self.function, self.call_site = parent, function, call_site
+        self.output_op_id = self.graph.add_output(self)
+
+    def compute(self, time_ms: int) -> None:
+        """Nothing: an output generates jobs, not RDDs."""
+
+    def generate_job(self, time_ms: int) -> Job | None:
+        """The batch's job; ``None`` when the parent has no RDD for that time.
+
+        Generating the RDD may raise: functions given to ``transform`` run here. This does not concern the batch's other
+        outputs, so the job retries it. An output that an earlier run completed is not repeated, but its RDD is
+        generated: state must be updated by every batch.
+        """
+        try:
+            self.graph.runtime.before_output(time_ms, self.output_op_id)
+            rdd = self._parent.get_or_compute(time_ms)
+        except BaseException as error:
+            first = error  # Python unbinds `error` at the end of the block
+            self.graph.unmade[time_ms] += 1
+            return self._job(lambda: self._retry(time_ms, first))
+        return None if rdd is None else self._job(lambda: self._run(time_ms, rdd))
+
+    def failed_job(self, error: BaseException) -> Job:
+        """The job of a batch that could not be generated at all: it raises the reason."""
+
+        def fail() -> None:
+            raise error
+
+        return self._job(fail)
+
+    def _job(self, run: Callable[[], object]) -> Job:
+        return Job(self.output_op_id, self.call_site, run)
+
+    def _run(self, time_ms: int, rdd: RDD[Any]) -> None:
+        completed = self.graph.runtime.completed_outputs
+        if completed is not None and completed.has(time_ms, self.output_op_id):
+            log.info("completed output not repeated", batch_time=time_ms, operation=self.call_site.short)
+            return
+        self.function(self.datetime_of(time_ms), rdd)
+        self.graph.raise_state_errors()
+        if completed is not None:
+            completed.note(time_ms, self.output_op_id)
+
+    def _retry(self, time_ms: int, error: BaseException) -> None:
+        """Retry to generate the RDD, then run the output; on the job's thread, so that no other batch waits."""
+        backoff, tries = Backoff(self.graph.batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS), 1
+        retries = self.graph.runtime.generation_retries
+        # Real time also under a manual clock: the waits are short, and nobody would move the clock for them.
+        while tries <= retries and not self.graph.stopping.wait(backoff.next_ms() / 1000):
+            tries += 1
+            log.info("output retried: its RDD was not generated", batch_time=time_ms, operation=self.call_site.short)
+            try:
+                with self.graph.lock:
+                    rdd = self._parent.get_or_compute(time_ms)
+            except BaseException as again:
+                error = again
+            else:
+                self._end_retries(time_ms)
+                return None if rdd is None else self._run(time_ms, rdd)
+        self._end_retries(time_ms)
+        inner = failure.python_traceback(error)
+        raise BatchFailedError(
+            f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD "
+            f"could not be made, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
+            + (f"\n{inner}" if inner else "")
+        ) from error
+
+    def _end_retries(self, time_ms: int) -> None:
+        with self.graph.lock:
+            self.graph.unmade[time_ms] -= 1
+            if self.graph.unmade[time_ms] <= 0:
+                del self.graph.unmade[time_ms]
+
+
+@frozen
+class PrintRecords:
+    """The output function of ``pprint``.
+
+    Attributes:
+        num: how many records to print.
+    """
+
+    num: int
+
+    def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
+        """Print the first records."""
+        taken = rdd.take(self.num + 1)
+        lines = ["-" * 43, f"Time: {time}", "-" * 43, *map(str, taken[: self.num])]
+        if len(taken) > self.num:
+            lines.append("...")
+        # One call, so that the lines of outputs that run at the same time stay together.
+        print("\n".join([*lines, ""]), flush=True)
+
+
+@frozen
+class SaveFiles:
+    """The output function of ``saveAsTextFiles`` and ``saveAsPickleFiles``.
+
+    Attributes:
+        save: writes an RDD into a directory.
+        prefix: of the directories.
+        suffix: of the directories, after a dot; ``None`` for none.
+    """
+
+    save: Callable[[RDD[Any], str], None]
+    prefix: str
+    suffix: str | None
+
+    def __call__(self, time: datetime, rdd: RDD[Any]) -> None:
+        """Write the RDD; an existing directory was written when the batch ran before."""
+        path = f"{self.prefix}-{round(time.timestamp() * 1000)}" + (f".{self.suffix}" if self.suffix else "")
+        try:
+            self.save(rdd, path)
+        except Exception as error:
+            if "FileAlreadyExistsException" not in str(error):
+                raise
+            log.warning("batch not saved: its directory exists", path=path)

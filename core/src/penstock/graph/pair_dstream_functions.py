@@ -1,0 +1,259 @@
+"""``PairDStreamFunctions``: the operators of ``DStream`` on key-value pairs, with PySpark's names and defaults."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pyspark import RDD
+from pyspark.core.rdd import portable_hash
+from pyspark.resultiterable import ResultIterable
+from pyspark.util import _parse_memory
+
+from penstock.graph.arguments import require_callable, require_num_partitions
+from penstock.graph.node import Node
+from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
+from penstock.graph.operators.windows import TreeWindowDStream, window_durations
+from penstock.graph.state.map_with_state import InternalMapWithStateDStream
+from penstock.graph.state.reduced_windowed import ReducedWindowedDStream
+from penstock.graph.state.stateful import StateView
+from penstock.graph.state.update_state import StateDStream
+from penstock.graph.state_spec import StateSpec
+from penstock.worker import functions, records
+from penstock.worker.state_pairs import FromStatePairs
+
+if TYPE_CHECKING:
+    from penstock.graph.dstream import DStream, MapWithStateDStream
+
+T = TypeVar("T", covariant=True)
+K = TypeVar("K")
+V = TypeVar("V")
+U = TypeVar("U")
+C = TypeVar("C")
+S = TypeVar("S")
+M = TypeVar("M")
+
+
+class PairDStreamFunctions(Generic[T]):
+    """A part of ``DStream``: the operators on key-value pairs. Programs use it through ``DStream``."""
+
+    _node: Node
+
+    @abstractmethod
+    def _derive(self, node: Node) -> DStream[Any]:
+        """Wrap a new node of the same graph."""
+
+    @abstractmethod
+    def _derive_mapped(self, node: InternalMapWithStateDStream) -> MapWithStateDStream[Any, Any, Any]:
+        """Wrap the node of a new ``mapWithState``."""
+
+    # -- one batch at a time --
+
+    def mapValues(self: PairDStreamFunctions[tuple[K, V]], f: Callable[[V], U]) -> DStream[tuple[K, U]]:
+        """Apply ``f`` to the value of each pair."""
+        return self._derive(MapPartitionsDStream(self._node, functions.MapValues(require_callable("f", f))))
+
+    def flatMapValues(self: PairDStreamFunctions[tuple[K, V]], f: Callable[[V], Iterable[U]]) -> DStream[tuple[K, U]]:
+        """Apply ``f`` to the value of each pair and flatten the results; each result keeps the key."""
+        return self._derive(MapPartitionsDStream(self._node, functions.FlatMapValues(require_callable("f", f))))
+
+    def reduceByKey(
+        self: PairDStreamFunctions[tuple[K, V]], func: Callable[[V, V], V], numPartitions: int | None = None
+    ) -> DStream[tuple[K, V]]:
+        """Reduce the values of each key, batch by batch."""
+        return self.combineByKey(records.same, require_callable("func", func), func, numPartitions)
+
+    def combineByKey(
+        self: PairDStreamFunctions[tuple[K, V]],
+        createCombiner: Callable[[V], C],
+        mergeValue: Callable[[C, V], C],
+        mergeCombiners: Callable[[C, C], C],
+        numPartitions: int | None = None,
+    ) -> DStream[tuple[K, C]]:
+        """Combine the values of each key, batch by batch."""
+        combiner = self._combiner(
+            require_callable("createCombiner", createCombiner),
+            require_callable("mergeValue", mergeValue),
+            require_callable("mergeCombiners", mergeCombiners),
+        )
+        return self._derive(ShuffledDStream(self._node, combiner, numPartitions))
+
+    def groupByKey(
+        self: PairDStreamFunctions[tuple[K, V]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, Iterable[V]]]:
+        """Group the values of each key, batch by batch."""
+        groups = self._derive(ShuffledDStream(self._node, self._gathering(), numPartitions))
+        return groups.mapValues(ResultIterable)
+
+    def partitionBy(
+        self: PairDStreamFunctions[tuple[K, V]],
+        numPartitions: int,
+        partitionFunc: Callable[[K], int] = portable_hash,
+    ) -> DStream[tuple[K, V]]:
+        """Partition the pairs of each batch by their keys."""
+        count, function = require_num_partitions(numPartitions), require_callable("partitionFunc", partitionFunc)
+        pairs = self._checked() if function is portable_hash else self._node
+        return self._derive(TransformedDStream((pairs,), lambda _time, rdd: rdd.partitionBy(count, function)))
+
+    def cogroup(
+        self: PairDStreamFunctions[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, tuple[ResultIterable[V], ResultIterable[U]]]]:
+        """Group the values of each key in both streams, batch by batch."""
+        return self._joined(RDD.cogroup, other, numPartitions)
+
+    def join(
+        self: PairDStreamFunctions[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, tuple[V, U]]]:
+        """Pair the values of the keys that are in both streams, batch by batch."""
+        return self._joined(RDD.join, other, numPartitions)
+
+    def leftOuterJoin(
+        self: PairDStreamFunctions[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, tuple[V, U | None]]]:
+        """Pair the values of this stream's keys with the other stream's values or ``None``, batch by batch."""
+        return self._joined(RDD.leftOuterJoin, other, numPartitions)
+
+    def rightOuterJoin(
+        self: PairDStreamFunctions[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, tuple[V | None, U]]]:
+        """Pair this stream's values or ``None`` with the values of the other stream's keys, batch by batch."""
+        return self._joined(RDD.rightOuterJoin, other, numPartitions)
+
+    def fullOuterJoin(
+        self: PairDStreamFunctions[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
+    ) -> DStream[tuple[K, tuple[V | None, U | None]]]:
+        """Pair the values of all keys, with ``None`` where one stream lacks the key, batch by batch."""
+        return self._joined(RDD.fullOuterJoin, other, numPartitions)
+
+    # -- windows --
+
+    def groupByKeyAndWindow(
+        self: PairDStreamFunctions[tuple[K, V]],
+        windowDuration: float,
+        slideDuration: float,
+        numPartitions: int | None = None,
+    ) -> DStream[tuple[K, Iterable[V]]]:
+        """Group the values of each key in a window, oldest first.
+
+        Raises:
+            ValueError: a duration is not a multiple of this stream's slide duration.
+        """
+        durations = window_durations(self._node, windowDuration, slideDuration)
+        panes = ShuffledDStream(self._node, self._gathering(), numPartitions)
+        return self._derive(TreeWindowDStream(panes, *durations, gathers=True)).mapValues(ResultIterable)
+
+    def reduceByKeyAndWindow(
+        self: PairDStreamFunctions[tuple[K, V]],
+        func: Callable[[V, V], V],
+        invFunc: Callable[[V, V], V] | None,
+        windowDuration: float,
+        slideDuration: float | None = None,
+        numPartitions: int | None = None,
+        filterFunc: Callable[[tuple[K, V]], object] | None = None,
+    ) -> DStream[tuple[K, V]]:
+        """Reduce the values of each key in a window.
+
+        Args:
+            func: associative; gets the values in the order of time.
+            invFunc: the inverse, ``invFunc(func(a, b), a) == b``. Each window is then computed from the previous one:
+                this needs a checkpoint directory, and keys stay until the filter drops them. With ``None`` windows are
+                reduced from panes, and their keys are those of their batches.
+            windowDuration: seconds.
+            slideDuration: seconds; by default the stream's slide duration.
+            numPartitions: by default the default parallelism.
+            filterFunc: drops the pairs for which it is false.
+
+        Raises:
+            ValueError: a duration is not a multiple of this stream's slide duration.
+        """
+        durations = window_durations(self._node, windowDuration, slideDuration)
+        combiner = self._combiner(records.same, require_callable("func", func), func)
+        for name, function in (("invFunc", invFunc), ("filterFunc", filterFunc)):
+            if function is not None:
+                require_callable(name, function)
+        panes = ShuffledDStream(self._node, combiner, numPartitions)
+        if invFunc is not None:
+            window = ReducedWindowedDStream(panes, invFunc, *durations, filterFunc)
+            return self._derive(StateView(window, FromStatePairs()))
+        reduced = self._derive(TreeWindowDStream(panes, *durations))
+        return reduced if filterFunc is None else reduced.filter(filterFunc)
+
+    # -- state --
+
+    def updateStateByKey(
+        self: PairDStreamFunctions[tuple[K, V]],
+        updateFunc: Callable[[list[V], S | None], S | None],
+        numPartitions: int | None = None,
+        initialRDD: RDD[tuple[K, S]] | Iterable[tuple[K, S]] | None = None,
+    ) -> DStream[tuple[K, S]]:
+        """Update a state for each key; needs a checkpoint directory.
+
+        When the function fails for a key, the key keeps its state and the batch fails; all other keys are updated.
+
+        Args:
+            updateFunc: called in every batch for every key with a state or new values. It gets the list of new values
+                and the state, or ``None``, and returns the new state, or ``None`` to remove the key.
+            numPartitions: by default the default parallelism.
+            initialRDD: pairs of key and initial state.
+        """
+        function = require_callable("updateFunc", updateFunc)
+        states = StateDStream(self._node, function, numPartitions, initialRDD, self._memory_limit_mb)
+        return self._derive(StateView(states, FromStatePairs()))
+
+    def mapWithState(
+        self: PairDStreamFunctions[tuple[K, V]], spec: StateSpec[K, V, S, M]
+    ) -> MapWithStateDStream[K, S, M]:
+        """Map each record with the state of its key; needs a checkpoint directory.
+
+        The cost is proportional to the batch, not to the number of keys.
+
+        Args:
+            spec: created with ``StateSpec.function``.
+
+        Returns:
+            What the mapping function returned for each record; its ``stateSnapshots`` are the states.
+
+        Raises:
+            TypeError: it is not a StateSpec.
+        """
+        if not isinstance(spec, StateSpec):
+            raise TypeError(
+                f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
+            )
+        return self._derive_mapped(InternalMapWithStateDStream(self._node, spec))
+
+    # -- inside --
+
+    def _checked(self) -> Node:
+        return MapPartitionsDStream(self._node, functions.CheckPairs())
+
+    def _joined(
+        self, operation: Callable[..., RDD[Any]], other: DStream[Any], num_partitions: int | None
+    ) -> DStream[Any]:
+        count = require_num_partitions(num_partitions, self._node.graph.spark_context.defaultParallelism)
+        pairs = require_stream(operation.__name__, other)._checked()
+        return self._derive(TransformedDStream((self._checked(), pairs), lambda _time, a, b: operation(a, b, count)))
+
+    def _gathering(self) -> functions.Combiner:
+        return self._combiner(records.listed, records.appended, records.extended)
+
+    def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> functions.Combiner:
+        return functions.Combiner(create, merge_value, merge_combiners, self._memory_limit_mb)
+
+    @property
+    def _memory_limit_mb(self) -> float:
+        conf = self._node.graph.spark_context.getConf()
+        return _parse_memory(conf.get("spark.python.worker.memory", "512m") or "512m")
+
+
+def require_stream(operator: str, other: object) -> PairDStreamFunctions[Any]:
+    """The other stream of an operator that takes several.
+
+    Raises:
+        TypeError: it is not a DStream.
+    """
+    if not isinstance(other, PairDStreamFunctions):
+        hint = "; transform can use an RDD" if hasattr(other, "mapPartitions") else ""
+        raise TypeError(f"{operator} takes a DStream, not {type(other).__name__}{hint}")
+    return other

@@ -1,0 +1,1 @@
+"""The nodes of operators that carry something from batch to batch."""

@@ -1,0 +1,181 @@
+"""``ListenerContext``: what a plugin's listeners may see of a running program, and what they may do to it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from attrs import frozen
+
+from penstock.listen.events import BatchInfo, ReceiverInfo
+from penstock.plugins.specs import RateEstimator
+
+T = TypeVar("T")
+
+
+@frozen
+class ReceiverStreamInfo:
+    """An input stream that has a receiver.
+
+    Attributes:
+        stream_id: the id in ``BatchInfo.streamIdToInputInfo`` and ``ReceiverInfo.streamId``.
+        name: the one given by ``setName``, or else ``<receiver type>-<stream id>``.
+        receiver_type: the receiver's class, without its module.
+    """
+
+    stream_id: int
+    name: str
+    receiver_type: str
+
+
+@frozen
+class DStreamInfo:
+    """One node of the DStream graph.
+
+    Attributes:
+        number: position in the order in which the program made its streams.
+        type: the class, such as ``MappedDStream`` or ``ForEachDStream`` (an output operation).
+        name: given by ``setName``; empty when there is none.
+        call_site: file and line where the program made it.
+        parents: numbers of the streams it is computed from; empty for an input stream.
+    """
+
+    number: int
+    type: str
+    name: str
+    call_site: str
+    parents: tuple[int, ...]
+
+
+class ListenerContext(ABC):
+    """The handle that the hook ``listeners(context)`` gets: all that a listener plugin needs of the engine.
+
+    It is valid from that call until the StreamingContext has stopped. Every method may be called from any thread and
+    returns at once, unless its description says otherwise. After the stop commands have no effect.
+    """
+
+    @property
+    @abstractmethod
+    def application_name(self) -> str:
+        """The Spark application's name."""
+
+    @property
+    @abstractmethod
+    def application_id(self) -> str:
+        """The Spark application's id."""
+
+    @property
+    @abstractmethod
+    def batch_interval_ms(self) -> int:
+        """Milliseconds between two batches."""
+
+    @property
+    @abstractmethod
+    def configuration(self) -> Mapping[str, str]:
+        """Every key of the Spark configuration with its value, as text; read-only."""
+
+    @abstractmethod
+    def options(self, prefix: str, options: type[T]) -> T:
+        """Read a plugin's own options from the configuration.
+
+        Args:
+            prefix: of their keys, such as ``spark.penstock.ui.``.
+            options: an attrs class; types, defaults and validators come from it.
+
+        Raises:
+            ConfigurationError: an option is unknown or missing, or its value is invalid.
+        """
+
+    @property
+    @abstractmethod
+    def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:
+        """The input streams that have a receiver, by stream id."""
+
+    @abstractmethod
+    def graph(self) -> Sequence[DStreamInfo]:
+        """Describe every stream that an output operation reaches, in the order in which the program made them."""
+
+    @abstractmethod
+    def receiver_infos(self) -> dict[int, ReceiverInfo]:
+        """What the driver knows of each receiver, by stream id."""
+
+    @abstractmethod
+    def backlog_bytes(self) -> int:
+        """Bytes that receivers have stored and no batch has processed."""
+
+    @abstractmethod
+    def rate_limit(self, stream_id: int) -> float | None:
+        """The rate limit of a stream's receiver, records/s; ``None`` for no limit."""
+
+    @abstractmethod
+    def set_rate(self, stream_id: int, rate: float) -> None:
+        """Set the rate of a stream's receiver.
+
+        The configured maximum still applies. The rate survives a relaunch of the receiver, and a restart from a
+        checkpoint.
+
+        Args:
+            stream_id: of a receiver stream; others are ignored.
+            rate: records/s, above zero.
+        """
+
+    @abstractmethod
+    def rate_estimator(self, stream_id: int) -> RateEstimator | None:
+        """Return the configured rate estimator of a receiver stream; the same object on every call.
+
+        Its ``compute`` never raises, and returns ``None`` instead of an invalid rate; errors are logged. It has the
+        state that a checkpoint saved, and its state is saved in this run's. ``initial_rate`` is the rate to set before
+        the first batch: the configured one, or else the estimator's; ``None`` leaves the rate as it is.
+
+        Returns:
+            The estimator; ``None`` when ``spark.streaming.backpressure.enabled`` is false.
+
+        Raises:
+            UnknownNameError: no plugin offers the estimator named by ``spark.streaming.backpressure.rateEstimator``.
+            ConfigurationError: an option of the estimator is invalid, or the stream has no receiver.
+            PluginError: the estimator cannot be created.
+        """
+
+    @abstractmethod
+    def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
+        """Return the part of a batch's processing delay that is attributed to a receiver stream, ms.
+
+        Receiver streams share a batch's processing delay in proportion to their records; a stream that has an equal
+        part of the records or more is charged the whole delay.
+
+        Returns:
+            What a rate estimator takes as ``processingDelay``; ``None`` when the batch has not completed.
+        """
+
+    @abstractmethod
+    def save(self, name: str, value: Callable[[], Any]) -> Any:
+        """Save a value in every checkpoint from now on.
+
+        Args:
+            name: unique among all plugins: begin it with the plugin's.
+            value: returns JSON values; called at each checkpoint on the generator's thread, so it must return at once.
+
+        Returns:
+            What the checkpoint that this run recovered from holds under the name; ``None`` for nothing.
+        """
+
+    @abstractmethod
+    def executors(self) -> Sequence[str]:
+        """The ids of the executors now registered, without the driver. Asks the JVM."""
+
+    @abstractmethod
+    def request_executors(self, count: int) -> bool:
+        """Ask the cluster manager for this many more executors. Asks the JVM.
+
+        Returns:
+            Whether the cluster manager accepted the request; always false in local mode.
+        """
+
+    @abstractmethod
+    def kill_executor(self, executor_id: str) -> bool:
+        """Ask the cluster manager to end an executor. Asks the JVM.
+
+        Returns:
+            Whether the cluster manager accepted the request; always false in local mode.
+        """

@@ -1,0 +1,181 @@
+"""``RecordWriter``: turns what a receiver stores, in any form, into pushed blocks.
+
+Owns the block generator and the splitting of large stores into blocks that memory and rate limit allow. Never starts
+or stops the receiver. ``store…`` run on the receiver's threads.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from penstock.blocks import arrow_form
+from penstock.errors import ReceiverStoppedError, StoreError
+from penstock.receive.block_generator import BlockGenerator, Bounds, OnStored
+from penstock.receive.block_pusher import BlockPusher
+from penstock.receive.rate_limiter import RateLimiter
+from penstock.receive.sized_tables import sized_tables
+from penstock.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.conf import Settings
+
+
+@frozen
+class WriterCallbacks:
+    """What a writer reports, on whatever thread it happens; none may block.
+
+    Attributes:
+        report_error: an error after which the writer continues.
+        on_accepted: a block was accepted.
+        on_failure: buffered records could not be stored; those that follow are dropped.
+        on_tick: called each block interval.
+    """
+
+    report_error: Callable[[str, BaseException | None], None]
+    on_accepted: Callable[[], None]
+    on_failure: Callable[[BaseException], None]
+    on_tick: Callable[[], None]
+
+
+class RecordWriter:
+    """Write records until stopped.
+
+    Args:
+        clock: whose ticks cut blocks.
+        settings: for block interval and bounds.
+        limiter: holds every form of store.
+        pusher: pushes blocks.
+        callbacks: what is reported.
+    """
+
+    def __init__(
+        self, clock: Clock, settings: Settings, limiter: RateLimiter, pusher: BlockPusher, callbacks: WriterCallbacks
+    ) -> None:
+        self._limiter, self._pusher, self._callbacks = limiter, pusher, callbacks
+        self._max_records, self._max_bytes = settings.max_buffered_records, settings.max_buffered_bytes
+        self._generator = BlockGenerator(
+            clock,
+            settings.block_interval_ms,
+            Bounds(self._max_records, self._max_bytes, settings.block_queue_size),
+            push=self._push_buffered,
+            on_failure=callbacks.on_failure,
+            on_tick=callbacks.on_tick,
+            on_callback_error=lambda error: callbacks.report_error("on_stored failed", error),
+        )
+        self._accepting = True
+        self._in_progress = 0
+        self._idle = threading.Condition()
+        #: The number of records that were stored and accepted.
+        self.stored_records = 0
+
+    @property
+    def flushed_records(self) -> int:
+        """The number of buffered records that were pushed after the stop began."""
+        return self._generator.flushed_records
+
+    @property
+    def dropped_records(self) -> int:
+        """The number of buffered records that are lost because a push failed."""
+        return self._generator.dropped_records
+
+    def start(self) -> None:
+        """Start to cut blocks."""
+        self._generator.start()
+
+    def stop(self) -> None:
+        """Push what is buffered, wait for stores in progress, refuse new ones. Idempotent."""
+        self._generator.stop()
+        with self._idle:
+            self._accepting = False
+            # Stores on other threads that have passed the limiter end with an answer from the driver.
+            self._idle.wait_for(lambda: self._in_progress == 0)
+
+    def store(self, record: Any, on_stored: OnStored | None) -> None:
+        """Buffer one record."""
+        self._limiter.acquire(1)
+        self._generator.add(record, on_stored)
+
+    def store_all(self, records: Iterable[Any], metadata: dict[str, Any] | None) -> None:
+        """Store records and return when they are accepted."""
+        _check_json(metadata)
+        for table, count in sized_tables(records, self._table_records, self._max_bytes):
+            part, values = table, list[Any]()
+            for start, stop in self._permits(count):
+                if stop - start < count:
+                    # The limit fell after the table was made. A row may hold several pickled records.
+                    values = values or list(arrow_form.records(table.to_batches()))
+                    part = arrow_form.encode(values[start:stop])
+                self._push_now(part, stop - start, metadata)
+            # Free it before the next table is made.
+            del table, part, values
+
+    def store_arrow(self, batch: pa.RecordBatch | pa.Table, metadata: dict[str, Any] | None) -> None:
+        """Store a columnar batch and return when it is accepted."""
+        _check_json(metadata)
+        table = arrow_form.from_columns(batch)
+        for start, stop in self._permits(table.num_rows):
+            self._push_now(table.slice(start, stop - start), stop - start, metadata)
+
+    def _table_records(self) -> int:
+        """The most records to encode at once: more than a burst would only wait in memory for the rate limit."""
+        burst = self._limiter.burst
+        return self._max_records if burst is None else min(burst, self._max_records)
+
+    def _permits(self, count: int) -> Iterator[tuple[int, int]]:
+        start = 0
+        while start < count:
+            stop = start + self._limiter.acquire(count - start)
+            yield start, stop
+            start = stop
+
+    def _push_buffered(self, records: list[Any]) -> Mapping[int, BaseException]:
+        """Push buffered records without those that cannot be pickled, which are reported.
+
+        Returns:
+            The error of each record that was left out, by position.
+        """
+        left_out: dict[int, BaseException] = {}
+        try:
+            table = arrow_form.encode(records)
+        except Exception as error:
+            left_out = {number: error for number, record in enumerate(records) if not arrow_form.is_storable(record)}
+            records = [record for number, record in enumerate(records) if number not in left_out]
+            self._callbacks.report_error(f"{len(left_out)} records cannot be pickled: they are left out", error)
+            if not records:
+                return left_out
+            table = arrow_form.encode(records)
+        self._push(table, len(records), None)
+        return left_out
+
+    def _push_now(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
+        """Push on the receiver's own thread."""
+        with self._idle:
+            if not self._accepting:
+                raise ReceiverStoppedError("the receiver is not running: the records were not stored")
+            self._in_progress += 1
+        try:
+            self._push(table, count, metadata)
+        finally:
+            with self._idle:
+                self._in_progress -= 1
+                self._idle.notify_all()
+
+    def _push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
+        self._pusher.push(table, count, metadata)
+        with self._idle:
+            self.stored_records += count
+        self._callbacks.on_accepted()
+
+
+def _check_json(metadata: dict[str, Any] | None) -> None:
+    try:
+        json.dumps(metadata)
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"the metadata is not JSON: {error}; nothing was stored") from None

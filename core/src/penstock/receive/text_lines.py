@@ -1,0 +1,90 @@
+"""Text lines from bytes, split, checked and decoded by Arrow: for receivers of text.
+
+No line is touched in Python as long as all are UTF-8.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from attrs import frozen
+
+
+@frozen
+class LineRules:
+    """Which lines are accepted, and how.
+
+    Attributes:
+        max_line_bytes: a longer line, without its line ending, is dropped.
+        refuse: drop a line that is not UTF-8, instead of replacing the malformed bytes with U+FFFD.
+    """
+
+    max_line_bytes: int
+    refuse: bool = False
+
+    @property
+    def too_long(self) -> str:
+        """What happens to ``Lines.too_long`` lines, for messages."""
+        return f"lines longer than {self.max_line_bytes} bytes, dropped"
+
+    @property
+    def not_utf8(self) -> str:
+        """What happens to ``Lines.not_utf8`` lines, for messages."""
+        return f"lines that are not UTF-8, {'dropped' if self.refuse else 'with U+FFFD instead'}"
+
+
+@frozen
+class Lines:
+    """Lines and what was wrong with some.
+
+    Attributes:
+        column: the accepted lines, a ``pyarrow.StringArray``.
+        too_long: lines dropped for their length.
+        not_utf8: lines that were not UTF-8, replaced or dropped.
+    """
+
+    column: Any
+    too_long: int = 0
+    not_utf8: int = 0
+
+
+def split_lines(data: bytes | memoryview, rules: LineRules) -> Lines:
+    r"""Split bytes at every ``\n``; one ``\r`` before it belongs to the line ending.
+
+    Args:
+        data: whole lines, without the last line's ``\n``; it is copied.
+        rules: which lines are accepted.
+    """
+    # Not pa.array: that imports pandas, if it is installed, which takes most of a second.
+    offsets = pa.py_buffer(array("i", (0, len(data))))
+    whole = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
+    lines = pc.split_pattern(whole, b"\n").values
+    with_return = pc.ends_with(lines, b"\r")
+    if pc.any(with_return).as_py():
+        lines = pc.if_else(with_return, pc.binary_slice(lines, 0, -1), lines)
+    too_long = 0
+    if len(data) > rules.max_line_bytes:
+        accepted = lines.filter(pc.less_equal(pc.binary_length(lines), rules.max_line_bytes))
+        too_long = len(lines) - len(accepted)
+        lines = accepted
+    column, not_utf8 = _decoded(lines, refuse=rules.refuse)
+    return Lines(column, too_long, not_utf8)
+
+
+def _decoded(lines: Any, *, refuse: bool) -> tuple[Any, int]:
+    try:
+        return lines.cast(pa.string()), 0
+    except pa.ArrowInvalid:
+        pass  # at least one is not UTF-8
+    texts, not_utf8 = [], 0
+    for line in lines.to_pylist():
+        try:
+            texts.append(line.decode())
+        except UnicodeDecodeError:
+            not_utf8 += 1
+            if not refuse:
+                texts.append(line.decode(errors="replace"))
+    return pa.array(texts, pa.string()), not_utf8

@@ -1,0 +1,66 @@
+"""Atomic writes: a file appears under its name whole, or not at all.
+
+The one implementation for everything on a local disk. Runs on the calling thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.partial")
+
+
+@contextmanager
+def atomic_write(path: Path, *, sync: bool = False) -> Iterator[Path]:
+    """Write a file under a temporary name, then move it to its own.
+
+    A reader finds the old file or the new one, never a part. If the block raises, the temporary file is deleted and the
+    old file stays. Every call has a temporary name of its own, so concurrent writers cannot mix their bytes; the last
+    one wins.
+
+    Args:
+        path: the file to create or replace; its directory must exist.
+        sync: call fsync on the file and on its directory, so that the file survives a power failure.
+
+    Yields:
+        The temporary path, where the block writes the file. It is hidden and in the same directory.
+
+    Raises:
+        OSError: the file cannot be written or moved.
+    """
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        yield partial
+        if sync:
+            fsync(partial)
+        partial.replace(path)
+        if sync:
+            fsync(path.parent)
+    except BaseException:
+        # A failure to clean up must not hide the original error.
+        with suppress(OSError):
+            partial.unlink()
+        raise
+
+
+def is_partial(name: str) -> bool:
+    """Whether a file name is the temporary name of an atomic write; such a file remains if the writer is killed."""
+    return _PARTIAL.fullmatch(name) is not None
+
+
+def fsync(path: Path) -> None:
+    """Return when the disk has a file's bytes, or a directory's names.
+
+    Raises:
+        OSError: the path cannot be opened, or the disk reports an error.
+    """
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

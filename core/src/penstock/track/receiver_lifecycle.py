@@ -1,0 +1,492 @@
+"""The receiver life cycle: ``step`` turns a receiver's record and an event into the next record and its effects.
+
+Pure: no thread, no Spark, no clock. The ReceiverTracker calls it on its loop and carries out the effects in order.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from attrs import evolve
+
+from penstock.listen.events import (
+    PastError,
+    ReceiverError,
+    ReceiverInfo,
+    ReceiverStarted,
+    ReceiverStopped,
+)
+from penstock.receive.messages import (
+    DeregisterReceiver,
+    Registered,
+    RegisterReceiver,
+    ReleaseReceiver,
+    ReportError,
+    StopReceiver,
+    UpdateRateLimit,
+)
+from penstock.spark.cluster import TaskLocation
+from penstock.track.receiver_tracking_info import (
+    Active,
+    Answer,
+    BackingOff,
+    BlockLocation,
+    BlocksMissed,
+    CancelJob,
+    Connect,
+    DesiredChange,
+    DesiredState,
+    Draining,
+    Effect,
+    FailApplication,
+    GivenUp,
+    JobEnded,
+    Launch,
+    LaunchDue,
+    LaunchFailed,
+    LifecycleEvent,
+    Log,
+    Move,
+    Moving,
+    Post,
+    ProblemNoted,
+    ReceiverTrackingInfo,
+    Registration,
+    Release,
+    Restarting,
+    Scheduled,
+    Send,
+    ServeLonger,
+    StartJob,
+    State,
+    Stop,
+    Stopped,
+    Stopping,
+    Tick,
+    Undelivered,
+    Waiting,
+    WakeUp,
+)
+from penstock.wire.messages import Reply
+
+# A launch that lived this long was healthy: the next back-off begins at the shortest delay.
+_HEALTHY_MS = 10_000
+# Spark chooses where a task runs in the end: after this many wrong executors in a row, any one is accepted.
+_MAX_REFUSALS = 2
+_RECENT_ERRORS = 20
+
+
+def step(
+    record: ReceiverTrackingInfo, event: LifecycleEvent, now_ms: float, wall_ms: int
+) -> tuple[ReceiverTrackingInfo, tuple[Effect, ...]]:
+    """Decide what follows from an event.
+
+    Args:
+        record: of the receiver.
+        event: what has happened.
+        now_ms: monotonic, for delays and budgets.
+        wall_ms: milliseconds since the epoch, for what users see.
+
+    Returns:
+        The next record, and what is to be done, in this order.
+    """
+    transition = _Transition(record, now_ms, wall_ms)
+    transition.take(event)
+    return transition.record, tuple(transition.effects)
+
+
+class _Transition:
+    """One step in the making: the record so far and the effects so far."""
+
+    def __init__(self, record: ReceiverTrackingInfo, now_ms: float, wall_ms: int) -> None:
+        self.record, self._now_ms, self._wall_ms = record, now_ms, wall_ms
+        self.effects: list[Effect] = []
+
+    def take(self, event: LifecycleEvent) -> None:
+        match event:
+            case LaunchDue():
+                self._launch(event)
+            case LaunchFailed():
+                self._launch_failed(event)
+            case Registration():
+                self._register(event.message, event.location)
+            case DeregisterReceiver():
+                self._deregister(event)
+            case ReportError():
+                self._report_error(event)
+            case JobEnded():
+                self._job_ended(event)
+            case Undelivered():
+                self._undelivered(event)
+            case Move():
+                self._move(event.serve_ms)
+            case ServeLonger():
+                self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
+            case DesiredChange():
+                self._desire(event)
+            case BlocksMissed():
+                info = self.record.info
+                self._set_info(
+                    lost_blocks=info.lost_blocks + event.blocks, lost_records=info.lost_records + event.records
+                )
+                self._note_error(event.message)
+            case ProblemNoted():
+                self._note_error(event.message)
+            case Tick():
+                self._tick(event.needed)
+            case Stop():
+                self._stop(event.serve_ms)
+            case Release():
+                for launch in (*(each.launch for each in self.record.draining), self.record.launch):
+                    if launch is not None:
+                        self._do(Send(launch.epoch, ReleaseReceiver(), urgent=True))
+
+    # -- launches --
+
+    def _launch(self, event: LaunchDue) -> None:
+        if not isinstance(self.record.state, Waiting | BackingOff):
+            return
+        launch = Launch(self.record.epoch + 1, self._now_ms)
+        self._set(epoch=launch.epoch, preferred=event.preferred, sent=0)
+        self._become(Scheduled(launch, event.candidates))
+        self._do(StartJob(launch.epoch, event.candidates))
+        self._log("info", "receiver launched", candidates=[each.preference for each in event.candidates])
+
+    def _launch_failed(self, event: LaunchFailed) -> None:
+        if not isinstance(self.record.state, Waiting | BackingOff):
+            return
+        candidates = self.record.candidates
+        launch = Launch(self.record.epoch + 1, self._now_ms)
+        self._set(epoch=launch.epoch, sent=0)
+        self._become(Scheduled(launch, candidates))
+        self._job_ended(JobEnded(launch.epoch, event.reason, event.error))
+
+    def _job_ended(self, event: JobEnded) -> None:
+        self._set(draining=tuple(each for each in self.record.draining if each.launch.epoch != event.epoch))
+        state, launch = self.record.state, self.record.launch
+        if launch is None or launch.epoch != event.epoch:
+            return
+        if isinstance(state, Stopping):
+            self._end_receiving()
+            self._become(Stopped())
+            return
+        # Spark may retry a failed task: the retry exits at once, and to Spark the job has succeeded.
+        died = bool(event.reason) or isinstance(state, Scheduled) or self.record.info.active
+        if died and not (isinstance(state, Scheduled) and state.refused):
+            self._fail(f"the receiver's task failed: {event.reason or 'its process died'}", event.error)
+        self._end_receiving()
+        if self.record.info.given_up:
+            self._become(GivenUp())
+        else:
+            self._back_off(launch, state.candidates if isinstance(state, Scheduled) else ())
+
+    def _back_off(self, launch: Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
+        policy = self.record.policy
+        relaunches = 0 if self._now_ms - launch.started_ms > _HEALTHY_MS else self.record.relaunches
+        nominal_ms = min(policy.first_delay_ms * 2.0 ** min(relaunches, 60), policy.longest_delay_ms)
+        jitter = random.Random(f"{policy.jitter_seed}/{self.record.info.streamId}/{launch.epoch}").uniform(0.5, 1.0)
+        delay_ms = nominal_ms * jitter
+        self._set(relaunches=relaunches + 1)
+        self._become(BackingOff(self._now_ms + delay_ms, candidates))
+        self._do(WakeUp(delay_ms))
+        self._log(
+            "warning",
+            "receiver ended, relaunch scheduled",
+            delay_ms=round(delay_ms),
+            reason=self.record.info.lastErrorMessage,
+        )
+
+    # -- messages of the receiver --
+
+    def _register(self, message: RegisterReceiver, location: TaskLocation | None) -> None:
+        state, launch = self.record.state, self.record.launch
+        if isinstance(state, Stopping | Stopped) and message.epoch == self.record.epoch:
+            self._do(Answer(Registered(accepted=False, reason="the application is stopping")))
+        elif launch is None or message.epoch != launch.epoch:
+            reason = f"stream {message.stream_id} has no launch {message.epoch}"
+            self._do(Answer(Registered(accepted=False, reason=reason)))
+        elif isinstance(state, GivenUp):
+            self._do(Answer(Registered(accepted=False, reason="the receiver is given up: it failed too often")))
+        elif isinstance(state, Scheduled) and (state.refused or not self._accepts(state, location)):
+            self._become(evolve(state, refused=True))
+            self._log("warning", "receiver refused: not on an executor that it was scheduled to")
+            self._do(Answer(Registered(accepted=False, reason="the receiver was scheduled to another executor")))
+        else:
+            self._accept(message, location, evolve(launch, failure_counted=False, survived_error=""))
+
+    def _accepts(self, state: Scheduled, location: TaskLocation | None) -> bool:
+        executors = [each for each in state.candidates if each.executor_id]
+        hosts = {each.host for each in state.candidates if not each.executor_id}
+        if location is None or not executors or location in executors or location.host in hosts:
+            self._set(refusals=0)
+            return True
+        self._set(refusals=self.record.refusals + 1)
+        if self.record.refusals <= _MAX_REFUSALS:
+            return False
+        self._log("warning", "receiver accepted on another executor than scheduled", refusals=_MAX_REFUSALS)
+        self._set(refusals=0)
+        return True
+
+    def _accept(self, message: RegisterReceiver, location: TaskLocation | None, launch: Launch) -> None:
+        record, was_active = self.record, self.record.info.active
+        host = location.host if location else ""
+        block_location = BlockLocation(host, message.host, message.directory)
+        self._become(evolve(record.state, launch=launch) if isinstance(record.state, Moving) else Active(launch))
+        self._set(location=location, block_location=block_location, sent=record.desired.number)
+        self._set_info(
+            name=f"{message.receiver_type}-{message.stream_id}",
+            active=True,
+            location=host,
+            executorId=location.executor_id if location else "",
+        )
+        self._log("info", "receiver registered", host=host)
+        self._do(Connect(message, block_location))
+        if not was_active:
+            self._do(Post(ReceiverStarted(self.record.info)))
+        desired = record.desired
+        self._do(Answer(Registered(accepted=True, rate=desired.rate, paused=desired.paused, number=desired.number)))
+
+    def _deregister(self, message: DeregisterReceiver) -> None:
+        state, launch = self.record.state, self.record.launch
+        if launch is None or message.epoch != launch.epoch:
+            reason = f"stream {message.stream_id} has no launch {message.epoch}"
+            self._do(Answer(Reply(accepted=False, reason=reason)))
+            return
+        was_active, stops = self.record.info.active, isinstance(state, Stopping)
+        if was_active:
+            self._log(
+                "info",
+                "receiver deregistered",
+                reason=message.message,
+                flushed=message.flushed,
+                dropped=message.dropped,
+            )
+            if not message.error:
+                if not stops:
+                    self._set_info(lastErrorMessage=message.message, lastError="")
+            elif stops:
+                self._note_end_error(message)
+            else:
+                self._fail(message.message, message.error)
+            self._end_receiving()
+        if self.record.info.given_up:
+            if message.ended:
+                self._drain(launch)
+            elif was_active:
+                # It may be about to start itself again.
+                self._do(Send(launch.epoch, StopReceiver("given up"), urgent=True))
+            self._become(GivenUp(None if message.ended else self.record.launch))
+        elif message.ended and isinstance(state, Stopping):
+            self._drain(launch)
+            self._become(Stopped())
+        elif message.ended and isinstance(state, Moving) and state.serves:
+            self._drain(launch)
+            self._back_off(launch)
+        elif isinstance(self.record.state, Active):
+            self._become(Restarting(self.record.state.launch))
+        accepted = was_active or message.ended
+        reason = "" if accepted else f"launch {message.epoch} of stream {message.stream_id} is not active"
+        self._do(Answer(Reply(accepted, reason)))
+
+    def _drain(self, launch: Launch) -> None:
+        self._set(draining=(*self.record.draining, Draining(launch)))
+        self._log("info", "receiver drained, blocks still served", host=self.record.block_location.host)
+
+    def _report_error(self, message: ReportError) -> None:
+        launch = self.record.launch
+        if launch is None or message.epoch != launch.epoch:
+            reason = f"stream {message.stream_id} has no launch {message.epoch}"
+            self._do(Answer(Reply(accepted=False, reason=reason)))
+            return
+        (*_, last_line) = message.error.strip().splitlines() or [""]
+        self._log("warning", "receiver error", message=message.message, reason=last_line)
+        # Not the end of the receiver: what ends it is reported as well, unless it is this very error.
+        self._set_launch(survived_error=message.error)
+        self._note_error(message.message, message.error)
+        self._do(Answer(Reply()))
+
+    # -- what the tracker wants of the receiver --
+
+    def _desire(self, event: DesiredChange) -> None:
+        desired = self.record.desired
+        if (event.rate, event.paused) != (desired.rate, desired.paused):
+            self._set(desired=DesiredState(desired.number + 1, event.rate, event.paused))
+            self._send_desired()
+
+    def _send_desired(self) -> None:
+        desired, launch = self.record.desired, self.record.launch
+        if self._takes_commands and launch is not None and self.record.sent != desired.number:
+            self._set(sent=desired.number)
+            self._do(Send(launch.epoch, UpdateRateLimit(desired.rate, desired.number, desired.paused)))
+
+    @property
+    def _takes_commands(self) -> bool:
+        """Whether rate and pause matter to the receiver. One that registers later learns them then."""
+        return self.record.info.active and not isinstance(self.record.state, Stopping)
+
+    def _move(self, serve_ms: int) -> None:
+        state = self.record.state
+        if isinstance(state, Active):
+            self._become(Moving(state.launch, serves=serve_ms > 0))
+            self._log("warning", "receiver moves to another executor", host=self.record.block_location.host)
+            self._do(Send(state.launch.epoch, StopReceiver("moves to another executor", serve_ms)))
+
+    def _stop(self, serve_ms: int) -> None:
+        stop, state = StopReceiver("Stopped by driver", serve_ms), self.record.state
+        match state:
+            case Waiting() | BackingOff():
+                self._become(Stopped())
+            case Scheduled():
+                # It has stored nothing, and may wait for a slot that never becomes free.
+                self._become(Stopping(state.launch, None))
+                self._do(CancelJob(state.launch.epoch))
+            case Active() | Moving() | Restarting():
+                self._become(Stopping(state.launch, stop))
+                self._do(Send(state.launch.epoch, stop, urgent=True))
+            case Stopping() | GivenUp() | Stopped():
+                pass
+        self._send_draining(stop)
+
+    def _send_draining(self, stop: StopReceiver) -> None:
+        """Have draining launches serve for as long as a message says, or as they were told before if that is longer."""
+        for each in self.record.draining:
+            if not each.released:
+                self._do(Send(each.launch.epoch, stop, urgent=True))
+
+    def _undelivered(self, event: Undelivered) -> None:
+        message, state, launch = event.message, self.record.state, self.record.launch
+        self._set(
+            draining=tuple(
+                evolve(each, released=False)
+                if each.launch.epoch == event.epoch and isinstance(message, ReleaseReceiver)
+                else each
+                for each in self.record.draining
+            )
+        )
+        if launch is None or launch.epoch != event.epoch:
+            return
+        if isinstance(message, UpdateRateLimit) and message.number == self.record.sent:
+            self._set(sent=0)
+        elif isinstance(message, StopReceiver) and isinstance(state, Stopping):
+            self._become(evolve(state, sent=False))
+        elif isinstance(message, StopReceiver) and isinstance(state, Moving):
+            self._become(Active(launch) if self.record.info.active else Restarting(launch))
+
+    def _tick(self, needed: frozenset[int]) -> None:
+        self._send_desired()
+        state = self.record.state
+        if isinstance(state, Stopping) and state.stop is not None and not state.sent:
+            self._become(evolve(state, sent=True))
+            self._do(Send(state.launch.epoch, state.stop, urgent=True))
+        if isinstance(state, Stopping | Stopped):
+            return
+        for each in self.record.draining:
+            if not each.released and each.launch.epoch not in needed:
+                # Not urgent: after what it is to delete.
+                self._do(Send(each.launch.epoch, ReleaseReceiver()))
+        self._set(
+            draining=tuple(
+                each if each.launch.epoch in needed else evolve(each, released=True) for each in self.record.draining
+            )
+        )
+        if self.record.info.unhealthy and not self.record.info.given_up and not self._budget_is_spent:
+            self._set_info(unhealthy=False)
+            self._log("warning", "receiver healthy again")
+        if isinstance(state, Scheduled):
+            self._check_launch_timeout(state)
+
+    def _check_launch_timeout(self, state: Scheduled) -> None:
+        timeout_ms = self.record.policy.launch_timeout_ms
+        if state.overdue or not 0 < timeout_ms <= self._now_ms - state.launch.started_ms:
+            return
+        message = (
+            f"receiver {self.record.info.name} has not registered within {timeout_ms / 1000:g} s of its launch: "
+            "is there a free slot for it?"
+        )
+        self._become(evolve(state, overdue=True))
+        self._log("error", "receiver not registered in time, job cancelled", reason=message)
+        self._fail(message)
+        if self.record.info.given_up:
+            self._become(GivenUp(self.record.launch))
+        self._do(CancelJob(state.launch.epoch))
+
+    # -- failures --
+
+    def _fail(self, message: str, error: str = "") -> None:
+        """Report what ends the receiver, and count it: once for each time that the receiver was started."""
+        launch = self.record.launch
+        if launch is None or launch.failure_counted:
+            return
+        self._set_launch(failure_counted=True)
+        if not error or error != launch.survived_error:
+            self._note_error(message, error)
+        policy, info = self.record.policy, self.record.info
+        self._set(failures_ms=(*self.record.failures_ms, self._now_ms)[-(policy.max_restarts + 1) :])
+        if not self._budget_is_spent or info.given_up:
+            return
+        often = (
+            f"more than {policy.max_restarts} failures within {policy.restart_window_ms / 1000:g} s; "
+            f"the last one: {message}"
+        )
+        if policy.on_failure == "restart":
+            if not info.unhealthy:
+                self._set_info(unhealthy=True)
+                self._log("error", "receiver unhealthy", reason=often)
+                self._note_error(f"receiver {info.name} is unhealthy, it is relaunched further: {often}")
+            return
+        self._set_info(unhealthy=True, given_up=True)
+        self._log("error", "receiver given up", reason=often)
+        given_up = f"receiver {info.name} is given up: {often}"
+        self._note_error(given_up)
+        if policy.on_failure == "fail-application":
+            self._do(FailApplication(given_up))
+
+    def _note_end_error(self, message: DeregisterReceiver) -> None:
+        """Report what a receiver has ended with while the application stops: no failure to count."""
+        launch = self.record.launch
+        if launch is not None and message.error != launch.survived_error:
+            self._note_error(message.message, message.error)
+
+    @property
+    def _budget_is_spent(self) -> bool:
+        failures_ms, policy = self.record.failures_ms, self.record.policy
+        return len(failures_ms) > policy.max_restarts and self._now_ms - failures_ms[0] < policy.restart_window_ms
+
+    def _note_error(self, message: str, error: str = "") -> None:
+        past = (*self.record.info.recent_errors, PastError(self._wall_ms, message, error))[-_RECENT_ERRORS:]
+        self._set_info(lastErrorMessage=message, lastError=error, lastErrorTime=self._wall_ms, recent_errors=past)
+        self._do(Post(ReceiverError(self.record.info)))
+
+    def _end_receiving(self) -> None:
+        if self.record.info.active:
+            self._set_info(active=False)
+            self._do(Post(ReceiverStopped(self.record.info)))
+
+    # -- the record --
+
+    def _set(self, **changes: Any) -> None:
+        self.record = evolve(self.record, **changes)
+
+    def _set_info(self, **changes: Any) -> None:
+        self.record = evolve(self.record, info=evolve(self.record.info, **changes))
+
+    def _set_launch(self, **changes: Any) -> None:
+        launch, state = self.record.launch, self.record.state
+        if launch is not None and not isinstance(state, Waiting | BackingOff | Stopped):
+            self._become(evolve(state, launch=evolve(launch, **changes)))
+
+    def _become(self, state: State) -> None:
+        self.record = evolve(self.record, state=state)
+
+    def _do(self, effect: Effect) -> None:
+        self.effects.append(effect)
+
+    def _log(self, level: str, event: str, **context: Any) -> None:
+        self._do(Log(level, event, {"epoch": self.record.epoch, **context}))
+
+
+def new_record(stream_id: int, receiver_type: str, **fields: Any) -> ReceiverTrackingInfo:
+    """The record of a receiver that was never launched in this run."""
+    info = ReceiverInfo(stream_id, f"{receiver_type}-{stream_id}", active=False, location="", executorId="")
+    return ReceiverTrackingInfo(info, **fields)

@@ -1,0 +1,489 @@
+"""What the driver knows of a receiver: its record, its states, and the events and effects of its life cycle.
+
+Values only; ``receiver_lifecycle.step`` is the one function that changes a record. The states of one stream::
+
+    Waiting ──> Scheduled ──> Active <──> Restarting       Active ──> Moving ──> BackingOff
+                    ^                                      any job that ends ──> BackingOff | GivenUp
+                    └─────── BackingOff                    application stops ──> Stopping ──> Stopped
+
+A launch that has stopped receiving and still serves its blocks is no state of the receiver, which may run elsewhere by
+then: it is one of the record's ``draining`` launches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import field, frozen
+
+from penstock.listen import events
+from penstock.listen.events import ReceiverInfo
+from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver
+from penstock.spark.cluster import TaskLocation
+
+
+@frozen
+class RelaunchPolicy:
+    """When a receiver is relaunched, and when no more.
+
+    Attributes:
+        max_restarts: failures within ``restart_window_ms`` that are tolerated.
+        restart_window_ms: how long a failure counts.
+        on_failure: what follows when there are more: ``restart`` (marked unhealthy), ``stop-stream`` (given up) or
+            ``fail-application``.
+        first_delay_ms: nominal delay of the first relaunch; it doubles with each one, and is jittered down to a half.
+        longest_delay_ms: no nominal delay is longer.
+        launch_timeout_ms: how long a launch may take to register; 0 for no timeout.
+        jitter_seed: differs between applications, so that their receivers do not retry in step.
+    """
+
+    max_restarts: int = 3
+    restart_window_ms: float = 60_000
+    on_failure: str = "restart"
+    first_delay_ms: float = 100
+    longest_delay_ms: float = 10_000
+    launch_timeout_ms: float = 0
+    jitter_seed: str = ""
+
+
+@frozen
+class BlockLocation:
+    """Where a receiver runs and stores its blocks. Two with the same address and directory are equal.
+
+    Attributes:
+        host: as Spark names it, for preferred locations; empty when Spark does not report it.
+        address: on which the receiver's endpoint listens.
+        directory: of this run's blocks on that host; empty when blocks are in the write-ahead log.
+    """
+
+    host: str = field(default="", eq=False)
+    address: str = ""
+    directory: str = ""
+
+
+@frozen
+class Launch:
+    """One launch: a Spark job of one task.
+
+    Attributes:
+        epoch: its number; grows with every launch of the stream.
+        started_ms: when the job was submitted, monotonic.
+        failure_counted: the receiver has failed since it was launched or registered last, and that was reported.
+        survived_error: traceback of the last error that the receiver reported since then and continued after.
+    """
+
+    epoch: int
+    started_ms: float
+    failure_counted: bool = False
+    survived_error: str = ""
+
+
+@frozen
+class DesiredState:
+    """What a receiver should keep to. Each change has a higher number; equal numbers mean equal contents.
+
+    Attributes:
+        number: of this version.
+        rate: records/s, ``None`` for no limit.
+        paused: store nothing.
+    """
+
+    number: int = 0
+    rate: float | None = None
+    paused: bool = False
+
+
+# -- states --
+
+
+@frozen
+class Waiting:
+    """Not launched yet: executors have not joined."""
+
+
+@frozen
+class Scheduled:
+    """The job is submitted; the receiver has not registered.
+
+    Attributes:
+        launch: the job.
+        candidates: executors and hosts that it was scheduled to.
+        refused: it came up somewhere else and was refused; its job is about to end.
+        overdue: it exceeded the launch timeout; its job was cancelled.
+    """
+
+    launch: Launch
+    candidates: tuple[TaskLocation, ...] = ()
+    refused: bool = False
+    overdue: bool = False
+
+
+@frozen
+class Active:
+    """The receiver is registered and receives."""
+
+    launch: Launch
+
+
+@frozen
+class Moving:
+    """The receiver was sent a stop so that it comes up on another executor.
+
+    Attributes:
+        launch: the job.
+        serves: its task serves its blocks after the receiver has stopped.
+    """
+
+    launch: Launch
+    serves: bool
+
+
+@frozen
+class Restarting:
+    """The receiver has deregistered; its task still runs and either registers again or ends."""
+
+    launch: Launch
+
+
+@frozen
+class Stopping:
+    """The application stops, and the launch may still hold records.
+
+    Attributes:
+        launch: the job.
+        stop: the message to deliver; ``None`` for a launch that has not registered, whose job is cancelled instead.
+        sent: the message is on its way or delivered; otherwise the next tick sends it again.
+    """
+
+    launch: Launch
+    stop: StopReceiver | None
+    sent: bool = True
+
+
+@frozen
+class BackingOff:
+    """No job; the next one is launched at a time.
+
+    Attributes:
+        until_ms: monotonic.
+        candidates: of the last launch, if that never registered: it is tried there again.
+    """
+
+    until_ms: float
+    candidates: tuple[TaskLocation, ...] = ()
+
+
+@frozen
+class GivenUp:
+    """The receiver failed too often and is never launched again.
+
+    Attributes:
+        launch: its last job while that runs and may still report blocks.
+    """
+
+    launch: Launch | None = None
+
+
+@frozen
+class Stopped:
+    """The application stops, and nothing of the receiver holds records any more."""
+
+
+State = Waiting | Scheduled | Active | Moving | Restarting | Stopping | BackingOff | GivenUp | Stopped
+
+
+@frozen
+class Draining:
+    """A launch that has stopped receiving and serves its blocks.
+
+    Attributes:
+        launch: the job.
+        released: it was told that nobody needs its blocks.
+    """
+
+    launch: Launch
+    released: bool = False
+
+
+@frozen
+class ReceiverTrackingInfo:
+    """All that the driver knows of one receiver.
+
+    Attributes:
+        info: as listeners see it; ``info.active`` means that the receiver is registered and receives.
+        policy: of its relaunches.
+        state: where it is in its life cycle.
+        epoch: number of the last launch.
+        desired: rate and pause.
+        sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
+        draining: launches that serve blocks and are about to end.
+        location: executor of the launch that registered last; ``None`` when Spark does not report it.
+        block_location: where that launch stores blocks.
+        preferred: host that the receiver preferred at its last launch.
+        refusals: registrations on a wrong executor in a row.
+        relaunches: since a launch was healthy; the exponent of the back-off.
+        failures_ms: the last failures that count against the restart budget, monotonic.
+    """
+
+    info: ReceiverInfo
+    policy: RelaunchPolicy = RelaunchPolicy()
+    state: State = Waiting()
+    epoch: int = 0
+    desired: DesiredState = DesiredState()
+    sent: int = 0
+    draining: tuple[Draining, ...] = ()
+    location: TaskLocation | None = None
+    block_location: BlockLocation = BlockLocation()
+    preferred: str | None = None
+    refusals: int = 0
+    relaunches: int = 0
+    failures_ms: tuple[float, ...] = ()
+
+    @property
+    def launch(self) -> Launch | None:
+        """The current job, which may hold or receive records; draining launches do not count."""
+        return getattr(self.state, "launch", None)
+
+    @property
+    def candidates(self) -> tuple[TaskLocation, ...]:
+        """Where the receiver was scheduled to, until it registers."""
+        return self.state.candidates if isinstance(self.state, Scheduled | BackingOff) else ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the receiver runs, and nothing is under way to change where."""
+        return isinstance(self.state, Active)
+
+
+# -- events; the messages RegisterReceiver (as Registration), DeregisterReceiver and ReportError are events, too --
+
+
+@frozen
+class LaunchDue:
+    """The receiver is to be launched: for the first time, or after its back-off.
+
+    Attributes:
+        candidates: that were chosen; none for anywhere.
+        preferred: host that the receiver prefers.
+    """
+
+    candidates: tuple[TaskLocation, ...] = ()
+    preferred: str | None = None
+
+
+@frozen
+class LaunchFailed:
+    """The receiver could not be launched: ``preferredLocation`` raised.
+
+    Attributes:
+        reason: one line.
+        error: the traceback.
+    """
+
+    reason: str
+    error: str = ""
+
+
+@frozen
+class Registration:
+    """A receiver registers.
+
+    Attributes:
+        message: its own.
+        location: executor on which its task runs; ``None`` when Spark does not report it.
+    """
+
+    message: RegisterReceiver
+    location: TaskLocation | None = None
+
+
+@frozen
+class JobEnded:
+    """The Spark job of a launch has ended.
+
+    Attributes:
+        epoch: of the launch.
+        reason: why it failed, in one line; empty when it did not.
+        error: the traceback.
+    """
+
+    epoch: int
+    reason: str = ""
+    error: str = ""
+
+
+@frozen
+class Undelivered:
+    """A message did not reach the launch of this epoch."""
+
+    epoch: int
+    message: object
+
+
+@frozen
+class Move:
+    """The receiver should run on another executor.
+
+    Attributes:
+        serve_ms: how long its task serves its blocks after it has stopped; 0 when nobody needs that.
+    """
+
+    serve_ms: int = 0
+
+
+@frozen
+class ServeLonger:
+    """Draining launches should serve their blocks for this much longer."""
+
+    serve_ms: int
+
+
+@frozen
+class DesiredChange:
+    """Rate (records/s, ``None`` for no limit) and pause that the receiver should keep to from now on."""
+
+    rate: float | None
+    paused: bool
+
+
+@frozen
+class BlocksMissed:
+    """Tasks could not read blocks of the stream.
+
+    Attributes:
+        blocks: how many.
+        records: in them.
+        message: for listeners.
+    """
+
+    blocks: int
+    records: int
+    message: str
+
+
+@frozen
+class ProblemNoted:
+    """The tracker has found something that listeners should see as an error of this receiver."""
+
+    message: str
+
+
+@frozen
+class Tick:
+    """Time has passed.
+
+    Attributes:
+        needed: epochs of draining launches whose blocks are needed and available from nobody else.
+    """
+
+    needed: frozenset[int] = frozenset()
+
+
+@frozen
+class Stop:
+    """The application stops.
+
+    Attributes:
+        serve_ms: how long tasks serve their blocks after their receiver has stopped.
+    """
+
+    serve_ms: int = 0
+
+
+@frozen
+class Release:
+    """No block is needed any more: every task may end."""
+
+
+LifecycleEvent = (
+    LaunchDue
+    | LaunchFailed
+    | Registration
+    | DeregisterReceiver
+    | ReportError
+    | JobEnded
+    | Undelivered
+    | Move
+    | ServeLonger
+    | DesiredChange
+    | BlocksMissed
+    | ProblemNoted
+    | Tick
+    | Stop
+    | Release
+)
+
+
+# -- effects --
+
+
+@frozen
+class StartJob:
+    """Submit the job of a launch."""
+
+    epoch: int
+    candidates: tuple[TaskLocation, ...]
+
+
+@frozen
+class CancelJob:
+    """Cancel the job of a launch."""
+
+    epoch: int
+
+
+@frozen
+class Connect:
+    """Connect to the endpoint of a launch that has registered, in place of an earlier connection to it."""
+
+    message: RegisterReceiver
+    location: BlockLocation
+
+
+@frozen
+class Send:
+    """Send a message to a launch; ``urgent`` overtakes messages that wait for an answer."""
+
+    epoch: int
+    message: object
+    urgent: bool = False
+
+
+@frozen
+class Answer:
+    """Answer the message that was the event."""
+
+    message: object
+
+
+@frozen
+class Post:
+    """Give an event to the listeners."""
+
+    event: events.Event
+
+
+@frozen
+class WakeUp:
+    """Launch the receiver after a delay, if it still waits for that."""
+
+    delay_ms: float
+
+
+@frozen
+class FailApplication:
+    """Stop the application with this error."""
+
+    message: str
+
+
+@frozen
+class Log:
+    """Write a log line."""
+
+    level: str
+    event: str
+    context: dict[str, Any]
+
+
+Effect = StartJob | CancelJob | Connect | Send | Answer | Post | WakeUp | FailApplication | Log

@@ -1,0 +1,75 @@
+"""``State``: the state of one key, as the mapping function of ``mapWithState`` gets it. Its rules are Spark's."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any, Generic, TypeVar
+
+S = TypeVar("S")
+
+
+class _Missing(Enum):
+    MISSING = auto()
+
+
+class State(Generic[S]):
+    """The state of one key, valid during one call of the mapping function."""
+
+    __slots__ = ("_removed", "_timing_out", "_updated", "_value")
+
+    def __init__(self, value: Any = _Missing.MISSING, *, timing_out: bool = False) -> None:
+        self._value, self._timing_out = value, timing_out
+        self._updated = self._removed = False
+
+    def exists(self) -> bool:
+        """Whether the key has a state."""
+        return self._value is not _Missing.MISSING
+
+    def get(self) -> S:
+        """The state.
+
+        Raises:
+            LookupError: the key has none.
+        """
+        if self._value is _Missing.MISSING:
+            raise LookupError("State is not set: ask exists() first, or use getOption()")
+        value: S = self._value
+        return value
+
+    def getOption(self) -> S | None:
+        """The state; ``None`` when the key has none."""
+        return None if self._value is _Missing.MISSING else self._value
+
+    def update(self, newState: S) -> None:
+        """Set the state.
+
+        Raises:
+            ValueError: the new state is ``None``, or the state was removed or is timing out.
+        """
+        self._check("update")
+        if newState is None:
+            raise ValueError("a state cannot be None; remove() forgets it")
+        self._value, self._updated = newState, True
+
+    def remove(self) -> None:
+        """Remove the state.
+
+        Raises:
+            ValueError: the state was removed already or is timing out.
+        """
+        self._check("remove")
+        self._value, self._removed, self._updated = _Missing.MISSING, True, False
+
+    def isTimingOut(self) -> bool:
+        """Whether the state timed out: it is removed after this call and cannot be changed."""
+        return self._timing_out
+
+    def _check(self, what: str) -> None:
+        if self._removed:
+            raise ValueError(f"cannot {what} a state that was removed")
+        if self._timing_out:
+            raise ValueError(f"cannot {what} a state that times out: it is removed when the function returns")
+
+    def __repr__(self) -> str:
+        """The value, or that there is none."""
+        return f"State({self._value!r})" if self.exists() else "State(not set)"

@@ -1,0 +1,57 @@
+"""``TableBatcher``: collects columns of records until they are due to be stored as one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+# Stored without waiting any longer.
+_MANY_BYTES = 16 << 20
+# Assumed size of a record before the first one.
+_TYPICAL_BYTES = 100.0
+
+
+class TableBatcher:
+    """Columns in, one table out. Used on the receiver's thread.
+
+    Args:
+        interval_s: how long the first bytes of a table may wait.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._columns: list[Any] = []
+        self._num_bytes = 0
+        #: Records in the batch.
+        self.records = 0
+        #: When the batch is due (monotonic seconds); ``None`` while it is empty.
+        self.due_s: float | None = None
+        #: Mean size of the last table's records.
+        self.record_bytes = _TYPICAL_BYTES
+
+    def begin(self, now_s: float) -> None:
+        """Start the interval: bytes have arrived, a whole record or not."""
+        if self.due_s is None:
+            self.due_s = now_s + self._interval_s
+
+    def add(self, column: Any) -> None:
+        """Add a column of records, if there is one."""
+        if column is not None and len(column):
+            self._columns.append(column)
+            self._num_bytes += column.nbytes
+            self.records += len(column)
+
+    def is_due(self, now_s: float, enough: float) -> bool:
+        """Say whether to store now: the interval has passed, or there are enough records or bytes."""
+        is_due = self.due_s is not None and now_s >= self.due_s
+        return is_due or self.records >= enough or self._num_bytes >= _MANY_BYTES
+
+    def take(self) -> pa.Table | None:
+        """Return the batch as a table with the column ``value``, ``None`` when it is empty, and start a new one."""
+        columns, self._columns, self.due_s = self._columns, [], None
+        if not columns:
+            return None
+        self.record_bytes = self._num_bytes / self.records
+        self._num_bytes = self.records = 0
+        return pa.table({"value": pa.chunked_array(columns)})

@@ -1,0 +1,42 @@
+"""When what was gathered is to be stored."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+
+from penstock_socket.table_batcher import TableBatcher
+
+
+def test_waits_an_interval_from_the_first_bytes() -> None:
+    batcher = TableBatcher(interval_s=0.5)
+    assert not batcher.is_due(100.0, math.inf)
+    batcher.begin(10.0)
+    batcher.begin(10.4)
+    assert not batcher.is_due(10.49, math.inf)
+    assert batcher.is_due(10.5, math.inf)
+
+
+def test_does_not_wait_when_there_is_enough() -> None:
+    batcher = TableBatcher(interval_s=0.5)
+    batcher.begin(10.0)
+    batcher.add(pa.array(["a"] * 9))
+    assert not batcher.is_due(10.0, 10)
+    batcher.add(pa.array(["a"]))
+    assert batcher.is_due(10.0, 10)
+    batcher.add(pa.array(["x" * (16 << 20)]))
+    assert batcher.is_due(10.0, math.inf)
+
+
+def test_gives_all_in_order_and_begins_anew() -> None:
+    batcher = TableBatcher(interval_s=0.5)
+    batcher.begin(10.0)
+    for column in (pa.array(["a", "b"]), None, pa.array([], pa.string()), pa.array(["c"])):
+        batcher.add(column)
+    table = batcher.take()
+    assert table is not None
+    assert table.to_pydict() == {"value": ["a", "b", "c"]}
+    assert batcher.records == 0
+    assert batcher.take() is None
+    assert not batcher.is_due(99.0, 1)

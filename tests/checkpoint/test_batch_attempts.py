@@ -1,0 +1,27 @@
+"""``BatchAttempts``: the number of runs that have begun a batch is never too low, whenever a run ends."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from tests.checkpoint.samples import FIRST
+
+from penstock.checkpoint.batch_attempts import BatchAttempts
+
+
+def test_every_batch_of_a_first_run_has_one_attempt() -> None:
+    assert BatchAttempts().of(1000) == 1
+
+
+def test_a_pending_batch_has_one_more_attempt_after_recovery() -> None:
+    attempts = BatchAttempts.after(evolve(FIRST, last_time_ms=5000, pending={3000: 2, 5000: 1}), 9000)
+    assert [attempts.of(time_ms) for time_ms in (3000, 5000)] == [3, 2]
+
+
+def test_a_batch_missing_in_the_checkpoint_counts_as_begun_if_it_was_due() -> None:
+    # Its jobs may have run before the driver died, although no checkpoint mentions it.
+    found = evolve(FIRST, last_time_ms=5000)
+    attempts = BatchAttempts.after(found, 9000)
+    assert [attempts.of(time_ms) for time_ms in (6000, 9000, 10_000)] == [2, 2, 1]
+    # The second run dies before its second checkpoint.
+    again = BatchAttempts.after(evolve(found, later_attempts=attempts.later), 12_000)
+    assert [again.of(time_ms) for time_ms in (6000, 12_000, 13_000)] == [3, 3, 1]

@@ -1,0 +1,91 @@
+"""Restore points: which of the checkpointed RDDs each state is restored from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import evolve
+from tests.checkpoint.samples import FakeProgram, total
+from tests.graph.conftest import FakeRDD
+
+from penstock.checkpoint.manifest import Checkpoint
+from penstock.graph.state import stateful
+
+
+@pytest.fixture(autouse=True)
+def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stateful, "checkpointed_table", lambda *_args: FakeRDD([[]]))
+
+
+def with_files(program: FakeProgram, files: dict[str, list[int]], **values: Any) -> Checkpoint:
+    saved = program.saved(**values)
+    states = [
+        evolve(state, files={number * 1000: f"before/{number}" for number in files[state.name]})
+        for state in saved.states
+    ]
+    return evolve(saved, states=states)
+
+
+def chain(second_checkpoint: float = 10.0, first_checkpoint: float = 10.0) -> FakeProgram:
+    program = FakeProgram()
+    first = program.source.updateStateByKey(total).setName("first").checkpoint(first_checkpoint)
+    program.output(first.updateStateByKey(total).setName("second").checkpoint(second_checkpoint))
+    return program
+
+
+def chosen(program: FakeProgram) -> dict[str, list[int]]:
+    return {name: [time // 1000 for time in files] for name, files in program.restored.items()}
+
+
+def test_rdd_younger_than_a_pending_batch_is_not_used() -> None:
+    program = FakeProgram()
+    program.state("a")
+    checkpoint = with_files(program, {"a": [10, 20]}, last_time_ms=21_000, pending={19_000: 1, 20_000: 1, 21_000: 1})
+    assert program.restore(checkpoint) == 10_000
+    assert chosen(program) == {"a": [10]}
+
+
+def test_rdd_of_a_pending_batch_is_used() -> None:
+    program = FakeProgram()
+    program.state("a")
+    assert program.restore(with_files(program, {"a": [10, 20]}, last_time_ms=21_000, pending={20_000: 1})) == 20_000
+    assert chosen(program) == {"a": [10, 20]}
+
+
+def test_state_is_not_younger_than_a_state_computed_from_it() -> None:
+    program = chain(first_checkpoint=4.0)
+    files = {"first": [4, 8, 12, 16], "second": [10]}
+    assert program.restore(with_files(program, files, last_time_ms=17_000)) == 8_000
+    assert chosen(program) == {"first": [4, 8], "second": [10]}
+
+
+def test_everything_is_recomputed_while_a_dependent_state_has_no_rdd() -> None:
+    program = chain()
+    checkpoint = with_files(program, {"first": [10], "second": []}, last_time_ms=11_000, pending={10_000: 1})
+    assert program.restore(checkpoint) == 0
+    assert chosen(program) == {}
+
+
+def test_independent_states_are_each_restored_from_their_youngest_rdd() -> None:
+    program = FakeProgram()
+    program.state("a")
+    program.state("b")
+    files = {"a": [90, 100], "b": [103, 104]}
+    assert program.restore(with_files(program, files, last_time_ms=104_000)) == 100_000
+    assert chosen(program) == {"a": [90, 100], "b": [103, 104]}
+
+
+def test_recently_added_state_does_not_cause_full_recomputation() -> None:
+    program = chain()
+    begin_ms = program.restore(with_files(program, {"first": [990, 1000], "second": []}, last_time_ms=1001_000))
+    assert begin_ms is not None
+    assert begin_ms >= 970_000
+    assert chosen(program) == {"first": [990]}
+
+
+def test_state_is_old_enough_for_a_window_on_it() -> None:
+    program = FakeProgram()
+    program.output(program.source.updateStateByKey(total).setName("a").window(4, 1))
+    assert program.restore(with_files(program, {"a": [10, 20]}, last_time_ms=21_000)) == 10_000
+    assert chosen(program) == {"a": [10]}

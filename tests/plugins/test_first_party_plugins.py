@@ -1,0 +1,195 @@
+"""The first-party plugins: what they offer, how their options are read, refused and described."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import InputSource, RateEstimator, Receiver
+from penstock.errors import ConfigurationError, UnknownNameError
+from penstock.plugins.discovery import KINDS, Plugins
+from penstock.plugins.specs import Spec, options_of, read_options
+
+FOLDER = Path(__file__).parents[2] / "plugins"
+OFFERS = {
+    "file": {"receivers": ["file"], "input_streams": ["binary-records", "file", "text-file"]},
+    "rate": {"rate_estimators": ["fixed", "model", "pid"]},
+    "socket": {"receivers": ["raw-socket", "socket", "socket-stream"]},
+    "synthetic": {"receivers": ["synthetic"]},
+}
+RECEIVER, STREAM, ESTIMATOR = "receivers", "input_streams", "rate_estimators"
+SERVER = {"host": "h", "port": "1"}
+
+
+def load(plugin: str) -> Plugins:
+    own = [each for each in importlib.metadata.entry_points(group="penstock") if each.name == plugin]
+    return Plugins(strict=True, entry_points=own)
+
+
+PLUGINS = {name: load(name) for name in OFFERS}
+SPECS: list[tuple[str, str, Spec]] = [
+    (plugin, hook, spec) for plugin in PLUGINS for hook in KINDS for spec in PLUGINS[plugin].specs(hook).values()
+]
+
+
+def named(hook: str, name: str) -> Spec:
+    (found,) = [spec for _, kind, spec in SPECS if kind == hook and spec.name == name]
+    return found
+
+
+def made(hook: str, name: str, options: dict[str, Any]) -> Any:
+    spec = named(hook, name)
+    values = read_options(KINDS[hook][0], spec, options)
+    return spec.factory(values, 1000) if hook == ESTIMATOR else spec.factory(values)
+
+
+@pytest.mark.parametrize("plugin", OFFERS)
+def test_entry_point_offers_what_the_plugin_documents(plugin: str) -> None:
+    offered = {hook: sorted(PLUGINS[plugin].specs(hook)) for hook in KINDS}
+    assert {hook: names for hook, names in offered.items() if names} == OFFERS[plugin]
+
+
+@pytest.mark.parametrize(
+    ("hook", "name", "options"),
+    [
+        (STREAM, "text-file", {"directory": "/d"}),
+        (STREAM, "text-file", {"directory": "d/*", "new_files_only": "false", "max_files_per_batch": "7"}),
+        (
+            STREAM,
+            "binary-records",
+            {"directory": "file:///d", "record_length": "100", "max_bytes_per_batch": "1000000"},
+        ),
+        (STREAM, "file", {"directory": "/d"}),
+        (STREAM, "file", {"directory": "/d", "filter": None, "read": None, "new_files_only": True}),
+        (STREAM, "file", {"directory": "/d", "filter": str.isalpha, "read": list, "new_files_only": False}),
+        (RECEIVER, "file", {"path": "/a"}),
+        (RECEIVER, "file", {"path": "/a/*.log", "start": "end", "poll_interval": "0.5", "max_line_bytes": "100"}),
+        (RECEIVER, "file", {"path": "a", "offset_file": "b", "encoding_errors": "refuse"}),
+        (RECEIVER, "socket", {"host": "h", "port": 1}),
+        (RECEIVER, "socket", {"host": "h", "port": "65535", "encoding_errors": "refuse", "max_line_bytes": "1000"}),
+        (RECEIVER, "socket", {"host": "::1", "port": 9999, "connect_timeout": "0.5"}),
+        (RECEIVER, "raw-socket", {"host": "h", "port": "1"}),
+        (RECEIVER, "raw-socket", {"host": "h", "port": 1, "max_frame_bytes": "1073741824", "connect_timeout": 3600}),
+        (RECEIVER, "socket-stream", {"host": "h", "port": "1", "converter": iter}),
+        (RECEIVER, "socket-stream", {"host": "h", "port": 1, "converter": lambda file: file, "connect_timeout": "1"}),
+        (RECEIVER, "synthetic", {}),
+        (RECEIVER, "synthetic", {"rate": "2.5", "shape": "pairs", "seed": "8", "total": "9"}),
+        (ESTIMATOR, "pid", {"proportional": "0.5", "minRate": "1"}),
+        (ESTIMATOR, "model", {"share": "0.5", "initial_rate": "7", "min_rate": "2"}),
+        (ESTIMATOR, "fixed", {"rate": "5"}),
+    ],
+)
+def test_valid_options_make_it(hook: str, name: str, options: dict[str, Any]) -> None:
+    kind: Any = {RECEIVER: Receiver, STREAM: InputSource, ESTIMATOR: RateEstimator}[hook]
+    assert isinstance(made(hook, name, options), kind)
+
+
+@pytest.mark.parametrize(
+    ("hook", "name", "options", "option"),
+    [
+        (STREAM, "text-file", {}, "directory"),
+        (STREAM, "text-file", {"directory": ""}, "directory"),
+        (STREAM, "text-file", {"directory": "/d", "max_files_per_batch": "-1"}, "max_files_per_batch"),
+        (STREAM, "text-file", {"directory": "/d", "max_bytes_per_batch": "1.5"}, "max_bytes_per_batch"),
+        (STREAM, "text-file", {"directory": "/d", "new_files_only": "maybe"}, "new_files_only"),
+        (STREAM, "text-file", {"directory": "nosuch://d"}, "nosuch://d"),
+        (STREAM, "binary-records", {"directory": "/d"}, "record_length"),
+        (STREAM, "binary-records", {"directory": "/d", "record_length": 0}, "record_length"),
+        (STREAM, "file", {"directory": "/d", "filter": "*.txt"}, "filter"),
+        (STREAM, "file", {"directory": "/d", "read": 7}, "read"),
+        (RECEIVER, "file", {}, "path"),
+        (RECEIVER, "file", {"path": ""}, "path"),
+        (RECEIVER, "file", {"path": "/a", "start": "middle"}, "start"),
+        *[(RECEIVER, "file", {"path": "/a", "poll_interval": bad}, "poll_interval") for bad in (0, math.nan, math.inf)],
+        *[(RECEIVER, "file", {"path": "/a", "max_line_bytes": bad}, "max_line_bytes") for bad in (0, 1 << 31)],
+        (RECEIVER, "file", {"path": "/a", "encoding_errors": "ignore"}, "encoding_errors"),
+        (RECEIVER, "socket", {"host": "", "port": 1}, "host"),
+        *[(RECEIVER, name, {"host": "h"}, "port") for name in ("socket", "raw-socket", "socket-stream")],
+        *[(RECEIVER, name, {"port": 1}, "host") for name in ("socket", "raw-socket", "socket-stream")],
+        *[(RECEIVER, "socket", {"host": "h", "port": bad}, "port") for bad in (0, 65536, "http")],
+        (RECEIVER, "raw-socket", {"host": "h", "port": -1}, "port"),
+        (RECEIVER, "socket", {**SERVER, "encoding_errors": "ignore"}, "encoding_errors"),
+        *[(RECEIVER, "socket", {**SERVER, "max_line_bytes": bad}, "max_line_bytes") for bad in (0, 1 << 31)],
+        *[(RECEIVER, "raw-socket", {**SERVER, "max_frame_bytes": bad}, "max_frame_bytes") for bad in (0, 1 << 31)],
+        *[(RECEIVER, "socket", {**SERVER, "connect_timeout": bad}, "timeout") for bad in (0, -1, math.nan, math.inf)],
+        *[(RECEIVER, "socket-stream", {**SERVER, "converter": bad}, "converter") for bad in ("iter", None, 5)],
+        *[(RECEIVER, "synthetic", {"rate": bad}, "rate") for bad in (-1.0, math.nan, math.inf)],
+        (RECEIVER, "synthetic", {"shape": "circles"}, "shape"),
+        (RECEIVER, "synthetic", {"seed": -1}, "seed"),
+        (RECEIVER, "synthetic", {"total": -1}, "total"),
+        *[(ESTIMATOR, "model", {"share": bad}, "share") for bad in (0.0, 1.1, math.nan)],
+        (ESTIMATOR, "model", {"initial_rate": 0.0}, "initial_rate"),
+        *[(ESTIMATOR, "model", {"min_rate": bad}, "min_rate") for bad in (0.0, -1.0)],
+        *[(ESTIMATOR, "pid", {name: bad}, name) for name in ("proportional", "minRate") for bad in (-1.0, math.nan)],
+        (ESTIMATOR, "fixed", {}, "rate"),
+        (ESTIMATOR, "fixed", {"rate": 0.0}, "rate"),
+    ],
+)
+@pytest.mark.parametrize("as_text", [False, True])
+def test_invalid_option_is_refused_by_name(
+    hook: str, name: str, options: dict[str, Any], option: str, as_text: bool
+) -> None:
+    given = {key: str(value) for key, value in options.items()} if as_text else options
+    with pytest.raises(ConfigurationError, match=rf"'{name}'.*{option}|{option}.*") as caught:
+        made(hook, name, given)
+    assert "Attribute(" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("hook", "name", "unknown", "nearest"),
+    [
+        (STREAM, "text-file", "max_files", "max_files_per_batch"),
+        (RECEIVER, "file", "offset", "offset_file"),
+        (RECEIVER, "socket", "hostname", "host"),
+        (RECEIVER, "socket", "encoding_error", "encoding_errors"),
+        (RECEIVER, "raw-socket", "max_frame_byte", "max_frame_bytes"),
+        (RECEIVER, "socket-stream", "convert", "converter"),
+        (RECEIVER, "synthetic", "rates", "rate"),
+        (ESTIMATOR, "pid", "derivative", "derived"),
+        (ESTIMATOR, "model", "shares", "share"),
+    ],
+)
+def test_unknown_option_is_refused_with_the_nearest_name(hook: str, name: str, unknown: str, nearest: str) -> None:
+    with pytest.raises(UnknownNameError, match=rf"Did you mean '{nearest}'\?"):
+        made(hook, name, {unknown: "x"})
+
+
+@pytest.mark.parametrize(("plugin", "hook", "spec"), SPECS, ids=[f"{hook}-{spec.name}" for _, hook, spec in SPECS])
+def test_readme_lists_every_option_with_its_default_and_help(plugin: str, hook: str, spec: Spec) -> None:
+    text = (FOLDER / plugin / "README.md").read_text(encoding="utf-8")
+    if plugin == "file":
+        streams, receiver = text.split("\n## Receiver `file`")
+        text = receiver if hook == RECEIVER else streams
+    elif plugin == "socket":
+        text = text.split(f"## `{spec.name}`")[1].split("\n## ")[0]
+    for option in options_of(spec):
+        assert option.help
+        default = "(required)" if option.default is None else f"`{option.default}`"
+        estimator = f"`{spec.name}` | " if hook == ESTIMATOR else ""
+        assert f"| {estimator}`{option.name}` | {default} | {option.help} |" in text
+
+
+@pytest.mark.parametrize("plugin", OFFERS)
+def test_import_starts_no_thread_and_imports_no_spark(plugin: str) -> None:
+    code = f"""
+import sys, threading
+import penstock_{plugin}
+assert threading.active_count() == 1, threading.enumerate()
+assert "pyspark" not in sys.modules and "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_making_a_receiver_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.socket", None)
+    monkeypatch.setattr("os.open", None)
+    server = {"host": "no.such.host.example", "port": 1}
+    made(RECEIVER, "file", {"path": "/a", "offset_file": "/b"})
+    for name in ("socket", "raw-socket", "socket-stream"):
+        made(RECEIVER, name, {**server, "converter": iter} if name == "socket-stream" else server)

@@ -1,0 +1,82 @@
+"""The README: its tables are the code's, its estimator is short, is found as an installed one, and does its work."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import penstock_rate
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, options_of, read_options
+from penstock.rate.guarded_estimator import make_estimator
+from penstock.rate.plant import PLANTS
+from penstock.rate.plant_report import report
+from penstock.rate.plant_run import simulate
+
+README = (Path(__file__).parents[2] / "plugins/rate/README.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def aimd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RateEstimatorSpec:
+    (tmp_path / "penstock_aimd.py").write_text(block("python"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "penstock_aimd", raising=False)
+    entry_points = tomllib.loads(block("toml"))["project"]["entry-points"]
+    found = [
+        importlib.metadata.EntryPoint(name, value, group)
+        for group, points in entry_points.items()
+        for name, value in points.items()
+    ]
+    spec = Plugins(strict=True, entry_points=found).spec("rate_estimators", "aimd")
+    assert isinstance(spec, RateEstimatorSpec)
+    return spec
+
+
+def test_every_option_is_there_as_the_code_has_it() -> None:
+    specs = penstock_rate.rate_estimators()
+    assert [spec.name for spec in specs] == ["pid", "fixed", "model"]
+    for spec in specs:
+        assert f"| `{spec.name}` |" in README
+        for option in options_of(spec):
+            default = "(required)" if option.default is None else f"`{option.default}`"
+            assert option.help
+            assert f"| `{spec.name}` | `{option.name}` | {default} | {option.help} |" in README
+
+
+def test_the_entry_point_leads_to_it() -> None:
+    own = [each for each in importlib.metadata.entry_points(group="penstock") if each.name == "rate"]
+    assert sorted(Plugins(strict=True, entry_points=own).specs("rate_estimators")) == ["fixed", "model", "pid"]
+
+
+def test_an_estimator_of_ones_own_is_short() -> None:
+    assert len([line for line in block("python").splitlines() if line.strip()]) < 30
+
+
+def test_an_estimator_of_ones_own_does_its_work(aimd: RateEstimatorSpec) -> None:
+    options = read_options("rate estimator", aimd, {"step": "300"})
+    made = aimd.factory(options, 1000)
+    assert isinstance(made, RateEstimator)
+    run = simulate(PLANTS["step-down"], lambda interval_ms: aimd.factory(options, interval_ms))
+    said = report(run)
+    assert said.stable
+    assert said.used > 0.7
+    assert run.reasons[-1] in {"late: less by 30 %", "in time: a step more"}
+
+
+def test_an_estimator_of_ones_own_goes_on_where_it_was(aimd: RateEstimatorSpec) -> None:
+    options = read_options("rate estimator", aimd, {})
+    before, after = make_estimator(aimd, options, 1000), make_estimator(aimd, options, 1000)
+    assert [before.compute(1000 * number, 10, 500, 0) for number in range(1, 4)] == [400, 600, 800]
+    assert after.restore(json.loads(json.dumps(before.saved_state())))
+    assert after.compute(4000, 10, 500, 0) == 1000

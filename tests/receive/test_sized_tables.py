@@ -1,0 +1,148 @@
+"""What ``store_all`` takes at once is bounded in records and in bytes."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.blocks import arrow_form
+from penstock.receive.messages import AddBlocks
+from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.sized_tables import sized_tables
+
+if TYPE_CHECKING:
+    from tests.receive.conftest import FakeDriver, Noting
+
+MB = 1 << 20
+
+
+class Source:
+    """Makes records; knows how many were taken."""
+
+    def __init__(self, make: Callable[[int], Any], count: int) -> None:
+        self.make, self.count, self.taken = make, count, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(self.count):
+            self.taken += 1
+            yield self.make(number)
+
+
+def sizes(source: Any, max_records: int = 10**6, max_bytes: int = 64 * MB) -> list[int]:
+    return [count for _table, count in sized_tables(source, lambda: max_records, max_bytes)]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda n: b"x" * MB, lambda n: "x" * MB, lambda n: {"number": n, "body": [b"x" * MB]}],
+    ids=["bytes", "text", "nested"],
+)
+def test_large_records_are_taken_a_few_at_a_time(make: Callable[[int], Any]) -> None:
+    source = Source(make, 20)
+    taken: list[int] = []
+    for table, count in sized_tables(source, lambda: 10**6, 4 * MB):
+        assert table.nbytes < 5 * MB
+        assert count <= 4
+        taken.append(source.taken)
+    assert source.taken == 20
+    assert max(later - earlier for earlier, later in zip([0, *taken], taken, strict=False)) <= 4
+
+
+def test_one_that_is_larger_than_the_bound_goes_alone() -> None:
+    assert sizes([b"x" * 3 * MB] * 3, max_bytes=MB) == [1, 1, 1]
+
+
+def test_small_ones_fill_a_chunk_to_the_record() -> None:
+    assert sizes(range(250_000), max_records=100_000) == [100_000, 100_000, 50_000]
+
+
+def test_when_all_at_once_they_are_large_a_chunk_is_soon_full() -> None:
+    source = Source(lambda n: "x" * (100 if n < 50_000 else 100_000), 60_000)
+    tables = [(table.nbytes, count) for table, count in sized_tables(source, lambda: 10**6, 4 * MB)]
+    assert sum(count for _size, count in tables) == 60_000
+    # A look at every 256th.
+    assert max(size for size, _count in tables) < 4 * MB + 256 * 100_100
+
+
+RECORD = st.one_of(
+    st.text(max_size=5), st.binary(max_size=50), st.integers(), st.floats(allow_nan=False), st.none(), st.booleans()
+)
+
+
+@given(st.lists(RECORD, max_size=60), st.integers(1, 40), st.integers(1, 300))
+@settings(max_examples=200, derandomize=True, deadline=None)
+def test_what_comes_out_equals_what_went_in(records: list[Any], max_records: int, max_bytes: int) -> None:
+    out: list[Any] = []
+    for table, count in sized_tables(iter(records), lambda: max_records, max_bytes):
+        part = list(arrow_form.records(table.to_batches()))
+        assert 1 <= len(part) == count <= max_records
+        out += part
+    assert [(type(each), each) for each in out] == [(type(each), each) for each in records]
+
+
+def test_what_waits_for_the_rate_limit_does_not_wait_in_memory(
+    supervise: Callable[..., ReceiverSupervisor],
+    receiver: Noting,
+    driver: FakeDriver,
+    background: Callable[[Callable[[], Any]], Future[Any]],
+    drive: Callable[[Future[Any]], Any],
+) -> None:
+    # A burst of a block interval: 50 records.
+    supervisor = supervise(
+        receiver, {"spark.streaming.receiver.maxRate": "500", "spark.streaming.blockInterval": "100ms"}
+    )
+    supervisor.start()
+    source = Source(lambda n: n, 200)
+    taken: list[int] = []
+    driver.on_message = lambda message: taken.append(source.taken) if isinstance(message, AddBlocks) else None
+    drive(background(lambda: receiver.store_all(source)))
+    assert taken == [50, 100, 150, 200]
+
+
+def test_a_rate_that_sinks_meanwhile_is_kept_to(
+    supervise: Callable[..., ReceiverSupervisor],
+    receiver: Noting,
+    records: Callable[[], list[Any]],
+    driver: FakeDriver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mixed = [1, "two", 3.0, None] * 5
+    supervisor = supervise(receiver)
+    supervisor.start()
+    granted = iter([7, 13])
+    monkeypatch.setattr(supervisor._limiter, "acquire", lambda _wanted: next(granted))
+    receiver.store_all(mixed)
+    assert [block.num_records for block in driver.blocks] == [7, 13]
+    assert records() == mixed
+
+
+def test_however_often_it_sinks_a_chunk_is_read_once(
+    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = supervise(receiver)
+    supervisor.start()
+    read, times = arrow_form.records, itertools.count()
+
+    def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
+        next(times)
+        return read(batches)
+
+    monkeypatch.setattr(arrow_form, "records", counted)
+    monkeypatch.setattr(supervisor._limiter, "acquire", lambda _wanted: 1)
+    receiver.store_all(range(20))
+    assert [block.num_records for block in driver.blocks] == [1] * 20
+    assert next(times) == 1
+
+
+def test_single_records_and_all_together_have_one_bound() -> None:
+    # What is measured is not more than a little beside what Python says.
+    (table, _count), *_ = sized_tables(["x" * 1000] * 100, lambda: 1000, MB)
+    assert table.nbytes == pytest.approx(100 * sys.getsizeof("x" * 1000), rel=0.1)

@@ -1,0 +1,385 @@
+"""A generator that goes on: which batches it makes, in which order, how many at a time, and what it has written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from attrs import evolve, frozen
+from tests.checkpoint.runs.conftest import stop_while_it_ticks
+from tests.schedule.conftest import INTERVAL_MS, Engine, Gate, Log
+
+from penstock.listen.events import BatchCompleted, StreamInputInfo
+from penstock.runtime.clock import ManualClock
+from penstock.schedule import job_generator
+from penstock.schedule.job_generator import JobGenerator
+from penstock.schedule.recovered_batches import RecoveredBatches
+
+LEFT = RecoveredBatches(
+    zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None, max_pending=10, skips_empty=False
+)
+
+
+@frozen
+class Saved:
+    last_time_ms: int
+    pending: tuple[int, ...]
+    needed_ms: int
+
+
+class StubCheckpoints:
+    """Notes what it is to write."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def begin(self, zero_time_ms: int) -> None:
+        self._log.add(("begin", zero_time_ms))
+
+    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
+        self._log.add(Saved(last_time_ms, tuple(pending), needed_ms))
+
+
+class GoingOn:
+    """An engine that goes on, at a time."""
+
+    def __init__(self, resume: RecoveredBatches, now_ms: int, concurrent_jobs: int = 1) -> None:
+        self.clock = ManualClock(now_ms)
+        self.engine = Engine(self.clock, concurrent_jobs)
+        self.resume: RecoveredBatches | None = resume
+        self.log = self.engine.log
+        self.unallocated: Callable[[], bool] = lambda: False
+        self.spans_batches = False
+        self.last_allocated_ms = -1
+
+    def start(self) -> GoingOn:
+        engine, outer = self.engine, self
+
+        class Intake:
+            """As the engine's, with blocks that belong to no batch."""
+
+            has_unallocated_blocks = property(lambda _self: outer.unallocated())
+            last_allocated_ms = property(lambda _self: outer.last_allocated_ms)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(engine.intake, name)
+
+        graph_type = type(engine.graph)
+        engine.graph.__class__ = type(
+            "Graph", (graph_type,), {"needs_every_batch": property(lambda _self: outer.spans_batches)}
+        )
+        engine.generator = JobGenerator(
+            self.clock,
+            engine.graph,
+            engine.scheduler,
+            Intake(),
+            engine.input_info,
+            unpersist=True,
+            on_error=engine.errors.append,
+            checkpoints=StubCheckpoints(self.log),
+            keeps_blocks=True,
+        )
+        engine.scheduler.start()
+        engine.generator.start(self.resume)
+        return self
+
+    @property
+    def generated(self) -> list[int]:
+        return [time_ms for (time_ms,) in self.engine.of("generate")]
+
+    @property
+    def saved(self) -> list[Saved]:
+        return self.log.of(Saved)
+
+    def tick(self) -> None:
+        self.clock.await_waiters()
+        self.clock.advance(INTERVAL_MS)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open()
+
+
+@pytest.fixture
+def going_on() -> Iterator[Callable[..., GoingOn]]:
+    made: list[GoingOn] = []
+
+    def make(now_ms: int, concurrent_jobs: int = 1, **left: Any) -> GoingOn:
+        made.append(GoingOn(evolve(LEFT, **left), now_ms, concurrent_jobs))
+        return made[-1]
+
+    yield make
+    for each in made:
+        if each.engine.generator is not None:
+            each.engine.generator.abandon()
+            each.engine.generator.stop(None)
+        each.engine.scheduler.stop(1)
+
+
+@pytest.mark.parametrize(
+    ("pending", "last", "start", "due"),
+    [
+        ((), 500, 600, []),
+        ((500,), 500, 600, [500]),
+        ((), 500, 900, [600, 700, 800]),
+        ((500, 300), 500, 700, [300, 500, 600]),
+        ((), 500, 300, []),
+    ],
+)
+def test_what_was_not_complete_is_due_and_what_is_in_between(
+    pending: tuple[int, ...], last: int, start: int, due: list[int]
+) -> None:
+    assert evolve(LEFT, last_time_ms=last, pending=frozenset(pending)).due(start, INTERVAL_MS) == due
+
+
+def test_pending_and_missed_batches_come_before_the_ticks_oldest_first(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=840, pending=frozenset({500, 300})).start()
+    run.log.await_count(BatchCompleted, 5)
+    run.tick()
+    run.log.await_count(BatchCompleted, 6)
+    assert run.generated == run.engine.completed == [300, 500, 600, 700, 800, 900]
+    assert run.engine.of("start graph") == [(0,)]
+    assert not run.engine.errors
+
+
+def test_with_nothing_due_the_first_tick_is_the_next(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=540).start()
+    run.tick()
+    run.log.await_count(BatchCompleted)
+    assert run.generated == [600]
+
+
+def test_a_clock_that_was_set_back_is_waited_for(
+    going_on: Callable[..., GoingOn], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = going_on(now_ms=250, pending=frozenset({500})).start()
+    run.log.await_count(BatchCompleted)
+    for _ in range(5):
+        run.tick()
+    run.log.await_count(BatchCompleted, 3)
+    assert run.generated == [500, 600, 700]
+    assert "the clock is behind the last batch" in caplog.text
+
+
+def test_no_more_than_the_limit_are_pending_while_it_catches_up(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=2040, max_pending=3)
+    pending: list[int] = []
+    lock = threading.Lock()
+
+    def work() -> None:
+        with lock:
+            pending.append(len(run.engine.scheduler.pending_batches))
+
+    run.engine.graph.make = lambda _time_ms: [work]
+    run.start()
+    run.log.await_count(BatchCompleted, 15)
+    assert run.generated == list(range(600, 2001, 100))
+    assert max(pending) <= 3
+
+
+def test_what_waits_is_not_complete_in_a_checkpoint(going_on: Callable[..., GoingOn], gate: Gate) -> None:
+    run = going_on(now_ms=1040, max_pending=2)
+    run.engine.graph.make = lambda _time_ms: [gate]
+    run.start()
+    run.log.await_count(Saved, 2)
+    assert [(each.last_time_ms, sorted(each.pending)) for each in run.saved] == [
+        (1000, [600, 700, 800, 900, 1000]),
+        (1000, [600, 700, 800, 900, 1000]),
+    ]
+    gate.open()
+    run.log.await_count(BatchCompleted, 5)
+    run.engine.settle()
+    assert run.saved[-1].pending == ()
+
+
+def test_a_late_batch_that_is_being_made_when_all_stops_is_not_complete(
+    going_on: Callable[..., GoingOn], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_generator, "_LAST_EVENT_S", 0.01)
+    run = going_on(now_ms=740, pending=frozenset({300}))
+
+    def make(_time_ms: int) -> list[Callable[[], object]]:
+        gate()
+        return [lambda: None]
+
+    run.engine.graph.make = make
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert gate.reached.wait(10)
+    assert not generator.stop(None)
+    generator.save()
+    assert (run.saved[-1].last_time_ms, run.saved[-1].pending) == (700, (300, 600, 700))
+    assert run.saved[-1].needed_ms <= 300 - INTERVAL_MS
+
+
+def test_blocks_that_a_batch_to_be_made_needs_are_needed(going_on: Callable[..., GoingOn], gate: Gate) -> None:
+    run = going_on(now_ms=940, pending=frozenset({300}), max_pending=1)
+    run.engine.graph.make = lambda time_ms: [gate] if time_ms == 300 else [lambda: None]
+    run.start()
+    assert gate.reached.wait(10)
+    assert all(each.needed_ms <= 300 - INTERVAL_MS for each in run.saved)
+    gate.open()
+    run.log.await_count(BatchCompleted, 5)
+    for saved in run.saved:
+        assert saved.needed_ms <= min([saved.last_time_ms, *saved.pending]) - INTERVAL_MS
+
+
+@pytest.mark.parametrize(("spans_batches", "made"), [(False, [500, 800, 900]), (True, [500, 600, 700, 800, 900])])
+def test_empty_batches_are_left_out_where_nothing_spans_batches(
+    spans_batches: bool, made: list[int], going_on: Callable[..., GoingOn]
+) -> None:
+    run = going_on(now_ms=840, pending=frozenset({500}), skips_empty=True)
+    run.spans_batches = spans_batches
+    asked: list[bool] = []
+
+    def unallocated() -> bool:
+        # Blocks turn up when the third of the missed batches is looked at.
+        asked.append(len(asked) == 2)
+        return asked[-1]
+
+    run.unallocated = unallocated
+    run.start()
+    run.log.await_count(BatchCompleted, len(made) - 1)
+    run.tick()
+    run.log.await_count(BatchCompleted, len(made))
+    assert run.generated == made
+
+
+def test_a_batch_that_was_given_blocks_is_not_left_out(going_on: Callable[..., GoingOn]) -> None:
+    # The driver died between the allocation and the checkpoint that would have known of it.
+    run = going_on(now_ms=840, pending=frozenset({500}), skips_empty=True)
+    run.last_allocated_ms = 600
+    run.start()
+    run.log.await_count(BatchCompleted, 2)
+    run.tick()
+    run.log.await_count(BatchCompleted, 3)
+    assert run.generated == [500, 600, 900]
+
+
+def test_a_graceful_stop_waits_for_what_is_late(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=1540, max_pending=1).start()
+    generator = run.engine.generator
+    assert generator is not None
+    done: list[bool] = []
+    stop_while_it_ticks(generator._timer, run.clock, lambda: done.append(generator.stop(time.monotonic() + 30)))
+    assert done == [True]
+    assert run.generated[:10] == list(range(600, 1501, 100))
+    assert run.engine.scheduler.pending_batches == []
+
+
+def test_what_is_left_at_a_graceful_stop_has_a_batch_though_the_clock_was_set_back(
+    going_on: Callable[..., GoingOn],
+) -> None:
+    run = going_on(now_ms=100)
+    # The driver died between the allocation to a batch and its checkpoint.
+    run.last_allocated_ms = 700
+    run.unallocated = lambda: run.generated != [600, 700, 800]
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert generator.stop(time.monotonic() + 30)
+    assert run.generated == run.engine.completed == [600, 700, 800]
+
+
+def test_with_nothing_left_a_graceful_stop_waits_for_no_clock_that_was_set_back(
+    going_on: Callable[..., GoingOn],
+) -> None:
+    run = going_on(now_ms=100)
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert generator.stop(time.monotonic() + 30)
+    assert run.generated == []
+
+
+def test_a_graceful_stop_that_leaves_something_says_so(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=100)
+    run.unallocated = lambda: True
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert not generator.stop(time.monotonic() + 30)
+    assert run.generated == [600]
+
+
+@pytest.mark.parametrize("grace_s", [None, 0.0], ids=["at once", "at the deadline"])
+def test_a_batch_whose_tries_a_stop_cuts_short_is_not_complete(
+    grace_s: float | None, going_on: Callable[..., GoingOn]
+) -> None:
+    run = going_on(now_ms=540, pending=frozenset({500}))
+    begun = threading.Event()
+
+    def make_again() -> None:
+        # As an output does whose RDD could not be made.
+        begun.set()
+        assert run.engine.graph.stopping.wait(30)
+        raise RuntimeError("its RDD could not be made")
+
+    run.engine.graph.make = lambda _time_ms: [make_again]
+    generator = run.start().engine.generator
+    assert generator is not None
+    assert begun.wait(10)
+    generator.stop(None if grace_s is None else time.monotonic() + grace_s)
+    run.engine.scheduler.stop(30)
+    generator.save()
+    assert run.log.of(BatchCompleted)[0].batchInfo.succeeded is False
+    assert run.saved[-1].pending == (500,)
+
+
+def test_batches_made_again_have_their_true_number_of_records(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=640, pending=frozenset({500}))
+
+    def make(time_ms: int) -> list[Callable[[], object]]:
+        run.engine.input_info.report(time_ms, StreamInputInfo(0, time_ms // 100))
+        return [lambda: None]
+
+    run.engine.graph.make = make
+    run.start()
+    run.log.await_count(BatchCompleted, 2)
+    assert {event.batchInfo.batchTime: event.batchInfo.numRecords for event in run.log.of(BatchCompleted)} == {
+        500: 5,
+        600: 6,
+    }
+
+
+def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Callable[..., GoingOn], gate: Gate) -> None:
+    run = going_on(now_ms=540, pending=frozenset({500}), state_ms=200)
+    run.engine.graph.make = lambda _time_ms: [gate]
+    made: list[int] = []
+    run.engine.graph.advance_state = made.extend  # type: ignore[method-assign, assignment]
+    run.start()
+    assert gate.reached.wait(10)
+    assert made == [300, 400]
+    assert run.generated == [500]
+
+
+def test_a_start_that_fails_writes_no_checkpoint(going_on: Callable[..., GoingOn]) -> None:
+    run = going_on(now_ms=1040, pending=frozenset({500}), state_ms=300)
+
+    def advance_state(_times: object) -> None:
+        raise RuntimeError("the data base is down")
+
+    run.engine.graph.advance_state = advance_state  # type: ignore[method-assign, assignment]
+    with pytest.raises(RuntimeError, match="data base"):
+        run.start()
+    generator = run.engine.generator
+    assert generator is not None
+    generator.stop(None)
+    generator.save()
+    # The one that it was to go on from stays the newest.
+    assert run.saved == []
+
+
+def test_a_first_run_that_ends_before_its_first_batch_has_its_zero_time_for_the_last(
+    going_on: Callable[..., GoingOn],
+) -> None:
+    run = going_on(now_ms=1040)
+    run.resume = None
+    generator = run.start().engine.generator
+    assert generator is not None
+    generator.stop(None)
+    generator.save()
+    assert run.saved[-1] == Saved(1000, (), -1 - INTERVAL_MS)
