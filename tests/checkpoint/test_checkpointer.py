@@ -31,7 +31,7 @@ class Source:
         self.answer: Callable[[], Any] = lambda: {"known": ["a file"]}
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("open", "start", "compute", "clean_up", "stop", "go_on_from", "compute_again"):
+        if name in ("open", "start", "compute", "clean_up", "stop", "restore", "compute_again"):
             return lambda *_args: None
         raise AttributeError(name)
 

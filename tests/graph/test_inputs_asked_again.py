@@ -81,7 +81,7 @@ def test_a_source_is_not_asked_where_it_is_while_it_makes_a_batch(context: FakeC
         def position(self) -> Any:
             said.append(where[0])
 
-        def go_on_from(self, position: Any) -> None: ...
+        def restore(self, position: Any) -> None: ...
 
         def compute_again(self, batch_time_ms: int) -> SourceBatch | None: ...
 
@@ -156,7 +156,7 @@ class LastingSource(Source):
     def position(self) -> dict[str, Any]:
         return {"asked": self.asked}
 
-    def go_on_from(self, position: Mapping[str, Any]) -> None:
+    def restore(self, position: Mapping[str, Any]) -> None:
         self.asked = list(position["asked"])
 
     def compute_again(self, batch_time_ms: int) -> SourceBatch | None:

@@ -33,7 +33,7 @@ def partitions(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def harness(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> StreamHarness:
     """Batches of one second, with a checkpoint directory."""
-    return StreamHarness(sc, checkpointDirectory=str(tmp_path_factory.mktemp("checkpoints")))
+    return StreamHarness(sc, checkpoint_directory=str(tmp_path_factory.mktemp("checkpoints")))
 
 
 @pytest.fixture

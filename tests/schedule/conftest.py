@@ -15,7 +15,7 @@ from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.job import Job
 from penstock.listen.events import BatchCompleted, Event
 from penstock.runtime.clock import ManualClock
-from penstock.schedule.interfaces import BatchInput, Checkpoints
+from penstock.schedule.interfaces import Checkpoints, ReceiverInput
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
@@ -159,7 +159,7 @@ class Engine:
 
     def start(
         self,
-        batch_input: BatchInput | None = None,
+        batch_input: ReceiverInput | None = None,
         checkpoints: Checkpoints | None = None,
         recovered: RecoveredBatches | None = None,
     ) -> JobGenerator:

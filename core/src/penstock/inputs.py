@@ -100,13 +100,28 @@ class StreamBuilder:
         """
         return self._files("binaryRecordsStream", "binary-records", directory=directory, record_length=recordLength)
 
+    @overload
+    def fileStream(
+        self, directory: str, filter: Callable[[str], bool] | None = None, newFilesOnly: bool = True, read: None = None
+    ) -> DStream[str]: ...
+
+    @overload
     def fileStream(
         self,
         directory: str,
         filter: Callable[[str], bool] | None = None,
         newFilesOnly: bool = True,
-        read: Callable[[BinaryIO], Iterable[T]] | None = None,
-    ) -> DStream[T]:
+        *,
+        read: Callable[[BinaryIO], Iterable[T]],
+    ) -> DStream[T]: ...
+
+    def fileStream(
+        self,
+        directory: str,
+        filter: Callable[[str], bool] | None = None,
+        newFilesOnly: bool = True,
+        read: Callable[[BinaryIO], Iterable[Any]] | None = None,
+    ) -> DStream[Any]:
         """Read the files that appear in a directory.
 
         Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.helpers import LineRules
@@ -25,6 +25,7 @@ def expected_lines(data: bytes, rules: LineRules) -> list[str]:
     return [line.decode(errors="replace") for line in lines]
 
 
+@settings(deadline=None)
 @given(
     DATA,
     st.integers(1, 12),

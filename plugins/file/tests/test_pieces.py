@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock_file.file_version import FileVersion
@@ -18,6 +18,7 @@ def versions(*sizes: int, ending: str = "") -> list[FileVersion]:
     return [FileVersion(f"f{number}{ending}", size, number) for number, size in enumerate(sizes)]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(1, 300 * MIB), max_size=20), st.sampled_from([None, 1, 7, 100, 1 << 30]), st.integers(1, 64)
 )

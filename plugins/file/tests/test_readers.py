@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
@@ -45,11 +45,13 @@ def lines_of(data: bytes, start: int, stop: int, chunk: int) -> list[str]:
     return list(itertools.chain.from_iterable(line_runs(file.read, start, stop, chunk)))
 
 
+@settings(deadline=None)
 @given(TEXT, st.integers(1, 50))
 def test_the_whole(data: bytes, chunk: int) -> None:
     assert lines_of(data, 0, len(data), chunk) == expected_lines(data)
 
 
+@settings(deadline=None)
 @given(TEXT, st.lists(st.integers(0, 120), max_size=6), st.integers(1, 50))
 @example(b"a\r\nb", [2], 1)
 @example(b"a\r\nb", [2, 3], 50)
@@ -60,6 +62,7 @@ def test_pieces_give_what_the_whole_gives(data: bytes, cuts: list[int], chunk: i
     assert list(itertools.chain.from_iterable(pieces)) == expected_lines(data)
 
 
+@settings(deadline=None)
 @given(TEXT)
 def test_every_place_to_cut(data: bytes) -> None:
     for cut in range(1, len(data)):
@@ -166,6 +169,7 @@ def test_a_broken_compressed_file_is_an_error(put: Put, data: bytes) -> None:
         read(put("a.gz", data), LineReader())
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300), st.integers(1, 9), st.integers(1, 30), st.lists(st.integers(0, 60), max_size=4))
 def test_records_of_fixed_length(data: bytes, length: int, chunk: int, cuts: list[int]) -> None:
     data = data[: len(data) - len(data) % length]

@@ -138,6 +138,8 @@ _FURTHER = """\
   few runs of `model` end with a queue when those of `pid` do not."""
 
 _LIVE = """\
+Measured by hand on 2026-11-21, unlike the simulations above, which the page is generated from.
+
 A job that takes 50 ms and 1 s for every 20,000 lines, from a server that sends without end; after a third of 90 s that
 becomes 10,000 lines, after two thirds 20,000 again. `python benchmarks/rate_live.py ENGINE --seconds 90
 --initial-rate 5000`, once each, on a machine with 2 cores that did other work besides; everything, the sender included,

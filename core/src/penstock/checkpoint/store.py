@@ -140,7 +140,7 @@ class CheckpointStore:
             found = read_frames(data)
         except WriteAheadLogError as error:
             raise CheckpointError(str(error)) from error
-        if len(found.sound) != 1 or found.damages or found.torn_at is not None:
+        if len(found.sound) != 1 or found.damages or found.truncated_at is not None:
             raise CheckpointError("it is truncated or damaged: its checksum does not match")
         return Checkpoint.from_json(found.sound[0].payload)
 

@@ -124,7 +124,7 @@ class PulledInputDStream(InputDStream):
         """Continue from a position that an earlier run saved."""
         if isinstance(self._source, RecoverableSource):
             self._position_ms = position["time_ms"]
-            self._source.go_on_from(position["source"])
+            self._source.restore(position["source"])
 
     def start(self) -> None:
         """Start the source."""

@@ -110,7 +110,7 @@ class RecoverableSource(InputSource, Protocol):
         """
         ...
 
-    def go_on_from(self, position: Mapping[str, Any]) -> None:
+    def restore(self, position: Mapping[str, Any]) -> None:
         """Be where an earlier run's source was: after ``open``, before ``start``."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 
-class BatchInput(Protocol):
+class ReceiverInput(Protocol):
     """The blocks that receivers have stored, allocated to batches."""
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:

@@ -25,7 +25,7 @@ from penstock.runtime.log import get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.schedule.due_batches import DueBatches
 from penstock.schedule.generator_report import GeneratorReport
-from penstock.schedule.interfaces import BatchInput, Checkpoints
+from penstock.schedule.interfaces import Checkpoints, ReceiverInput
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
 from penstock.schedule.recovered_batches import RecoveredBatches
@@ -80,7 +80,7 @@ class JobGenerator:
         clock: Clock,
         graph: DStreamGraph,
         scheduler: JobScheduler,
-        batch_input: BatchInput,
+        batch_input: ReceiverInput,
         on_error: Callable[[BaseException], None],
         checkpoints: Checkpoints | None = None,
     ) -> None:

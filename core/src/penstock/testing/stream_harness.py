@@ -1,7 +1,6 @@
-"""``StreamHarness``: input lists, an operation, the batches that come out; under a manual clock, without sleeping.
+"""``StreamHarness``: runs an operation on input lists under a manual clock and returns the batches that come out.
 
-Owns one StreamingContext a run, on a SparkContext of the caller's. Never waits for real time: a batch is due when the
-harness moves the clock, and the next one when that batch has run.
+Each run has its own StreamingContext. It never sleeps: the harness advances the clock when the last batch has run.
 """
 
 from __future__ import annotations
@@ -27,16 +26,18 @@ _DEADLINE_S = 60.0
 
 
 class StreamHarness:
-    """Run operations on lists.
+    """Runs operations on lists.
 
     Args:
         sc: runs the jobs.
-        batchDuration: seconds between two batches, on the manual clock.
-        checkpointDirectory: for operations that need one.
+        batch_interval_s: seconds between two batches, on the manual clock.
+        checkpoint_directory: for operations that need one.
     """
 
-    def __init__(self, sc: SparkContext, batchDuration: float = 1.0, checkpointDirectory: str | None = None) -> None:
-        self._sc, self._batch_duration, self._checkpoint_directory = sc, batchDuration, checkpointDirectory
+    def __init__(
+        self, sc: SparkContext, batch_interval_s: float = 1.0, checkpoint_directory: str | None = None
+    ) -> None:
+        self._sc, self._batch_interval_s, self._checkpoint_directory = sc, batch_interval_s, checkpoint_directory
 
     def run(
         self, operation: Callable[..., DStream[Any]], *inputs: Batches, num_batches: int | None = None
@@ -45,19 +46,18 @@ class StreamHarness:
 
         Args:
             operation: given a stream for each input; returns the stream to collect.
-            inputs: the batches of each stream. Past its end a stream has empty batches.
-            num_batches: how many batches to run; as many as the longest input has by default.
+            inputs: the batches of each stream; later ones are empty.
+            num_batches: how many batches to run; by default the longest input's.
 
         Returns:
-            The records of each batch that the operation's stream had; a stream that slides by several batches has
-            fewer.
+            The records of each batch of the operation's stream; a stream that slides by several batches has fewer.
 
         Raises:
             BatchFailedError: a batch failed.
             TimeoutError: a batch did not end.
         """
         clock = ManualClock()
-        ssc = StreamingContext(self._sc, self._batch_duration, clock=clock)
+        ssc = StreamingContext(self._sc, self._batch_interval_s, clock=clock)
         if self._checkpoint_directory is not None:
             ssc.checkpoint(self._checkpoint_directory)
         # By time: with concurrent jobs, batches may end in another order.
@@ -68,7 +68,7 @@ class StreamHarness:
         if not isinstance(stream, DStream):
             raise TypeError(f"the operation must return the stream to collect, not {type(stream).__name__}")
         stream.foreachRDD(lambda time, rdd: collected.update({time: rdd.collect()}))
-        # A second output, of every batch: so that each has a job, and an end that is told.
+        # A second output, so that every batch has a job and completes.
         DStream(_ListInputDStream(ssc.graph, []), ssc).foreachRDD(lambda _rdd: None)
         ssc.addStreamingListener(done)
         ssc.start()
@@ -77,7 +77,7 @@ class StreamHarness:
                 clock.await_waiters()
                 clock.advance(ssc.graph.batch_interval_ms)
                 done.await_count(number)
-            # The last batch's events, its errors among them, are behind its last job.
+            # The last batch's events, its errors among them, follow its last job.
             ssc.stop(stopSparkContext=False)
             ssc.awaitTermination()
         finally:
@@ -99,7 +99,7 @@ class _ListInputDStream(InputDStream):
 
 
 class _Completed:
-    """Counts batches that are complete."""
+    """Counts completed batches."""
 
     never_drop = True
 
@@ -108,7 +108,7 @@ class _Completed:
         self._changed = threading.Condition()
 
     def onBatchCompleted(self, _batchCompleted: BatchCompleted) -> None:
-        """One more."""
+        """Count it."""
         with self._changed:
             self._count += 1
             self._changed.notify_all()

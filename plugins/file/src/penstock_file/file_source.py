@@ -172,9 +172,9 @@ class FileSource:
             "batches": {time_ms: [astuple(version) for version in files] for time_ms, files in self._batches.items()},
         }
 
-    def go_on_from(self, position: Mapping[str, Any]) -> None:
+    def restore(self, position: Mapping[str, Any]) -> None:
         """Know what was read and what waits; before the start."""
-        self._selection.go_on_from(position)
+        self._selection.restore(position)
         self._batches = {
             int(time_ms): tuple(FileVersion(*version) for version in files)
             for time_ms, files in position["batches"].items()

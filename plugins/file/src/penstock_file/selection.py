@@ -131,7 +131,7 @@ class Selection:
             known, queued = dict(self._known), list(self._queued)
         return {"known": known, "queued": queued}
 
-    def go_on_from(self, position: Mapping[str, Any]) -> None:
+    def restore(self, position: Mapping[str, Any]) -> None:
         """Know and queue what another selection did."""
         with self._lock:
             self._known = {path: (size, mtime_ns) for path, (size, mtime_ns) in position["known"].items()}
