@@ -111,7 +111,7 @@ def test_the_message_has_both_checksums(tmp_path: Path, make_block: Callable[...
         damaged.records()
     assert str(caught.value) == (
         f"the block file {damaged.stored.path} is damaged: its checksum is 8cdc1683, "
-        f"what was stored has {damaged.stored.checksum:08x}"
+        f"and was {damaged.stored.checksum:08x} when it was stored"
     )
 
 
