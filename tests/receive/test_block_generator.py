@@ -16,7 +16,7 @@ from penstock.receive.block_generator import BlockGenerator, Bounds
 from penstock.runtime.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Gate
+    from tests.helpers import Gate
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 INTERVAL_MS = 100

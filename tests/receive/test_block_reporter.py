@@ -17,7 +17,8 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, Gate, Noting
+    from tests.helpers import Gate
+    from tests.receive.conftest import FakeDriver, Noting
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 

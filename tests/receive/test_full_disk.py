@@ -17,7 +17,8 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeStore, Gate, Log, Noting
+    from tests.helpers import EventLog, Gate
+    from tests.receive.conftest import FakeStore, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -42,7 +43,7 @@ def test_it_is_waited_for_longer_than_any_other_error(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,
-    log: Log,
+    log: EventLog,
     records: Callable[[], list[Any]],
     background: Background,
     drive: Drive,
@@ -65,7 +66,7 @@ def test_meanwhile_nothing_is_taken(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,
-    log: Log,
+    log: EventLog,
     clock: ManualClock,
     records: Callable[[], list[Any]],
     background: Background,
@@ -91,7 +92,7 @@ def test_meanwhile_nothing_is_taken(
 
 
 def test_one_that_is_told_to_stop_tries_a_few_times_more(
-    supervise: Supervise, receiver: Noting, store: FakeStore, log: Log, background: Background, drive: Drive
+    supervise: Supervise, receiver: Noting, store: FakeStore, log: EventLog, background: Background, drive: Drive
 ) -> None:
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "2"})
     supervisor.start()
@@ -106,7 +107,7 @@ def test_one_that_is_told_to_stop_tries_a_few_times_more(
 
 
 def test_the_driver_and_the_disk_pause_it_each_on_its_own(
-    supervise: Supervise, receiver: Noting, store: FakeStore, log: Log, background: Background, drive: Drive
+    supervise: Supervise, receiver: Noting, store: FakeStore, log: EventLog, background: Background, drive: Drive
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -141,7 +142,13 @@ def test_another_error_behind_it_ends_the_pause(
 
 
 def test_it_is_over_when_no_block_waits_for_room(
-    supervise: Supervise, receiver: Noting, store: FakeStore, log: Log, gate: Gate, background: Background, drive: Drive
+    supervise: Supervise,
+    receiver: Noting,
+    store: FakeStore,
+    log: EventLog,
+    gate: Gate,
+    background: Background,
+    drive: Drive,
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()

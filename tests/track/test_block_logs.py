@@ -16,9 +16,9 @@ from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.errors import BlockDamagedError, ConfigurationError
 from penstock.listen.events import ReceiverError
-from penstock.receive.messages import AddBlocks, CleanUpBlocks, PauseReceiver
+from penstock.receive.messages import AddBlocks, CleanUpBlocks, UpdateRateLimit
 from penstock.spark.cluster import TaskLocation
-from penstock.track.intake import TrackedIntake
+from penstock.track.batch_input import BatchInput
 from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def test_remote_blocks_of_two_hosts_share_a_partition(make_tracker: MakeTracker)
     tracked.relaunch()
     add(tracked.registered(2), 0)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
-    (partition,) = TrackedIntake(tracked.tracker, 1 << 20).partitions(100, 0)
+    (partition,) = BatchInput(tracked.tracker, 1 << 20).partitions(100, 0)
     assert ([each.block_id for each in partition.element], partition.hosts) == (["input-0-1-0", "input-0-2-0"], ())
 
 
@@ -274,7 +274,7 @@ def test_the_bound_of_unread_data_is_that_of_the_log(
     add(second, 0, records=15)
     assert tracked.tracker.unread_bytes() > 3000
     for process in (first, second):
-        assert process.told.await_one(PauseReceiver).paused
+        assert process.told.await_one(UpdateRateLimit).paused
     tracked.settle()
     said = {
         each.receiverInfo.streamId: each.receiverInfo.lastErrorMessage
@@ -282,8 +282,8 @@ def test_the_bound_of_unread_data_is_that_of_the_log(
         if isinstance(each, ReceiverError)
     }
     assert sorted(said) == [0, 1]
-    assert all(f"bytes on {tmp_path}/check are unread" in message for message in said.values())
+    assert all(f"bytes on {tmp_path}/check are not processed yet" in message for message in said.values())
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     tracked.tracker.processed(100)
     for process in (first, second):
-        assert not process.told.await_one(PauseReceiver, 2).paused
+        assert not process.told.await_one(UpdateRateLimit, 2).paused

@@ -39,7 +39,7 @@ def errors(tracked: Tracked) -> list[str]:
 def test_each_is_counted_once_and_for_its_own_stream(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
     tracked = make_tracker([silent(), silent()])
     tracked.tracker.start()
-    driver = Client(tracked.launch().task.driver_location, tracked.tracker.token, 10_000)
+    driver = Client(tracked.launch().task.driver_location, tracked.launch().task.token, 10_000)
     for blocks in ([lost(1), lost(2), lost(3, 1)], [lost(1)], [lost(2), lost(4)], [lost(5, 9)]):
         assert driver.ask(BlocksLost(blocks), Reply).accepted
     driver.close()
@@ -77,6 +77,6 @@ def test_a_task_tells_and_goes_on_without(make_tracker: MakeTracker, tmp_path: A
 
 def test_a_driver_that_is_gone_keeps_no_task_and_makes_no_block_gone(tracked: Tracked) -> None:
     tracked.launch()
-    reader = ReadBlocks(tracked.tracker.token, "grpc://127.0.0.1:1", skips_lost=True)
+    reader = ReadBlocks(tracked.launch().task.token, "grpc://127.0.0.1:1", skips_lost=True)
     with pytest.raises(BlockUnreachableError, match="the driver does not say where it is"):
         list(reader(0, [(gone(0),)]))

@@ -104,7 +104,7 @@ def test_one_on_a_wrong_executor_is_sent_away_and_that_is_no_failure(make_tracke
         # However often it asks.
         for _ in range(3):
             refused = process.register()
-            assert (refused.accepted, refused.reason) == (False, "it was scheduled to another executor")
+            assert (refused.accepted, refused.reason) == (False, "the receiver was scheduled to another executor")
         tracked.launch(number).end(RuntimeError("refused to start receiver 0"))
         tracked.relaunch()
     assert tracked.events.entries == []
@@ -114,9 +114,9 @@ def test_one_on_a_wrong_executor_is_sent_away_and_that_is_no_failure(make_tracke
 
 
 def test_a_place_that_spark_does_not_tell_is_taken(make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.track import launches
+    from penstock.track import receiver_launcher
 
-    monkeypatch.setattr(launches, "_PLACE_PAUSE_S", 0.0)
+    monkeypatch.setattr(receiver_launcher, "_LOCATION_PAUSE_S", 0.0)
     tracked = make_tracker(master=MASTER)
     tracked.place = None  # type: ignore[assignment]  # as Spark's books before they are written
     tracked.tracker.start()

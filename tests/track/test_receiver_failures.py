@@ -57,7 +57,7 @@ def test_a_receiver_that_fails_too_often_is_unhealthy_and_goes_on(make_tracker: 
     info = tracked.tracker.receiver_infos()[0]
     assert (info.unhealthy, info.given_up) == (True, False)
     assert [said for said in messages(tracked) if "unhealthy" in said] == [
-        "receiver Silent-0 is unhealthy, it is restarted further: more than 2 failures within 3600 s; the last one: "
+        "receiver Silent-0 is unhealthy, it is relaunched further: more than 2 failures within 3600 s; the last one: "
         "the receiver's task failed: RuntimeError: failure 3"
     ]
     tracked.relaunch()
@@ -123,7 +123,7 @@ def test_one_that_restarts_itself_too_often_is_told_to_stop(make_tracker: MakeTr
     restart(process, "lost again")
     assert process.told.await_one(StopReceiver) == StopReceiver("given up")
     refused = process.register()
-    assert (refused.accepted, refused.reason) == (False, "it is given up: it failed too often")
+    assert (refused.accepted, refused.reason) == (False, "the receiver is given up: it failed too often")
     # What it flushes is taken still.
     assert process.add(0).accepted
     process.launch.end(RuntimeError("the driver refused to start receiver 0"))

@@ -16,7 +16,7 @@ from penstock.errors import ConfigurationError, WireError
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
 from penstock.receive.messages import CleanUpBlocks, StopReceiver, UpdateRateLimit
 from penstock.spark import cluster
-from penstock.track import launches, receiver_tracker
+from penstock.track import receiver_launcher, receiver_tracker
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
@@ -43,7 +43,6 @@ def test_each_receiver_is_launched(make_tracker: MakeTracker, silent: SilentClas
     task = tracked.launch().task
     assert task.run_id.startswith("app-1-")
     assert task.driver_location.startswith("grpc://127.0.0.1:")
-    assert task.token == tracked.tracker.token
     assert "spark.streaming.blockInterval" in repr(task.settings)
 
 
@@ -180,7 +179,7 @@ def test_while_spark_does_not_say_where_one_runs_others_are_served(
         assert first.report("something happened").accepted
         assert time.monotonic() - before < 2
         assert not registering.done()
-        monkeypatch.setattr(launches, "_PLACE_PAUSE_S", 0.0)
+        monkeypatch.setattr(receiver_launcher, "_LOCATION_PAUSE_S", 0.0)
         gate.set()
         assert registering.result(timeout=10).accepted
 
@@ -515,9 +514,8 @@ def test_a_receiver_that_waits_for_its_restart_is_told_to_stop_too(tracked: Trac
 
 def test_a_receiver_that_was_not_told_to_stop_is_told_again(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
     process = tracked.registered()
-    (receiver,) = tracked.tracker._tracked.values()
-    assert receiver.line is not None
-    asked, failed = receiver.line.client.ask, list[object]()
+    client, failed = tracked.connection().client, list[object]()
+    asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
         if len(failed) < 2:
@@ -525,8 +523,8 @@ def test_a_receiver_that_was_not_told_to_stop_is_told_again(tracked: Tracked, mo
             raise WireError("connection reset")
         return asked(message, reply_kind)
 
-    monkeypatch.setattr(receiver.line.client, "ask", ask)
-    monkeypatch.setattr(receiver_tracker, "_TELL_AGAIN_S", 0.01)
+    monkeypatch.setattr(client, "ask", ask)
+    monkeypatch.setattr(receiver_tracker, "_RESEND_STOP_S", 0.01)
     process.on_told = lambda _message: process.launch.end()
     tracked.tracker.stop(time.monotonic() + 10)
     assert process.told.entries == [*failed[:1]]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
+from tests.helpers.waiting import wait_for
 
 from penstock import Receiver
 from penstock.blocks.block import BlockReference
@@ -23,7 +24,8 @@ from penstock.listen.events import ReceiverError
 from penstock.receive.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
 from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
-from penstock.track import launches
+from penstock.track import receiver_launcher, receiver_lifecycle
+from penstock.track.receiver_tracking_info import Active
 from penstock.worker import block_reader
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class Hosts:
         self.tracked, self._folder = tracked, folder
         tracked.executors = [A, B]
         # They may come up anywhere.
-        monkeypatch.setattr(tracked.tracker._placement, "accepts", lambda *_place: True)
+        monkeypatch.setattr(receiver_lifecycle, "_MAX_REFUSALS", 0)
         tracked.tracker.start()
 
     def on(self, number: int, place: TaskLocation) -> FakeProcess:
@@ -173,7 +175,7 @@ def test_an_endpoint_in_place_that_does_not_have_it_knows_that_it_is_gone(hosts:
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
     shutil.rmtree(first.directory)
-    with pytest.raises(BlockGoneError, match="is not there"):
+    with pytest.raises(BlockGoneError, match="does not exist"):
         two.read(two.references(stream_id=first.task.stream_id))
 
 
@@ -251,7 +253,7 @@ def test_but_not_for_long(hosts: Callable[..., Hosts], monkeypatch: pytest.Monke
 @pytest.fixture
 def nameless(monkeypatch: pytest.MonkeyPatch) -> Callable[[Tracked, int], None]:
     """Has Spark not say where a launch runs."""
-    monkeypatch.setattr(launches, "_PLACE_PAUSE_S", 0.001)
+    monkeypatch.setattr(receiver_launcher, "_LOCATION_PAUSE_S", 0.001)
     groups = set[str]()
 
     def hide(tracked: Tracked, number: int) -> None:
@@ -343,7 +345,7 @@ def test_what_is_left_on_a_host_without_executors_is_remembered_no_more(hosts: C
     two.lose(first, A)
     two.tracked.tracker.clean_up(200, delete=True)
     two.tracked.settle()
-    assert two.tracked.tracker._places._leftovers == {}
+    assert two.tracked.tracker._locations._leftovers == {}
 
 
 # -- moving --
@@ -435,9 +437,8 @@ def test_one_that_was_not_told_to_move_is_told_again(
 ) -> None:
     two = hosts(Prefers("host-b"))
     first = two.on(1, A)
-    (receiver,) = two.tracked.tracker._tracked.values()
-    assert receiver.line is not None
-    asked, untold = receiver.line.client.ask, threading.Event()
+    client, untold = two.tracked.connection().client, threading.Event()
+    asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
         if not untold.is_set():
@@ -445,11 +446,10 @@ def test_one_that_was_not_told_to_move_is_told_again(
             raise WireError("no way")
         return asked(message, reply_kind)
 
-    monkeypatch.setattr(receiver.line.client, "ask", ask)
+    monkeypatch.setattr(client, "ask", ask)
     two.tick(5000)
     assert untold.wait(10)
-    while receiver.moving:
-        threading.Event().wait(0.001)
+    wait_for(lambda: isinstance(two.tracked.tracker._records[0].state, Active), "the move to be forgotten")
     two.tick(5000)
     assert first.told.await_one(StopReceiver).message == "moves to another executor"
 
@@ -473,8 +473,8 @@ def test_one_that_was_not_let_go_is_told_again(
     two, first, _stored = moved
     two.tracked.relaunch()
     two.on(2, B)
-    (line,) = two.tracked.tracker._keepers.lines
-    asked, untold = line.client.ask, threading.Event()
+    client, untold = two.tracked.tracker._serving()[0].client, threading.Event()
+    asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
         if isinstance(message, ReleaseReceiver) and not untold.is_set():
@@ -482,13 +482,12 @@ def test_one_that_was_not_let_go_is_told_again(
             raise WireError("no way")
         return asked(message, reply_kind)
 
-    monkeypatch.setattr(line.client, "ask", ask)
+    monkeypatch.setattr(client, "ask", ask)
     two.references()
     two.tracked.tracker.clean_up(200, delete=True)
     two.tick()
     assert untold.wait(10)
-    while not two.tracked.tracker._keepers.lines:
-        threading.Event().wait(0.001)
+    wait_for(lambda: len(two.tracked.tracker._serving()) == 2, "the release to be forgotten")
     two.tick()
     first.told.await_one(ReleaseReceiver)
 

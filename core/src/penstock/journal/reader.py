@@ -11,7 +11,7 @@ Why the result is right:
 
 Therefore the newest complete base, the events after it in its segment and the events of newer segments contain
 everything that was acknowledged. If the outcome of a write was unknown, its events were written again to a newer
-segment: that segment's first number tells which events of the older one do not count. The events that count have
+segment: that segment's first number shows which events of the older one do not count. The events that count have
 consecutive numbers. A gap means that something is missing.
 """
 
@@ -48,8 +48,8 @@ class LogReader:
     """Reads the segments of one run; segments of other runs are ignored.
 
     Args:
-        directory: of the log.
-        run: whose segments count.
+        directory: the log's.
+        run: id of the run whose segments count.
         skips_damage: report what is missing instead of refusing the log.
     """
 

@@ -96,7 +96,7 @@ class Segment:
     """The content of a segment's file.
 
     Attributes:
-        number: of the segment.
+        number: the segment's, from 0.
         location: path or URI of the file.
         header: its first record; ``None`` if that cannot be read.
         state: the sound state records.
@@ -178,5 +178,5 @@ def _header(frames: tuple[Frame, ...]) -> tuple[Header | None, tuple[Frame, ...]
 def _event(found: Frame) -> NumberedEvent:
     number, event = json.loads(found.payload)
     if not isinstance(number, int) or not isinstance(event, dict):
-        raise TypeError(f"the record at byte {found.start} is no event")
+        raise TypeError(f"the record at byte {found.start} is not an event")
     return NumberedEvent(number, event, found.end)

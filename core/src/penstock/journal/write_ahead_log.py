@@ -94,7 +94,7 @@ class WriteAheadLog:
     """The log of one run. Call ``recover``, then ``start``; then ``append`` from any thread; then ``close``.
 
     Args:
-        directory: for this log alone.
+        directory: contains only this log.
         run: id of the run. Events of other runs are not recovered, and ``start`` deletes them.
         settings: in force.
         clock: gives the age of segments.
@@ -284,7 +284,7 @@ class WriteAheadLog:
             try:
                 return write()
             except OSError as error:
-                # The outcome is unknown. The next segment's first number tells which events of this one do not count.
+                # The outcome is unknown. The next segment's first number shows which events of this one do not count.
                 self._close_segment()
                 if not left:
                     raise WriteAheadLogError(

@@ -1,7 +1,7 @@
-"""``UnreadBlocks``: how much stored data no batch has processed yet, on each host, and when that is too much.
+"""``Backlog``: the size of the stored blocks that no batch has processed, on each host, and when that is too much.
 
-Owns the sizes of those blocks. The block log counts as one host. Never pauses a receiver itself: it says when to.
-``add`` is called on the endpoint's threads, ``processed`` on the generator's loop; short, under one lock.
+Never pauses a receiver itself: it reports when to. ``add`` is called on the endpoint's threads, ``processed`` on the
+generator's loop.
 """
 
 from __future__ import annotations
@@ -10,25 +10,43 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from attrs import frozen
+
 from penstock.blocks.block import StoredBlock
 from penstock.conf_values import SizeLimit
 
-# Intake goes on below this part of the limit: it must not flutter around it.
+# Receivers resume below this part of the limit: they must not flutter around it.
 _LOW = 0.8
 
 
-class UnreadBlocks:
-    """Bound what waits.
+@frozen
+class BacklogChange:
+    """The backlog of a host has exceeded its limit, or is below it again.
+
+    Attributes:
+        host: whose disk; the receivers' write-ahead log counts as one host.
+        num_bytes: not processed.
+        limit: in bytes.
+        is_full: whether it is too much.
+    """
+
+    host: str
+    num_bytes: int
+    limit: int
+    is_full: bool
+
+
+class Backlog:
+    """Count what is not processed.
 
     Args:
         limit: of one host: a size, or a share of its disk.
-        on_change: is told, when it becomes too much and when it is so no more: the host, bytes there, the limit in
-            bytes, and whether it is too much.
+        on_change: called when a host's backlog becomes too much, and when it no longer is.
     """
 
-    def __init__(self, limit: SizeLimit, on_change: Callable[[str, int, int, bool], None]) -> None:
+    def __init__(self, limit: SizeLimit, on_change: Callable[[BacklogChange], None]) -> None:
         self._limit, self._on_change = limit, on_change
-        # Where each block is, and how big.
+        # Host and size of each block, by id.
         self._blocks: dict[str, tuple[str, int]] = {}
         self._bytes: Counter[str] = Counter()
         self._disks: dict[str, int] = {}
@@ -37,7 +55,7 @@ class UnreadBlocks:
 
     @property
     def num_bytes(self) -> int:
-        """How much there is, on all hosts."""
+        """The backlog of all hosts."""
         with self._lock:
             return self._bytes.total()
 
@@ -48,12 +66,12 @@ class UnreadBlocks:
             return bool(self._full)
 
     def set_disk(self, host: str, num_bytes: int) -> None:
-        """Note how large the disk is that a host keeps blocks on; 0 when that is not known."""
+        """Note the size of the disk that a host stores blocks on; 0 when it is unknown."""
         with self._lock:
             self._disks[host] = num_bytes
 
     def add(self, host: str, blocks: Iterable[StoredBlock]) -> None:
-        """Count blocks that were stored. One that is counted already is not counted again."""
+        """Count blocks that were stored, each once."""
         with self._lock:
             for block in blocks:
                 if block.block_id not in self._blocks:
@@ -65,7 +83,7 @@ class UnreadBlocks:
                 self._full.add(host)
             now = self._bytes[host]
         if became_full and limit is not None:
-            self._on_change(host, now, limit, True)
+            self._on_change(BacklogChange(host, now, limit, is_full=True))
 
     def processed(self, blocks: Iterable[StoredBlock]) -> None:
         """Count blocks no more: their batch is complete."""
@@ -78,6 +96,6 @@ class UnreadBlocks:
                 limit = self._limit.of(self._disks.get(host, 0))
                 if limit is None or self._bytes[host] <= limit * _LOW:
                     self._full.discard(host)
-                    relieved.append((host, self._bytes[host], limit or 0))
-        for each in relieved:
-            self._on_change(*each, False)
+                    relieved.append(BacklogChange(host, self._bytes[host], limit or 0, is_full=False))
+        for change in relieved:
+            self._on_change(change)

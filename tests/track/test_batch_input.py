@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.blocks.block import BlockReference
 from penstock.spark.located_rdd import LocatedPartition
-from penstock.track.intake import TrackedIntake, pack
+from penstock.track.batch_input import BatchInput, pack
 from penstock.worker.block_reader import ReadBlocks
 
 Located = list[tuple[str, int, BlockReference]]
@@ -70,7 +70,7 @@ def test_a_batch_is_packed_from_what_the_tracker_has(make_tracker: Callable[...,
     tracked = make_tracker()
     tracked.tracker.start()
     process = tracked.registered()
-    intake = TrackedIntake(tracked.tracker, partition_bytes=2000)
+    intake = BatchInput(tracked.tracker, partition_bytes=2000)
     assert process.add(0, 1, 2).accepted
     intake.allocate_blocks_to_batch(100)
     assert intake.count(100, 0) == 30
@@ -80,7 +80,7 @@ def test_a_batch_is_packed_from_what_the_tracker_has(make_tracker: Callable[...,
         LocatedPartition(tuple(references[:2]), ("host-a",)),
         LocatedPartition(tuple(references[2:]), ("host-a",)),
     ]
-    assert intake.reader == ReadBlocks(tracked.tracker.token, process.task.driver_location)
+    assert intake.reader == ReadBlocks(process.task.token, process.task.driver_location)
     assert (intake.count(200, 0), intake.partitions(200, 0)) == (0, [])
     intake.clean_up(101, delete=True)
     assert intake.count(100, 0) == 0

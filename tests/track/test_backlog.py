@@ -12,9 +12,9 @@ import pytest
 from penstock import Receiver, StoredBlock
 from penstock.conf_values import SizeLimit, parse_size_limit
 from penstock.listen.events import ReceiverError
-from penstock.receive.messages import PauseReceiver
+from penstock.receive.messages import UpdateRateLimit
 from penstock.runtime.clock import ManualClock
-from penstock.track.unread_blocks import UnreadBlocks
+from penstock.track.backlog import Backlog, BacklogChange
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
@@ -30,13 +30,13 @@ class Changes:
     def __init__(self) -> None:
         self.entries: list[tuple[str, int, int, bool]] = []
 
-    def __call__(self, host: str, num_bytes: int, limit: int, too_much: bool) -> None:
-        self.entries.append((host, num_bytes, limit, too_much))
+    def __call__(self, change: BacklogChange) -> None:
+        self.entries.append((change.host, change.num_bytes, change.limit, change.is_full))
 
 
 def test_too_much_is_told_once_and_enough_room_again_once() -> None:
     changes = Changes()
-    unread = UnreadBlocks(SizeLimit(1000), changes)
+    unread = Backlog(SizeLimit(1000), changes)
     unread.add("a", [block(n) for n in range(10)])
     assert (changes.entries, unread.num_bytes) == ([], 1000)
     unread.add("a", [block(10)])
@@ -51,7 +51,7 @@ def test_too_much_is_told_once_and_enough_room_again_once() -> None:
 
 
 def test_a_block_counts_once() -> None:
-    unread = UnreadBlocks(SizeLimit(1000), Changes())
+    unread = Backlog(SizeLimit(1000), Changes())
     for _ in range(3):
         unread.add("a", [block(0)])
     assert unread.num_bytes == 100
@@ -62,7 +62,7 @@ def test_a_block_counts_once() -> None:
 
 def test_each_host_has_its_own_bound() -> None:
     changes = Changes()
-    unread = UnreadBlocks(SizeLimit(share=0.5), changes)
+    unread = Backlog(SizeLimit(share=0.5), changes)
     unread.set_disk("a", 400)
     unread.set_disk("b", 10_000)
     unread.add("a", [block(0), block(1)])
@@ -75,7 +75,7 @@ def test_each_host_has_its_own_bound() -> None:
 
 def test_without_a_limit_nothing_is_told() -> None:
     changes = Changes()
-    UnreadBlocks(SizeLimit(), changes).add("a", [block(0, 10**15)])
+    Backlog(SizeLimit(), changes).add("a", [block(0, 10**15)])
     assert changes.entries == []
 
 
@@ -83,7 +83,7 @@ def test_without_a_limit_nothing_is_told() -> None:
 def test_the_sum_is_that_of_what_is_there(seed: int) -> None:
     rng = random.Random(seed)
     changes = Changes()
-    unread, there = UnreadBlocks(SizeLimit(2000), changes), dict[int, StoredBlock]()
+    unread, there = Backlog(SizeLimit(2000), changes), dict[int, StoredBlock]()
     for number in range(500):
         if rng.random() < 0.5 or not there:
             there[number] = block(number, rng.randint(1, 300))
@@ -122,10 +122,11 @@ def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, sil
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     assert processes[0].add(2).accepted
     for process in processes:
-        assert process.told.await_one(PauseReceiver).paused
+        assert process.told.await_one(UpdateRateLimit).paused
     said = tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
     assert said == (
-        "intake pauses: 3000 bytes on 127.0.0.1 are unread, more than spark.penstock.blocks.maxUnprocessed allows"
+        "receivers pause: 3000 bytes on 127.0.0.1 are not processed yet, more than "
+        "spark.penstock.blocks.maxUnprocessed allows"
     )
     assert tracked.tracker.unread_bytes() == 3000
     # What was on its way is taken; who comes anew is paused.
@@ -135,7 +136,7 @@ def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, sil
     assert len(processes[0].told.entries) == 1
     tracked.tracker.processed(100)
     for process in processes:
-        assert not process.told.await_one(PauseReceiver, 2).paused
+        assert not process.told.await_one(UpdateRateLimit, 2).paused
     assert tracked.tracker.unread_bytes() == 2000
     tracked.tracker.processed(100)
     tracked.tracker.clean_up(200, delete=False)
@@ -147,15 +148,16 @@ def test_two_reasons_to_pause_are_two(make_tracker: MakeTracker) -> None:
     tracked.tracker.start()
     process = tracked.registered()
     process.add(0)
-    process.told.await_one(PauseReceiver)
+    process.told.await_one(UpdateRateLimit)
     tracked.tracker.pause(True)
-    assert process.told.await_one(PauseReceiver, 2).paused
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     tracked.tracker.processed(100)
     tracked.settle()
-    assert process.told.await_one(PauseReceiver, 3).paused
+    # One of the reasons remains: nothing has changed for the receiver.
+    assert process.register().paused
+    assert process.told.names == ["UpdateRateLimit"]
     tracked.tracker.pause(False)
-    assert not process.told.await_one(PauseReceiver, 4).paused
+    assert not process.told.await_one(UpdateRateLimit, 2).paused
 
 
 def test_one_that_registers_meanwhile_learns_it(make_tracker: MakeTracker) -> None:
@@ -163,7 +165,7 @@ def test_one_that_registers_meanwhile_learns_it(make_tracker: MakeTracker) -> No
     tracked.tracker.start()
     process = tracked.registered()
     process.add(0)
-    process.told.await_one(PauseReceiver)
+    process.told.await_one(UpdateRateLimit)
     process.launch.end(RuntimeError("lost"))
     tracked.relaunch()
     assert tracked.process(2).register().paused
@@ -182,11 +184,11 @@ def test_what_comes_and_goes_is_told_of_once_a_minute(
         for _ in range(10):
             number = next(numbers)
             process.add(number)
-            assert process.told.await_one(PauseReceiver, next(orders)).paused
+            assert process.told.await_one(UpdateRateLimit, next(orders)).paused
             tracked.settle()
             tracked.tracker.blocks.allocate_blocks_to_batch(number)
             tracked.tracker.processed(number)
-            assert not process.told.await_one(PauseReceiver, next(orders)).paused
+            assert not process.told.await_one(UpdateRateLimit, next(orders)).paused
             tracked.settle()
         return sum(record.levelname == "WARNING" for record in caplog.records)
 

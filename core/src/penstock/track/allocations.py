@@ -1,4 +1,4 @@
-"""``BlockLedger``: the state that the events of blocks and batches add up to.
+"""``Allocations``: the state that the events of blocks and batches add up to.
 
 Owns one queue of unallocated blocks a stream, the allocation of every batch still remembered, and the last launch of
 each receiver. Decides nothing. Its methods are short, under one lock; they are called from the endpoint's threads, the
@@ -22,7 +22,7 @@ _BLOCKS_PER_EVENT = 1000
 _BLOCK_ID = re.compile(r"input-\d+-(\d+)-\d+")
 
 
-class BlockLedger:
+class Allocations:
     """Keep count of blocks."""
 
     def __init__(self) -> None:

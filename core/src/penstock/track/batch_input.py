@@ -12,7 +12,7 @@ from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.worker.block_reader import ReadBlocks
 
 
-class TrackedIntake:
+class BatchInput:
     """What the graph and the generator see of the tracker.
 
     Args:
