@@ -175,7 +175,7 @@ def test_an_endpoint_in_place_that_does_not_have_it_knows_that_it_is_gone(hosts:
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
     shutil.rmtree(first.directory)
-    with pytest.raises(BlockGoneError, match="is not there"):
+    with pytest.raises(BlockGoneError, match="does not exist"):
         two.read(two.references(stream_id=first.task.stream_id))
 
 
