@@ -93,7 +93,7 @@ class CheckpointError(PenstockError):
 
 
 class WriteAheadLogError(CheckpointError):
-    """An event could not be written to the journal, or the journal is damaged."""
+    """An event could not be written to a write-ahead log, or the log is damaged."""
 
 
 class BlockDamagedError(BlockGoneError):

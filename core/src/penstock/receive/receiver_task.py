@@ -55,8 +55,8 @@ class ReceiverTask:
     """One launch of a receiver, as it travels to the executor.
 
     Attributes:
-        receiver: to run.
-        stream_id: of its input stream.
+        receiver: a pickled copy of the program's instance.
+        stream_id: id of the input stream.
         epoch: number of the launch.
         run_id: names the directory of the run's blocks; differs between contexts.
         driver_location: ``grpc://host:port`` of the tracker's endpoint.
