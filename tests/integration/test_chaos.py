@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 CHAOS = Path(__file__).parents[2] / "benchmarks" / "chaos.py"
 

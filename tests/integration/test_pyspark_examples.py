@@ -16,7 +16,7 @@ import pytest
 from penstock import conf
 from penstock.launch.java import ensure_java
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
 EXAMPLES = Path(pyspark.__file__).parent / "examples" / "src" / "main" / "python" / "streaming"
 

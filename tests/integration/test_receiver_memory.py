@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 COMMAND = Path(__file__).parents[2] / "benchmarks" / "receiver_memory.py"
 

@@ -17,7 +17,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from penstock.launch.java import ensure_java
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 
 @pytest.fixture
