@@ -15,7 +15,7 @@ COMMAND = Path(__file__).parents[2] / "benchmarks" / "crash.py"
 
 # Several programs, one after the other; on a busy machine each takes its time.
 @pytest.mark.timeout(320)
-def test_nothing_is_lost_and_no_state_is_wrong() -> None:
+def test_killed_drivers_lose_no_record_and_corrupt_no_state() -> None:
     run = subprocess.run(
         [sys.executable, str(COMMAND), "--kills", "2", "--seed", "905"], capture_output=True, text=True, timeout=300
     )

@@ -139,7 +139,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Program]]:
             program.process.wait(30)
 
 
-def test_ctrl_c_then_a_graceful_stop_loses_nothing_and_a_listener_can_stop_the_next_program_with_its_spark(
+def test_a_graceful_stop_after_ctrl_c_loses_nothing_and_a_listener_can_stop_spark(
     run: Callable[..., Program], wait_for: Callable[..., None]
 ) -> None:
     program = run(INTERRUPTED, "local[3]")

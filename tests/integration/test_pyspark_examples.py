@@ -143,7 +143,7 @@ def test_network_wordjoinsentiments(
     ]
 
 
-def test_recoverable_network_wordcount_goes_on_after_a_kill(
+def test_recoverable_network_wordcount_recovers_after_a_kill(
     example: Callable[..., Program], server: Server, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:
     arguments = ("recoverable_network_wordcount.py", *server.address, "checkpoints", "counts.txt")
@@ -166,7 +166,7 @@ def test_recoverable_network_wordcount_goes_on_after_a_kill(
     assert "('rose', 2)" in counts.read_text()
 
 
-def test_stateful_network_wordcount_goes_on_after_a_kill(
+def test_stateful_network_wordcount_recovers_after_a_kill(
     example: Callable[..., Program],
     server: Server,
     monkeypatch: pytest.MonkeyPatch,

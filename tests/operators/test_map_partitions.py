@@ -11,7 +11,7 @@ from penstock import DStream
 pytestmark = pytest.mark.spark
 
 
-def test_a_function_is_given_each_partition_and_told_which_it_is(run_all: Any) -> None:
+def test_function_gets_each_partition_and_its_index(run_all: Any) -> None:
     def told(stream: DStream[Any]) -> DStream[Any]:
         keyed = stream.map(lambda n: (n, None)).partitionBy(3, lambda n: n)
         return keyed.mapPartitionsWithIndex(lambda index, pairs: [(index, sorted(key for key, _ in pairs))])
