@@ -82,7 +82,7 @@ clean:  ## remove all that these commands made: .venv, .tools, builds, caches, w
 	rm -rf .venv .tools $(CACHES) $(LEFT_BY_SPARK) $(DISTRIBUTIONS:=/build) $(DISTRIBUTIONS:=/dist)
 	find core plugins tests -name __pycache__ -prune -exec rm -rf {} +
 
-# .venv is made anew when what it is made from changed, when this folder was moved, or when its Python is gone.
+# .venv is rebuilt when one of its inputs changed, when this folder was moved, or when its Python is gone.
 $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
 	$(UV) venv --quiet --clear --python '$(python)' .venv
 	$(UV) pip sync --python $(BIN)/python --require-hashes --build-constraints requirements/build.txt requirements/dev.txt

@@ -1,4 +1,4 @@
-"""The driver is killed (-9), then its JVM, and started again: a short run of the command that counts what is lost."""
+"""The driver is killed (-9), then its JVM, and restarted: a short run of ``benchmarks/crash.py``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_killed_drivers_lose_no_record_and_corrupt_no_state() -> None:
         "exit code of the last run: 0",
         "lost: 0",
         "batches missing: 0",
-        "batches that differ when made again: 0",
+        "batches that differ when run again: 0",
         "wrong states and windows: 0",
     ):
         assert line in run.stdout

@@ -93,7 +93,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def put(path: Path, data: str | bytes, age_s: float | None = 60) -> None:
-    """Write a file; modified so long ago, or just now."""
+    """Write a file whose modification time is ``age_s`` ago; None: now."""
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     if age_s is not None:
         now_ns = path.stat().st_mtime_ns - int(age_s * 1e9)
@@ -206,7 +206,7 @@ def test_a_large_file_is_read_by_several_tasks(steps: Steps, folder: Path) -> No
     assert steps.info.numRecords == 200_000
 
 
-# -- what is told of a batch --
+# -- what is reported about a batch --
 
 
 def test_records_are_counted_once_when_the_batch_is_done(steps: Steps, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A launch that finds no free slot is told of in time, and succeeds once there is one."""
+"""A launch that finds no free slot is reported in time, and succeeds once there is one."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def test_a_listener_can_remove_itself_while_it_runs(program: Program) -> None:
 
 @pytest.mark.parametrize("batches", [1, 4])
 def test_when_stop_returns_the_last_batchs_events_have_arrived(program: Program, batches: int) -> None:
-    # It is behind by some time when the stop begins, and not all has happened that it is to hear of.
+    # When the stop begins it still has events in its queue, and further events are to come.
     slow = Recorder(pause_s=0.02)
     program.ssc.addStreamingListener(slow)
     program.start()
@@ -212,7 +212,7 @@ def test_when_stop_returns_the_last_batchs_events_have_arrived(program: Program,
     assert [event.batchInfo.batchTime for event in slow.of(BatchCompleted)] == [
         1000 * number for number in range(1, batches + 1)
     ]
-    # Nothing can come behind that: who would bring it has ended.
+    # Nothing can come after that: the threads that deliver events have ended.
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("listener ")] == []
 
 
@@ -334,7 +334,7 @@ def test_a_batch_that_fails_because_spark_is_gone_is_not_complete(
         program.ssc.awaitTermination(30)
     stopping.join(30)
     assert program.ssc._engine is not None
-    # A run that goes on makes it again.
+    # A recovered run generates it again.
     assert program.ssc._engine.scheduler.pending_batches == [1000]
 
 

@@ -159,7 +159,7 @@ def test_recoverable_network_wordcount_recovers_after_a_kill(
     again = example(*arguments)
     with server.accept() as connection:
         connection.sendall(b"a tulip is no rose\n")
-        wait_for(lambda: "('tulip', 1)" in counts.read_text(), "words behind the kill", 60)
+        wait_for(lambda: "('tulip', 1)" in counts.read_text(), "words after the kill", 60)
     wait_for(lambda: "Dropped 1 word(s) totally" in again.lines, "the excluded word, counted anew")
     # The file would have been deleted, too.
     assert "Creating new context" not in again.lines

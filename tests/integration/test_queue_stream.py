@@ -132,7 +132,7 @@ def test_an_empty_default_gives_empty_batches(program: Program) -> None:
 def test_an_empty_list_without_a_default_is_refused(program: Program) -> None:
     with pytest.raises(IndexError, match=r"give a deque or queue\.Queue"):
         program.ssc.queueStream([])
-    # It has left nothing behind: the context can go on.
+    # The refused stream left no trace: the context can start.
     program.start(program.ssc.queueStream(deque()))
     assert program.batch() == []
 

@@ -1,4 +1,4 @@
-"""Receivers that fail: reported, launched again, and the stream lives on."""
+"""Receivers that fail are reported and relaunched; batches that fail leave the others alone."""
 
 from __future__ import annotations
 

@@ -89,7 +89,9 @@ def test_streams_belong_to_one_context(unstarted: StreamingContext, stream: DStr
             operation()
 
 
-def test_union_transform_and_queue_stream_refuse_unusable_arguments(unstarted: StreamingContext, stream: DStream[Any]) -> None:
+def test_union_transform_and_queue_stream_refuse_unusable_arguments(
+    unstarted: StreamingContext, stream: DStream[Any]
+) -> None:
     with pytest.raises(ValueError, match="should have at least one DStream to union"):
         unstarted.union()
     with pytest.raises(TypeError, match="union takes a DStream, not list"):

@@ -82,9 +82,9 @@ def attempt(call: Callable[[], object]) -> str | None:
 
 def misuse(key: str, value: int | None, state: State[int]) -> list[str | None]:
     if not state.exists() and key != "removed":
-        told = [attempt(state.get), attempt(lambda: state.update(None))]  # type: ignore[arg-type]
+        results = [attempt(state.get), attempt(lambda: state.update(None))]  # type: ignore[arg-type]
         state.update(1)
-        return told
+        return results
     if not state.isTimingOut():
         state.update(1)
         state.remove()
