@@ -343,7 +343,7 @@ def test_a_listing_that_fails_loses_nothing(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("penstock_file.place.Place._asked", fail)
+        patch.setattr("penstock_file.directory_pattern.DirectoryPattern._asked", fail)
         assert steps.step() == []
         assert steps.step() == []
     (warning,) = warnings()
@@ -361,7 +361,7 @@ def test_a_slow_listing_holds_no_batch(
     steps.collect(steps.ssc.textFileStream(str(folder)))
     go_on, listed, listing = threading.Event(), threading.Event(), DirectoryPattern.listing
 
-    def slow(place: Place) -> Any:
+    def slow(place: DirectoryPattern) -> Any:
         go_on.wait(60)
         found = listing(place)
         listed.set()
