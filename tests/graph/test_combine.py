@@ -34,7 +34,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A worker that uses 100 MB, looks at its memory often, and spills into the test's folder."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
-    monkeypatch.setattr(functions, "_RECORDS_PER_LOOK", 3)
+    monkeypatch.setattr(functions, "_RECORDS_PER_CHECK", 3)
 
 
 @pytest.fixture

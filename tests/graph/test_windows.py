@@ -108,7 +108,7 @@ WINDOW, SLIDE, LAG = st.integers(1, 13), st.integers(1, 4), st.integers(0, 3)
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
-@settings(derandomize=True)
+@settings(deadline=None, derandomize=True)
 def test_a_cover_is_exact_and_has_at_most_two_nodes_a_level(begin: int, length: int) -> None:
     nodes = cover(begin, begin + length)
     panes = [pane for level, number in nodes for pane in range(number << level, (number + 1) << level)]

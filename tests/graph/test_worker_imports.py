@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 BATCHES = 12
 
-DRIVERS_SIDE = ["structlog", "pluggy", "rich", "penstock.context", "penstock.graph.dstream"]
+DRIVERS_SIDE = ["structlog", "pluggy", "rich", "penstock.context", "penstock.graph"]
 
 # As a worker: its own module first, then functions as they come.
 WORKER = """

@@ -21,7 +21,8 @@ from penstock.worker import functions, map_with_state, state_pairs
 from penstock.worker.functions import Combiner
 from penstock.worker.map_with_state import MappedRecords, MapWithState, SelectMapped, SelectStates, StateHandle
 from penstock.worker.slide_window import SlideWindow
-from penstock.worker.state_pairs import FromStatePairs, PartitionErrors, StatePairs, ToStatePairs
+from penstock.worker.state_errors import PartitionErrors
+from penstock.worker.state_pairs import FromStatePairs, StatePairs, ToStatePairs
 from penstock.worker.update_state import UpdateState
 
 Pairs = list[tuple[Any, Any]]
@@ -58,7 +59,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "0")  # PySpark's hash of keys asks for it
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
-    monkeypatch.setattr(functions, "_RECORDS_PER_LOOK", 3)
+    monkeypatch.setattr(functions, "_RECORDS_PER_CHECK", 3)
     monkeypatch.setattr(state_pairs, "_PAIRS_PER_GROUP", 2)
     monkeypatch.setattr(map_with_state, "_RECORDS_PER_GROUP", 3)
 
