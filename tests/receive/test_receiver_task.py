@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.ipc
 import pytest
 from pyspark import TaskContext
+from tests.helpers import await_blocked
 from tests.wire.garbage import exploded, pelt
 
 from penstock import Block, Receiver
@@ -37,6 +38,7 @@ from penstock.receive.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
+from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_task import ReceiverTask, local_directory
 from penstock.version import __version__
 from penstock.wire.client import Client
@@ -286,8 +288,7 @@ def test_driver_pauses_and_resumes_a_receiver(tracker: FakeTracker, log: EventLo
         client = tracker.receiver()
         client.ask(UpdateRateLimit(None, 1, paused=True), Reply)
         storing = background(lambda: receiver.store_all([4]))
-        with pytest.raises(TimeoutError):
-            storing.result(timeout=0.02)
+        await_blocked(RateLimiter.acquire)
         client.ask(UpdateRateLimit(None, 2, paused=False), Reply)
         storing.result(timeout=10)
         client.ask(StopReceiver("enough"), Reply)
