@@ -193,3 +193,38 @@ def test_error_of_arrow_becomes_an_oserror_with_the_location(tmp_path: Path) -> 
 
     with pytest.raises(OSError, match="there: cannot list"):
         RemoteDirectory(Broken(), "/x", "there").names()
+
+
+def test_delete_partial_leaves_finished_and_other_hidden_files(folder: Directory, tmp_path: Path) -> None:
+    folder.delete_partial()
+    folder.write("a", b"whole")
+    folder.write(".hidden", b"others'")
+    (tmp_path / "new" / "folder" / ".a.0123abcd.partial").write_bytes(b"a part")
+    folder.delete_partial()
+    left = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
+    assert {"a", ".hidden"} <= left
+    # Only a local directory has such files.
+    assert (".a.0123abcd.partial" in left) is not folder.can_append
+
+
+def test_file_is_moved_into_a_subdirectory(folder: Directory) -> None:
+    folder.write("a", b"one")
+    assert folder.move("a", "aside")
+    assert not folder.move("a", "aside")
+    assert folder.names() == []
+    assert folder.child("aside").read("a") == b"one"
+
+
+def test_failed_write_leaves_the_old_local_file_and_no_remote_one(folder: Directory) -> None:
+    folder.write("a", b"old")
+
+    def fail() -> None:
+        with folder.create("a") as file:
+            file.write(b"a part")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert folder.names() == (["a"] if folder.can_append else [])
+    folder.write("a", b"new")
+    assert folder.read("a") == b"new"
