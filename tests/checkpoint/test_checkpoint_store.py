@@ -42,6 +42,13 @@ def test_checkpoint_directory_is_not_percent_decoded_before_spark_starts(
     assert recovery.find_newest(f"file://{tmp_path}/a b") is None
 
 
+def test_unfinished_files_of_killed_drivers_are_deleted(tmp_path: Path) -> None:
+    for unfinished in (".checkpoint-0000000001.0123abcd.partial", ".bashrc"):
+        (tmp_path / unfinished).write_bytes(b"a part")
+    CheckpointStore(LocalDirectory(tmp_path)).write(numbered(1))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".bashrc", "checkpoint-0000000001"]
+
+
 def test_newest_checkpoint_is_read() -> None:
     disk, _store = written(1, 2, 3)
     assert CheckpointStore(disk).newest() == numbered(3)
