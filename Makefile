@@ -61,6 +61,7 @@ lint: $(READY)  ## the checks that run nothing: style, format, types, who import
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo
 
 format: $(READY)  ## put the code in the one format, and mend what can be mended by itself

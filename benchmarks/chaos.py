@@ -43,7 +43,7 @@ from pyspark.find_spark_home import _find_spark_home
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import Process, executor_process
 from penstock.launch.java import ensure_java
-from penstock.track.launches import Launches
+from penstock.track.receiver_launcher import ReceiverLauncher
 
 RECORDS = 500  # in a store
 DISK_MB = 96
@@ -273,8 +273,8 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
     """Run the program under its faults; say whether nothing was lost and nothing came twice."""
     notes = [folder / f"receiver-{number}" for number in range(2)]
     proxy = Proxy()
-    use = Launches.use
-    Launches.use = lambda self, port: use(self, proxy.lead_to(port))  # type: ignore[method-assign]
+    set_port = ReceiverLauncher.set_driver_port
+    ReceiverLauncher.set_driver_port = lambda self, port: set_port(self, proxy.lead_to(port))  # type: ignore[method-assign]
     conf = SparkConf().setMaster("local-cluster[2,2,1024]").setAppName("chaos").set("spark.ui.enabled", "false")
     conf.set("spark.ui.showConsoleProgress", "false")
     conf.set("spark.python.unix.domain.socket.enabled", "true")

@@ -11,8 +11,17 @@ DOORS_TO_THE_JVM = {"_gateway", "_jrdd", "_jsc", "_jvm"}
 
 
 def doors(source: str) -> Iterator[tuple[int, str]]:
-    """Line and name of every door that the source names: as a variable, attribute, argument, import or plain string."""
+    """Line and name of every way to the JVM in the source.
+
+    That is an import of Py4J, or a name of PySpark's gateway: a variable, attribute, argument, import or plain string.
+    """
     for node in ast.walk(ast.parse(source)):
+        imported = [node.module] if isinstance(node, ast.ImportFrom) else []
+        if isinstance(node, ast.Import):
+            imported = [alias.name for alias in node.names]
+        for module in imported:
+            if module is not None and module.split(".")[0] == "py4j":
+                yield getattr(node, "lineno", 0), module
         for field in ("id", "attr", "arg", "name", "value"):
             name = getattr(node, field, None)
             if isinstance(name, str) and name in DOORS_TO_THE_JVM:
@@ -40,6 +49,8 @@ def test_only_the_spark_folder_names_the_doors_to_the_jvm() -> None:
         "RDD(_jrdd=None)",
         "def open(_gateway): ...",
         "from pyspark.context import _gateway",
+        "import py4j.protocol",
+        "from py4j.protocol import Py4JError",
     ],
 )
 def test_the_search_sees_a_door(source: str) -> None:

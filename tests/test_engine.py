@@ -22,6 +22,7 @@ from penstock.graph.dstream_graph import DStreamGraph
 from penstock.listen.events import CheckpointFailed, Event
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.clock import ManualClock
+from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark.local_properties import LocalProperties
@@ -63,7 +64,7 @@ class Parts:
             monkeypatch.setattr(engine_module, name, self._maker(name))
         self.made["ReceiverTracker"].__dict__["blocks"] = Part(ReceivedBlockTracker, self)
         self.scheduler = self.made["JobScheduler"].__dict__
-        self.scheduler["pending_batches"] = []
+        self.scheduler.update(pending_batches=[], input_info=InputInfoTracker())
         self.answers["Recovery.prepare"] = lambda: RecoveredRun(FIRST)
         self.answers["JobGenerator.stop"] = self.answers["Checkpointer.stop"] = lambda *_arguments: True
 

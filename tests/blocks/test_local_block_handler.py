@@ -24,7 +24,9 @@ def files(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "blocks").glob("*"))
 
 
-def test_a_stored_block_says_where_it_is(store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
+def test_stored_block_has_path_size_and_metadata(
+    store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path
+) -> None:
     stored = store.store(make_block(["a", "b"], metadata={"offset": 5}))
     path = tmp_path / "blocks" / "input-0-1-0.arrow"
     assert (stored.block_id, stored.stream_id, stored.num_records) == ("input-0-1-0", 0, 2)
@@ -35,26 +37,26 @@ def test_a_stored_block_says_where_it_is(store: LocalBlockHandler, make_block: M
 @pytest.mark.parametrize(
     "records", [["a", "b"], [1, "mixed", None], [], list(range(40_000))], ids=["typed", "pickled", "none", "many"]
 )
-def test_what_was_stored_is_read(store: LocalBlockHandler, make_block: MakeBlock, records: list[Any]) -> None:
+def test_stored_records_are_read_back(store: LocalBlockHandler, make_block: MakeBlock, records: list[Any]) -> None:
     stored = store.store(make_block(records))
     assert read(store.open("input-0-1-0")) == records
     assert read(open_file(stored.path)) == records
 
 
-def test_nothing_is_made_before_the_first_block(store: LocalBlockHandler, tmp_path: Path) -> None:
+def test_nothing_is_created_before_the_first_block(store: LocalBlockHandler, tmp_path: Path) -> None:
     assert store.delete(["input-0-1-0"]) == 0
     with pytest.raises(BlockGoneError):
         store.open("input-0-1-0")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_block_that_is_not_there_is_gone(store: LocalBlockHandler, make_block: MakeBlock) -> None:
+def test_missing_block_is_gone(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     store.store(make_block([1]))
     with pytest.raises(BlockGoneError, match="input-0-1-1"):
         store.open("input-0-1-1")
 
 
-def test_deleting_is_harmless_when_repeated(store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
+def test_delete_can_be_repeated(store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
     for n in range(3):
         store.store(make_block([n], f"input-0-1-{n}"))
     assert store.delete(["input-0-1-0", "input-0-1-2", "input-0-9-9"]) == 2
@@ -64,7 +66,7 @@ def test_deleting_is_harmless_when_repeated(store: LocalBlockHandler, make_block
         store.open("input-0-1-0")
 
 
-def test_a_block_that_is_being_read_survives_its_deletion(store: LocalBlockHandler, make_block: MakeBlock) -> None:
+def test_open_block_can_be_read_after_its_deletion(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     records = [str(n) for n in range(40_000)]
     store.store(make_block(records))
     reader = store.open("input-0-1-0")
@@ -74,7 +76,7 @@ def test_a_block_that_is_being_read_survives_its_deletion(store: LocalBlockHandl
     assert list(arrow_form.records([first, *rest])) == records
 
 
-def test_storing_again_replaces(store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
+def test_block_stored_again_replaces_the_first(store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
     store.store(make_block(["old"]))
     store.store(make_block(["new"]))
     assert read(store.open("input-0-1-0")) == ["new"]
@@ -84,7 +86,7 @@ def test_storing_again_replaces(store: LocalBlockHandler, make_block: MakeBlock,
 @pytest.mark.parametrize(
     "name", ["../outside", "/etc/passwd", "a/../../outside", "..", ".", ".hidden", "sub/block", "../blocks/input-0-1-0"]
 )
-def test_a_name_that_leads_out_of_the_directory_is_refused(
+def test_name_of_another_directory_is_refused(
     store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path, name: str
 ) -> None:
     store.store(make_block([1]))
@@ -99,7 +101,7 @@ def test_a_name_that_leads_out_of_the_directory_is_refused(
 @pytest.mark.parametrize(
     "error", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()], ids=repr
 )
-def test_a_fault_in_the_middle_leaves_nothing(
+def test_failed_write_leaves_nothing(
     store: LocalBlockHandler,
     make_block: MakeBlock,
     tmp_path: Path,
@@ -136,7 +138,7 @@ def test_a_fault_in_the_middle_leaves_nothing(
     assert len(read(store.open("input-0-1-0"))) == 40_000
 
 
-def test_a_fault_at_the_end_leaves_what_was_there(
+def test_failed_replace_leaves_the_old_block(
     store: LocalBlockHandler, make_block: MakeBlock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.store(make_block(["old"]))
@@ -151,7 +153,7 @@ def test_a_fault_at_the_end_leaves_what_was_there(
     assert read(store.open("input-0-1-0")) == ["old"]
 
 
-def test_a_file_in_the_place_of_the_directory_is_an_error(make_block: MakeBlock, tmp_path: Path) -> None:
+def test_file_instead_of_the_directory_is_an_error(make_block: MakeBlock, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("x")
     with pytest.raises(OSError, match="taken"):
         LocalBlockHandler(tmp_path / "taken").store(make_block([1]))

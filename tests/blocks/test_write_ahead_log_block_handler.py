@@ -57,7 +57,7 @@ def records(stored: StoredBlock) -> list[Any]:
     [["a", "b"], [1, "mixed", None], [], list(range(40_000)), [b"x" * 3_000_000] * 3],
     ids=["typed", "pickled", "none", "many", "large"],
 )
-def test_what_was_stored_is_read(log: WriteAheadLogBlockHandler, make_block: MakeBlock, block: list[Any]) -> None:
+def test_stored_records_are_read_back(log: WriteAheadLogBlockHandler, make_block: MakeBlock, block: list[Any]) -> None:
     stored = log.store(make_block(block))
     assert records(stored) == block
     assert names(log) == ["input-0-1-0.arrow"]
@@ -71,7 +71,7 @@ def test_large_remote_files_are_not_held_in_memory(
     assert records(log.store(make_block(block))) == block
 
 
-def test_a_stored_block_says_where_it_is_and_what_is_in_it(tmp_path: Path, make_block: MakeBlock) -> None:
+def test_stored_block_has_path_size_metadata_and_checksum(tmp_path: Path, make_block: MakeBlock) -> None:
     log = WriteAheadLogBlockHandler(stream_directory((tmp_path / "a b").as_uri(), 0))
     stored = log.store(make_block(["a", "b"], metadata={"offset": 5}))
     path = tmp_path / "a b" / "receivedData" / "0" / "input-0-1-0.arrow"
@@ -80,7 +80,9 @@ def test_a_stored_block_says_where_it_is_and_what_is_in_it(tmp_path: Path, make_
     )
 
 
-def test_a_hundred_records_in_ten_groups(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
+def test_blocks_are_read_in_any_order_and_in_one_partition(
+    log: WriteAheadLogBlockHandler, make_block: MakeBlock
+) -> None:
     groups = [[f"record {10 * group + n}" for n in range(10)] for group in range(10)]
     stored = [log.store(make_block(group, f"input-0-1-{number}")) for number, group in enumerate(groups)]
     assert [each.num_records for each in stored] == [10] * 10
@@ -92,7 +94,7 @@ def test_a_hundred_records_in_ten_groups(log: WriteAheadLogBlockHandler, make_bl
     assert list(ReadBlocks(TOKEN)(0, [partition])) == [record for group in groups for record in group]
 
 
-def test_columns_are_read_as_they_were_given(log: WriteAheadLogBlockHandler) -> None:
+def test_columns_with_several_dictionaries_are_read_back(log: WriteAheadLogBlockHandler) -> None:
     words = pa.chunked_array([pa.array(["a", "b"]).dictionary_encode(), pa.array(["c"]).dictionary_encode()])
     table = arrow_form.from_columns(pa.table({"word": words, "count": [1, 2, 3]}))
     stored = log.store(Block("input-0-1-0", 0, 3, table))
@@ -101,23 +103,23 @@ def test_columns_are_read_as_they_were_given(log: WriteAheadLogBlockHandler) -> 
 
 @given(st.lists(st.one_of(st.text(), st.integers(), st.binary(), st.none()), max_size=30))
 @settings(deadline=None, derandomize=True, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_records(local: WriteAheadLogBlockHandler, block: list[Any]) -> None:
+def test_any_records_are_read_back(local: WriteAheadLogBlockHandler, block: list[Any]) -> None:
     assert records(local.store(Block("input-0-1-0", 0, len(block), arrow_form.encode(block)))) == block
 
 
-def test_nothing_is_made_before_the_first_block(tmp_path: Path) -> None:
+def test_nothing_is_created_before_the_first_block(tmp_path: Path) -> None:
     log = WriteAheadLogBlockHandler(stream_directory(str(tmp_path / "later"), 0))
     assert (log.delete(["input-0-1-0"]), log.sweep(set()), names(log)) == (0, [], [])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_storing_again_replaces(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
+def test_block_stored_again_replaces_the_first(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     log.store(make_block(["old"]))
     assert records(log.store(make_block(["new"]))) == ["new"]
     assert names(log) == ["input-0-1-0.arrow"]
 
 
-def test_a_block_that_is_not_there_is_lost(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
+def test_deleted_block_is_gone_or_skipped(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     stored = log.store(make_block([1]))
     assert log.delete(["input-0-1-0"]) == 1
     with pytest.raises(BlockGoneError) as caught:
@@ -126,7 +128,7 @@ def test_a_block_that_is_not_there_is_lost(log: WriteAheadLogBlockHandler, make_
     assert list(ReadBlocks(TOKEN, skips_lost=True)(0, [(reference(stored),)])) == []
 
 
-def test_a_plugin_may_leave_the_checksum_out(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
+def test_block_without_checksum_is_read_unchecked(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     stored = log.store(make_block(["a"]))
     without = StoredBlock(stored.block_id, 0, 1, stored.num_bytes, stored.path)
     assert records(without) == ["a"]
@@ -135,7 +137,7 @@ def test_a_plugin_may_leave_the_checksum_out(log: WriteAheadLogBlockHandler, mak
         records(without)
 
 
-def test_a_file_system_that_fails_is_no_lost_block(
+def test_failing_file_system_is_not_a_lost_block(
     make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     class Unreachable:
@@ -151,7 +153,7 @@ def test_a_file_system_that_fails_is_no_lost_block(
 # -- deleting --
 
 
-def test_deleting_touches_nothing_else(log: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
+def test_delete_leaves_other_files(log: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path) -> None:
     for number in range(3):
         log.store(make_block([number], f"input-0-1-{number}"))
     assert log.delete(["input-0-1-0", "input-0-1-2", "input-0-9-9"]) == 2
@@ -159,9 +161,7 @@ def test_deleting_touches_nothing_else(log: WriteAheadLogBlockHandler, make_bloc
     assert names(log) == ["input-0-1-1.arrow"]
 
 
-def test_a_block_that_is_being_read_survives_its_deletion(
-    local: WriteAheadLogBlockHandler, make_block: MakeBlock
-) -> None:
+def test_open_block_can_be_read_after_its_deletion(local: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     block = [str(n) for n in range(40_000)]
     stored = local.store(make_block(block))
     batches = read_block(reference(stored), TOKEN)
@@ -170,7 +170,7 @@ def test_a_block_that_is_being_read_survives_its_deletion(
     assert list(arrow_form.records([first, *batches])) == block
 
 
-def test_what_cannot_be_deleted_is_logged_and_left(
+def test_failed_deletions_are_logged_once(
     local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     local.store(make_block([1], "input-0-1-1"))
@@ -183,7 +183,7 @@ def test_what_cannot_be_deleted_is_logged_and_left(
     assert "files=2" in said.getMessage()
 
 
-def test_a_sweep_takes_only_what_is_ours_and_not_known(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
+def test_sweep_deletes_only_unknown_blocks_of_the_stream(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     for number in range(4):
         log.store(make_block([number], f"input-0-{number}-0"))
     others = ["input-1-1-0.arrow", "input-0-1-0.arrow.bak", "notes.txt", "input-0-1.arrow", "input-0-1-7"]
@@ -195,7 +195,7 @@ def test_a_sweep_takes_only_what_is_ours_and_not_known(log: WriteAheadLogBlockHa
     assert log.sweep(known) == []
 
 
-def test_what_may_have_been_accepted_is_set_aside_where_no_sweep_finds_it(
+def test_set_aside_blocks_are_kept_and_not_swept(
     log: WriteAheadLogBlockHandler, make_block: MakeBlock, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored = [log.store(make_block([number], f"input-0-1-{number}")) for number in range(3)]
@@ -228,7 +228,7 @@ def test_unfinished_files_of_killed_writers_are_deleted(
     assert sorted(path.name for path in directory.iterdir()) == [".bashrc", ".input-0-1-7.arrow", "input-0-1-0.arrow"]
 
 
-def test_a_sweep_follows_no_link_and_enters_no_directory(tmp_path: Path) -> None:
+def test_sweep_ignores_links_and_directories(tmp_path: Path) -> None:
     directory = tmp_path / "receivedData" / "0"
     directory.mkdir(parents=True)
     outside = tmp_path / "outside"
@@ -241,7 +241,7 @@ def test_a_sweep_follows_no_link_and_enters_no_directory(tmp_path: Path) -> None
     assert len(list(directory.rglob("*"))) == 3
 
 
-def test_a_sweep_that_cannot_list_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_sweep_that_cannot_list_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "receivedData").write_text("no directory")
     assert WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 0)).sweep(set()) == []
     assert "receiver write-ahead log not swept" in caplog.text
@@ -250,7 +250,7 @@ def test_a_sweep_that_cannot_list_is_logged(tmp_path: Path, caplog: pytest.LogCa
 # -- what goes wrong while a block is written --
 
 
-def test_a_name_that_leads_elsewhere_is_refused(
+def test_name_of_another_directory_is_refused(
     local: WriteAheadLogBlockHandler, make_block: MakeBlock, tmp_path: Path
 ) -> None:
     for name in ("../input-0-1-0", "x", "input-0-1", "/input-0-1-0"):
@@ -261,7 +261,7 @@ def test_a_name_that_leads_elsewhere_is_refused(
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), MemoryError()])
 @pytest.mark.parametrize("after", [1, 3])
-def test_a_fault_in_the_middle_leaves_nothing(
+def test_failed_write_leaves_nothing(
     log: WriteAheadLogBlockHandler,
     make_block: MakeBlock,
     monkeypatch: pytest.MonkeyPatch,
@@ -298,7 +298,7 @@ def test_full_disk_leaves_nothing(
     assert [path.name for path in (tmp_path / "receivedData" / "0").iterdir()] == ["input-0-1-9.arrow"]
 
 
-def test_a_fault_at_the_end_leaves_what_was_there(
+def test_failed_replace_leaves_the_old_block(
     local: WriteAheadLogBlockHandler, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = local.store(make_block(["old"]))
@@ -330,7 +330,7 @@ def as_nobody() -> Iterator[Path]:
             folder.chmod(0o755)
 
 
-def test_a_directory_that_cannot_be_written_to(as_nobody: Path, make_block: MakeBlock) -> None:
+def test_read_only_directory_is_named_in_the_error(as_nobody: Path, make_block: MakeBlock) -> None:
     with pytest.raises(PermissionError, match="receivedData"):
         WriteAheadLogBlockHandler(stream_directory(str(as_nobody), 0)).store(make_block([1]))
     with pytest.raises(PermissionError, match=r"input-0-1-0\.arrow\..*\.partial"):
@@ -338,14 +338,14 @@ def test_a_directory_that_cannot_be_written_to(as_nobody: Path, make_block: Make
     assert list(as_nobody.iterdir()) == []
 
 
-def test_a_file_in_the_place_of_the_directory(make_block: MakeBlock, tmp_path: Path) -> None:
+def test_file_instead_of_the_directory_is_an_error(make_block: MakeBlock, tmp_path: Path) -> None:
     (tmp_path / "receivedData").write_text("x")
     with pytest.raises(OSError, match="receivedData"):
         WriteAheadLogBlockHandler(stream_directory(str(tmp_path), 0)).store(make_block([1]))
     assert (tmp_path / "receivedData").read_text() == "x"
 
 
-def test_a_directory_that_is_removed_is_made_again(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
+def test_removed_directory_is_created_again(log: WriteAheadLogBlockHandler, make_block: MakeBlock) -> None:
     log.store(make_block(["before"], "input-0-1-0"))
     if uri.is_remote(log.directory):
         system, path = uri.connect(log.directory)
@@ -360,7 +360,7 @@ def test_a_directory_that_is_removed_is_made_again(log: WriteAheadLogBlockHandle
     assert records(log.store(make_block(["after"], "input-0-1-1"))) == ["after"]
 
 
-def test_a_uri_that_nothing_answers_to() -> None:
+def test_uri_without_file_system_is_refused_by_name() -> None:
     with pytest.raises(ConfigurationError, match="nosuch"):
         WriteAheadLogBlockHandler(stream_directory("nosuch://host/check", 0))
 
@@ -369,7 +369,7 @@ def test_a_uri_that_nothing_answers_to() -> None:
 
 
 @pytest.mark.parametrize(("durability", "expected"), [("none", []), ("flush", []), ("fsync", ["directory"] * 3)])
-def test_what_is_synced(
+def test_fsync_covers_new_directories_the_file_and_its_name(
     tmp_path: Path, make_block: MakeBlock, monkeypatch: pytest.MonkeyPatch, durability: str, expected: list[str]
 ) -> None:
     synced: list[str] = []

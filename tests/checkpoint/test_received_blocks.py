@@ -10,7 +10,7 @@ from attrs import evolve
 from tests.checkpoint.recoveries import blocks, directory_of, program_of
 from tests.checkpoint.samples import FIRST, FakeProgram
 from tests.checkpoint.test_checkpointer import Writing
-from tests.schedule.test_recovered_batches import GoingOn, going_on  # noqa: F401
+from tests.schedule.test_recovered_batches import Recovering, recovering  # noqa: F401
 
 from penstock import StoredBlock
 from penstock.checkpoint.manifest import Checkpoint, SavedInput
@@ -130,7 +130,7 @@ def test_switching_the_log_off_is_refused_while_its_blocks_are_needed(
 
 def test_first_batch_keeps_its_blocks_if_the_driver_dies_before_its_checkpoint(
     tmp_path: Path,
-    going_on: Callable[..., GoingOn],  # noqa: F811
+    recovering: Callable[..., Recovering],  # noqa: F811
 ) -> None:
     two = blocks(0, 1)
     before = ReceivedBlockTracker([0], log_of(tmp_path))
@@ -149,8 +149,8 @@ def test_first_batch_keeps_its_blocks_if_the_driver_dies_before_its_checkpoint(
     assert (found.run, found.zero_time_ms, found.last_time_ms) == (FIRST.run, 500, 500)
     tracker = ReceivedBlockTracker([0], log_of(tmp_path))
     tracker.start()
-    run = going_on(now_ms=740, zero_time_ms=found.zero_time_ms, last_time_ms=found.last_time_ms)
-    run.engine.intake.allocate_blocks_to_batch = tracker.allocate_blocks_to_batch  # type: ignore[method-assign]
+    run = recovering(now_ms=740, zero_time_ms=found.zero_time_ms, last_time_ms=found.last_time_ms)
+    run.engine.batch_input.allocate_blocks_to_batch = tracker.allocate_blocks_to_batch  # type: ignore[method-assign]
     has: dict[int, list[StoredBlock]] = {}
     run.engine.graph.make = lambda time_ms: [lambda: has.update({time_ms: tracker.blocks_of_batch(time_ms, 0)})]
     run.start()

@@ -8,21 +8,29 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark import Accumulator, cloudpickle
 
-from penstock import State, StateSpec
+from penstock import Block, State, StateSpec
+from penstock.blocks import arrow_form
+from penstock.blocks.block import BlockReference
+from penstock.blocks.block_transfer import open_block
+from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.graph.dstream import DStream
+from penstock.wire.endpoint import Endpoint
+from penstock.wire.token import Token
+from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
 
 BATCHES = 12
 
-DRIVERS_SIDE = ["structlog", "rich", "penstock.context", "penstock.graph.dstream"]
+DRIVERS_SIDE = ["structlog", "pluggy", "rich", "penstock.context", "penstock.graph"]
 
 # As a worker: its own module first, then functions as they come.
 WORKER = """
@@ -35,6 +43,15 @@ for operator, sent in pickle.loads(Path(sys.argv[1]).read_bytes()):
     if imported := unwanted & sys.modules.keys():
         print(operator, "imports", *sorted(imported))
         unwanted -= imported
+"""
+
+READER = """
+import pickle, sys
+import pyspark.worker
+from pathlib import Path
+read, reference = pickle.loads(Path(sys.argv[1]).read_bytes())
+print(list(read(0, [(reference,)])))
+print(*sys.modules, file=sys.stderr)
 """
 
 
@@ -118,7 +135,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, context: FakeContext, tables: None) ->
     return sent
 
 
-def test_operators_import_nothing_of_the_drivers_side(
+def test_tasks_of_operators_import_nothing_of_the_driver_side(
     make_input: Callable[..., FakeInput], sent: list[Any], tmp_path: Path
 ) -> None:
     pairs = make_input(lambda time_ms: [[("a", 1)], [("b", 2)]] if time_ms < 800 else [[], []])
@@ -134,6 +151,24 @@ def test_operators_import_nothing_of_the_drivers_side(
     assert (worker.returncode, worker.stdout) == (0, ""), worker.stderr
 
 
-def test_every_operator_is_looked_at() -> None:
+def test_every_operator_is_checked_for_its_imports() -> None:
     public = {name for name in dir(DStream) if not name.startswith("_")}
     assert OPERATORS.keys() | OTHERS == public
+
+
+@pytest.mark.parametrize("is_here", [True, False], ids=["from its file", "fetched"])
+def test_reading_a_block_imports_neither_logging_nor_plugins(tmp_path: Path, is_here: bool) -> None:
+    handler, token = LocalBlockHandler(tmp_path / "blocks"), Token.generate()
+    stored = handler.store(Block("input-0-1-0", 0, 2, arrow_form.encode(["a", "b"])))
+    endpoint = Endpoint("127.0.0.1", token, {}, partial(open_block, handler.open))
+    path = stored.path if is_here else "/not/on/this/host.arrow"
+    reference = BlockReference(stored.block_id, path, 2, token.location("127.0.0.1", endpoint.port))
+    (tmp_path / "sent").write_bytes(pickle.dumps((ReadBlocks(token), reference)))
+    command = [sys.executable, "-c", READER, str(tmp_path / "sent")]
+    worker = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    endpoint.stop()
+    assert (worker.returncode, worker.stdout) == (0, "['a', 'b']\n"), worker.stderr
+    imported = set(worker.stderr.split())
+    assert "penstock.worker.block_reader" in imported
+    assert not imported & {*DRIVERS_SIDE, "penstock.conf"}
+    assert ("pyarrow.flight" in imported) is not is_here

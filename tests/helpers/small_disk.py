@@ -20,7 +20,7 @@ class SmallDisk:
         self.path, self._filler = path, path / "filler"
 
     def fill(self, *, pages: int = 0) -> None:
-        """Leave room for so many pages."""
+        """Leave room for this many pages."""
         self.empty()
         with self._filler.open("wb", buffering=0) as file, suppress(OSError):
             while file.write(bytes(PAGE)):

@@ -193,7 +193,7 @@ def test_contexts_of_one_application_do_not_share_blocks(
         wait_for(lambda seen=seen: seen, "the record")
         assert ssc._engine is not None
         tracker = ssc._engine.tracker
-        (directory,) = tracker._places._directories
+        (directory,) = tracker._locations._directories
         paths.append(directory)
         ssc.stop(stopSparkContext=False)
         assert not directory.exists()
@@ -206,4 +206,4 @@ def test_old_blocks_are_deleted(ssc: StreamingContext, collect: Any, wait_for: C
     wait_for(lambda: len(batches.records) >= 10, "ten numbers")
     assert ssc._engine is not None
     tracker = ssc._engine.tracker
-    wait_for(lambda: not tracker.blocks.has_blocks, "the batch to be cleaned up")
+    wait_for(lambda: not tracker.blocks.known(), "the batch to be cleaned up")

@@ -1,4 +1,4 @@
-"""Write-ahead logs on a directory in memory, and a fold that is a list."""
+"""Write-ahead logs on a directory in memory, with a state that is a list."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.storage.directory import Directory
 Event = dict[str, Any]
 
 
-class ListFold:
-    """Every event there was, in order."""
+class ListState:
+    """All events, in order."""
 
     def __init__(self) -> None:
         self.applied: list[Event] = []
@@ -35,21 +35,21 @@ class ListFold:
 
 
 class Kept:
-    """A journal with its fold."""
+    """A log with its state."""
 
     def __init__(
         self, directory: Directory, run: str, conf: Mapping[str, str], clock: ManualClock, known: int = 0
     ) -> None:
-        self.directory, self.fold, self.clock = directory, ListFold(), clock
-        self.journal = WriteAheadLog(directory, run, Settings.parse(conf), clock, known, {"n": -1})
-        self.recovered = self.journal.recover(self.fold)
+        self.directory, self.state, self.clock = directory, ListState(), clock
+        self.log = WriteAheadLog(directory, run, Settings.parse(conf), clock, known, {"n": -1})
+        self.recovered = self.log.recover(self.state)
 
     def add(self, *numbers: int) -> None:
         for number in numbers:
-            self.journal.append({"n": number, "text": f"event {number}"})
+            self.log.append({"n": number, "text": f"event {number}"})
 
     def add_together(self, numbers: range) -> None:
-        """Append on as many threads, and return when all are committed."""
+        """Append each number on a thread of its own; return when all are committed."""
         threads = [threading.Thread(target=self.add, args=(number,)) for number in numbers]
         for thread in threads:
             thread.start()
@@ -57,7 +57,7 @@ class Kept:
             thread.join(10)
 
     def settle(self, number: int) -> None:
-        """Return when the writer has done all that it does behind the events so far."""
+        """Append one more event: when it is committed, the writer has finished with the earlier ones."""
         self.add(number)
 
 
@@ -68,7 +68,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def keep(clock: ManualClock) -> Iterator[Callable[..., Kept]]:
-    """Makes journals that have recovered; they are started unless that is not wanted."""
+    """Makes recovered logs, started unless ``start`` is false."""
     made: list[Kept] = []
 
     def make(
@@ -82,21 +82,21 @@ def keep(clock: ManualClock) -> Iterator[Callable[..., Kept]]:
         kept = Kept(directory, run, conf or {}, clock, known)
         made.append(kept)
         if start:
-            kept.journal.start()
+            kept.log.start()
         return kept
 
     yield make
     for kept in made:
-        kept.journal.close()
+        kept.log.close()
 
 
 @pytest.fixture
 def memory() -> type[MemoryDirectory]:
-    """A folder in memory."""
+    """A directory in memory."""
     return MemoryDirectory
 
 
 @pytest.fixture
-def list_fold() -> type[ListFold]:
-    """A fold that is a list."""
-    return ListFold
+def list_state() -> type[ListState]:
+    """A state that is a list."""
+    return ListState

@@ -1,4 +1,4 @@
-"""A journal whose files were damaged: an older sound state, or a refusal that names the place; never anything else."""
+"""A damaged write-ahead log: an older sound state, or a refusal that names file and offset; never anything else."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ HISTORY = list(range(9))
 
 
 def written(keep: Keep, memory: Memory, clock: ManualClock, conf: dict[str, str] | None = None) -> dict[str, bytes]:
-    """The files of a journal of nine events, of which the state has four and events of two files the others."""
+    """The segments of a log of nine events: four are in the state, the others in two segments."""
     directory = memory()
     kept = keep(directory, conf=conf)
     kept.add(0, 1, 2)
     clock.advance(60_000)
     kept.add(3)
     kept.add(4, 5, 6)
-    # A write that failed: the next file says from where on this one counts no more.
+    # After a failed write the next segment overrides the end of this one.
     directory.fail_at(range(1, 2))
     kept.add(7)
     kept.add(8)
-    kept.journal.close()
+    kept.log.close()
     return {name: bytes(data) for name, data in directory.files.items()}
 
 
@@ -50,19 +50,19 @@ def changed(files: dict[str, bytes], name: str, data: bytes) -> dict[str, bytes]
 
 
 def recovered(keep: Keep, directory: MemoryDirectory, conf: dict[str, str] | None = None) -> list[int] | str:
-    """What is recovered, or why nothing is."""
+    """The recovered events, or the refusal."""
     try:
-        return keep(directory, conf=conf, start=False).fold.numbers
+        return keep(directory, conf=conf, start=False).state.numbers
     except WriteAheadLogError as error:
         return str(error)
 
 
-def test_the_files_are_as_these_tests_want_them(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+def test_written_log_has_several_segments(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
     assert len(files) >= 2
     assert recovered(keep, memory(files)) == HISTORY
 
 
-def test_a_cut_at_any_byte_gives_an_older_state_or_is_refused_by_name(
+def test_truncation_at_any_byte_gives_an_older_state_or_is_refused_by_name(
     keep: Keep, memory: Memory, files: dict[str, bytes]
 ) -> None:
     outcomes = {"refused": 0, "older": 0, "whole": 0}
@@ -76,13 +76,13 @@ def test_a_cut_at_any_byte_gives_an_older_state_or_is_refused_by_name(
                 outcomes["refused"] += 1
             else:
                 assert outcome == HISTORY[: len(outcome)]
-                # Only the end of the last file may be cut off unseen.
+                # Only the end of the last segment may be missing unnoticed.
                 assert outcome == HISTORY or name == max(files)
                 outcomes["whole" if outcome == HISTORY else "older"] += 1
     assert all(outcomes.values()), outcomes
 
 
-def test_a_thousand_flips_give_an_older_state_or_are_refused_by_name(
+def test_bit_flip_gives_an_older_state_or_is_refused_by_name(
     keep: Keep, memory: Memory, files: dict[str, bytes]
 ) -> None:
     rng = random.Random(5)
@@ -101,7 +101,7 @@ def test_a_thousand_flips_give_an_older_state_or_are_refused_by_name(
     assert refused > 100
 
 
-def test_a_thousand_flips_with_damage_skipped_give_some_of_the_events(
+def test_bit_flips_with_damage_skipped_give_a_subset_of_the_events(
     keep: Keep, memory: Memory, files: dict[str, bytes]
 ) -> None:
     rng = random.Random(6)
@@ -115,33 +115,35 @@ def test_a_thousand_flips_with_damage_skipped_give_some_of_the_events(
         assert outcome == sorted(set(outcome) & set(HISTORY))
 
 
-def test_a_lost_file_gives_an_older_state_or_is_refused(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+def test_missing_segment_gives_an_older_state_or_is_refused(
+    keep: Keep, memory: Memory, files: dict[str, bytes]
+) -> None:
     for name in files:
         outcome = recovered(keep, memory({other: data for other, data in files.items() if other != name}))
-        # One may hold nothing that counts: a write that failed.
+        # A segment may hold nothing that counts: a failed write.
         lost_the_end = name == max(files) and outcome == HISTORY[: len(outcome)]
         assert isinstance(outcome, str) or outcome == HISTORY or lost_the_end
 
 
-def test_garbage_behind_the_end_is_cut_off(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+def test_garbage_after_the_last_record_is_ignored(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
     kept = keep(memory(changed(files, max(files), files[max(files)] + b"garbage")), start=False)
-    assert kept.fold.numbers == HISTORY
-    assert kept.recovered.torn_bytes == len(b"garbage")
+    assert kept.state.numbers == HISTORY
+    assert kept.recovered.truncated_bytes == len(b"garbage")
     assert kept.recovered.damages == ()
 
 
-def test_a_torn_end_is_not_written_behind(keep: Keep, memory: Memory, clock: ManualClock) -> None:
+def test_nothing_is_appended_to_a_truncated_segment(keep: Keep, memory: Memory, clock: ManualClock) -> None:
     files = written(keep, memory, clock)
     directory = memory(changed(files, max(files), files[max(files)][:-1]))
     kept = keep(directory)
-    assert kept.fold.numbers == HISTORY[:-1]
+    assert kept.state.numbers == HISTORY[:-1]
     kept.add(100)
     assert len(directory.names()) == 1
-    assert keep(directory.copy(), start=False).fold.numbers == [*HISTORY[:-1], 100]
+    assert keep(directory.copy(), start=False).state.numbers == [*HISTORY[:-1], 100]
 
 
 def middle_damaged(keep: Keep, memory: Memory) -> tuple[MemoryDirectory, int]:
-    """A journal with the third of five events damaged, and where that is."""
+    """A log with the third of five events damaged, and that event's offset."""
     directory = memory()
     keep(directory).add(0, 1, 2, 3, 4)
     (name,) = directory.names()
@@ -150,31 +152,31 @@ def middle_damaged(keep: Keep, memory: Memory) -> tuple[MemoryDirectory, int]:
     return directory, third.start
 
 
-def test_damage_in_the_middle_is_refused_with_file_place_and_what_to_do(keep: Keep, memory: Memory) -> None:
+def test_damage_in_the_middle_is_refused_with_file_offset_and_advice(keep: Keep, memory: Memory) -> None:
     directory, position = middle_damaged(keep, memory)
     before = directory.copy().files
     with pytest.raises(WriteAheadLogError) as refused:
         keep(directory)
     assert str(refused.value) == (
-        f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read. Put the file back as it "
-        "was, or go on without what is lost: spark.penstock.checkpoint.onDamage=skip"
+        f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read. Restore the file, or "
+        "continue without the lost records: spark.penstock.checkpoint.onDamage=skip"
     )
     assert directory.files == before
 
 
-def test_damage_in_the_middle_may_be_skipped_and_is_counted(keep: Keep, memory: Memory) -> None:
+def test_skipped_damage_in_the_middle_is_counted(keep: Keep, memory: Memory) -> None:
     directory, position = middle_damaged(keep, memory)
     kept = keep(directory, conf=SKIP)
-    assert kept.fold.numbers == [0, 1, 3, 4]
+    assert kept.state.numbers == [0, 1, 3, 4]
     assert kept.recovered.lost == 1
     assert kept.recovered.damages == (
         f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read",
     )
     kept.add(5)
-    assert keep(directory.copy(), start=False).fold.numbers == [0, 1, 3, 4, 5]
+    assert keep(directory.copy(), start=False).state.numbers == [0, 1, 3, 4, 5]
 
 
-def test_a_damaged_state_is_refused_or_counted(keep: Keep, memory: Memory) -> None:
+def test_damaged_state_is_refused_or_counted(keep: Keep, memory: Memory) -> None:
     directory = memory()
     keep(directory).add(0, 1, 2)
     keep(directory).add(3)
@@ -186,11 +188,11 @@ def test_a_damaged_state_is_refused_or_counted(keep: Keep, memory: Memory) -> No
     ):
         keep(directory, start=False)
     kept = keep(directory, conf=SKIP, start=False)
-    assert kept.fold.numbers == [0, 2, 3]
+    assert kept.state.numbers == [0, 2, 3]
     assert kept.recovered.lost == 1
 
 
-def test_a_damaged_state_that_was_gone_on_from_is_not_replaced_by_an_older_one(
+def test_damaged_state_with_later_events_is_not_replaced_by_an_older_state(
     keep: Keep, memory: Memory, clock: ManualClock
 ) -> None:
     directory = memory()
@@ -211,11 +213,11 @@ def test_a_damaged_state_that_was_gone_on_from_is_not_replaced_by_an_older_one(
     damaged = bytearray(files[new])
     damaged[read_frames(files[new]).sound[1].start] ^= 1
     assert f"{new} is damaged" in str(recovered(keep, memory(changed(files, new, bytes(damaged)))))
-    # Cut off within its state it looks like one that was being begun, and the older one counts.
+    # Truncated within its state it looks unfinished, and the older state counts.
     assert recovered(keep, memory(changed(files, new, files[new][:100]))) == [0, 1, 2]
 
 
-def test_a_state_without_its_end_is_refused_when_nothing_older_is_there(keep: Keep, memory: Memory) -> None:
+def test_truncated_state_is_refused_if_there_is_no_older_one(keep: Keep, memory: Memory) -> None:
     directory = memory()
     keep(directory).add(0, 1, 2)
     keep(directory)
@@ -223,35 +225,35 @@ def test_a_state_without_its_end_is_refused_when_nothing_older_is_there(keep: Ke
     del directory.files[name][-1]
     with pytest.raises(WriteAheadLogError, match="1 of 3 records of the state cannot be read"):
         keep(directory, start=False)
-    assert keep(directory, conf=SKIP, start=False).fold.numbers == [0, 1]
+    assert keep(directory, conf=SKIP, start=False).state.numbers == [0, 1]
 
 
-def test_a_file_of_nothing_is_refused_when_another_was_before_it(keep: Keep, memory: Memory) -> None:
-    assert keep(memory({"journal-0000000000": b""}), start=False).fold.numbers == []
-    assert keep(memory({"journal-0000000000": b"torn"}), start=False).fold.numbers == []
+def test_unreadable_segment_is_refused_unless_it_is_the_first(keep: Keep, memory: Memory) -> None:
+    assert keep(memory({"journal-0000000000": b""}), start=False).state.numbers == []
+    assert keep(memory({"journal-0000000000": b"torn"}), start=False).state.numbers == []
     with pytest.raises(WriteAheadLogError, match="journal-0000000007 is damaged at byte 0: all of it"):
         keep(memory({"journal-0000000007": b"torn"}), start=False)
 
 
-def test_an_end_that_was_known_of_is_no_torn_one(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
+def test_truncation_below_the_checkpoint_is_refused(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
     name, known = max(files), len(HISTORY)
-    assert keep(memory(files), start=False).journal.last_number == known
+    assert keep(memory(files), start=False).log.last_number == known
     for size in range(len(files[name])):
         damaged = changed(files, name, files[name][:size])
         with pytest.raises(WriteAheadLogError, match=r"memory/.*onDamage=skip"):
             keep(memory(damaged), start=False, known=known)
-    # One that was not known of may have been cut off while it was written.
+    # An event that no checkpoint counted may have been truncated while it was written.
     kept = keep(memory(changed(files, name, files[name][:-1])), start=False, known=known - 1)
-    assert kept.fold.numbers == HISTORY[:-1]
+    assert kept.state.numbers == HISTORY[:-1]
     assert not kept.recovered.is_whole
 
 
-def test_a_journal_that_is_gone_is_refused_where_it_is_known_of(keep: Keep, memory: Memory) -> None:
+def test_deleted_log_is_refused_if_a_checkpoint_counted_its_events(keep: Keep, memory: Memory) -> None:
     message = "memory/ ends with event 0, and a checkpoint knows of 1: .*onDamage=skip"
     for files in ({}, {"journal-0000000000": b""}):
         with pytest.raises(WriteAheadLogError, match=message):
             keep(memory(files), known=1)
-    # Also one of another run.
+    # So is the log of another run.
     directory = memory()
     keep(directory).add(0, 1)
     with pytest.raises(WriteAheadLogError, match=message):
@@ -259,7 +261,7 @@ def test_a_journal_that_is_gone_is_refused_where_it_is_known_of(keep: Keep, memo
 
 
 @pytest.mark.parametrize("conf", [SKIP, {"spark.penstock.writeAheadLog.durability": "none"}], ids=["skip", "none"])
-def test_a_missing_end_is_counted_and_stood_in_for_and_no_number_used_again(
+def test_missing_end_is_counted_and_substituted_and_no_number_reused(
     keep: Keep, memory: Memory, conf: dict[str, str]
 ) -> None:
     directory = memory()
@@ -267,34 +269,34 @@ def test_a_missing_end_is_counted_and_stood_in_for_and_no_number_used_again(
     (name,) = directory.names()
     directory.files[name][-1] ^= 1
     kept = keep(directory.copy(), conf=conf, known=6)
-    assert kept.fold.numbers == [0, 1, 2, -1]
+    assert kept.state.numbers == [0, 1, 2, -1]
     assert kept.recovered.lost == 3
-    assert kept.recovered.damages == ("the journal in memory/ ends with event 3, and a checkpoint knows of 6",)
+    assert kept.recovered.damages == ("the write-ahead log in memory/ ends with event 3, and a checkpoint knows of 6",)
     kept.add(4)
-    assert kept.journal.last_number == 7
-    kept.journal.close()
-    # What older checkpoints know of is not missing again.
+    assert kept.log.last_number == 7
+    kept.log.close()
+    # Events that older checkpoints counted are not missing again.
     again = keep(memory({name: bytes(data) for name, data in kept.directory.files.items()}), start=False, known=6)  # type: ignore[attr-defined]
-    assert again.fold.numbers == [0, 1, 2, -1, 4]
+    assert again.state.numbers == [0, 1, 2, -1, 4]
     assert again.recovered.is_whole
 
 
-def test_a_number_is_known_only_when_it_is_committed(keep: Keep, memory: Memory) -> None:
+def test_last_number_counts_only_committed_events(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory)
-    assert kept.journal.last_number == 0
+    assert kept.log.last_number == 0
     kept.add(0)
-    assert kept.journal.last_number == 1
+    assert kept.log.last_number == 1
     directory.fail_at(range(100))
     with pytest.raises(WriteAheadLogError):
         kept.add(1)
-    assert kept.journal.last_number == 1
+    assert kept.log.last_number == 1
 
 
-def test_other_files_of_the_folder_are_no_concern(keep: Keep, memory: Memory) -> None:
+def test_other_files_in_the_directory_are_ignored(keep: Keep, memory: Memory) -> None:
     directory = memory({"notes.txt": b"mine", "journal-12": b"?", "journal-0000000001.bak": b"?"})
     keep(directory).add(1)
-    assert keep(directory.copy(), start=False).fold.numbers == [1]
+    assert keep(directory.copy(), start=False).state.numbers == [1]
     assert {"notes.txt", "journal-12", "journal-0000000001.bak"} < set(directory.names())
 
 
@@ -302,6 +304,6 @@ def test_other_files_of_the_folder_are_no_concern(keep: Keep, memory: Memory) ->
     "payload",
     [b'{"journal":2,"run":"run-1"}', b"[1,2]", b"not JSON", b'{"other":1}', b'[1,{},"more"]', b"3"],
 )
-def test_a_sound_record_of_another_form_is_refused_by_name(keep: Keep, memory: Memory, payload: bytes) -> None:
+def test_sound_record_of_another_format_is_refused_by_name(keep: Keep, memory: Memory, payload: bytes) -> None:
     with pytest.raises(WriteAheadLogError, match="memory/journal-0000000000 was written by another version"):
         keep(memory({"journal-0000000000": frame(payload)}), conf=SKIP, start=False)

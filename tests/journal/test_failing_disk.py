@@ -1,4 +1,4 @@
-"""A journal on a disk that fails: nobody hears that an event is safe when it is not, and none that is safe is lost."""
+"""A write-ahead log on a failing disk: no event is acknowledged that is not safe, and no acknowledged event is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ONE_TRY = {"spark.streaming.driver.writeAheadLog.maxFailures": "1"}
 
 
 def try_to_add(kept: Kept, numbers: range, clock: ManualClock) -> list[int]:
-    """Append some, every fifth one in a new file; say which were acknowledged."""
+    """Append events, every fifth one in a new segment; return the acknowledged ones."""
     safe = []
     for number in numbers:
         if number % 5 == 4:
@@ -45,14 +45,14 @@ def try_to_add(kept: Kept, numbers: range, clock: ManualClock) -> list[int]:
 
 
 def check(found: list[int], safe: list[int], tried: range) -> None:
-    """All that is safe is there, in order, and nothing that was not tried; nothing twice."""
+    """Check that every acknowledged event was recovered, in order, and none twice or unknown."""
     assert found == sorted(set(found))
     assert set(safe) <= set(found) <= set(tried)
 
 
 @pytest.mark.parametrize("conf", [{}, CLOSES], ids=["append", "close"])
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8])
-def test_a_full_disk_at_any_write_loses_nothing_that_was_acknowledged(
+def test_full_disk_at_any_write_loses_no_acknowledged_event(
     keep: Keep, memory: Memory, clock: ManualClock, conf: dict[str, str], length: int
 ) -> None:
     for first in range(60):
@@ -60,62 +60,60 @@ def test_a_full_disk_at_any_write_loses_nothing_that_was_acknowledged(
         kept = keep(directory, conf=conf)
         directory.fail_at(range(first, first + length))
         safe = try_to_add(kept, range(20), clock)
-        kept.journal.close()
-        # So many failures in a row as there are tries are needed for one that is seen.
+        kept.log.close()
+        # An append fails only after as many consecutive failures as there are tries.
         assert len(safe) == 20 if length < 3 else len(safe) >= 20 - length
-        assert kept.fold.numbers == safe
-        check(keep(directory.copy(), start=False).fold.numbers, safe, range(20))
+        assert kept.state.numbers == safe
+        check(keep(directory.copy(), start=False).state.numbers, safe, range(20))
 
 
-def test_a_write_that_fails_is_tried_so_often_and_no_more(keep: Keep, memory: Memory) -> None:
+def test_failing_write_is_tried_max_failures_times(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory, conf={"spark.streaming.driver.writeAheadLog.maxFailures": "4"})
     directory.fail_at(range(1000))
     tries = directory.count("append") + directory.count("write")
     with pytest.raises(WriteAheadLogError, match=r"tries: 4: .*No space left on device"):
         kept.add(1)
-    # The first on the file at hand, each other with a new one.
+    # The first on the current segment, the others with a new one each.
     assert directory.count("append") + directory.count("write") - tries == 4
     directory.fail_at(range(0))
     kept.add(2)
-    assert keep(directory.copy(), start=False).fold.numbers == [2]
+    assert keep(directory.copy(), start=False).state.numbers == [2]
 
 
-def test_a_write_that_was_made_though_it_failed_is_there_once(keep: Keep, memory: Memory) -> None:
+def test_event_written_twice_by_a_retry_is_recovered_once(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory)
     kept.add(1)
-    # The commit fails when all is written: then it is written again.
+    # The commit fails after all is written, and the event is written again.
     directory.fail_at(range(1, 2))
     kept.add(2)
     kept.add(3)
     assert len(directory.names()) == 2
-    assert kept.fold.numbers == [1, 2, 3]
-    assert keep(directory.copy(), start=False).fold.numbers == [1, 2, 3]
+    assert kept.state.numbers == [1, 2, 3]
+    assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3]
 
 
-def test_what_was_refused_and_written_all_the_same_gives_way_to_what_comes_next(keep: Keep, memory: Memory) -> None:
+def test_refused_event_on_disk_is_replaced_by_the_next_event(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory, conf=ONE_TRY)
     kept.add(1)
     directory.fail_at(range(1, 2))
     with pytest.raises(WriteAheadLogError):
         kept.add(2)
-    assert kept.fold.numbers == [1]
-    # Its outcome is unknown, and as long as nothing follows it counts.
-    assert keep(directory.copy(), start=False).fold.numbers == [1, 2]
+    assert kept.state.numbers == [1]
+    # Its outcome is unknown: it counts until another event follows.
+    assert keep(directory.copy(), start=False).state.numbers == [1, 2]
     kept.add(3)
-    assert keep(directory.copy(), start=False).fold.numbers == [1, 3]
+    assert keep(directory.copy(), start=False).state.numbers == [1, 3]
 
 
-def test_a_new_file_that_fails_does_not_make_older_events_count_less(
-    keep: Keep, memory: Memory, clock: ManualClock
-) -> None:
+def test_failed_base_segment_leaves_older_events_valid(keep: Keep, memory: Memory, clock: ManualClock) -> None:
     directory = memory()
     kept = keep(directory)
     kept.add(1)
     clock.advance(60_000)
-    # Of the next operations: write, commit, append, write; then the commit of the new file, which is whole by then.
+    # The second commit from here is that of the base segment, which is complete by then.
     commits = 0
 
     def hook(operation: str, _name: str) -> None:
@@ -128,10 +126,10 @@ def test_a_new_file_that_fails_does_not_make_older_events_count_less(
     kept.add(2)
     kept.add(3)
     assert len(directory.names()) == 3
-    assert keep(directory.copy(), start=False).fold.numbers == [1, 2, 3]
+    assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3]
 
 
-def test_old_files_go_when_the_new_one_is_safe_whatever_is_promised_for_events(
+def test_old_segments_are_deleted_after_the_base_is_flushed_without_durability(
     keep: Keep, memory: Memory, clock: ManualClock
 ) -> None:
     directory = memory()
@@ -141,30 +139,30 @@ def test_old_files_go_when_the_new_one_is_safe_whatever_is_promised_for_events(
     kept.add(3)
     kept.settle(4)
     assert directory.names() == ["journal-0000000001"]
-    assert keep(directory.with_what_was_committed(), start=False).fold.numbers == [1, 2, 3]
+    assert keep(directory.with_what_was_committed(), start=False).state.numbers == [1, 2, 3]
 
 
-def test_events_that_were_lost_for_want_of_a_promise_are_no_damage(keep: Keep, memory: Memory) -> None:
+def test_events_lost_without_durability_are_not_damage(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory, conf=NOTHING_PROMISED)
     kept.add(1)
     failures = iter([True])
 
     def hook(operation: str, _name: str) -> None:
-        # The write fails, and what waited in this process cannot be written any more when the file ends.
+        # The write fails, and closing cannot flush what is still in this process.
         if (operation == "write" and next(failures, False)) or operation == "close":
             raise OSError(errno.EIO, "the cable")
 
     directory.hook = hook
     kept.add(2)
     kept.add(3)
-    assert kept.fold.numbers == [1, 2, 3]
+    assert kept.state.numbers == [1, 2, 3]
     directory.hook = lambda _operation, _name: None
-    assert keep(directory.with_what_was_committed(), start=False).fold.numbers == [1]
+    assert keep(directory.with_what_was_committed(), start=False).state.numbers == [1]
 
 
-def test_the_oldest_files_go_first(keep: Keep, memory: Memory, clock: ManualClock) -> None:
-    # Then a deletion that is cut short leaves no older state that has lost what came behind it.
+def test_oldest_segments_are_deleted_first(keep: Keep, memory: Memory, clock: ManualClock) -> None:
+    # An interrupted deletion then leaves no old state without the events that followed it.
     directory = memory()
     kept = keep(directory, conf=CLOSES)
     kept.add(1, 2, 3)
@@ -175,7 +173,7 @@ def test_the_oldest_files_go_first(keep: Keep, memory: Memory, clock: ManualCloc
     assert deleted == [f"journal-{number:010d}" for number in range(5)]
 
 
-def test_everybody_of_a_group_that_failed_is_told(keep: Keep, memory: Memory) -> None:
+def test_every_appender_of_a_failed_write_gets_the_error(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory, conf=ONE_TRY)
     blocked, go_on = threading.Event(), threading.Event()
@@ -201,8 +199,8 @@ def test_everybody_of_a_group_that_failed_is_told(keep: Keep, memory: Memory) ->
     assert blocked.wait(10)
     for thread in threads[1:]:
         thread.start()
-    with kept.journal._changed:
-        assert kept.journal._changed.wait_for(lambda: len(kept.journal._queue) == 4, 10)
+    with kept.log._changed:
+        assert kept.log._changed.wait_for(lambda: len(kept.log._queue) == 4, 10)
     go_on.set()
     for thread in threads:
         thread.join(10)
@@ -210,37 +208,37 @@ def test_everybody_of_a_group_that_failed_is_told(keep: Keep, memory: Memory) ->
     assert all("Read-only file system" in each for each in failed)
     directory.hook = lambda _operation, _name: None
     kept.add(9)
-    assert kept.fold.numbers == [9]
+    assert kept.state.numbers == [9]
 
 
-def test_a_folder_that_cannot_be_made_fails_the_start_by_name(keep: Keep, tmp_path: Path) -> None:
+def test_directory_that_cannot_be_created_fails_the_start_by_name(keep: Keep, tmp_path: Path) -> None:
     kept = keep(Directory.of(str(tmp_path / "file" / "journal")), start=False)
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(WriteAheadLogError, match="file/journal cannot be written"):
-        kept.journal.start()
+        kept.log.start()
     with pytest.raises(WriteAheadLogError, match="file/journal cannot be read"):
         keep(Directory.of(str(tmp_path / "file" / "journal")), start=False)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
-def test_a_read_only_folder_fails_the_start_by_name(keep: Keep, tmp_path: Path) -> None:
+def test_read_only_directory_fails_the_start_by_name(keep: Keep, tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     with pytest.raises(WriteAheadLogError, match="Permission denied"):
         keep(Directory.of(str(tmp_path)))
 
 
-def test_a_read_only_file_system_fails_the_start_and_may_be_tried_again(keep: Keep, memory: Memory) -> None:
+def test_start_can_be_repeated_after_a_read_only_file_system(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory, start=False)
     directory.fail_at(range(1000), lambda: OSError(errno.EROFS, os.strerror(errno.EROFS)))
     with pytest.raises(WriteAheadLogError, match="Read-only file system"):
-        kept.journal.start()
+        kept.log.start()
     directory.fail_at(range(0))
-    kept.journal.start()
+    kept.log.start()
     kept.add(1)
 
 
-def test_a_folder_that_cannot_be_listed_is_not_an_empty_journal(keep: Keep, memory: Memory) -> None:
+def test_directory_that_cannot_be_listed_is_not_an_empty_log(keep: Keep, memory: Memory) -> None:
     directory = memory()
     keep(directory).add(1)
 
@@ -253,7 +251,7 @@ def test_a_folder_that_cannot_be_listed_is_not_an_empty_journal(keep: Keep, memo
         keep(directory, start=False)
 
 
-def test_the_writer_outlives_an_error_that_nobody_thought_of(keep: Keep, memory: Memory) -> None:
+def test_writer_survives_an_unexpected_error(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory)
 
@@ -266,8 +264,8 @@ def test_the_writer_outlives_an_error_that_nobody_thought_of(keep: Keep, memory:
         kept.add(1)
     directory.hook = lambda _operation, _name: None
     kept.add(2)
-    assert kept.fold.numbers == [2]
-    assert keep(directory.copy(), start=False).fold.numbers == [2]
+    assert kept.state.numbers == [2]
+    assert keep(directory.copy(), start=False).state.numbers == [2]
 
 
 @given(
@@ -276,8 +274,8 @@ def test_the_writer_outlives_an_error_that_nobody_thought_of(keep: Keep, memory:
     st.sampled_from([{}, CLOSES]),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=300, derandomize=True, deadline=None)
-def test_a_crash_at_any_moment_leaves_all_that_was_acknowledged(
+@settings(max_examples=150, derandomize=True, deadline=None)
+def test_crash_at_any_operation_leaves_every_acknowledged_event(
     memory_and_clock: tuple[Memory, type[Kept]],
     dies_at: int,
     fails_at: list[int],
@@ -287,10 +285,10 @@ def test_a_crash_at_any_moment_leaves_all_that_was_acknowledged(
     memory, make_kept = memory_and_clock
     directory, clock = memory(), ManualClock(0)
     tried, safe = 0, list[int]()
-    # Three lives, each on what the power loss of the one before has left.
+    # Three runs, each on what the power failure of the previous one left.
     for life in range(3):
         kept = make_kept(directory, "run-1", conf, clock)
-        check(kept.fold.numbers, safe, range(tried))
+        check(kept.state.numbers, safe, range(tried))
         operations = iter(range(10**9))
 
         def hook(operation: str, _name: str, operations: object = operations, life: int = life) -> None:
@@ -301,7 +299,7 @@ def test_a_crash_at_any_moment_leaves_all_that_was_acknowledged(
 
         directory.hook = hook
         try:
-            kept.journal.start()
+            kept.log.start()
             for number in range(tried, tried + 15):
                 if number % 4 == 3:
                     clock.advance(60_000)
@@ -313,10 +311,10 @@ def test_a_crash_at_any_moment_leaves_all_that_was_acknowledged(
                     pass
         except WriteAheadLogError:
             pass
-        kept.journal.close()
+        kept.log.close()
         directory = directory.after_power_loss(rng)
-        # What is there counts from now on, asked for or not.
-        found = make_kept(directory.copy(), "run-1", conf, clock).fold.numbers
+        # What was recovered counts from now on, acknowledged or not.
+        found = make_kept(directory.copy(), "run-1", conf, clock).state.numbers
         check(found, safe, range(tried))
         safe = found
 

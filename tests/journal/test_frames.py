@@ -27,19 +27,19 @@ def is_part_of(some: list[bytes], whole: list[bytes]) -> bool:
     return all(each in rest for each in some)
 
 
-def test_what_was_framed_is_read() -> None:
+def test_framed_records_are_read_back() -> None:
     frames = read_frames(BUFFER)
     assert [each.payload for each in frames.sound] == PAYLOADS
-    assert (frames.damages, frames.torn_at) == ((), None)
+    assert (frames.damages, frames.truncated_at) == ((), None)
     assert [BUFFER[each.start : each.end] for each in frames.sound] == [frame(payload) for payload in PAYLOADS]
 
 
-def test_an_empty_buffer_has_no_records_and_no_damage() -> None:
+def test_empty_buffer_has_no_records_and_no_damage() -> None:
     frames = read_frames(b"")
-    assert (frames.sound, frames.damages, frames.torn_at) == ((), (), None)
+    assert (frames.sound, frames.damages, frames.truncated_at) == ((), (), None)
 
 
-def test_a_flip_of_any_bit_gives_no_wrong_payload() -> None:
+def test_flip_of_any_bit_gives_no_wrong_payload() -> None:
     for bit in range(len(BUFFER) * 8):
         flipped = bytearray(BUFFER)
         flipped[bit // 8] ^= 1 << bit % 8
@@ -48,20 +48,20 @@ def test_a_flip_of_any_bit_gives_no_wrong_payload() -> None:
         assert is_part_of(found, PAYLOADS)
         assert len(found) == len(PAYLOADS) - 1
         # In the last record it looks like a tear; before it there is one damage.
-        assert bool(frames.damages) == (frames.torn_at is None)
+        assert bool(frames.damages) == (frames.truncated_at is None)
 
 
-def test_a_cut_at_any_byte_gives_the_records_before_it() -> None:
+def test_truncation_at_any_byte_gives_the_records_before_it() -> None:
     ends = [each.end for each in read_frames(BUFFER).sound]
     for size in range(len(BUFFER)):
         frames = read_frames(BUFFER[:size])
         whole = sum(end <= size for end in ends)
         assert [each.payload for each in frames.sound] == PAYLOADS[:whole]
         assert frames.damages == ()
-        assert frames.torn_at == (None if size in (0, *ends) else ([0, *ends])[whole])
+        assert frames.truncated_at == (None if size in (0, *ends) else ([0, *ends])[whole])
 
 
-def test_damage_in_the_middle_is_told_with_its_place() -> None:
+def test_damage_in_the_middle_is_reported_with_its_offsets() -> None:
     first, second, third = (frame(payload) for payload in (b"one", b"two", b"three"))
     frames = read_frames(first + b"?" + second[1:] + third)
     assert [each.payload for each in frames.sound] == [b"one", b"three"]
@@ -70,43 +70,43 @@ def test_damage_in_the_middle_is_told_with_its_place() -> None:
     assert frames.damages == ((len(first), len(first) + 4096),)
 
 
-def test_garbage_behind_good_records_is_a_torn_end() -> None:
+def test_garbage_after_sound_records_is_a_truncated_end() -> None:
     for garbage in (b"garbage", b"\x00" * 100, MAGIC, MAGIC * 50, frame(b"x" * 50)[:-1]):
         frames = read_frames(frame(b"one") + garbage)
         assert [each.payload for each in frames.sound] == [b"one"]
-        assert frames.torn_at == len(frame(b"one"))
+        assert frames.truncated_at == len(frame(b"one"))
 
 
-def test_a_length_is_not_believed() -> None:
+def test_wrong_length_is_not_followed() -> None:
     head = struct.pack(">BI", 1, MAX_PAYLOAD_BYTES + 1)
     lie = MAGIC + head + struct.pack(">I", zlib.crc32(head))
-    assert read_frames(lie + b"x" * 100).torn_at == 0
+    assert read_frames(lie + b"x" * 100).truncated_at == 0
     assert payloads(lie + frame(b"one")) == [b"one"]
 
 
-def test_a_record_that_is_too_large_is_not_read() -> None:
+def test_oversized_record_is_not_read() -> None:
     payload = bytes(MAX_PAYLOAD_BYTES + 1)
     head = struct.pack(">BI", 1, len(payload))
     large = MAGIC + head + struct.pack(">I", zlib.crc32(payload, zlib.crc32(head))) + payload
     assert payloads(large + frame(b"one")) == [b"one"]
 
 
-def test_too_large_a_record_is_refused() -> None:
+def test_oversized_payload_is_refused() -> None:
     with pytest.raises(WriteAheadLogError, match="too large"):
         frame(bytes(MAX_PAYLOAD_BYTES + 1))
 
 
-def test_a_sound_record_of_another_version_is_no_damage() -> None:
+def test_sound_record_of_another_version_is_refused_by_version() -> None:
     head = struct.pack(">BI", 2, 3)
     later = MAGIC + head + struct.pack(">I", zlib.crc32(b"new", zlib.crc32(head))) + b"new"
     assert len(later) == HEAD_BYTES + 3
-    with pytest.raises(WriteAheadLogError, match="has the form 2"):
+    with pytest.raises(WriteAheadLogError, match="has format version 2; this code reads 1"):
         read_frames(frame(b"one") + later)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.randoms(use_true_random=False))
 @settings(max_examples=200, derandomize=True, deadline=None)
-def test_any_payloads_survive_and_no_commotion_makes_others(some: list[bytes], rng: random.Random) -> None:
+def test_any_payload_is_read_back_and_random_damage_creates_none(some: list[bytes], rng: random.Random) -> None:
     buffer = bytearray(b"".join(map(frame, some)))
     assert payloads(bytes(buffer)) == some
     for _ in range(min(3, len(buffer))):

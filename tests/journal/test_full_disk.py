@@ -25,7 +25,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.mark.parametrize("pages", range(4))
 @pytest.mark.parametrize("roll_bytes", [1 << 20, 1], ids=["events", "state"])
-def test_what_the_journal_took_is_there_and_nothing_else(
+def test_acknowledged_events_and_no_others_are_recovered(
     disk: SmallDisk, keep: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch, pages: int, roll_bytes: int
 ) -> None:
     # With a roll at every event it is the state that finds no room.
@@ -44,26 +44,26 @@ def test_what_the_journal_took_is_there_and_nothing_else(
         else:
             taken.append(number)
     assert refused
-    assert kept.fold.numbers == taken
+    assert kept.state.numbers == taken
     # Killed now, or later.
-    assert keep(directory, start=False).fold.numbers == taken
+    assert keep(directory, start=False).state.numbers == taken
     disk.empty()
     kept.add(600)
-    kept.journal.close()
+    kept.log.close()
     again = keep(directory)
     again.add(601)
-    assert again.fold.numbers == [*taken, 600, 601]
+    assert again.state.numbers == [*taken, 600, 601]
     assert again.recovered.damages == ()
 
 
-def test_a_journal_does_not_start_on_a_full_disk_and_loses_nothing(disk: SmallDisk, keep: Callable[..., Kept]) -> None:
+def test_start_fails_on_a_full_disk_and_loses_nothing(disk: SmallDisk, keep: Callable[..., Kept]) -> None:
     directory = Directory.of(str(disk.path))
     first = keep(directory)
     first.add(1, 2)
-    first.journal.close()
+    first.log.close()
     disk.fill()
     second = keep(directory, start=False)
     with pytest.raises(WriteAheadLogError, match="No space"):
-        second.journal.start()
+        second.log.start()
     disk.empty()
-    assert keep(directory).fold.numbers == [1, 2]
+    assert keep(directory).state.numbers == [1, 2]

@@ -1,4 +1,4 @@
-"""A process that is killed while it writes: what it was told to be safe is there."""
+"""A process killed while it writes: every acknowledged event is recovered."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PROGRAM = """
 import sys, threading
 from penstock.runtime.clock import SystemClock
 from penstock.conf import Settings
-from penstock.journal import write_ahead_log as journal
+from penstock.journal import write_ahead_log as wal
 from penstock.storage.directory import Directory
 
-journal._ROLL_BYTES = 2000
+wal._ROLL_BYTES = 2000
 
 class State:
     def __init__(self):
@@ -33,7 +33,7 @@ class State:
         return list(self.applied)
 
 settings = Settings.parse({sys.argv[2]: sys.argv[3]})
-kept = journal.WriteAheadLog(Directory.of(sys.argv[1]), "run-1", settings, SystemClock())
+kept = wal.WriteAheadLog(Directory.of(sys.argv[1]), "run-1", settings, SystemClock())
 kept.recover(State())
 kept.start()
 
@@ -56,7 +56,7 @@ for thread in range(4):
     ],
     ids=["append", "close"],
 )
-def test_what_was_acknowledged_before_the_kill_is_there(
+def test_events_acknowledged_before_a_kill_are_recovered(
     tmp_path: Path, keep: Callable[..., Kept], name: str, value: str
 ) -> None:
     with subprocess.Popen(
@@ -67,7 +67,7 @@ def test_what_was_acknowledged_before_the_kill_is_there(
         process.kill()
         said += process.stdout.readlines()
     safe = {int(line) for line in said if line.endswith("\n")}
-    found = keep(Directory.of(str(tmp_path)), start=False).fold.numbers
+    found = keep(Directory.of(str(tmp_path)), start=False).state.numbers
     assert len(safe) >= 500
     assert safe <= set(found)
     assert len(found) == len(set(found)) <= len(safe) + 4

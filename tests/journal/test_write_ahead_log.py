@@ -1,4 +1,4 @@
-"""A journal in good times: what was appended is recovered, in order, and old files go."""
+"""A write-ahead log on a healthy disk: appended events are recovered in order, and old segments are deleted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.storage.directory import Directory
 
 if TYPE_CHECKING:
     from tests.helpers.memory_directory import MemoryDirectory
-    from tests.journal.conftest import Kept, ListFold
+    from tests.journal.conftest import Kept, ListState
 
 Keep = Callable[..., "Kept"]
 Memory = type["MemoryDirectory"]
@@ -28,35 +28,35 @@ CLOSES = {"spark.streaming.driver.writeAheadLog.closeFileAfterWrite": "true"}
 ROLLS_AT_ONCE = {"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "0"}
 
 
-def test_nothing_is_there_before_the_start(keep: Keep, tmp_path: Path) -> None:
+def test_recovery_creates_no_file(keep: Keep, tmp_path: Path) -> None:
     kept = keep(Directory.of(str(tmp_path / "journal")), start=False)
     assert kept.recovered == Recovered(0)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_appended_is_recovered_in_order(keep: Keep, tmp_path: Path) -> None:
+def test_appended_events_are_recovered_in_order(keep: Keep, tmp_path: Path) -> None:
     directory = Directory.of(str(tmp_path / "journal"))
     first = keep(directory)
     first.add(*range(100))
     # Killed: nothing was closed.
     second = keep(directory)
     assert second.recovered == Recovered(100)
-    assert second.fold.applied == first.fold.applied
+    assert second.state.applied == first.state.applied
     second.add(100)
-    assert keep(directory, start=False).fold.numbers == list(range(101))
+    assert keep(directory, start=False).state.numbers == list(range(101))
 
 
-def test_an_event_is_applied_once_it_is_committed(keep: Keep, memory: Memory) -> None:
+def test_event_is_applied_after_its_commit(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory)
     seen: list[int] = []
-    directory.hook = lambda operation, _: seen.append(len(kept.fold.applied)) if operation == "commit" else None
+    directory.hook = lambda operation, _: seen.append(len(kept.state.applied)) if operation == "commit" else None
     kept.add(1, 2)
     assert seen == [0, 1]
-    assert kept.fold.numbers == [1, 2]
+    assert kept.state.numbers == [1, 2]
 
 
-def test_a_new_run_begins_a_file_with_the_state_and_deletes_the_others(keep: Keep, memory: Memory) -> None:
+def test_start_writes_a_base_segment_and_deletes_the_others(keep: Keep, memory: Memory) -> None:
     directory = memory()
     keep(directory).add(1, 2)
     assert directory.names() == ["journal-0000000000"]
@@ -65,31 +65,31 @@ def test_a_new_run_begins_a_file_with_the_state_and_deletes_the_others(keep: Kee
     assert keep(directory, start=False).recovered == Recovered(2)
 
 
-def test_events_of_another_run_are_not_recovered_and_go(keep: Keep, memory: Memory) -> None:
+def test_events_of_another_run_are_ignored_and_deleted(keep: Keep, memory: Memory) -> None:
     directory = memory()
     keep(directory, "run-1").add(1, 2)
     other = keep(directory, "run-2", start=False)
     assert other.recovered == Recovered(0)
-    assert keep(directory, "run-1", start=False).fold.numbers == [1, 2]
-    other.journal.start()
+    assert keep(directory, "run-1", start=False).state.numbers == [1, 2]
+    other.log.start()
     other.add(3)
-    assert keep(directory, "run-1", start=False).fold.numbers == []
-    assert keep(directory, "run-2", start=False).fold.numbers == [3]
+    assert keep(directory, "run-1", start=False).state.numbers == []
+    assert keep(directory, "run-2", start=False).state.numbers == [3]
 
 
-def test_a_run_whose_first_file_was_not_finished_leaves_the_one_before_as_it_was(keep: Keep, memory: Memory) -> None:
+def test_failed_start_leaves_the_log_of_the_previous_run(keep: Keep, memory: Memory) -> None:
     directory = memory()
     keep(directory, "run-1").add(1, 2)
     other = keep(directory, "run-2", start=False)
     directory.fail_at(range(1, 100))
     with pytest.raises(WriteAheadLogError, match=r"memory/ cannot be written, tries: 3: .*No space"):
-        other.journal.start()
+        other.log.start()
     directory.fail_at(range(0))
-    assert keep(directory.copy(), "run-1", start=False).fold.numbers == [1, 2]
-    assert keep(directory.copy(), "run-2", start=False).fold.numbers == []
+    assert keep(directory.copy(), "run-1", start=False).state.numbers == [1, 2]
+    assert keep(directory.copy(), "run-2", start=False).state.numbers == []
 
 
-def test_it_is_begun_anew_when_it_is_old(keep: Keep, memory: Memory, clock: ManualClock) -> None:
+def test_base_segment_is_written_after_the_rolling_interval(keep: Keep, memory: Memory, clock: ManualClock) -> None:
     directory = memory()
     kept = keep(directory)
     kept.add(1)
@@ -101,23 +101,25 @@ def test_it_is_begun_anew_when_it_is_old(keep: Keep, memory: Memory, clock: Manu
     kept.add(4)
     kept.settle(5)
     assert directory.names() == ["journal-0000000001"]
-    assert keep(directory.copy(), start=False).fold.numbers == [1, 2, 3, 4, 5]
+    assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3, 4, 5]
 
 
-def test_it_is_begun_anew_when_it_has_grown(keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_base_segment_is_written_after_enough_events(
+    keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(wal_module, "_ROLL_BYTES", 200)
     directory = memory()
     kept = keep(directory)
     kept.add(*range(100))
     kept.settle(100)
-    # Only once it has grown by as much as the state: else each event would cost the whole of it.
+    # Only once the events have as many bytes as the state: otherwise each event would rewrite the state.
     states = directory.count("append")
     assert 4 <= states <= 10
     assert directory.names() == [f"journal-{states - 1:010d}"]
-    assert keep(directory.copy(), start=False).fold.numbers == list(range(101))
+    assert keep(directory.copy(), start=False).state.numbers == list(range(101))
 
 
-def test_old_files_that_come_back_change_nothing(keep: Keep, memory: Memory) -> None:
+def test_reappearing_old_segments_change_nothing(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory, conf=ROLLS_AT_ONCE)
     kept.add(1)
@@ -127,10 +129,10 @@ def test_old_files_that_come_back_change_nothing(keep: Keep, memory: Memory) -> 
     kept.settle(4)
     files = {**old.files, **directory.files}
     assert len(files) > 1
-    assert keep(memory({name: bytes(data) for name, data in files.items()}), start=False).fold.numbers == [1, 2, 3, 4]
+    assert keep(memory({name: bytes(data) for name, data in files.items()}), start=False).state.numbers == [1, 2, 3, 4]
 
 
-def test_a_failing_deletion_is_made_good_later(keep: Keep, memory: Memory) -> None:
+def test_failed_deletion_is_repeated_later(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory, conf=ROLLS_AT_ONCE)
 
@@ -142,35 +144,35 @@ def test_a_failing_deletion_is_made_good_later(keep: Keep, memory: Memory) -> No
     kept.add(1, 2)
     kept.settle(3)
     assert len(directory.names()) > 2
-    assert keep(directory.copy(), start=False).fold.numbers == [1, 2, 3]
+    assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3]
     directory.hook = lambda _operation, _name: None
     kept.add(4)
     kept.settle(5)
-    kept.journal.close()
+    kept.log.close()
     assert len(directory.names()) == 1
 
 
-def test_with_files_that_are_closed_each_group_is_one(keep: Keep, memory: Memory, clock: ManualClock) -> None:
+def test_with_close_after_write_each_write_has_its_own_segment(keep: Keep, memory: Memory, clock: ManualClock) -> None:
     directory = memory()
     kept = keep(directory, conf=CLOSES)
     kept.add(1, 2, 3)
     assert directory.names() == [f"journal-{number:010d}" for number in range(4)]
     assert directory.count("close") == 4
-    assert keep(directory.copy(), start=False).fold.numbers == [1, 2, 3]
+    assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3]
     clock.advance(60_000)
     kept.add(4)
-    kept.journal.close()
+    kept.log.close()
     assert directory.names() == ["journal-0000000005"]
-    assert keep(directory.copy(), start=False).fold.numbers == [1, 2, 3, 4]
+    assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3, 4]
 
 
-def test_where_only_closed_files_are_safe_they_are_closed_unasked(keep: Keep, memory: Memory) -> None:
+def test_segments_are_closed_after_write_if_the_directory_cannot_append(keep: Keep, memory: Memory) -> None:
     directory = memory(can_append=False)
     keep(directory).add(1, 2)
     assert directory.count("close") == 3
 
 
-def test_what_waits_is_written_in_one_go_and_committed_once(keep: Keep, memory: Memory) -> None:
+def test_pending_events_are_written_and_committed_together(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory)
     blocked, go_on = threading.Event(), threading.Event()
@@ -188,20 +190,18 @@ def test_what_waits_is_written_in_one_go_and_committed_once(keep: Keep, memory: 
     for number in range(1, 20):
         threads.append(threading.Thread(target=kept.add, args=(number,)))
         threads[-1].start()
-    with kept.journal._changed:
-        assert kept.journal._changed.wait_for(lambda: len(kept.journal._queue) == 19, 10)
-    assert kept.fold.applied == []
+    with kept.log._changed:
+        assert kept.log._changed.wait_for(lambda: len(kept.log._queue) == 19, 10)
+    assert kept.state.applied == []
     go_on.set()
     for thread in threads:
         thread.join(10)
-    assert sorted(kept.fold.numbers) == list(range(20))
+    assert sorted(kept.state.numbers) == list(range(20))
     assert directory.count("commit") - before == 2
-    assert sorted(keep(directory.copy(), start=False).fold.numbers) == list(range(20))
+    assert sorted(keep(directory.copy(), start=False).state.numbers) == list(range(20))
 
 
-def test_all_that_was_acknowledged_to_many_threads_is_recovered(
-    keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_of_many_threads_are_recovered(keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wal_module, "_ROLL_BYTES", 20_000)
     directory = Directory.of(str(tmp_path))
     kept = keep(directory)
@@ -214,69 +214,67 @@ def test_all_that_was_acknowledged_to_many_threads_is_recovered(
         thread.start()
     for thread in threads:
         thread.join(30)
-    found = keep(directory, start=False).fold.numbers
-    assert found == kept.fold.numbers
+    found = keep(directory, start=False).state.numbers
+    assert found == kept.state.numbers
     assert sorted(found) == list(range(2000))
     for first in range(0, 2000, 200):
         assert [number for number in found if first <= number < first + 200] == list(range(first, first + 200))
 
 
-def test_what_has_no_json_fails_who_appends_it_and_nobody_else(keep: Keep, memory: Memory) -> None:
+def test_unencodable_event_fails_only_its_appender(keep: Keep, memory: Memory) -> None:
     kept = keep(memory())
     with pytest.raises(TypeError):
-        kept.journal.append({"n": object()})
+        kept.log.append({"n": object()})
     with pytest.raises(WriteAheadLogError, match="too large"):
-        kept.journal.append({"n": 1, "text": "x" * (64 << 20)})
+        kept.log.append({"n": 1, "text": "x" * (64 << 20)})
     kept.add(1)
-    assert kept.fold.numbers == [1]
+    assert kept.state.numbers == [1]
 
 
-def test_what_the_state_says_to_an_event_reaches_who_appended_it(
-    keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_of_the_state_reaches_the_appender(keep: Keep, memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = keep(memory())
 
     def refuse(_event: dict[str, Any]) -> None:
         raise KeyError("no such block")
 
     with monkeypatch.context() as patch:
-        patch.setattr(kept.fold, "apply", refuse)
+        patch.setattr(kept.state, "apply", refuse)
         with pytest.raises(KeyError, match="no such block"):
             kept.add(1)
     kept.add(2)
-    assert kept.fold.numbers == [2]
+    assert kept.state.numbers == [2]
 
 
-def test_an_event_that_is_not_understood_stops_the_recovery_by_name(
-    keep: Keep, memory: Memory, list_fold: type[ListFold], monkeypatch: pytest.MonkeyPatch, clock: ManualClock
+def test_event_that_cannot_be_applied_fails_the_recovery_by_name(
+    keep: Keep, memory: Memory, list_state: type[ListState], monkeypatch: pytest.MonkeyPatch, clock: ManualClock
 ) -> None:
     directory = memory()
     keep(directory).add(1)
-    monkeypatch.setattr(list_fold, "apply", lambda _self, event: event["what"])
-    with pytest.raises(WriteAheadLogError, match=r"memory/ has an event that is not understood .* another version"):
-        WriteAheadLog(directory, "run-1", Settings.parse({}), clock).recover(list_fold())
+    monkeypatch.setattr(list_state, "apply", lambda _self, event: event["what"])
+    with pytest.raises(WriteAheadLogError, match=r"memory/ has an event that cannot be applied .* another version"):
+        WriteAheadLog(directory, "run-1", Settings.parse({}), clock).recover(list_state())
 
 
-def test_a_journal_that_is_not_open_takes_nothing(keep: Keep, memory: Memory) -> None:
+def test_log_that_is_not_started_or_closed_refuses_events(keep: Keep, memory: Memory) -> None:
     kept = keep(memory(), start=False)
     with pytest.raises(WriteAheadLogError, match="not started"):
         kept.add(1)
-    kept.journal.close()
+    kept.log.close()
     with pytest.raises(WriteAheadLogError, match="closed"):
         kept.add(1)
-    assert kept.fold.applied == []
+    assert kept.state.applied == []
 
 
-def test_closing_twice_is_harmless(keep: Keep, memory: Memory) -> None:
+def test_close_can_be_repeated(keep: Keep, memory: Memory) -> None:
     kept = keep(memory())
     kept.add(1)
-    kept.journal.close()
-    kept.journal.close()
+    kept.log.close()
+    kept.log.close()
     with pytest.raises(WriteAheadLogError, match="closed"):
         kept.add(2)
 
 
-def test_closing_fails_those_who_wait(keep: Keep, memory: Memory) -> None:
+def test_close_fails_pending_events(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory)
     blocked, go_on = threading.Event(), threading.Event()
@@ -301,19 +299,21 @@ def test_closing_fails_those_who_wait(keep: Keep, memory: Memory) -> None:
     assert blocked.wait(10)
     for thread in threads[1:]:
         thread.start()
-    with kept.journal._changed:
-        assert kept.journal._changed.wait_for(lambda: len(kept.journal._queue) == 2, 10)
-    # The disk does not answer: after a while even that write is given up.
-    kept.journal.close(timeout_s=0.01)
+    with kept.log._changed:
+        assert kept.log._changed.wait_for(lambda: len(kept.log._queue) == 2, 10)
+    # The disk does not respond: after the timeout the write in progress fails, too.
+    kept.log.close(timeout_s=0.01)
     for thread in threads:
         thread.join(10)
-    assert [str(outcomes[number]) for number in (1, 2)] == ["the journal was closed before this was written"] * 2
-    assert "whether this was written is not known" in str(outcomes[0])
+    assert [str(outcomes[number]) for number in (1, 2)] == [
+        "the write-ahead log was closed before this event was written"
+    ] * 2
+    assert "whether it has this event is unknown" in str(outcomes[0])
     go_on.set()
-    assert kept.journal._thread.finish(10)
+    assert kept.log._thread.finish(10)
 
 
-def test_closing_lets_the_write_at_hand_end(keep: Keep, memory: Memory) -> None:
+def test_close_waits_for_the_write_in_progress(keep: Keep, memory: Memory) -> None:
     directory = memory()
     kept = keep(directory)
     blocked, go_on = threading.Event(), threading.Event()
@@ -327,17 +327,17 @@ def test_closing_lets_the_write_at_hand_end(keep: Keep, memory: Memory) -> None:
     thread = threading.Thread(target=kept.add, args=(1,))
     thread.start()
     assert blocked.wait(10)
-    closing = threading.Thread(target=kept.journal.close)
+    closing = threading.Thread(target=kept.log.close)
     closing.start()
     go_on.set()
     closing.join(10)
     thread.join(10)
-    assert kept.fold.numbers == [1]
-    assert not kept.journal._thread.is_alive()
+    assert kept.state.numbers == [1]
+    assert not kept.log._thread.is_alive()
 
 
 @pytest.mark.parametrize(("durability", "calls"), [("none", 0), ("flush", 0), ("fsync", 3)])
-def test_the_disk_is_waited_for_if_that_is_wanted(
+def test_fsync_is_called_only_with_that_durability(
     keep: Keep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durability: str, calls: int
 ) -> None:
     synced: list[int] = []
@@ -345,8 +345,8 @@ def test_the_disk_is_waited_for_if_that_is_wanted(
     monkeypatch.setattr(os, "fsync", synced.append)
     kept.add(1, 2, 3)
     assert len(synced) == calls
-    # Without durability they are in this process still.
+    # Without durability they are still in this process.
     expected = [] if durability == "none" else [1, 2, 3]
-    assert keep(Directory.of(str(tmp_path)), start=False).fold.numbers == expected
-    kept.journal.close()
-    assert keep(Directory.of(str(tmp_path)), start=False).fold.numbers == [1, 2, 3]
+    assert keep(Directory.of(str(tmp_path)), start=False).state.numbers == expected
+    kept.log.close()
+    assert keep(Directory.of(str(tmp_path)), start=False).state.numbers == [1, 2, 3]

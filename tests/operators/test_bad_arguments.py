@@ -53,7 +53,7 @@ def test_functions_take_the_arguments_that_they_are_given(stream: DStream[Any]) 
         with pytest.raises(AssertionError, match="func should take one or two arguments"):
             operation(three)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="int, which cannot be called"):
-            operation(5)  # type: ignore[arg-type, call-overload]
+            operation(5)  # type: ignore[call-overload]
     with pytest.raises(AssertionError, match="func should take two or three arguments"):
         stream.transformWith(one, stream)  # type: ignore[arg-type]
     with pytest.raises(AssertionError, match="a state function should take three or four arguments"):

@@ -73,8 +73,8 @@ def test_a_cached_stream_is_computed_once_for_two_outputs(run_outputs: Any, sc: 
 def test_checkpoints_are_made_at_their_interval_and_deleted_when_a_younger_one_is_there(
     run_outputs: Any, wait_for: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No program that was killed goes on from an older one.
-    monkeypatch.setattr(checkpoint_store, "_KEPT", 1)
+    # Otherwise older checkpoints still refer to the file.
+    monkeypatch.setattr(checkpoint_store, "_RETAINED", 1)
     made: list[Kept] = []
     run_outputs(lambda stream: made.append(Kept(stream.map(str).checkpoint(2))), [[n] for n in range(8)])
     assert made[0].batches == [[str(n)] for n in range(8)]

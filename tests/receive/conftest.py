@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import pytest
+from tests.helpers import EventLog, run_in_background
 
 from penstock import Block, Receiver, StoredBlock
 from penstock.conf import Settings
@@ -22,83 +23,16 @@ M = TypeVar("M")
 R = TypeVar("R")
 
 
-class Gate:
-    """Holds whoever comes until it is opened."""
-
-    def __init__(self) -> None:
-        self.reached, self._open = threading.Event(), threading.Event()
-
-    def open(self) -> None:
-        self._open.set()
-
-    def __call__(self, _value: object = None) -> None:
-        self.reached.set()
-        assert self._open.wait(30)
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.open()
-
-
 @pytest.fixture
 def background() -> Callable[[Callable[[], R]], Future[R]]:
     """Runs something on a thread of its own, which nobody has to wait for."""
-
-    def run(function: Callable[[], R]) -> Future[R]:
-        future: Future[R] = Future()
-
-        def work() -> None:
-            try:
-                future.set_result(function())
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=work, daemon=True).start()
-        return future
-
-    return run
-
-
-class Log:
-    """What happened, in order; can be waited for."""
-
-    def __init__(self) -> None:
-        self.entries: list[Any] = []
-        self._changed = threading.Condition()
-
-    def add(self, entry: object) -> None:
-        with self._changed:
-            self.entries.append(entry)
-            self._changed.notify_all()
-
-    def of(self, kind: type[M]) -> list[M]:
-        """The entries of a class."""
-        with self._changed:
-            return [entry for entry in self.entries if isinstance(entry, kind)]
-
-    def await_count(self, entry: object, count: int = 1, timeout_s: float = 10) -> None:
-        """Return once there are so many of an entry, or of a class."""
-
-        def found() -> int:
-            return sum(isinstance(each, entry) if isinstance(entry, type) else each == entry for each in self.entries)
-
-        with self._changed:
-            assert self._changed.wait_for(lambda: found() >= count, timeout_s), f"{entry} in {self.entries}"
-
-    @property
-    def names(self) -> list[str]:
-        """The entries; messages by their class."""
-        with self._changed:
-            return [entry if isinstance(entry, str) else type(entry).__name__ for entry in self.entries]
+    return run_in_background
 
 
 class FakeDriver:
     """Answers a receiver. What it says can be set; what it hears is in the log."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: EventLog) -> None:
         self.log = log
         self.rate: float | None = None
         self.paused = False
@@ -166,12 +100,12 @@ class FakeStore:
 
 
 @pytest.fixture
-def log() -> Log:
-    return Log()
+def log() -> EventLog:
+    return EventLog()
 
 
 @pytest.fixture
-def driver(log: Log) -> FakeDriver:
+def driver(log: EventLog) -> FakeDriver:
     return FakeDriver(log)
 
 
@@ -194,7 +128,7 @@ def clock() -> ManualClock:
 class Noting(Receiver[Any]):
     """Notes that it was started and stopped; does more when told to."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: EventLog) -> None:
         self._log = log
         self.on_start: Callable[[], object] = lambda: None
         self.on_stop: Callable[[], object] = lambda: None
@@ -212,7 +146,7 @@ class Noting(Receiver[Any]):
 
 
 @pytest.fixture
-def receiver(log: Log) -> Noting:
+def receiver(log: EventLog) -> Noting:
     return Noting(log)
 
 

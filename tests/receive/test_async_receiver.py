@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from penstock import AsyncReceiver
@@ -15,7 +16,7 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Log
+    from tests.helpers import EventLog, Gate
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -24,7 +25,7 @@ Background = Callable[[Callable[[], Any]], "Future[Any]"]
 class Scripted(AsyncReceiver[Any]):
     """Does what it is told with each run of ``receive``."""
 
-    def __init__(self, log: Log, *runs: Callable[[Scripted], Awaitable[object]]) -> None:
+    def __init__(self, log: EventLog, *runs: Callable[[Scripted], Awaitable[object]]) -> None:
         self._log, self._runs = log, list(runs)
 
     async def receive(self) -> None:
@@ -48,7 +49,7 @@ async def fail(_receiver: Scripted) -> None:
 
 
 def test_a_receive_that_returns_is_the_end_of_the_source(
-    supervise: Supervise, log: Log, records: Callable[[], list[Any]]
+    supervise: Supervise, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     async def store(receiver: Scripted) -> None:
         await asyncio.to_thread(receiver.store_all, [1, 2])
@@ -65,7 +66,7 @@ def test_a_receive_that_returns_is_the_end_of_the_source(
     assert log.of(ReportError) == []
 
 
-def test_stop_cancels_it(supervise: Supervise, log: Log, background: Background) -> None:
+def test_stop_cancels_it(supervise: Supervise, log: EventLog, background: Background) -> None:
     supervisor = supervise(Scripted(log, forever))
     supervisor.start()
     log.await_count("receive")
@@ -73,7 +74,7 @@ def test_stop_cancels_it(supervise: Supervise, log: Log, background: Background)
     assert log.names == ["RegisterReceiver", "receive", "cancelled", "DeregisterReceiver"]
 
 
-def test_what_it_raises_restarts_it(supervise: Supervise, log: Log, clock: ManualClock) -> None:
+def test_what_it_raises_restarts_it(supervise: Supervise, log: EventLog, clock: ManualClock) -> None:
     supervise(Scripted(log, fail, forever)).start()
     log.await_count(ReportError)
     assert "OSError: reset by peer" in log.of(ReportError)[0].error
@@ -82,7 +83,9 @@ def test_what_it_raises_restarts_it(supervise: Supervise, log: Log, clock: Manua
     log.await_count("receive", 2)
 
 
-def test_a_cancellation_that_nobody_asked_for_restarts_it(supervise: Supervise, log: Log, clock: ManualClock) -> None:
+def test_a_cancellation_that_nobody_asked_for_restarts_it(
+    supervise: Supervise, log: EventLog, clock: ManualClock
+) -> None:
     async def cancel(_receiver: Scripted) -> None:
         raise asyncio.CancelledError
 
@@ -93,7 +96,7 @@ def test_a_cancellation_that_nobody_asked_for_restarts_it(supervise: Supervise, 
     log.await_count("receive", 2)
 
 
-def test_after_a_restart_it_can_be_cancelled_again(supervise: Supervise, log: Log, background: Background) -> None:
+def test_after_a_restart_it_can_be_cancelled_again(supervise: Supervise, log: EventLog, background: Background) -> None:
     receiver = Scripted(log, forever, forever)
     supervisor = supervise(receiver)
     supervisor.start()
@@ -104,7 +107,9 @@ def test_after_a_restart_it_can_be_cancelled_again(supervise: Supervise, log: Lo
     assert log.names.count("cancelled") == 2
 
 
-def test_it_may_clean_up_when_it_is_cancelled(supervise: Supervise, log: Log, records: Callable[[], list[Any]]) -> None:
+def test_it_may_clean_up_when_it_is_cancelled(
+    supervise: Supervise, log: EventLog, records: Callable[[], list[Any]]
+) -> None:
     async def drain(receiver: Scripted) -> None:
         try:
             await asyncio.Event().wait()
@@ -118,15 +123,67 @@ def test_it_may_clean_up_when_it_is_cancelled(supervise: Supervise, log: Log, re
     assert records() == ["last"]
 
 
-def test_stopped_before_its_loop_runs_it_does_not_receive(supervise: Supervise, log: Log) -> None:
-    for _ in range(20):
-        receiver = Scripted(log, forever)
-        supervisor = supervise(receiver)
-        supervisor.start()
-        supervisor.stop("at once")
-        supervisor.await_termination()
-        assert log.names.count("receive") == log.names.count("cancelled")
-    assert log.of(ReportError) == []
+def test_stop_before_the_loop_runs_prevents_receive(
+    supervise: Supervise, log: EventLog, gate: Gate, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = asyncio.run
+
+    def run_late(main: Coroutine[Any, Any, None]) -> None:
+        gate()
+        run(main)
+
+    monkeypatch.setattr(asyncio, "run", run_late)
+    receiver = Scripted(log, forever)
+    supervisor = supervise(receiver)
+    supervisor.start()
+    assert gate.reached.wait(10)
+    stopping = background(lambda: supervisor.stop("at once"))
+    assert receiver.wait(10)
+    gate.open()
+    stopping.result(timeout=10)
+    assert log.names == ["RegisterReceiver", "DeregisterReceiver"]
+
+
+@pytest.mark.parametrize(
+    "astore",
+    [
+        lambda receiver: receiver.astore("a"),
+        lambda receiver: receiver.astore_all(["a"]),
+        lambda receiver: receiver.astore_arrow(pa.table({"value": ["a"]})),
+    ],
+    ids=["astore", "astore_all", "astore_arrow"],
+)
+def test_awaited_store_does_not_block_the_event_loop(
+    supervise: Supervise,
+    log: EventLog,
+    clock: ManualClock,
+    records: Callable[[], list[Any]],
+    astore: Callable[[Scripted], Awaitable[None]],
+) -> None:
+    async def receive(receiver: Scripted) -> None:
+        storing = asyncio.ensure_future(astore(receiver))
+        # The block timer and the store, which the pause holds.
+        await asyncio.to_thread(clock.await_waiters, 2)
+        log.add("loop runs")
+        supervisor.update(2, paused=False)
+        await storing
+
+    supervisor = supervise(Scripted(log, receive))
+    supervisor.update(1, paused=True)
+    supervisor.start()
+    log.await_count("returned")
+    supervisor.stop("enough")
+    assert "loop runs" in log.names
+    assert records() == ["a"]
+
+
+def test_awaited_store_raises_what_store_raises(supervise: Supervise, log: EventLog) -> None:
+    async def receive(receiver: Scripted) -> None:
+        await receiver.astore_all([1], metadata={"not JSON": object()})
+
+    supervise(Scripted(log, receive, forever)).start()
+    log.await_count(ReportError)
+    assert "StoreError: the metadata is not JSON" in log.of(ReportError)[0].error
 
 
 def test_receive_must_be_written() -> None:

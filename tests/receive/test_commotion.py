@@ -14,14 +14,15 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import Noting
 
 
 @pytest.mark.parametrize("max_rate", ["0", "20000"], ids=["no limit", "limit"])
 def test_nothing_that_was_stored_is_lost_or_doubled(
     supervise: Callable[..., ReceiverSupervisor],
     receiver: Noting,
-    log: Log,
+    log: EventLog,
     records: Callable[[], list[Any]],
     background: Callable[[Callable[[], Any]], Future[Any]],
     max_rate: str,

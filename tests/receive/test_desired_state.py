@@ -11,7 +11,8 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import FakeDriver, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -40,7 +41,7 @@ def test_a_late_resume_does_not_end_a_pause(
     storing.result(timeout=10)
 
 
-def test_a_late_rate_is_ignored(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_a_late_rate_is_ignored(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
     supervisor.update(5, rate=20.0)

@@ -14,7 +14,8 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, FakeStore, Log
+    from tests.helpers import EventLog
+    from tests.receive.conftest import FakeDriver, FakeStore
 
 RECEIVERS, THREADS, EACH = 10, 10, 200
 
@@ -36,7 +37,7 @@ class Crowd(Receiver[int]):
                 self.store(number)
 
 
-def test_ten_receivers_of_ten_threads_count_exactly(log: Log, driver: FakeDriver, store: FakeStore) -> None:
+def test_ten_receivers_of_ten_threads_count_exactly(log: EventLog, driver: FakeDriver, store: FakeStore) -> None:
     receivers = [Crowd() for _ in range(RECEIVERS)]
     drivers: list[FakeDriver] = [type(driver)(type(log)()) for _ in receivers]
     stores: list[FakeStore] = [type(store)() for _ in receivers]

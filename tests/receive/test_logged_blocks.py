@@ -39,7 +39,8 @@ from penstock.wire.token import Token
 from penstock.worker.block_reader import read_block
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, FakeStore, Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import FakeDriver, FakeStore, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -102,7 +103,7 @@ def test_a_full_disk_is_waited_for(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,
-    log: Log,
+    log: EventLog,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     background: Background,
@@ -143,7 +144,7 @@ class Counting(Receiver[int]):
 class FakeTracker:
     """A real endpoint that notes what receivers tell it."""
 
-    def __init__(self, log: Log, directory: str) -> None:
+    def __init__(self, log: EventLog, directory: str) -> None:
         self.log, self.token, self.directory = log, Token.generate(), directory
         self.accepts = True
         self.endpoint = Endpoint(
@@ -188,14 +189,14 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tracker(log: Log, tmp_path: Path) -> Iterator[FakeTracker]:
+def tracker(log: EventLog, tmp_path: Path) -> Iterator[FakeTracker]:
     tracker = FakeTracker(log, stream_directory(str(tmp_path / "check"), 2))
     yield tracker
     tracker.endpoint.stop()
 
 
 def test_blocks_are_in_the_log_and_nowhere_else(
-    tracker: FakeTracker, log: Log, tmp_path: Path, local: Path, background: Background
+    tracker: FakeTracker, log: EventLog, tmp_path: Path, local: Path, background: Background
 ) -> None:
     stopping = background(lambda: tracker.receiver().ask(StopReceiver("enough"), Reply))
     tracker.run(Counting())
@@ -225,7 +226,7 @@ def test_it_serves_none_and_deletes_when_told(tracker: FakeTracker, tmp_path: Pa
     driven.result(timeout=10)
 
 
-def test_what_the_driver_does_not_take_is_deleted(tracker: FakeTracker, log: Log) -> None:
+def test_what_the_driver_does_not_take_is_deleted(tracker: FakeTracker, log: EventLog) -> None:
     tracker.accepts = False
     with pytest.raises(StoreError, match="not wanted"):
         tracker.run(Counting())
@@ -233,7 +234,7 @@ def test_what_the_driver_does_not_take_is_deleted(tracker: FakeTracker, log: Log
     assert list(Path(tracker.directory).iterdir()) == []
 
 
-def test_another_file_system(log: Log, background: Background) -> None:
+def test_another_file_system(log: EventLog, background: Background) -> None:
     tracker = FakeTracker(log, stream_directory(f"mock:///{uuid.uuid4().hex}", 2))
     stopping = background(lambda: tracker.receiver().ask(StopReceiver("enough"), Reply))
     tracker.run(Counting())

@@ -11,7 +11,8 @@ from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -31,7 +32,7 @@ class Failing(ThreadReceiver[Any]):
 TEXT: Any = "the reason, as text"
 
 
-def test_an_error_without_text_restarts_the_receiver_all_the_same(supervise: Supervise, log: Log) -> None:
+def test_an_error_without_text_restarts_the_receiver_all_the_same(supervise: Supervise, log: EventLog) -> None:
     supervise(Failing()).start()
     log.await_count(ReportError, timeout_s=2)
     log.await_count(DeregisterReceiver, timeout_s=2)
@@ -39,7 +40,7 @@ def test_an_error_without_text_restarts_the_receiver_all_the_same(supervise: Sup
 
 
 def test_an_error_without_text_in_onStart_ends_the_receiver_all_the_same(
-    supervise: Supervise, receiver: Noting, log: Log, background: Background
+    supervise: Supervise, receiver: Noting, log: EventLog, background: Background
 ) -> None:
     def fail() -> None:
         raise Unprintable
@@ -52,13 +53,15 @@ def test_an_error_without_text_in_onStart_ends_the_receiver_all_the_same(
     starting.result(timeout=2)
 
 
-def test_text_for_an_error_is_reported(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_text_for_an_error_is_reported(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervise(receiver).start()
     receiver.reportError("message", TEXT)
     assert [(told.message, told.error) for told in log.of(ReportError)] == [("message", TEXT)]
 
 
-def test_text_for_an_error_keeps_no_receiver_from_restarting(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_text_for_an_error_keeps_no_receiver_from_restarting(
+    supervise: Supervise, receiver: Noting, log: EventLog
+) -> None:
     supervise(receiver).start()
     receiver.restart("message", TEXT, 0)
     log.await_count("onStart", 2, timeout_s=2)
@@ -66,7 +69,7 @@ def test_text_for_an_error_keeps_no_receiver_from_restarting(supervise: Supervis
 
 
 def test_text_for_an_error_keeps_no_receiver_from_stopping(
-    supervise: Supervise, receiver: Noting, log: Log, background: Background
+    supervise: Supervise, receiver: Noting, log: EventLog, background: Background
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()

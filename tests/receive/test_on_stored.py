@@ -15,7 +15,8 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, FakeStore, Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import FakeDriver, FakeStore, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -66,7 +67,7 @@ def test_a_record_is_safe_when_the_driver_has_accepted_its_block(
 
 
 def test_what_is_buffered_at_the_end_is_told_and_counted(
-    supervise: Supervise, receiver: Noting, clock: ManualClock, log: Log
+    supervise: Supervise, receiver: Noting, clock: ManualClock, log: EventLog
 ) -> None:
     told = Told()
     supervisor = supervise(receiver)
@@ -87,7 +88,7 @@ def test_what_is_buffered_at_the_end_is_told_and_counted(
 
 
 def test_a_record_that_is_lost_is_told_with_the_error(
-    supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock, log: Log
+    supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock, log: EventLog
 ) -> None:
     told = Told()
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
@@ -123,7 +124,7 @@ def test_a_try_that_succeeds_in_the_end_is_a_success(
 
 
 def test_one_that_cannot_be_pickled_is_lost_alone(
-    supervise: Supervise, receiver: Noting, clock: ManualClock, log: Log
+    supervise: Supervise, receiver: Noting, clock: ManualClock, log: EventLog
 ) -> None:
     told = Told()
     supervise(receiver).start()
@@ -136,7 +137,7 @@ def test_one_that_cannot_be_pickled_is_lost_alone(
 
 
 def test_a_callback_that_raises_is_reported_and_disturbs_nobody(
-    supervise: Supervise, receiver: Noting, clock: ManualClock, log: Log
+    supervise: Supervise, receiver: Noting, clock: ManualClock, log: EventLog
 ) -> None:
     def fail(_error: object) -> None:
         raise KeyError("not mine")

@@ -15,7 +15,8 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import FakeDriver, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -42,7 +43,7 @@ def test_at_first_it_comes_from_configuration(
 
 
 def test_the_driver_hands_it_over_at_registration(
-    supervise: Supervise, receiver: Noting, driver: FakeDriver, log: Log
+    supervise: Supervise, receiver: Noting, driver: FakeDriver, log: EventLog
 ) -> None:
     driver.rate = 25.5
     supervise(receiver, {MAX_RATE: "50"}).start()
@@ -51,7 +52,7 @@ def test_the_driver_hands_it_over_at_registration(
 
 
 def test_an_update_is_told_to_the_receiver_when_it_changes_something(
-    supervise: Supervise, receiver: Noting, log: Log
+    supervise: Supervise, receiver: Noting, log: EventLog
 ) -> None:
     supervisor = supervise(receiver, {MAX_RATE: "50"})
     supervisor.start()
@@ -62,7 +63,7 @@ def test_an_update_is_told_to_the_receiver_when_it_changes_something(
 
 
 def test_an_on_rate_change_that_raises_is_reported_and_the_rate_is_in_force(
-    supervise: Supervise, receiver: Noting, log: Log, monkeypatch: pytest.MonkeyPatch
+    supervise: Supervise, receiver: Noting, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_rate: float | None) -> None:
         raise RuntimeError("cannot slow down")
@@ -173,7 +174,7 @@ def test_stop_wakes_who_waits_with_an_error(
 
 
 def test_a_restart_wakes_who_waits_and_lets_the_next_wait_again(
-    supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background, log: Log
+    supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background, log: EventLog
 ) -> None:
     supervise(receiver, {INITIAL_RATE: "1"}).start()
     receiver.store(0)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import FakeDriver, Noting
 
 
 def test_a_rate_that_is_handed_over_at_registration_is_told_after_onStart(
-    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, driver: FakeDriver, log: Log
+    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, driver: FakeDriver, log: EventLog
 ) -> None:
     driver.rate = 25.0
     in_force: list[float | None] = []

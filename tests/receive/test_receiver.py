@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import Receiver
+from penstock import AsyncReceiver, Receiver
 from penstock.errors import StreamingStateError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
@@ -43,6 +43,30 @@ CALLS: dict[str, Callable[[Receiver[Any]], object]] = {
 def test_before_it_runs_a_receiver_says_that_it_does_not(call: str) -> None:
     with pytest.raises(StreamingStateError, match=r"Plain does not run yet: .* work from onStart on"):
         CALLS[call](Plain("h"))
+
+
+@pytest.mark.parametrize("name", ["streamId", "rate_limit", "block_interval_ms"])
+def test_property_does_not_exist_before_the_receiver_runs(supervise: Supervise, name: str) -> None:
+    receiver = Plain("h")
+    assert not hasattr(receiver, name)
+    supervise(receiver)
+    assert hasattr(receiver, name)
+
+
+def test_authors_attributes_collide_with_none_of_the_base_classes(supervise: Supervise) -> None:
+    class Author(AsyncReceiver[str]):
+        def __init__(self) -> None:
+            self._supervisor = self._task = self._loop = self._thread = self._ended = self._run = "mine"
+
+        async def receive(self) -> None:
+            await self.astore("received")
+
+    receiver = Author()
+    before = dict(vars(receiver))
+    supervisor = supervise(receiver)
+    supervisor.start()
+    supervisor.stop("enough")
+    assert {name: getattr(receiver, name) for name in before} == before
 
 
 def test_before_it_runs_it_is_neither_started_nor_stopped() -> None:

@@ -15,7 +15,7 @@ from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Log
+    from tests.helpers import EventLog
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -34,7 +34,7 @@ class LeavingAsync(AsyncReceiver[Any]):
 
 @pytest.mark.parametrize("kind", [Leaving, LeavingAsync])
 def test_a_receive_that_calls_sys_exit_is_an_error_that_is_told(
-    supervise: Supervise, log: Log, kind: type[Receiver[Any]]
+    supervise: Supervise, log: EventLog, kind: type[Receiver[Any]]
 ) -> None:
     supervise(kind()).start()
     log.await_count(ReportError, timeout_s=2)
@@ -44,7 +44,7 @@ def test_a_receive_that_calls_sys_exit_is_an_error_that_is_told(
 class Polite(ThreadReceiver[Any]):
     """Says that it is done when it is told to end."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: EventLog) -> None:
         self._log = log
 
     def receive(self) -> None:
@@ -54,7 +54,7 @@ class Polite(ThreadReceiver[Any]):
 
 
 def test_a_receiver_that_calls_stop_while_it_is_stopped_holds_up_nothing(
-    supervise: Supervise, log: Log, background: Background, monkeypatch: pytest.MonkeyPatch
+    supervise: Supervise, log: EventLog, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_receiver, "_JOIN_S", 4.0)
     supervisor = supervise(Polite(log))
@@ -64,7 +64,7 @@ def test_a_receiver_that_calls_stop_while_it_is_stopped_holds_up_nothing(
 
 
 def test_a_receiver_that_calls_stop_while_it_is_restarted_holds_up_nothing(
-    supervise: Supervise, log: Log, monkeypatch: pytest.MonkeyPatch
+    supervise: Supervise, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_receiver, "_JOIN_S", 4.0)
     receiver = Polite(log)

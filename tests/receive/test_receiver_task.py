@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.ipc
 import pytest
 from pyspark import TaskContext
+from tests.helpers import await_blocked
 from tests.wire.garbage import exploded, pelt
 
 from penstock import Block, Receiver
@@ -30,7 +31,6 @@ from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
-    PauseReceiver,
     Registered,
     RegisterReceiver,
     ReleaseReceiver,
@@ -38,6 +38,7 @@ from penstock.receive.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
+from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_task import ReceiverTask, local_directory
 from penstock.version import __version__
 from penstock.wire.client import Client
@@ -46,7 +47,7 @@ from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Gate, Log
+    from tests.helpers import EventLog, Gate
 
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
@@ -69,7 +70,7 @@ class Failing(Receiver[int]):
 class FakeTracker:
     """A real endpoint that notes what receivers tell it."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: EventLog) -> None:
         self.log, self.token = log, Token.generate()
         self.rate: float | None = None
         #: Refuses to hear that a receiver has ended.
@@ -105,7 +106,7 @@ class FakeTracker:
 
 
 @pytest.fixture
-def tracker(log: Log) -> Iterator[FakeTracker]:
+def tracker(log: EventLog) -> Iterator[FakeTracker]:
     tracker = FakeTracker(log)
     yield tracker
     tracker.endpoint.stop()
@@ -125,7 +126,7 @@ def read(path: str) -> list[Any]:
 
 
 def test_it_runs_from_registration_to_deregistration(
-    tracker: FakeTracker, log: Log, blocks: Path, background: Background
+    tracker: FakeTracker, log: EventLog, blocks: Path, background: Background
 ) -> None:
     def stop() -> None:
         log.await_count(AddBlocks)
@@ -145,7 +146,7 @@ def test_it_runs_from_registration_to_deregistration(
 
 
 def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
-    tracker: FakeTracker, log: Log, blocks: Path, background: Background
+    tracker: FakeTracker, log: EventLog, blocks: Path, background: Background
 ) -> None:
     receiver = Counting()
 
@@ -168,7 +169,7 @@ def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
 
 
 def test_it_serves_and_deletes_what_other_receivers_and_earlier_launches_left_on_its_host(
-    tracker: FakeTracker, log: Log, background: Background, blocks: Path
+    tracker: FakeTracker, log: EventLog, background: Background, blocks: Path
 ) -> None:
     ids = ["input-9-1-0", "input-2-4-7"]
     for block_id in ids:
@@ -189,7 +190,7 @@ def test_it_serves_and_deletes_what_other_receivers_and_earlier_launches_left_on
     assert driven.result(timeout=10) == (ids, False)
 
 
-def test_it_can_be_asked_to_serve_for_longer(tracker: FakeTracker, log: Log, background: Background) -> None:
+def test_it_can_be_asked_to_serve_for_longer(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     def drive() -> bool:
         log.await_count(AddBlocks)
         client = tracker.receiver()
@@ -208,7 +209,7 @@ def test_it_can_be_asked_to_serve_for_longer(tracker: FakeTracker, log: Log, bac
 
 
 def test_nobody_who_asks_for_less_shortens_that(
-    tracker: FakeTracker, log: Log, background: Background, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    tracker: FakeTracker, log: EventLog, background: Background, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def drive() -> bool:
         log.await_count(AddBlocks)
@@ -229,7 +230,7 @@ def test_nobody_who_asks_for_less_shortens_that(
     assert driven.result(timeout=10)
 
 
-def test_it_serves_its_blocks_until_it_is_released(tracker: FakeTracker, log: Log, background: Background) -> None:
+def test_it_serves_its_blocks_until_it_is_released(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     def drive() -> tuple[bool, list[Any]]:
         log.await_count(AddBlocks)
         client = tracker.receiver()
@@ -251,7 +252,7 @@ def test_it_serves_its_blocks_until_it_is_released(tracker: FakeTracker, log: Lo
 
 
 def test_a_driver_that_never_releases_it_is_not_waited_for_without_end(
-    tracker: FakeTracker, log: Log, background: Background
+    tracker: FakeTracker, log: EventLog, background: Background
 ) -> None:
     def stop() -> None:
         log.await_count(AddBlocks)
@@ -265,7 +266,7 @@ def test_a_driver_that_never_releases_it_is_not_waited_for_without_end(
 
 
 def test_a_driver_that_does_not_hear_of_the_end_waits_for_the_task(
-    tracker: FakeTracker, log: Log, background: Background
+    tracker: FakeTracker, log: EventLog, background: Background
 ) -> None:
     def stop() -> None:
         log.await_count(AddBlocks)
@@ -279,17 +280,16 @@ def test_a_driver_that_does_not_hear_of_the_end_waits_for_the_task(
     assert time.monotonic() - before < 30
 
 
-def test_it_can_be_told_to_pause_and_to_go_on(tracker: FakeTracker, log: Log, background: Background) -> None:
+def test_driver_pauses_and_resumes_a_receiver(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     receiver = Counting()
 
     def drive() -> bool:
         log.await_count(AddBlocks)
         client = tracker.receiver()
-        client.ask(PauseReceiver(True, 1), Reply)
+        client.ask(UpdateRateLimit(None, 1, paused=True), Reply)
         storing = background(lambda: receiver.store_all([4]))
-        with pytest.raises(TimeoutError):
-            storing.result(timeout=0.02)
-        client.ask(PauseReceiver(False, 1), Reply)
+        await_blocked(RateLimiter.acquire)
+        client.ask(UpdateRateLimit(None, 2, paused=False), Reply)
         storing.result(timeout=10)
         client.ask(StopReceiver("enough"), Reply)
         return True
@@ -299,13 +299,13 @@ def test_it_can_be_told_to_pause_and_to_go_on(tracker: FakeTracker, log: Log, ba
     assert driven.result(timeout=10)
 
 
-def test_what_stopped_it_fails_the_task(tracker: FakeTracker, log: Log) -> None:
+def test_what_stopped_it_fails_the_task(tracker: FakeTracker, log: EventLog) -> None:
     with pytest.raises(ValueError, match="the receiver's own"):
         list(tracker.task(Failing())(0, []))
     assert "ValueError: the receiver's own" in log.of(DeregisterReceiver)[0].error
 
 
-def test_the_rate_of_the_last_launch_is_in_force(tracker: FakeTracker, log: Log, background: Background) -> None:
+def test_the_rate_of_the_last_launch_is_in_force(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     tracker.rate = 7.0
     receiver = Counting()
 
@@ -318,7 +318,7 @@ def test_the_rate_of_the_last_launch_is_in_force(tracker: FakeTracker, log: Log,
     assert receiver.rate_limit == 7.0
 
 
-def test_strangers_cannot_stop_it(tracker: FakeTracker, log: Log, background: Background) -> None:
+def test_strangers_cannot_stop_it(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     def drive() -> str:
         real = tracker.receiver()
         stranger = Client(real.location, Token.generate(), 10_000)
@@ -333,7 +333,7 @@ def test_strangers_cannot_stop_it(tracker: FakeTracker, log: Log, background: Ba
     assert [told.message for told in log.of(DeregisterReceiver)] == ["enough"]
 
 
-def test_garbage_at_its_port_does_it_no_harm(tracker: FakeTracker, log: Log, background: Background) -> None:
+def test_garbage_at_its_port_does_it_no_harm(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     def drive() -> list[Any]:
         log.await_count(AddBlocks)
         client = tracker.receiver()
@@ -360,7 +360,7 @@ def test_a_driver_of_another_version_is_named_with_ones_own(
     assert tracker.log.entries == []
 
 
-def test_a_retry_by_spark_does_nothing(tracker: FakeTracker, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_by_spark_does_nothing(tracker: FakeTracker, log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
     class Retry:
         def attemptNumber(self) -> int:
             return 1

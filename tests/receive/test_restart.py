@@ -15,7 +15,8 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import FakeDriver, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -27,13 +28,15 @@ def boom() -> None:
     raise RuntimeError("boom")
 
 
-def announced_delays(log: Log) -> list[int]:
+def announced_delays(log: EventLog) -> list[int]:
     """The delays that the driver was told of."""
     said = (re.match(r"Restarting receiver with delay (\d+) ms: ", told.message) for told in log.of(DeregisterReceiver))
     return [int(match[1]) for match in said if match]
 
 
-def test_a_restart_stops_waits_and_starts(supervise: Supervise, receiver: Noting, log: Log, clock: ManualClock) -> None:
+def test_a_restart_stops_waits_and_starts(
+    supervise: Supervise, receiver: Noting, log: EventLog, clock: ManualClock
+) -> None:
     supervise(receiver).start()
     receiver.restart("restarting", None, 100)
     log.await_count(DeregisterReceiver)
@@ -53,7 +56,9 @@ def test_a_restart_stops_waits_and_starts(supervise: Supervise, receiver: Noting
     ]
 
 
-def test_a_restart_with_an_error_tells_it(supervise: Supervise, receiver: Noting, log: Log, clock: ManualClock) -> None:
+def test_a_restart_with_an_error_tells_it(
+    supervise: Supervise, receiver: Noting, log: EventLog, clock: ManualClock
+) -> None:
     supervise(receiver).start()
     receiver.restart("connection lost", OSError("reset by peer"), 0)
     log.await_count("onStart", 2)
@@ -66,7 +71,7 @@ def test_a_restart_with_an_error_tells_it(supervise: Supervise, receiver: Noting
 
 
 def test_a_restart_returns_at_once_and_further_ones_are_ignored_until_it_is_done(
-    supervise: Supervise, receiver: Noting, log: Log, clock: ManualClock
+    supervise: Supervise, receiver: Noting, log: EventLog, clock: ManualClock
 ) -> None:
     supervise(receiver).start()
     for n in range(5):
@@ -83,7 +88,7 @@ def test_a_restart_returns_at_once_and_further_ones_are_ignored_until_it_is_done
 
 
 def test_a_receiver_can_restart_itself_in_onStart(
-    supervise: Supervise, receiver: Noting, log: Log, clock: ManualClock
+    supervise: Supervise, receiver: Noting, log: EventLog, clock: ManualClock
 ) -> None:
     # As Spark's socket receiver does when it cannot connect.
     tries = 0
@@ -102,7 +107,7 @@ def test_a_receiver_can_restart_itself_in_onStart(
 
 
 def test_delays_double_while_nothing_is_stored_in_between(
-    supervise: Supervise, receiver: Noting, log: Log, clock: ManualClock
+    supervise: Supervise, receiver: Noting, log: EventLog, clock: ManualClock
 ) -> None:
     supervise(receiver, {"spark.streaming.receiverRestartDelay": "1000"}).start()
 
@@ -124,7 +129,7 @@ def test_delays_double_while_nothing_is_stored_in_between(
 
 
 def test_what_was_buffered_before_a_restart_is_stored(
-    supervise: Supervise, receiver: Noting, log: Log, records: Callable[[], list[Any]]
+    supervise: Supervise, receiver: Noting, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -137,7 +142,7 @@ def test_what_was_buffered_before_a_restart_is_stored(
 
 
 def test_a_stop_ends_the_wait_of_a_restart(
-    supervise: Supervise, receiver: Noting, log: Log, clock: ManualClock
+    supervise: Supervise, receiver: Noting, log: EventLog, clock: ManualClock
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -157,7 +162,7 @@ def test_a_stop_ends_the_wait_of_a_restart(
     ]
 
 
-def test_after_a_stop_there_is_no_restart(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_after_a_stop_there_is_no_restart(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
     supervisor.stop("enough")
@@ -168,7 +173,7 @@ def test_after_a_stop_there_is_no_restart(supervise: Supervise, receiver: Noting
 
 
 def test_a_driver_that_refuses_at_the_restart_ends_the_receiver(
-    supervise: Supervise, receiver: Noting, log: Log, driver: FakeDriver
+    supervise: Supervise, receiver: Noting, log: EventLog, driver: FakeDriver
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -180,7 +185,7 @@ def test_a_driver_that_refuses_at_the_restart_ends_the_receiver(
 
 
 def test_an_onStop_that_raises_does_not_keep_the_receiver_from_starting_again(
-    supervise: Supervise, receiver: Noting, log: Log
+    supervise: Supervise, receiver: Noting, log: EventLog
 ) -> None:
     supervise(receiver).start()
     receiver.on_stop = boom
@@ -190,7 +195,7 @@ def test_an_onStop_that_raises_does_not_keep_the_receiver_from_starting_again(
 
 
 def test_an_onStart_that_raises_at_the_restart_ends_the_receiver(
-    supervise: Supervise, receiver: Noting, log: Log
+    supervise: Supervise, receiver: Noting, log: EventLog
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -200,7 +205,7 @@ def test_an_onStart_that_raises_at_the_restart_ends_the_receiver(
         supervisor.await_termination()
 
 
-def test_each_start_registers_again_for_the_same_launch(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_each_start_registers_again_for_the_same_launch(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervise(receiver).start()
     receiver.restart("again", None, 0)
     log.await_count("onStart", 2)

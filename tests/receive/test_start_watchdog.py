@@ -14,7 +14,8 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Gate, Log, Noting
+    from tests.helpers import EventLog, Gate
+    from tests.receive.conftest import Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -30,7 +31,7 @@ def pass_time(clock: ManualClock, seconds: int) -> None:
 
 
 def test_one_that_hangs_is_ended_with_that_error(
-    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, clock: ManualClock
+    supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock
 ) -> None:
     supervisor = supervise(receiver, CONF)
     receiver.on_start = gate
@@ -52,7 +53,7 @@ def test_one_that_hangs_is_ended_with_that_error(
 
 
 def test_one_that_is_told_to_stop_meanwhile_ends_too(
-    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, clock: ManualClock
+    supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock
 ) -> None:
     supervisor = supervise(receiver, CONF)
     receiver.on_start = gate
@@ -67,7 +68,7 @@ def test_one_that_is_told_to_stop_meanwhile_ends_too(
 
 
 def test_one_that_stores_meanwhile_is_told_of_once_and_goes_on(
-    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, clock: ManualClock
+    supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock
 ) -> None:
     def receive() -> None:
         receiver.store_all([1, 2, 3])
@@ -90,7 +91,7 @@ def test_one_that_stores_meanwhile_is_told_of_once_and_goes_on(
 
 @pytest.mark.parametrize("conf", [{}, {"spark.penstock.receiver.startTimeout": "0"}], ids=["in time", "no limit"])
 def test_one_that_returns_in_time_is_left_alone(
-    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, clock: ManualClock, conf: dict[str, str]
+    supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock, conf: dict[str, str]
 ) -> None:
     supervisor = supervise(receiver, {"spark.streaming.blockInterval": "1s"} | conf)
     receiver.on_start = gate

@@ -7,14 +7,17 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import await_blocked
 
 from penstock.errors import ReceiverRefusedError, ReceiverStoppedError, WireError
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.record_writer import RecordWriter
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, FakeStore, Gate, Log, Noting
+    from tests.helpers import EventLog, Gate
+    from tests.receive.conftest import FakeDriver, FakeStore, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -25,7 +28,7 @@ def boom(*_args: object) -> None:
     raise RuntimeError("boom")
 
 
-def test_a_receiver_registers_and_is_started(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_a_receiver_registers_and_is_started(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver)
     assert (supervisor.is_started, supervisor.is_stopped) == (False, False)
     supervisor.start()
@@ -34,7 +37,7 @@ def test_a_receiver_registers_and_is_started(supervise: Supervise, receiver: Not
 
 
 def test_it_stops_in_order_and_what_it_stores_meanwhile_is_taken(
-    supervise: Supervise, receiver: Noting, log: Log, records: Records
+    supervise: Supervise, receiver: Noting, log: EventLog, records: Records
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -67,7 +70,9 @@ def test_awaiting_its_end_returns_when_it_has_stopped(
     assert receiver.isStopped()
 
 
-def test_awaiting_its_end_raises_the_error_that_stopped_it(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_awaiting_its_end_raises_the_error_that_stopped_it(
+    supervise: Supervise, receiver: Noting, log: EventLog
+) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
     error = ValueError("the reason")
@@ -81,7 +86,7 @@ def test_awaiting_its_end_raises_the_error_that_stopped_it(supervise: Supervise,
 
 
 def test_a_second_stop_is_harmless(
-    supervise: Supervise, receiver: Noting, log: Log, gate: Gate, background: Background
+    supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, background: Background
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -97,7 +102,7 @@ def test_a_second_stop_is_harmless(
     assert [told.message for told in log.of(DeregisterReceiver)] == ["first"]
 
 
-def test_a_receiver_can_stop_itself_from_any_call(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_a_receiver_can_stop_itself_from_any_call(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver)
     receiver.on_start = lambda: receiver.stop("in onStart")
     receiver.on_stop = lambda: receiver.stop("in onStop")
@@ -124,7 +129,7 @@ def test_after_stop_nothing_is_stored(supervise: Supervise, receiver: Noting, dr
 
 
 def test_stop_waits_for_the_store_that_is_at_it(
-    supervise: Supervise, receiver: Noting, log: Log, store: FakeStore, gate: Gate, background: Background
+    supervise: Supervise, receiver: Noting, log: EventLog, store: FakeStore, gate: Gate, background: Background
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -133,15 +138,14 @@ def test_stop_waits_for_the_store_that_is_at_it(
     assert gate.reached.wait(10)
     stopping = background(lambda: supervisor.stop("enough"))
     log.await_count("onStop")
-    with pytest.raises(TimeoutError):
-        stopping.result(timeout=0.02)
+    await_blocked(RecordWriter.stop)
     gate.open()
     storing.result(timeout=10)
     stopping.result(timeout=10)
     assert log.names[-2:] == ["AddBlocks", "DeregisterReceiver"]
 
 
-def test_an_onStart_that_raises_stops_the_receiver(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_an_onStart_that_raises_stops_the_receiver(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver)
     receiver.on_start = boom
     supervisor.start()
@@ -154,7 +158,7 @@ def test_an_onStart_that_raises_stops_the_receiver(supervise: Supervise, receive
 
 
 def test_an_onStop_that_raises_is_reported_and_the_rest_goes_on(
-    supervise: Supervise, receiver: Noting, log: Log, records: Records
+    supervise: Supervise, receiver: Noting, log: EventLog, records: Records
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -169,7 +173,7 @@ def test_an_onStop_that_raises_is_reported_and_the_rest_goes_on(
 
 
 def test_a_receiver_that_the_driver_refuses_is_not_started(
-    supervise: Supervise, receiver: Noting, log: Log, driver: FakeDriver
+    supervise: Supervise, receiver: Noting, log: EventLog, driver: FakeDriver
 ) -> None:
     driver.refuse_receiver = "the application is stopping"
     supervisor = supervise(receiver)
@@ -181,7 +185,7 @@ def test_a_receiver_that_the_driver_refuses_is_not_started(
 
 
 def test_a_receiver_whose_driver_is_away_is_not_started(
-    supervise: Supervise, receiver: Noting, log: Log, driver: FakeDriver
+    supervise: Supervise, receiver: Noting, log: EventLog, driver: FakeDriver
 ) -> None:
     driver.failures[RegisterReceiver] = 1
     supervisor = supervise(receiver)
@@ -200,7 +204,7 @@ def test_a_driver_that_is_away_holds_up_no_stop(supervise: Supervise, receiver: 
 
 
 def test_an_error_that_is_reported_stops_nothing(
-    supervise: Supervise, receiver: Noting, log: Log, driver: FakeDriver
+    supervise: Supervise, receiver: Noting, log: EventLog, driver: FakeDriver
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -220,7 +224,7 @@ def test_an_error_that_is_reported_stops_nothing(
 
 
 def test_a_push_that_fails_for_good_stops_the_receiver_with_that_error(
-    supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock, log: Log
+    supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock, log: EventLog
 ) -> None:
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
     supervisor.start()
@@ -239,7 +243,7 @@ def test_a_push_that_fails_for_good_stops_the_receiver_with_that_error(
         receiver.store(5)
 
 
-def test_a_supervisor_that_never_started_can_be_stopped(supervise: Supervise, receiver: Noting, log: Log) -> None:
+def test_a_supervisor_that_never_started_can_be_stopped(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver)
     supervisor.stop("never mind")
     supervisor.await_termination()

@@ -13,7 +13,8 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeStore, Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import FakeStore, Noting
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -24,7 +25,7 @@ def leave(_argument: object = None) -> None:
 
 
 def test_in_onStop_it_does_not_keep_the_rest_of_the_stop_from_happening(
-    supervise: Supervise, receiver: Noting, log: Log, records: Callable[[], list[Any]]
+    supervise: Supervise, receiver: Noting, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -36,7 +37,7 @@ def test_in_onStop_it_does_not_keep_the_rest_of_the_stop_from_happening(
 
 
 def test_in_onStart_at_a_restart_it_ends_the_receiver_with_that_error(
-    supervise: Supervise, receiver: Noting, log: Log, background: Background
+    supervise: Supervise, receiver: Noting, log: EventLog, background: Background
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -47,7 +48,7 @@ def test_in_onStart_at_a_restart_it_ends_the_receiver_with_that_error(
 
 
 def test_in_the_store_hook_it_is_a_failed_push(
-    supervise: Supervise, receiver: Noting, log: Log, store: FakeStore, clock: ManualClock, background: Background
+    supervise: Supervise, receiver: Noting, log: EventLog, store: FakeStore, clock: ManualClock, background: Background
 ) -> None:
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
     supervisor.start()

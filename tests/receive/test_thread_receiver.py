@@ -18,7 +18,7 @@ from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Log
+    from tests.helpers import EventLog
 
 Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
@@ -27,7 +27,7 @@ Background = Callable[[Callable[[], Any]], "Future[Any]"]
 class Scripted(ThreadReceiver[Any]):
     """Does what it is told with each run of ``receive``."""
 
-    def __init__(self, log: Log, *runs: Callable[[Scripted], object]) -> None:
+    def __init__(self, log: EventLog, *runs: Callable[[Scripted], object]) -> None:
         self._log, self._runs = log, list(runs)
 
     def receive(self) -> None:
@@ -46,7 +46,7 @@ def wait(receiver: Scripted) -> None:
     assert receiver.isStopped()
 
 
-def test_receive_runs_on_a_thread_of_its_own(supervise: Supervise, log: Log) -> None:
+def test_receive_runs_on_a_thread_of_its_own(supervise: Supervise, log: EventLog) -> None:
     threads: list[threading.Thread] = []
     supervise(Scripted(log, lambda _receiver: threads.append(threading.current_thread()))).start()
     log.await_count("returned")
@@ -55,7 +55,7 @@ def test_receive_runs_on_a_thread_of_its_own(supervise: Supervise, log: Log) -> 
 
 
 def test_a_receive_that_returns_is_the_end_of_the_source_and_no_error(
-    supervise: Supervise, log: Log, records: Callable[[], list[Any]]
+    supervise: Supervise, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     receiver = Scripted(log, lambda receiver: receiver.store_all([1, 2]))
     supervisor = supervise(receiver)
@@ -68,7 +68,7 @@ def test_a_receive_that_returns_is_the_end_of_the_source_and_no_error(
     assert log.names == ["RegisterReceiver", "receive", "AddBlocks", "returned", "DeregisterReceiver"]
 
 
-def test_what_receive_raises_restarts_it(supervise: Supervise, log: Log, clock: ManualClock) -> None:
+def test_what_receive_raises_restarts_it(supervise: Supervise, log: EventLog, clock: ManualClock) -> None:
     supervise(Scripted(log, fail, fail, wait)).start()
     for restarts in (1, 2):
         log.await_count(ReportError, restarts)
@@ -80,7 +80,7 @@ def test_what_receive_raises_restarts_it(supervise: Supervise, log: Log, clock: 
     assert "OSError: reset by peer" in first.error
 
 
-def test_stop_wakes_a_wait(supervise: Supervise, log: Log, background: Background) -> None:
+def test_stop_wakes_a_wait(supervise: Supervise, log: EventLog, background: Background) -> None:
     supervisor = supervise(Scripted(log, wait))
     supervisor.start()
     log.await_count("receive")
@@ -89,7 +89,7 @@ def test_stop_wakes_a_wait(supervise: Supervise, log: Log, background: Backgroun
     assert log.of(ReportError) == []
 
 
-def test_a_wait_that_nobody_ends_takes_its_time(supervise: Supervise, log: Log) -> None:
+def test_a_wait_that_nobody_ends_takes_its_time(supervise: Supervise, log: EventLog) -> None:
     said: list[bool] = []
 
     def pause(receiver: Scripted) -> None:
@@ -100,13 +100,13 @@ def test_a_wait_that_nobody_ends_takes_its_time(supervise: Supervise, log: Log) 
     assert said == [False]
 
 
-def test_before_it_runs_a_wait_returns_at_once(log: Log) -> None:
+def test_before_it_runs_a_wait_returns_at_once(log: EventLog) -> None:
     receiver = Scripted(log)
     assert not receiver.wait(60)
     assert not receiver.isStopped()
 
 
-def test_what_receive_raises_because_it_was_stopped_is_no_error(supervise: Supervise, log: Log) -> None:
+def test_what_receive_raises_because_it_was_stopped_is_no_error(supervise: Supervise, log: EventLog) -> None:
     def closed(receiver: Scripted) -> None:
         receiver.wait(60)
         raise OSError("read on a closed socket")
@@ -121,7 +121,7 @@ def test_what_receive_raises_because_it_was_stopped_is_no_error(supervise: Super
 
 
 def test_stop_waits_for_receive_to_store_its_last(
-    supervise: Supervise, log: Log, records: Callable[[], list[Any]]
+    supervise: Supervise, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     def drain(receiver: Scripted) -> None:
         receiver.wait(60)
@@ -136,7 +136,7 @@ def test_stop_waits_for_receive_to_store_its_last(
 
 
 def test_a_receive_that_does_not_end_is_left_behind(
-    supervise: Supervise, log: Log, background: Background, monkeypatch: pytest.MonkeyPatch
+    supervise: Supervise, log: EventLog, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_receiver, "_JOIN_S", 0.01)
     gate = threading.Event()
@@ -149,7 +149,7 @@ def test_a_receive_that_does_not_end_is_left_behind(
 
 
 def test_a_receive_that_does_not_end_is_not_started_beside_itself(
-    supervise: Supervise, log: Log, monkeypatch: pytest.MonkeyPatch
+    supervise: Supervise, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_receiver, "_JOIN_S", 0.01)
     gate = threading.Event()
@@ -165,7 +165,7 @@ def test_a_receive_that_does_not_end_is_not_started_beside_itself(
     log.await_count("returned")
 
 
-def test_after_a_restart_it_waits_anew(supervise: Supervise, log: Log) -> None:
+def test_after_a_restart_it_waits_anew(supervise: Supervise, log: EventLog) -> None:
     receiver = Scripted(log, wait, wait)
     supervisor = supervise(receiver)
     supervisor.start()

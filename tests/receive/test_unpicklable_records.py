@@ -10,11 +10,12 @@ from penstock.receive.messages import ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import Log, Noting
+    from tests.helpers import EventLog
+    from tests.receive.conftest import Noting
 
 
 def test_a_record_that_cannot_be_pickled_is_told_of_and_left_out(
-    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, log: Log, records: Callable[[], list[Any]]
+    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
@@ -29,7 +30,7 @@ def test_a_record_that_cannot_be_pickled_is_told_of_and_left_out(
 
 
 def test_nothing_is_pushed_when_none_can(
-    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, log: Log, records: Callable[[], list[Any]]
+    supervise: Callable[..., ReceiverSupervisor], receiver: Noting, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     supervisor = supervise(receiver)
     supervisor.start()

@@ -14,7 +14,8 @@ from penstock.receive.messages import AddBlocks
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 
 if TYPE_CHECKING:
-    from tests.receive.conftest import FakeDriver, FakeStore, Gate, Noting
+    from tests.helpers import Gate
+    from tests.receive.conftest import FakeDriver, FakeStore, Noting
 
 
 def test_metadata_that_is_not_json_is_refused_without_trying_again(

@@ -1,4 +1,4 @@
-"""``ManualClock.await_waiters``: from when it returns, moving the clock is deterministic."""
+"""``ManualClock.await_waiters``: once it returns, ``advance`` is deterministic."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,20 +8,20 @@ import pytest
 from penstock.runtime.clock import ManualClock
 
 
-def test_a_thread_whose_moment_has_come_does_not_wait_any_more() -> None:
+def test_due_wait_is_not_counted_even_before_its_thread_runs() -> None:
     clock, never = ManualClock(), threading.Event()
     with ThreadPoolExecutor() as pool:
         for _ in range(20):
             waiting = pool.submit(clock.wait_for, 100, never)
             clock.await_waiters()
             clock.advance(100)
-            # The thread may not have run since: it is not one that waits for the clock, all the same.
+            # Whether or not the thread has run since.
             with pytest.raises(TimeoutError):
                 clock.await_waiters(1, timeout_s=0.001)
             waiting.result(timeout=10)
 
 
-def test_steps_of_a_relative_wait_are_not_lost_between_two_moves() -> None:
+def test_relative_waits_are_not_lost_between_two_advances() -> None:
     clock, never = ManualClock(), threading.Event()
     woken_at: list[int] = []
 

@@ -1,9 +1,9 @@
-"""``RecurringTimer`` that falls behind: whatever the pauses, each tick fires, or is skipped, and is counted."""
+"""``RecurringTimer`` that falls behind: each missed tick fires or is skipped, and is counted."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.runtime.clock import ManualClock
@@ -12,10 +12,11 @@ from penstock.runtime.recurring_timer import RecurringTimer
 PERIOD_MS = 100
 
 pauses = st.lists(st.integers(0, 5 * PERIOD_MS), max_size=8)
+no_deadline = settings(deadline=None)
 
 
 class Run:
-    """A timer, started at zero, that was moved by pauses: what fired, and what was told."""
+    """What a timer fired and reported while its clock was moved by pauses."""
 
     def __init__(self, moves: list[int], *, skip: bool, slow: list[int] | None = None) -> None:
         self.clock, self.fired, self.missed = ManualClock(), list[int](), list[int]()
@@ -30,7 +31,7 @@ class Run:
         for move in moves:
             self.clock.await_waiters()
             self.clock.advance(move)
-        # Waiting again means: all that was due has fired.
+        # Once the timer waits again, all due ticks have fired.
         self.clock.await_waiters()
         self.last = self.timer.stop(interrupt=True)
         assert errors == []
@@ -50,8 +51,9 @@ def due(moves: list[int]) -> list[list[int]]:
     return found
 
 
+@no_deadline
 @given(pauses)
-def test_missed_ticks_fire_all_and_those_that_are_late_are_counted(moves: list[int]) -> None:
+def test_all_missed_ticks_fire_and_late_ones_are_counted(moves: list[int]) -> None:
     run = Run(moves, skip=False)
     assert run.fired == [tick for ticks in due(moves) for tick in ticks]
     assert run.missed == [len(ticks) - 1 for ticks in due(moves) if len(ticks) > 1]
@@ -59,8 +61,9 @@ def test_missed_ticks_fire_all_and_those_that_are_late_are_counted(moves: list[i
     assert run.last == (run.fired[-1] if run.fired else -1)
 
 
+@no_deadline
 @given(pauses)
-def test_of_missed_ticks_the_last_one_fires_alone_and_the_others_are_counted(moves: list[int]) -> None:
+def test_only_the_last_missed_tick_fires_and_the_others_are_counted_when_skipping(moves: list[int]) -> None:
     run = Run(moves, skip=True)
     assert run.fired == [ticks[-1] for ticks in due(moves) if ticks]
     assert run.missed == [len(ticks) - 1 for ticks in due(moves) if len(ticks) > 1]
@@ -68,15 +71,17 @@ def test_of_missed_ticks_the_last_one_fires_alone_and_the_others_are_counted(mov
     assert run.last == (run.fired[-1] if run.fired else -1)
 
 
+@no_deadline
 @given(pauses, pauses)
-def test_a_slow_callback_loses_no_tick_either(moves: list[int], slow: list[int]) -> None:
+def test_slow_callback_loses_no_tick(moves: list[int], slow: list[int]) -> None:
     run = Run(moves, skip=False, slow=slow)
     assert run.fired == list(range(PERIOD_MS, run.clock.now_ms() + 1, PERIOD_MS))
     assert run.timer.late == sum(at - tick >= PERIOD_MS for tick, at in zip(run.fired, run.at, strict=True))
 
 
+@no_deadline
 @given(pauses, pauses)
-def test_a_slow_callback_is_never_given_an_old_tick_where_they_are_skipped(moves: list[int], slow: list[int]) -> None:
+def test_slow_callback_gets_no_old_tick_when_skipping(moves: list[int], slow: list[int]) -> None:
     run = Run(moves, skip=True, slow=slow)
     assert all(0 <= at - tick < PERIOD_MS for tick, at in zip(run.fired, run.at, strict=True))
     assert all(tick % PERIOD_MS == 0 for tick in run.fired)
@@ -85,7 +90,7 @@ def test_a_slow_callback_is_never_given_an_old_tick_where_they_are_skipped(moves
 
 
 @pytest.mark.parametrize("skip", [False, True])
-def test_a_timer_that_keeps_up_counts_nothing(skip: bool) -> None:
+def test_timer_that_keeps_up_counts_no_tick(skip: bool) -> None:
     run = Run([PERIOD_MS] * 5, skip=skip)
     assert run.fired == [100, 200, 300, 400, 500]
     assert (run.missed, run.timer.late, run.timer.skipped) == ([], 0, 0)

@@ -13,7 +13,7 @@ from penstock.runtime.threads import EngineThread
 
 
 class Ticks:
-    """A timer of 100 ms, and the ticks it has fired."""
+    """A timer with a period of 100 ms that records its ticks."""
 
     def __init__(self, clock: ManualClock) -> None:
         self.fired: list[int] = []
@@ -30,7 +30,7 @@ class Ticks:
             self._queue.put(tick)
 
     def take(self, count: int) -> list[int]:
-        """The next ticks, waited for."""
+        """Wait for the next ticks."""
         return [self._queue.get(timeout=10) for _ in range(count)]
 
 
@@ -48,7 +48,7 @@ def ticks(clock: ManualClock) -> Iterator[Ticks]:
 
 @pytest.fixture
 def joining(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Set once somebody waits for the end of an engine's thread."""
+    """Set once a thread waits for the end of an engine thread."""
     joining, finish = threading.Event(), EngineThread.finish
 
     def announced(thread: EngineThread, timeout_s: float | None = None) -> bool:
@@ -59,7 +59,7 @@ def joining(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     return joining
 
 
-def test_it_ticks_at_the_start_and_then_every_period(clock: ManualClock, ticks: Ticks) -> None:
+def test_timer_ticks_at_the_start_and_then_every_period(clock: ManualClock, ticks: Ticks) -> None:
     ticks.timer.start(0)
     assert ticks.take(1) == [0]
     clock.advance(100)
@@ -70,7 +70,7 @@ def test_it_ticks_at_the_start_and_then_every_period(clock: ManualClock, ticks: 
     assert ticks.fired == [0, 100, 200, 300]
 
 
-def test_a_stop_without_interrupt_lets_the_tick_at_hand_fire_and_one_more(
+def test_stop_without_interrupt_fires_the_next_two_ticks(
     clock: ManualClock, ticks: Ticks, joining: threading.Event
 ) -> None:
     ticks.timer.start(0)
@@ -84,7 +84,7 @@ def test_a_stop_without_interrupt_lets_the_tick_at_hand_fire_and_one_more(
     assert ticks.fired == [0, 100, 200]
 
 
-def test_a_stop_without_interrupt_gives_up_after_its_time_out(clock: ManualClock, ticks: Ticks) -> None:
+def test_stop_without_interrupt_returns_after_its_timeout(clock: ManualClock, ticks: Ticks) -> None:
     ticks.timer.start(0)
     assert ticks.take(1) == [0]
     assert ticks.timer.stop(interrupt=False, timeout_s=0.01) == 0
@@ -92,12 +92,12 @@ def test_a_stop_without_interrupt_gives_up_after_its_time_out(clock: ManualClock
     assert ticks.fired == [0]
 
 
-def test_a_stop_does_not_wait_for_a_clock_that_was_set_back(clock: ManualClock, ticks: Ticks) -> None:
+def test_stop_does_not_wait_when_the_clock_was_set_back(clock: ManualClock, ticks: Ticks) -> None:
     ticks.timer.start(1000)
     assert ticks.timer.stop(interrupt=False, timeout_s=600) == -1
 
 
-def test_late_ticks_fire_back_to_back_and_none_is_left_out(clock: ManualClock, ticks: Ticks) -> None:
+def test_late_ticks_fire_back_to_back(clock: ManualClock, ticks: Ticks) -> None:
     clock.advance(1_050)
     ticks.timer.start(0)
     assert ticks.take(11) == list(range(0, 1_100, 100))
@@ -105,9 +105,7 @@ def test_late_ticks_fire_back_to_back_and_none_is_left_out(clock: ManualClock, t
     assert ticks.take(1) == [1_100]
 
 
-def test_a_stop_with_interrupt_leaves_the_missed_ticks(
-    clock: ManualClock, ticks: Ticks, joining: threading.Event
-) -> None:
+def test_stop_with_interrupt_drops_missed_ticks(clock: ManualClock, ticks: Ticks, joining: threading.Event) -> None:
     entered, gate = threading.Event(), threading.Event()
 
     def hold(_tick: int) -> None:
@@ -126,7 +124,7 @@ def test_a_stop_with_interrupt_leaves_the_missed_ticks(
     assert ticks.fired == [0]
 
 
-def test_it_starts_at_the_first_multiple_of_the_period_after_now(clock: ManualClock, ticks: Ticks) -> None:
+def test_start_time_is_the_first_multiple_of_the_period_after_now(clock: ManualClock, ticks: Ticks) -> None:
     assert ticks.timer.start_time_ms() == 100
     clock.advance(99)
     assert ticks.timer.start_time_ms() == 100
@@ -134,7 +132,7 @@ def test_it_starts_at_the_first_multiple_of_the_period_after_now(clock: ManualCl
     assert ticks.timer.start_time_ms() == 200
 
 
-def test_the_time_of_a_tick_is_the_nominal_one(clock: ManualClock, ticks: Ticks) -> None:
+def test_tick_carries_its_nominal_time(clock: ManualClock, ticks: Ticks) -> None:
     ticks.timer.start(250)
     clock.advance(333)
     assert ticks.take(1) == [250]
@@ -142,7 +140,7 @@ def test_the_time_of_a_tick_is_the_nominal_one(clock: ManualClock, ticks: Ticks)
     assert ticks.take(1) == [350]
 
 
-def test_an_error_of_the_callback_is_handed_on_and_the_timer_lives(clock: ManualClock, ticks: Ticks) -> None:
+def test_callback_error_is_reported_and_the_timer_continues(clock: ManualClock, ticks: Ticks) -> None:
     def fail(tick: int) -> None:
         raise RuntimeError(f"tick {tick}")
 
@@ -154,23 +152,23 @@ def test_an_error_of_the_callback_is_handed_on_and_the_timer_lives(clock: Manual
     assert [str(error) for error in ticks.errors] == ["tick 0", "tick 100"]
 
 
-def test_without_a_tick_the_last_one_is_minus_one(ticks: Ticks) -> None:
+def test_last_tick_is_minus_one_when_none_fired(ticks: Ticks) -> None:
     ticks.timer.start(100)
     assert ticks.timer.stop(interrupt=True) == -1
 
 
-def test_a_timer_that_never_started_can_be_stopped(ticks: Ticks) -> None:
+def test_timer_that_never_started_can_be_stopped(ticks: Ticks) -> None:
     assert ticks.timer.stop(interrupt=False) == -1
     assert ticks.timer.stop(interrupt=True) == -1
 
 
-def test_it_can_be_stopped_twice(ticks: Ticks) -> None:
+def test_timer_can_be_stopped_twice(ticks: Ticks) -> None:
     ticks.timer.start(0)
     ticks.take(1)
     assert [ticks.timer.stop(interrupt=True) for _ in range(2)] == [0, 0]
 
 
-def test_its_own_callback_can_stop_it(clock: ManualClock, ticks: Ticks) -> None:
+def test_callback_can_stop_its_timer(clock: ManualClock, ticks: Ticks) -> None:
     ticks.on_tick = lambda _tick: ticks.timer.stop(interrupt=True)
     ticks.timer.start(0)
     assert ticks.take(1) == [0]
@@ -180,7 +178,7 @@ def test_its_own_callback_can_stop_it(clock: ManualClock, ticks: Ticks) -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt(), GeneratorExit(), ValueError("plain")], ids=repr)
-def test_nothing_that_a_callback_raises_ends_the_timer(clock: ManualClock, error: BaseException) -> None:
+def test_no_error_of_any_callback_ends_the_timer(clock: ManualClock, error: BaseException) -> None:
     fired: queue.Queue[int] = queue.Queue()
 
     def fail(tick: int) -> None:

@@ -1,4 +1,4 @@
-"""Signals, sent to a process of its own: told once each, whatever the main thread does, and given back."""
+"""Signals, sent to a real process: each is reported once, whatever the main thread does; handlers are restored."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from penstock.runtime.stop_signals import StopSignals
 def say(*words):
     print(*words, flush=True)
 
-told, lock = threading.Semaphore(0), threading.Lock()
+reported, lock = threading.Semaphore(0), threading.Lock()
 
 def on_signal(number):
     with lock:
-        say("told", signal.Signals(number).name)
-    told.release()
+        say("reported", signal.Signals(number).name)
+    reported.release()
 
 signals = StopSignals(on_signal)
 """
 
 
 class Process:
-    """A program, line by line."""
+    """A program that prints lines and waits for signals."""
 
     def __init__(self, code: str) -> None:
         self.process = subprocess.Popen(
@@ -47,16 +47,16 @@ class Process:
         for number in numbers:
             self.process.send_signal(number)
 
-    def go_on(self) -> None:
+    def send_line(self) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
 
     def end(self) -> tuple[list[str], int]:
-        """What it said last, and its exit code."""
+        """The lines not read yet, and the exit code."""
         assert self.process.stdout is not None
-        said = self.process.stdout.read().splitlines()
-        return said, self.process.wait(30)
+        lines = self.process.stdout.read().splitlines()
+        return lines, self.process.wait(30)
 
 
 @pytest.fixture
@@ -73,49 +73,49 @@ def start() -> Iterator[Callable[[str], Process]]:
             each.process.kill()
 
 
-def test_a_signal_is_told_while_the_main_thread_holds_a_lock_that_telling_takes(
+def test_signal_is_reported_while_the_main_thread_holds_a_lock_that_the_callback_takes(
     start: Callable[[str], Process],
 ) -> None:
     program = start(
         """
-signals.take()
+signals.install()
 with lock:
     say("ready")
     sys.stdin.readline()
     say("interrupted")
-told.acquire()
-signals.give_back()
+reported.acquire()
+signals.restore()
 say("over")
 signal.pause()
 """
     )
     assert program.line() == "ready"
     program.send(signal.SIGTERM)
-    program.go_on()
-    assert [program.line() for _ in range(3)] == ["interrupted", "told SIGTERM", "over"]
-    # Given back: it ends the program, as before.
+    program.send_line()
+    assert [program.line() for _ in range(3)] == ["interrupted", "reported SIGTERM", "over"]
+    # The default handler is back, which ends the program.
     program.send(signal.SIGTERM)
     assert program.end() == ([], -signal.SIGTERM)
 
 
-def test_each_is_told(start: Callable[[str], Process]) -> None:
+def test_each_signal_is_reported(start: Callable[[str], Process]) -> None:
     program = start(
         """
-signals.take()
+signals.install()
 say("ready")
-told.acquire()
-told.acquire()
+reported.acquire()
+reported.acquire()
 signals.close()
 """
     )
     assert program.line() == "ready"
     program.send(signal.SIGINT)
-    assert program.line() == "told SIGINT"
+    assert program.line() == "reported SIGINT"
     program.send(signal.SIGTERM)
-    assert program.end() == (["told SIGTERM"], 0)
+    assert program.end() == (["reported SIGTERM"], 0)
 
 
-def test_the_programs_own_handler_is_called_too_and_what_is_ignored_stays_so(start: Callable[[str], Process]) -> None:
+def test_the_programs_handler_is_called_too_and_ignored_signals_stay_ignored(start: Callable[[str], Process]) -> None:
     program = start(
         """
 def own(number, _frame):
@@ -124,37 +124,37 @@ def own(number, _frame):
 
 signal.signal(signal.SIGTERM, own)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-signals.take()
+signals.install()
 assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 try:
     say("ready")
     signal.pause()
 finally:
     signals.close()
-    signals.give_back()
+    signals.restore()
     assert signal.getsignal(signal.SIGTERM) is own
 """
     )
     assert program.line() == "ready"
     program.send(signal.SIGTERM)
-    said, code = program.end()
-    assert (sorted(said), code) == (["own", "told SIGTERM"], 7)
+    lines, code = program.end()
+    assert (sorted(lines), code) == (["own", "reported SIGTERM"], 7)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_behind_the_end_a_signal_does_what_it_did_whatever_the_main_thread_is_at(
+def test_signal_after_close_has_its_previous_effect_whatever_the_main_thread_does(
     number: signal.Signals, start: Callable[[str], Process]
 ) -> None:
     program = start(
         """
-signals.take()
+signals.install()
 ending = threading.Thread(target=signals.close)
 ending.start()
 ending.join()
 try:
     say("over")
     while True:
-        told.acquire(timeout=0.01)
+        reported.acquire(timeout=0.01)
 except KeyboardInterrupt:
     sys.stderr = None
     raise
@@ -165,18 +165,18 @@ except KeyboardInterrupt:
     assert program.end() == ([], -number)
 
 
-def test_behind_the_end_the_programs_own_handler_is_called_once(start: Callable[[str], Process]) -> None:
+def test_the_programs_handler_is_called_once_after_close(start: Callable[[str], Process]) -> None:
     program = start(
         """
 def own(number, _frame):
     say("own")
-    told.release()
+    reported.release()
 
 signal.signal(signal.SIGTERM, own)
-signals.take()
+signals.install()
 signals.close()
 say("over")
-told.acquire()
+reported.acquire()
 assert signal.getsignal(signal.SIGTERM) is own
 """
     )
@@ -185,19 +185,19 @@ assert signal.getsignal(signal.SIGTERM) is own
     assert program.end() == (["own"], 0)
 
 
-def test_signals_that_another_has_taken_on_top_are_its_own_behind_the_end(start: Callable[[str], Process]) -> None:
+def test_handler_that_the_program_set_later_stays_after_close(start: Callable[[str], Process]) -> None:
     program = start(
         """
 def own(number, frame):
     say("own")
     below(number, frame)
-    told.release()
+    reported.release()
 
-signals.take()
+signals.install()
 below = signal.signal(signal.SIGTERM, own)
 signals.close()
 say("over")
-told.acquire()
+reported.acquire()
 assert signal.getsignal(signal.SIGTERM) is own
 """
     )
@@ -206,7 +206,7 @@ assert signal.getsignal(signal.SIGTERM) is own
     assert program.end() == (["own"], 0)
 
 
-def test_a_signal_whose_telling_fails_keeps_none_from_being_told(start: Callable[[str], Process]) -> None:
+def test_failing_callback_does_not_prevent_later_reports(start: Callable[[str], Process]) -> None:
     program = start(
         """
 failing = on_signal
@@ -215,24 +215,24 @@ def on_signal(number):
     raise RuntimeError("no thread can be started")
 
 signals = StopSignals(on_signal)
-signals.take()
+signals.install()
 say("ready")
-told.acquire()
-told.acquire()
+reported.acquire()
+reported.acquire()
 signals.close()
 """
     )
     assert program.line() == "ready"
     program.send(signal.SIGINT)
-    assert program.line() == "told SIGINT"
+    assert program.line() == "reported SIGINT"
     program.send(signal.SIGTERM)
-    said, code = program.end()
-    assert "told SIGTERM" in said
-    assert any("RuntimeError: no thread can be started" in line for line in said)
+    lines, code = program.end()
+    assert "reported SIGTERM" in lines
+    assert any("RuntimeError: no thread can be started" in line for line in lines)
     assert code == 0
 
 
-def test_pysparks_handler_of_the_interrupt_is_taken_back() -> None:
+def test_pysparks_interrupt_handler_is_overridden_and_restored() -> None:
     from penstock.runtime.stop_signals import StopSignals
 
     def cancel_all(_number: int, _frame: object) -> None: ...
@@ -241,9 +241,9 @@ def test_pysparks_handler_of_the_interrupt_is_taken_back() -> None:
     before = signal.signal(signal.SIGINT, cancel_all)
     try:
         signals = StopSignals(lambda _number: None)
-        signals.take_interrupt_back()
+        signals.override_pysparks_interrupt()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        signals.give_back()
+        signals.restore()
         assert signal.getsignal(signal.SIGINT) is cancel_all
     finally:
         signal.signal(signal.SIGINT, before)

@@ -1,16 +1,16 @@
-"""``EngineThread``: a thread that its own code must not wait for."""
+"""``EngineThread`` and ``on_engine_thread``."""
 
 import threading
 
 from penstock.runtime.threads import EngineThread, on_engine_thread
 
 
-def test_it_is_a_daemon_with_its_name() -> None:
+def test_engine_thread_is_a_named_daemon() -> None:
     thread = EngineThread("a name", lambda: None)
     assert (thread.name, thread.daemon) == ("a name", True)
 
 
-def test_code_can_tell_that_it_runs_on_one() -> None:
+def test_code_knows_whether_it_runs_on_an_engine_thread() -> None:
     seen: list[bool] = []
     thread = EngineThread("engine", lambda: seen.append(on_engine_thread()))
     thread.start()
@@ -22,7 +22,7 @@ def test_code_can_tell_that_it_runs_on_one() -> None:
     assert not on_engine_thread()
 
 
-def test_finish_says_whether_the_thread_has_ended() -> None:
+def test_finish_returns_whether_the_thread_has_ended() -> None:
     gate = threading.Event()
     thread = EngineThread("engine", lambda: gate.wait(10))
     thread.start()
@@ -32,13 +32,13 @@ def test_finish_says_whether_the_thread_has_ended() -> None:
     assert thread.finish()
 
 
-def test_a_thread_that_never_started_has_not_ended() -> None:
+def test_thread_that_never_started_has_not_ended() -> None:
     assert not EngineThread("engine", lambda: None).finish()
 
 
-def test_a_thread_does_not_wait_for_itself() -> None:
-    said: list[bool] = []
-    thread: EngineThread = EngineThread("engine", lambda: said.append(thread.finish()))
+def test_thread_does_not_wait_for_itself() -> None:
+    ended: list[bool] = []
+    thread: EngineThread = EngineThread("engine", lambda: ended.append(thread.finish()))
     thread.start()
     assert thread.finish(10)
-    assert said == [False]
+    assert ended == [False]

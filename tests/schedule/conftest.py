@@ -1,4 +1,4 @@
-"""A scheduler and a generator under the manual clock, with a graph and an intake that do what they are told."""
+"""A scheduler and a generator under the manual clock, with a graph and a batch input that the test scripts."""
 
 from __future__ import annotations
 
@@ -7,81 +7,31 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import pytest
+from tests.helpers import EventLog, do_nothing
 
+from penstock.conf import Settings
 from penstock.graph.call_site import CallSite
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.job import Job
 from penstock.listen.events import BatchCompleted, Event
 from penstock.runtime.clock import ManualClock
-from penstock.schedule.input_info_tracker import InputInfoTracker
+from penstock.schedule.interfaces import Checkpoints, ReceiverInput
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
+from penstock.schedule.recovered_batches import RecoveredBatches
 
 INTERVAL_MS = 100
 
 Work = Callable[[], object]
 
 
-def nothing() -> None:
-    """A job that has nothing to do."""
+class Log(EventLog):
+    """An event log whose entries are not typed."""
 
-
-class Log:
-    """What happened, in order; can be waited for."""
-
-    def __init__(self) -> None:
-        self._entries: list[Any] = []
-        self._changed = threading.Condition()
-
-    def add(self, entry: object) -> None:
-        with self._changed:
-            self._entries.append(entry)
-            self._changed.notify_all()
-
-    @property
-    def entries(self) -> list[Any]:
-        with self._changed:
-            return list(self._entries)
-
-    def of(self, kind: type) -> list[Any]:
+    def of(self, kind: type[Any]) -> list[Any]:
         """The entries of a class."""
-        return [entry for entry in self.entries if isinstance(entry, kind)]
-
-    def await_count(self, kind: type, count: int = 1, timeout_s: float = 10) -> None:
-        """Return once there are so many of a class."""
-
-        def enough() -> bool:
-            return sum(isinstance(each, kind) for each in self._entries) >= count
-
-        with self._changed:
-            assert self._changed.wait_for(enough, timeout_s), f"{count} {kind.__name__} in {self._entries}"
-
-    def await_entry(self, entry: object) -> None:
-        """Return once it is there."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: entry in self._entries, 10), f"{entry} in {self._entries}"
-
-
-class Gate:
-    """Holds whoever comes until it is opened."""
-
-    def __init__(self) -> None:
-        self.reached, self._open = threading.Event(), threading.Event()
-
-    def open(self) -> None:
-        self._open.set()
-
-    def __call__(self) -> None:
-        self.reached.set()
-        assert self._open.wait(30)
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.open()
+        return super().of(kind)
 
 
 def jobs(*works: Work) -> list[Job]:
@@ -92,13 +42,13 @@ def jobs(*works: Work) -> list[Job]:
 
 
 class StubGraph(DStreamGraph):
-    """Makes the jobs that the test says."""
+    """Generates the jobs that the test says."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(cast(Any, None), INTERVAL_MS)
         self._log = log
-        #: From a batch time to what its outputs do; raises what the program's functions raise.
-        self.make: Callable[[int], Sequence[Work]] = lambda _time_ms: [nothing]
+        #: Gives the jobs of a batch; may raise, like a program's functions.
+        self.make: Callable[[int], Sequence[Work]] = lambda _time_ms: [do_nothing]
         self.num_outputs = 1
         self.remember_input_ms = INTERVAL_MS
 
@@ -127,8 +77,8 @@ class StubGraph(DStreamGraph):
         return self.remember_input_ms
 
 
-class StubIntake:
-    """Notes what it is asked for."""
+class StubBatchInput:
+    """Records its calls."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -157,7 +107,7 @@ class StubIntake:
 
 
 class Engine:
-    """The parts that make and run batches. Events, and what the graph and the intake are asked for, are in the log."""
+    """A scheduler and a generator. Events, and the calls of the graph and the batch input, are in the log."""
 
     def __init__(
         self,
@@ -169,53 +119,66 @@ class Engine:
         pause_at: int = 0,
         max_failed: int = 0,
         skip_late: bool = False,
+        generation_retries: int = 2,
+        wal: bool = False,
     ) -> None:
         self.clock, self.log = clock, Log()
         self.errors: list[BaseException] = []
-        self.graph, self.intake, self.input_info = StubGraph(self.log), StubIntake(self.log), InputInfoTracker()
-        #: Why the program should not go on.
+        self.graph, self.batch_input = StubGraph(self.log), StubBatchInput(self.log)
+        #: The reasons for which the program was given up.
         self.gave_up: list[BaseException] = []
         self.properties: Callable[[int, int], object] = lambda _time_ms, _id: None
+        conf = {
+            "spark.streaming.concurrentJobs": concurrent_jobs,
+            "spark.streaming.unpersist": unpersist,
+            "spark.penstock.maxPendingBatches": drop_at or pause_at,
+            "spark.penstock.onMaxPendingBatches": "drop-oldest" if drop_at else "pause",
+            "spark.penstock.maxFailedBatches": max_failed,
+            "spark.penstock.lateTicks": "skip" if skip_late else "fire",
+            "spark.penstock.generation.retries": generation_retries,
+            "spark.streaming.receiver.writeAheadLog.enable": wal,
+        }
+        self.settings = Settings.parse({name: str(value).lower() for name, value in conf.items()})
         self.scheduler = JobScheduler(
+            self.settings,
             clock,
-            concurrent_jobs,
             lambda time_ms, id: self.properties(time_ms, id),
             self._post,
             self.errors.append,
-            drop_at=drop_at,
-            max_failed=max_failed,
-            on_give_up=self.gave_up.append,
+            self.gave_up.append,
         )
-        self.scheduler.on_batch_completion = lambda time_ms: self.log.add(("complete", time_ms))
+        self.input_info = self.scheduler.input_info
         self.generator: JobGenerator | None = None
-        self._unpersist, self._pause_at, self._skip_late = unpersist, pause_at, skip_late
 
     def _post(self, event: Event) -> None:
         self.log.add(event)
 
     def start_scheduler(self) -> None:
-        """Start what runs jobs, alone."""
-        self.scheduler.start()
+        """Start the scheduler alone; the log has ``("complete", time_ms)`` for each completed batch."""
+        self.scheduler.start(lambda time_ms: self.log.add(("complete", time_ms)))
 
-    def start(self) -> JobGenerator:
-        """Start all."""
+    def start(
+        self,
+        batch_input: ReceiverInput | None = None,
+        checkpoints: Checkpoints | None = None,
+        recovered: RecoveredBatches | None = None,
+    ) -> JobGenerator:
+        """Start the scheduler and a generator."""
         self.generator = JobGenerator(
+            self.settings,
             self.clock,
             self.graph,
             self.scheduler,
-            self.intake,
-            self.input_info,
-            unpersist=self._unpersist,
-            on_error=self.errors.append,
-            pause_at=self._pause_at,
-            skip_late=self._skip_late,
+            batch_input or self.batch_input,
+            self.errors.append,
+            checkpoints,
         )
-        self.scheduler.start()
-        self.generator.start()
+        self.scheduler.start(self.generator.batch_completed)
+        self.generator.start(recovered)
         return self.generator
 
     def settle(self) -> None:
-        """Return when the scheduler's loop, and the generator's behind it, have handled all that was posted by now."""
+        """Return when the scheduler's loop, and then the generator's, have handled everything posted so far."""
         loops: list[Any] = [self.scheduler._loop, *([self.generator._loop] if self.generator else [])]
         for loop in loops:
             handle, handled = loop._on_receive, threading.Event()
@@ -226,7 +189,7 @@ class Engine:
             assert handled.wait(10)
 
     def submit(self, time_ms: int, *works: Work) -> None:
-        """Submit a batch that does this."""
+        """Submit a batch with these jobs."""
         self.scheduler.submit(JobSet(time_ms, jobs(*works), {}, self.clock.now_ms()))
 
     @property
@@ -235,12 +198,12 @@ class Engine:
         return [entry for entry in self.log.entries if not isinstance(entry, tuple)]
 
     def of(self, what: str) -> list[tuple[Any, ...]]:
-        """What was asked for under a name, without the name."""
+        """The arguments of the calls with a name."""
         return [entry[1:] for entry in self.log.entries if isinstance(entry, tuple) and entry[0] == what]
 
     @property
     def completed(self) -> list[int]:
-        """The batches that are complete, in order."""
+        """The completed batches, in order."""
         return [event.batchInfo.batchTime for event in self.log.of(BatchCompleted)]
 
 

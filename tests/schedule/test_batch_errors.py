@@ -1,4 +1,4 @@
-"""Whatever the program raises, and however: the batch has an end and the next one runs."""
+"""Whatever the program raises, its batch completes as failed and the next one runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.helpers import do_nothing
 
 from penstock.listen.events import BatchCompleted
 from penstock.runtime.clock import ManualClock
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
-
-
-def nothing() -> None:
-    """A job that has nothing to do."""
 
 
 ERRORS = [SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError(), Unprintable()]
@@ -36,10 +33,10 @@ def raising(error: BaseException) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=IDS)
-def test_a_job_that_raises_anything_has_failed(engine: Engine, error: BaseException) -> None:
+def test_job_fails_with_any_exception(engine: Engine, error: BaseException) -> None:
     engine.start_scheduler()
     engine.submit(1000, raising(error))
-    engine.submit(2000, nothing)
+    engine.submit(2000, do_nothing)
     engine.log.await_count(BatchCompleted, 2, timeout_s=2)
     first = engine.log.of(BatchCompleted)[0].batchInfo
     assert first.batchTime == 1000
@@ -49,14 +46,14 @@ def test_a_job_that_raises_anything_has_failed(engine: Engine, error: BaseExcept
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=IDS)
-def test_a_batch_whose_making_raises_anything_is_told_and_the_next_one_is_made(
+def test_generation_fails_with_any_exception_and_the_next_batch_runs(
     engine: Engine, clock: ManualClock, error: BaseException
 ) -> None:
-    # ``transform`` runs the program's functions while the jobs are made.
+    # Functions given to ``transform`` run while jobs are generated.
     def make(time_ms: int) -> list[Callable[[], None]]:
         if time_ms == 100:
             raise error
-        return [nothing]
+        return [do_nothing]
 
     engine.graph.make = make
     engine.start()

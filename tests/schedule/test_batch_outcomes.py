@@ -1,4 +1,4 @@
-"""How a batch came out, and what becomes of a program whose batches fail."""
+"""The outcome of batches, and the limit of consecutive failures."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.helpers import do_nothing
 
 from penstock import StreamInputInfo
 from penstock.errors import BatchFailedError
@@ -19,13 +20,10 @@ from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_set import JobSet
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Engine, Gate
+    from tests.helpers import Gate
+    from tests.schedule.conftest import Engine
 
 MakeEngine = Callable[..., "Engine"]
-
-
-def nothing() -> None:
-    """A job that has nothing to do."""
 
 
 def fail() -> None:
@@ -34,14 +32,20 @@ def fail() -> None:
 
 @pytest.mark.parametrize(
     ("works", "succeeded"),
-    [([nothing], True), ([fail], False), ([fail, nothing], False), ([nothing, fail], False), ([nothing] * 3, True)],
+    [
+        ([do_nothing], True),
+        ([fail], False),
+        ([fail, do_nothing], False),
+        ([do_nothing, fail], False),
+        ([do_nothing] * 3, True),
+    ],
 )
-def test_a_batch_says_how_it_came_out_once_it_is_over(
+def test_batch_info_has_an_outcome_only_when_the_batch_is_complete(
     engine: Engine, works: list[Callable[[], None]], succeeded: bool
 ) -> None:
     engine.start_scheduler()
     engine.submit(1000, *works)
-    engine.log.await_entry(("complete", 1000))
+    engine.log.await_count(("complete", 1000))
     outcomes = [
         [event.batchInfo.succeeded for event in engine.log.of(kind)]
         for kind in (BatchSubmitted, BatchStarted, BatchCompleted)
@@ -50,41 +54,41 @@ def test_a_batch_says_how_it_came_out_once_it_is_over(
     assert engine.scheduler.pending_batches == []
 
 
-def test_failed_batches_are_counted_and_nobody_gives_up_by_default(engine: Engine) -> None:
+def test_failed_batches_are_counted_and_not_limited_by_default(engine: Engine) -> None:
     engine.start_scheduler()
     for batch in range(1, 31):
-        engine.submit(batch, fail if batch % 3 else nothing)
-    engine.log.await_entry(("complete", 30))
+        engine.submit(batch, fail if batch % 3 else do_nothing)
+    engine.log.await_count(("complete", 30))
     assert engine.scheduler.failed_batches == 20
     assert engine.gave_up == []
 
 
-def test_after_so_many_failed_batches_in_a_row_the_program_is_given_up(make_engine: MakeEngine) -> None:
+def test_program_is_given_up_after_the_maximum_of_consecutive_failures(make_engine: MakeEngine) -> None:
     engine = make_engine(max_failed=3)
     engine.start_scheduler()
-    for batch, work in enumerate([fail, fail, nothing, fail, fail, fail, fail, fail], 1):
+    for batch, work in enumerate([fail, fail, do_nothing, fail, fail, fail, fail, fail], 1):
         engine.submit(batch, work)
-    engine.log.await_entry(("complete", 8))
+    engine.log.await_count(("complete", 8))
     (error,) = engine.gave_up
     assert isinstance(error, BatchFailedError)
-    assert "3 batches have failed in a row (spark.penstock.maxFailedBatches), the last at 6 ms" in str(error)
+    assert "3 consecutive batches have failed (spark.penstock.maxFailedBatches), the last one at 6 ms" in str(error)
     assert "ValueError: boom" in str(error)
     assert isinstance(error.__cause__, BatchFailedError)
     assert isinstance(error.__cause__.__cause__, ValueError)
 
 
-def test_a_batch_without_jobs_is_neither_a_failure_nor_a_success(make_engine: MakeEngine) -> None:
+def test_batch_without_jobs_does_not_count_as_failure_or_success(make_engine: MakeEngine) -> None:
     engine = make_engine(max_failed=2)
     engine.start_scheduler()
     engine.submit(1, fail)
-    engine.log.await_entry(("complete", 1))
+    engine.log.await_count(("complete", 1))
     engine.submit(2)
     engine.submit(3, fail)
-    engine.log.await_entry(("complete", 3))
+    engine.log.await_count(("complete", 3))
     assert len(engine.gave_up) == 1
 
 
-def test_an_error_that_names_its_place_is_told_as_it_is(engine: Engine) -> None:
+def test_batch_failed_error_is_reported_unchanged(engine: Engine) -> None:
     error = BatchFailedError("output operation 0 of batch 1 ms failed: 3 tries")
 
     def raise_it() -> None:
@@ -92,47 +96,45 @@ def test_an_error_that_names_its_place_is_told_as_it_is(engine: Engine) -> None:
 
     engine.start_scheduler()
     engine.submit(1, raise_it)
-    engine.log.await_entry(("complete", 1))
+    engine.log.await_count(("complete", 1))
     assert engine.errors == [error]
 
 
-def test_what_fails_because_all_was_broken_off_is_not_complete(engine: Engine) -> None:
+def test_batch_that_fails_after_abandon_stays_pending(engine: Engine) -> None:
     engine.start_scheduler()
-    engine.submit(1, nothing)
-    engine.log.await_entry(("complete", 1))
+    engine.submit(1, do_nothing)
+    engine.log.await_count(("complete", 1))
     engine.scheduler.abandon()
     engine.submit(2, fail)
-    engine.submit(3, nothing)
-    engine.log.await_entry(("complete", 3))
-    # A run that goes on makes it again.
+    engine.submit(3, do_nothing)
+    engine.log.await_count(("complete", 3))
+    # A recovered run generates it again.
     assert engine.scheduler.pending_batches == [2]
     assert ("complete", 2) not in engine.log.entries
 
 
-def test_the_failure_that_all_is_broken_off_for_is_complete(make_engine: MakeEngine) -> None:
+def test_batch_whose_failure_causes_abandon_is_complete(make_engine: MakeEngine) -> None:
     engine = make_engine(max_failed=1)
     engine.scheduler._on_give_up = lambda _error: engine.scheduler.abandon()
     engine.start_scheduler()
     engine.submit(1, fail)
-    engine.log.await_entry(("complete", 1))
+    engine.log.await_count(("complete", 1))
     assert engine.scheduler.pending_batches == []
 
 
-def test_a_batch_leaves_the_pending_ones_whatever_goes_wrong_at_its_end(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_completes_even_if_posting_its_event_fails(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def post(event: object) -> None:
         if isinstance(event, BatchCompleted):
             raise RuntimeError("the bus is broken")
 
     monkeypatch.setattr(engine.scheduler, "_post", post)
     engine.start_scheduler()
-    engine.submit(1000, nothing)
-    engine.log.await_entry(("complete", 1000))
+    engine.submit(1000, do_nothing)
+    engine.log.await_count(("complete", 1000))
     assert engine.scheduler.pending_batches == []
 
 
-def test_a_stream_that_cannot_count_its_records_does_not_keep_the_batch(engine: Engine) -> None:
+def test_batch_completes_even_if_a_stream_cannot_count_its_records(engine: Engine) -> None:
     def count() -> int:
         raise OSError("the file is gone")
 
@@ -140,22 +142,20 @@ def test_a_stream_that_cannot_count_its_records_does_not_keep_the_batch(engine: 
     tracker.report(1000, StreamInputInfo(0, 7), count)
     tracker.report(1000, StreamInputInfo(1, 0), lambda: 5)
     engine.start_scheduler()
-    job = Job(0, CallSite("pprint", "short", "long"), nothing)
+    job = Job(0, CallSite("pprint", "short", "long"), do_nothing)
     engine.scheduler.submit(JobSet(1000, [job], tracker.info(1000), 0, lambda: tracker.final_info(1000)))
-    engine.log.await_entry(("complete", 1000))
+    engine.log.await_count(("complete", 1000))
     (completed,) = engine.log.of(BatchCompleted)
     assert {n: info.numRecords for n, info in completed.batchInfo.streamIdToInputInfo.items()} == {0: 7, 1: 5}
 
 
-def test_batches_without_jobs_are_complete_at_once_in_a_graceful_stop_too(
-    engine: Engine, clock: ManualClock, gate: Gate
-) -> None:
+def test_graceful_stop_does_not_wait_for_batches_without_jobs(engine: Engine, clock: ManualClock, gate: Gate) -> None:
     # A window that slides by four batches.
-    engine.graph.make = lambda time_ms: [nothing] if time_ms % 400 == 0 else []
+    engine.graph.make = lambda time_ms: [do_nothing] if time_ms % 400 == 0 else []
     generator = engine.start()
     clock.await_waiters()
     clock.advance(1000)
-    engine.log.await_entry(("clear metadata", 1000, True))
+    engine.log.await_count(("clear metadata", 1000, True))
     assert engine.completed == [400, 800]
 
     def advance() -> None:

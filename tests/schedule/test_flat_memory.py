@@ -1,4 +1,4 @@
-"""Ten thousand batches, with all that makes, runs and tells of them, leave the driver's memory as it was; no Spark."""
+"""Ten thousand batches do not grow the driver's memory; without Spark."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Any, cast
 
 import pytest
 from pyspark import RDD
+from tests.helpers import do_nothing
 
 from penstock import StoredBlock, StreamInputInfo
+from penstock.conf import Settings
 from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.graph_runtime import GraphRuntime
@@ -21,28 +23,32 @@ from penstock.graph.inputs import InputDStream
 from penstock.listen.events import BatchCompleted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.clock import ManualClock
-from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 INTERVAL_MS, BATCHES, BLOCKS = 100, 10_000, 5
-# In so many batches all that is kept is replaced: the names of the last 10,000 blocks cleaned up, most of all.
+# After this many batches every bounded history is full, above all the ids of the last 10,000 deleted blocks.
 SETTLED = 3_000
 
 
+SETTINGS = Settings.parse(
+    {"spark.penstock.maxPendingBatches": "100", "spark.penstock.onMaxPendingBatches": "drop-oldest"}
+)
+
+
 class NoRDD(RDD[Any]):
-    """Holds nothing, does nothing."""
+    """An RDD without data."""
 
     def __init__(self) -> None:
-        """No Spark behind it."""
+        """There is no Spark."""
 
     def unpersist(self, blocking: bool = False) -> NoRDD:
         return self
 
 
-class Received(InputDStream):
-    """Reports what a batch has; every seventh time it cannot be made at first."""
+class Reporting(InputDStream):
+    """Reports a batch's records; the first attempt to generate every seventh batch fails."""
 
     def __init__(self, graph: DStreamGraph, blocks: ReceivedBlockTracker) -> None:
         super().__init__(graph)
@@ -68,8 +74,8 @@ class Sliding(InputDStream):
         return NoRDD()
 
 
-class Intake:
-    """The tracker of blocks, and nobody behind it."""
+class Received:
+    """The block tracker's side of a batch, without receivers."""
 
     def __init__(self, blocks: ReceivedBlockTracker) -> None:
         self._blocks = blocks
@@ -84,7 +90,7 @@ class Intake:
         self._blocks.processed(until_ms)
 
     def pause(self, paused: bool) -> None:
-        """Nobody to pause."""
+        """There are no receivers."""
 
     @property
     def last_allocated_ms(self) -> int:
@@ -96,7 +102,7 @@ class Intake:
 
 
 class Listener:
-    """Counts what it hears."""
+    """Counts events."""
 
     never_drop = True
 
@@ -115,26 +121,23 @@ class Listener:
 
 
 class Engine:
-    """All of the driver that a batch goes through, but Spark and the network."""
+    """Everything in the driver that a batch passes through, without Spark and network."""
 
     def __init__(self) -> None:
         self.clock, self.listener, self.errors = ManualClock(), Listener(), list[BaseException]()
-        self.blocks, infos = ReceivedBlockTracker([0]), InputInfoTracker()
+        self.blocks = ReceivedBlockTracker([0])
         graph = DStreamGraph(cast(Any, None), INTERVAL_MS)
-        graph.connect(GraphRuntime(generation_retries=2, report_input=infos.report))
-        # The waits between tries are of real time.
+        # The delays between retries are in real time.
         graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
-        DStream(Received(graph, self.blocks), cast(Any, None)).foreachRDD(lambda rdd: None)
+        DStream(Reporting(graph, self.blocks), cast(Any, None)).foreachRDD(lambda rdd: None)
         DStream(Sliding(graph), cast(Any, None)).foreachRDD(self._every_other_fails)
         self._calls = 0
         self._bus = ListenerBus(10_000, 10)
         self._bus.add(self.listener)
-        self._scheduler = JobScheduler(
-            self.clock, 1, lambda _time_ms, _id: None, self._bus.post, self._note, drop_at=100
-        )
-        self.generator = JobGenerator(
-            self.clock, graph, self._scheduler, Intake(self.blocks), infos, unpersist=True, on_error=self._note
-        )
+        self._scheduler = JobScheduler(SETTINGS, self.clock, do_nothing, self._bus.post, self._note, self._note)
+        graph.connect(GraphRuntime(generation_retries=2, report_input=self._scheduler.input_info.report))
+        received = Received(self.blocks)
+        self.generator = JobGenerator(SETTINGS, self.clock, graph, self._scheduler, received, self._note)
 
     def _every_other_fails(self, _rdd: RDD[Any]) -> None:
         self._calls += 1
@@ -146,7 +149,7 @@ class Engine:
 
     def start(self) -> None:
         self._bus.start()
-        self._scheduler.start()
+        self._scheduler.start(self.generator.batch_completed)
         self.generator.start()
 
     def run(self, first: int, last: int) -> None:
@@ -164,21 +167,21 @@ class Engine:
 
 
 def in_use() -> tuple[int, int]:
-    """Objects and bytes."""
+    """The number of objects, and the bytes in use."""
     gc.collect()
     return len(gc.get_objects()), tracemalloc.get_traced_memory()[0]
 
 
 @pytest.fixture
 def no_log() -> Iterator[None]:
-    """Log nothing: pytest keeps every line."""
+    """Log nothing, because pytest stores every line."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
 
 
 @pytest.mark.usefixtures("no_log")
-def test_ten_thousand_batches_leave_nothing_behind() -> None:
+def test_driver_memory_is_flat_over_ten_thousand_batches() -> None:
     engine = Engine()
     engine.start()
     engine.run(0, SETTLED)

@@ -1,35 +1,32 @@
-"""Batches that cannot be made at once: they are tried again, or fail where everybody sees it; no blocks are lost."""
+"""Batches that cannot be generated at once: they are retried or fail, and no block is lost."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.helpers import do_nothing, wait_for
 
 from penstock import StoredBlock
-from penstock.graph.graph_runtime import GraphRuntime
 from penstock.listen.events import BatchCompleted, BatchSubmitted
 from penstock.runtime.clock import ManualClock
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Engine, Gate
-
-
-def nothing() -> None:
-    """A job that has nothing to do."""
+    from tests.helpers import Gate
+    from tests.schedule.conftest import Engine
 
 
 class Allocating:
-    """Gives blocks to batches as the tracker does, after so many failures for a batch."""
+    """Allocates blocks as the tracker does; the first attempts for some batches fail."""
 
     def __init__(self, engine: Engine, failures: dict[int, int], error: BaseException | None = None) -> None:
         self.blocks = ReceivedBlockTracker([0])
         self._failures, self._error = failures, error or OSError("the log cannot be written")
-        engine.intake.on_allocate = self._allocate
+        engine.batch_input.on_allocate = self._allocate
 
     def add(self, *numbers: int) -> None:
         self.blocks.add_blocks([StoredBlock(f"input-0-1-{n}", 0, 1, 1, "") for n in numbers])
@@ -46,12 +43,9 @@ class Allocating:
 
 @pytest.mark.parametrize("error", [OSError("full"), SystemExit(1), asyncio.CancelledError()], ids=repr)
 @pytest.mark.parametrize("failures", [1, 2])
-def test_an_allocation_that_fails_is_tried_again(
-    engine: Engine, clock: ManualClock, failures: int, error: BaseException
-) -> None:
+def test_failed_allocation_is_retried(engine: Engine, clock: ManualClock, failures: int, error: BaseException) -> None:
     allocating = Allocating(engine, {100: failures}, error)
     allocating.add(1, 2)
-    engine.graph.connect(GraphRuntime(generation_retries=2))
     engine.start()
     clock.await_waiters()
     clock.advance(300)
@@ -62,12 +56,11 @@ def test_an_allocation_that_fails_is_tried_again(
     assert engine.errors == []
 
 
-def test_an_allocation_that_keeps_failing_is_a_failed_batch_and_its_blocks_are_in_the_next(
+def test_batch_fails_after_the_last_retry_and_its_blocks_are_in_the_next_one(
     engine: Engine, clock: ManualClock
 ) -> None:
     allocating = Allocating(engine, {100: 99})
     allocating.add(1, 2)
-    engine.graph.connect(GraphRuntime(generation_retries=2))
     engine.graph.num_outputs = 2
     engine.start()
     clock.await_waiters()
@@ -77,15 +70,14 @@ def test_an_allocation_that_keeps_failing_is_a_failed_batch_and_its_blocks_are_i
     assert (first.batchTime, first.succeeded, second.batchTime, second.succeeded) == (100, False, 200, True)
     for operation in first.outputOperationInfos.values():
         assert "batch 100 ms could not be generated" in operation.failureReason
-        assert "tries: 3: OSError: the log cannot be written" in operation.failureReason
+        assert "failed after 3 attempts: OSError: the log cannot be written" in operation.failureReason
     assert engine.of("allocate") == [(100,)] * 3 + [(200,)]
     assert engine.of("generate") == [(200,)]
     assert allocating.of(200) == ["input-0-1-1", "input-0-1-2"]
 
 
-def test_every_batch_has_all_its_tries(engine: Engine, clock: ManualClock) -> None:
+def test_every_batch_has_the_full_number_of_retries(engine: Engine, clock: ManualClock) -> None:
     Allocating(engine, {100: 99, 200: 2})
-    engine.graph.connect(GraphRuntime(generation_retries=2))
     engine.start()
     clock.await_waiters()
     clock.advance(200)
@@ -93,41 +85,41 @@ def test_every_batch_has_all_its_tries(engine: Engine, clock: ManualClock) -> No
     assert [event.batchInfo.succeeded for event in engine.log.of(BatchCompleted)] == [False, True]
 
 
-def test_while_an_allocation_is_tried_again_the_loop_goes_on_with_completions(
-    engine: Engine, clock: ManualClock, gate: Gate
+def test_completed_batches_are_cleaned_up_while_an_allocation_is_retried(
+    make_engine: Callable[..., Engine], clock: ManualClock, gate: Gate
 ) -> None:
+    engine = make_engine(generation_retries=1_000_000)
     Allocating(engine, {200: 1_000_000})
-    engine.graph.connect(GraphRuntime(generation_retries=1_000_000))
     engine.graph.make = lambda _time_ms: [gate]
     engine.start()
     clock.await_waiters()
     clock.advance(300)
     assert gate.reached.wait(10)
     gate.open()
-    engine.log.await_entry(("clean up", 0, True))
+    engine.log.await_count(("clean up", 0, True))
     assert engine.completed == [100]
-    # The tick behind it waits for its turn.
+    # The next tick waits.
     assert (300,) not in engine.of("allocate")
 
 
-def test_a_stop_ends_the_tries(engine: Engine, clock: ManualClock) -> None:
+def test_stop_ends_the_retries(make_engine: Callable[..., Engine], clock: ManualClock) -> None:
+    engine = make_engine(generation_retries=1_000_000)
     Allocating(engine, {100: 1_000_000})
-    engine.graph.connect(GraphRuntime(generation_retries=1_000_000))
     generator = engine.start()
     clock.await_waiters()
     clock.advance(100)
-    engine.log.await_entry(("allocate", 100))
+    engine.log.await_count(("allocate", 100))
     generator.stop(None)
-    tries = len(engine.of("allocate"))
-    time.sleep(0.02)
-    assert len(engine.of("allocate")) == tries
+    # No thread is left that could retry.
+    wait_for(lambda: not any("JobGenerator" in each.name for each in threading.enumerate()), "generator's threads end")
+    assert engine.of("generate") == []
 
 
-def test_what_raises_outside_of_any_output_is_a_failed_batch(engine: Engine, clock: ManualClock) -> None:
+def test_error_outside_of_any_output_fails_the_batch(engine: Engine, clock: ManualClock) -> None:
     def make(time_ms: int) -> list[Callable[[], None]]:
         if time_ms == 100:
             raise RecursionError("too deep")
-        return [nothing]
+        return [do_nothing]
 
     engine.graph.make = make
     engine.start()
@@ -141,7 +133,7 @@ def test_what_raises_outside_of_any_output_is_a_failed_batch(engine: Engine, clo
     assert engine.scheduler.pending_batches == []
 
 
-def test_a_clean_up_that_fails_holds_up_no_batch(engine: Engine, clock: ManualClock) -> None:
+def test_failed_clean_up_does_not_hold_up_batches(engine: Engine, clock: ManualClock) -> None:
     def fail(_time_ms: int, *, unpersist: bool) -> None:
         raise OSError("no such file")
 

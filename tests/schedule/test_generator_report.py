@@ -1,4 +1,4 @@
-"""What the making of batches took, and what is told when it takes too long."""
+"""``GeneratorReport``: how long each phase took; and the warnings about slow generation and missed ticks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import do_nothing
 
 from penstock.listen.events import BatchCompleted
 from penstock.runtime.clock import ManualClock
+from penstock.runtime.log import throttle
 from penstock.schedule.generator_report import GeneratorReport, Phase
 
 if TYPE_CHECKING:
@@ -17,23 +19,19 @@ if TYPE_CHECKING:
 MakeEngine = Callable[..., "Engine"]
 
 
-def nothing() -> None:
-    """A job that has nothing to do."""
-
-
 def takes(clock: ManualClock, *durations_ms: int) -> Callable[..., list[Callable[[], None]]]:
-    """Something that moves the clock by the next of the durations, or not at all."""
+    """A callback that advances the clock by the next of the durations, then by nothing."""
     left = iter(durations_ms)
 
     def take(*_arguments: Any, **_options: Any) -> list[Callable[[], None]]:
         clock.advance(next(left, 0))
-        return [nothing]
+        return [do_nothing]
 
     return take
 
 
 def run(engine: Engine, clock: ManualClock, count: int) -> GeneratorReport:
-    """Make so many batches, each when the clock says so; what the report says then."""
+    """Generate this many batches, each at its tick; return the report."""
     generator = engine.start()
     for number in range(1, count + 1):
         clock.await_waiters()
@@ -44,7 +42,7 @@ def run(engine: Engine, clock: ManualClock, count: int) -> GeneratorReport:
 
 
 def test_each_phase_is_timed(engine: Engine, clock: ManualClock) -> None:
-    engine.intake.on_allocate = takes(clock, 1, 3)
+    engine.batch_input.on_allocate = takes(clock, 1, 3)
     engine.graph.make = takes(clock, 10, 20)
     engine.graph.clear_metadata = takes(clock, 5)  # type: ignore[assignment, method-assign]
     report = run(engine, clock, 2)
@@ -55,7 +53,7 @@ def test_each_phase_is_timed(engine: Engine, clock: ManualClock) -> None:
     assert (report.late_ticks, report.skipped_ticks, report.dropped_batches, report.failed_batches) == (0, 0, 0, 0)
 
 
-def test_a_phase_that_fails_is_timed_too(engine: Engine, clock: ManualClock) -> None:
+def test_failed_phase_is_timed(engine: Engine, clock: ManualClock) -> None:
     def make(_time_ms: int) -> list[Callable[[], None]]:
         clock.advance(7)
         raise ValueError("no")
@@ -66,11 +64,11 @@ def test_a_phase_that_fails_is_timed_too(engine: Engine, clock: ManualClock) -> 
     assert report.failed_batches == 1
 
 
-def test_before_the_first_batch_all_is_zero(engine: Engine) -> None:
+def test_report_is_empty_before_the_first_batch(engine: Engine) -> None:
     assert engine.start().report() == GeneratorReport()
 
 
-def test_late_ticks_are_in_the_report_and_told_of(
+def test_late_ticks_are_counted_and_logged(
     engine: Engine, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     generator = engine.start()
@@ -78,11 +76,11 @@ def test_late_ticks_are_in_the_report_and_told_of(
     clock.advance(1000)
     engine.log.await_count(BatchCompleted, 10)
     assert (generator.report().late_ticks, generator.report().skipped_ticks) == (9, 0)
-    (told,) = [record.getMessage() for record in caplog.records if "ticks missed" in record.getMessage()]
-    assert "count=9" in told
+    (logged,) = [record.getMessage() for record in caplog.records if "ticks missed" in record.getMessage()]
+    assert "count=9" in logged
 
 
-def test_skipped_ticks_make_no_batch_and_are_in_the_report(make_engine: MakeEngine, clock: ManualClock) -> None:
+def test_skipped_ticks_are_counted_and_generate_no_batch(make_engine: MakeEngine, clock: ManualClock) -> None:
     engine = make_engine(skip_late=True)
     generator = engine.start()
     clock.await_waiters()
@@ -92,14 +90,15 @@ def test_skipped_ticks_make_no_batch_and_are_in_the_report(make_engine: MakeEngi
     clock.advance(50)
     engine.log.await_count(BatchCompleted, 2)
     assert engine.completed == [1000, 1100]
-    # All that was received in the meantime belongs to the batch that is made.
+    # Everything received meanwhile is in the one batch.
     assert engine.of("allocate") == [(1000,), (1100,)]
     assert (generator.report().late_ticks, generator.report().skipped_ticks) == (0, 9)
 
 
-def test_slow_generation_is_told_of_with_the_slowest_output_once_a_minute(
+def test_slow_generation_is_logged_with_its_slowest_output_once_a_minute(
     engine: Engine, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    throttle.reset(clock)
     engine.graph.slowest = (120.0, "pprint at app.py:7")
     # Exactly an interval is in time; the last is more than a minute after the second.
     engine.graph.make = takes(clock, 100, 101, 150, 59_000, 200, 60_000)
@@ -108,8 +107,8 @@ def test_slow_generation_is_told_of_with_the_slowest_output_once_a_minute(
         clock.await_waiters()
         clock.advance(100)
         engine.log.await_count(BatchCompleted, number)
-    told = [record.getMessage() for record in caplog.records if "took longer than" in record.getMessage()]
-    assert len(told) == 2
-    assert "slowest='pprint at app.py:7'" in told[0]
-    assert "took_ms=101" in told[0]
-    assert "slowest_ms=120" in told[0]
+    logged = [record.getMessage() for record in caplog.records if "generation slower than" in record.getMessage()]
+    assert len(logged) == 2
+    assert "slowest='pprint at app.py:7'" in logged[0]
+    assert "took_ms=101" in logged[0]
+    assert "slowest_ms=120" in logged[0]

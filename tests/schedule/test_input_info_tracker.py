@@ -22,20 +22,20 @@ def test_reports_are_kept_by_batch_and_stream(tracker: InputInfoTracker) -> None
     assert sum(info.numRecords for info in tracker.info(0).values()) == 300
 
 
-def test_a_batch_that_nobody_reported_for_has_no_input(tracker: InputInfoTracker) -> None:
+def test_batch_without_reports_has_no_input(tracker: InputInfoTracker) -> None:
     assert tracker.info(5) == {}
     tracker.report(0, StreamInputInfo(0, 100))
     assert tracker.info(5) == {}
 
 
-def test_a_second_report_is_refused_and_the_first_stays(tracker: InputInfoTracker) -> None:
+def test_second_report_is_refused(tracker: InputInfoTracker) -> None:
     tracker.report(1000, StreamInputInfo(0, 100))
     with pytest.raises(StreamingStateError, match="input stream 0 for batch 1000 ms has been reported already"):
         tracker.report(1000, StreamInputInfo(0, 200))
     assert tracker.info(1000)[0].numRecords == 100
 
 
-def test_a_clean_up_drops_what_is_strictly_older(tracker: InputInfoTracker) -> None:
+def test_clean_up_forgets_strictly_older_batches(tracker: InputInfoTracker) -> None:
     for time_ms in (0, 1):
         tracker.report(time_ms, StreamInputInfo(0, 100))
     tracker.clean_up(0)
@@ -45,7 +45,7 @@ def test_a_clean_up_drops_what_is_strictly_older(tracker: InputInfoTracker) -> N
     tracker.report(0, StreamInputInfo(0, 100))
 
 
-def test_what_is_given_out_is_a_copy(tracker: InputInfoTracker) -> None:
+def test_returned_info_is_a_copy(tracker: InputInfoTracker) -> None:
     tracker.report(0, StreamInputInfo(0, 100))
     tracker.info(0).clear()
     assert len(tracker.info(0)) == 1

@@ -1,4 +1,4 @@
-"""``JobScheduler``: the jobs of batches, and the events about them."""
+"""``JobScheduler``: it runs the jobs of batches and posts the events about them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.helpers import do_nothing
 
 from penstock.errors import BatchFailedError
 from penstock.listen.events import (
@@ -22,13 +23,10 @@ from penstock.runtime.clock import ManualClock
 from penstock.runtime.threads import on_engine_thread
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Engine, Gate
+    from tests.helpers import Gate
+    from tests.schedule.conftest import Engine
 
 MakeEngine = Callable[..., "Engine"]
-
-
-def nothing() -> None:
-    """A job that has nothing to do."""
 
 
 def fail(text: str = "boom") -> None:
@@ -44,10 +42,10 @@ def names(engine: Engine) -> list[str]:
     ]
 
 
-def test_events_come_in_their_order(engine: Engine) -> None:
+def test_events_are_posted_in_order(engine: Engine) -> None:
     engine.start_scheduler()
-    engine.submit(1000, nothing, nothing, nothing)
-    engine.log.await_entry(("complete", 1000))
+    engine.submit(1000, do_nothing, do_nothing, do_nothing)
+    engine.log.await_count(("complete", 1000))
     assert names(engine) == [
         "BatchSubmitted",
         "BatchStarted",
@@ -61,11 +59,11 @@ def test_events_come_in_their_order(engine: Engine) -> None:
     ]
 
 
-def test_each_event_knows_what_is_known_then(engine: Engine, clock: ManualClock) -> None:
+def test_each_event_contains_the_times_known_so_far(engine: Engine, clock: ManualClock) -> None:
     clock.advance(1000)
     engine.start_scheduler()
     engine.submit(1000, lambda: clock.advance(30), lambda: clock.advance(20))
-    engine.log.await_entry(("complete", 1000))
+    engine.log.await_count(("complete", 1000))
     (submitted,), (started,), (completed,) = (
         [event.batchInfo for event in engine.log.of(kind)] for kind in (BatchSubmitted, BatchStarted, BatchCompleted)
     )
@@ -80,7 +78,7 @@ def test_each_event_knows_what_is_known_then(engine: Engine, clock: ManualClock)
     ]
 
 
-def test_the_times_of_batches_do_not_go_back(engine: Engine, clock: ManualClock) -> None:
+def test_times_in_events_are_monotonic(engine: Engine, clock: ManualClock) -> None:
     engine.start_scheduler()
     for batch in range(1, 5):
         clock.advance(7)
@@ -97,7 +95,7 @@ def test_the_times_of_batches_do_not_go_back(engine: Engine, clock: ManualClock)
     assert all(info.schedulingDelay >= 0 and info.processingDelay >= 3 for info in infos)
 
 
-def test_a_batch_without_jobs_is_complete_at_once_and_has_no_events(engine: Engine) -> None:
+def test_batch_without_jobs_completes_at_once_without_events(engine: Engine) -> None:
     engine.start_scheduler()
     engine.submit(1000)
     assert engine.log.entries == [("complete", 1000)]
@@ -105,7 +103,7 @@ def test_a_batch_without_jobs_is_complete_at_once_and_has_no_events(engine: Engi
 
 
 @pytest.mark.parametrize("failing", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}, set()], ids=str)
-def test_failed_outputs_have_a_reason_and_the_others_run(engine: Engine, failing: set[int]) -> None:
+def test_failed_output_has_a_reason_and_the_others_run(engine: Engine, failing: set[int]) -> None:
     ran: list[int] = []
 
     def work(n: int) -> None:
@@ -115,7 +113,7 @@ def test_failed_outputs_have_a_reason_and_the_others_run(engine: Engine, failing
 
     engine.start_scheduler()
     engine.submit(1000, *(lambda n=n: work(n) for n in range(3)))
-    engine.log.await_entry(("complete", 1000))
+    engine.log.await_count(("complete", 1000))
     assert ran == [0, 1, 2]
     (completed,) = engine.log.of(BatchCompleted)
     reasons = {n: each.failureReason for n, each in completed.batchInfo.outputOperationInfos.items()}
@@ -127,38 +125,38 @@ def test_failed_outputs_have_a_reason_and_the_others_run(engine: Engine, failing
     assert engine.scheduler.pending_batches == []
 
 
-def test_a_failure_is_told_with_its_place_and_its_cause(engine: Engine) -> None:
+def test_failure_is_reported_with_output_batch_and_cause(engine: Engine) -> None:
     engine.start_scheduler()
-    engine.submit(1000, nothing, fail)
-    engine.log.await_entry(("complete", 1000))
+    engine.submit(1000, do_nothing, fail)
+    engine.log.await_count(("complete", 1000))
     (error,) = engine.errors
     assert isinstance(error, BatchFailedError)
     assert "output operation 1 (pprint at app.py:1) of batch 1000 ms failed: ValueError: boom" in str(error)
     assert isinstance(error.__cause__, ValueError)
 
 
-def test_after_a_failed_batch_the_next_one_runs(engine: Engine) -> None:
+def test_next_batch_runs_after_a_failed_one(engine: Engine) -> None:
     engine.start_scheduler()
     engine.submit(1000, fail)
-    engine.submit(2000, nothing)
-    engine.log.await_entry(("complete", 2000))
+    engine.submit(2000, do_nothing)
+    engine.log.await_count(("complete", 2000))
     assert engine.completed == [1000, 2000]
 
 
-def test_a_job_that_calls_sys_exit_has_failed_and_the_next_one_runs(engine: Engine) -> None:
+def test_job_that_calls_sys_exit_fails_and_the_next_one_runs(engine: Engine) -> None:
     def leave() -> None:
         raise SystemExit(3)
 
     engine.start_scheduler()
-    engine.submit(1000, leave, nothing)
-    engine.submit(2000, nothing)
-    engine.log.await_entry(("complete", 2000))
+    engine.submit(1000, leave, do_nothing)
+    engine.submit(2000, do_nothing)
+    engine.log.await_count(("complete", 2000))
     (first, _second) = engine.log.of(BatchCompleted)
     assert "SystemExit: 3" in first.batchInfo.outputOperationInfos[0].failureReason
     assert first.batchInfo.outputOperationInfos[1].failureReason is None
 
 
-def test_a_job_runs_under_the_properties_of_its_batch_and_output(engine: Engine) -> None:
+def test_local_properties_are_set_before_each_job(engine: Engine) -> None:
     seen: list[tuple[str, object]] = []
 
     def properties(time_ms: int, output_op_id: int) -> None:
@@ -170,7 +168,7 @@ def test_a_job_runs_under_the_properties_of_its_batch_and_output(engine: Engine)
     engine.properties = properties
     engine.start_scheduler()
     engine.submit(1000, work, fail)
-    engine.log.await_entry(("complete", 1000))
+    engine.log.await_count(("complete", 1000))
     thread = "streaming-job-executor-0"
     assert seen == [
         ("properties", (1000, 0, thread)),
@@ -179,7 +177,7 @@ def test_a_job_runs_under_the_properties_of_its_batch_and_output(engine: Engine)
     ]
 
 
-def test_properties_that_cannot_be_set_fail_the_job(engine: Engine) -> None:
+def test_job_fails_if_its_properties_cannot_be_set(engine: Engine) -> None:
     def properties(time_ms: int, output_op_id: int) -> None:
         fail("no such context")
 
@@ -187,37 +185,37 @@ def test_properties_that_cannot_be_set_fail_the_job(engine: Engine) -> None:
     engine.properties = properties
     engine.start_scheduler()
     engine.submit(1000, lambda: ran.append(1))
-    engine.log.await_entry(("complete", 1000))
+    engine.log.await_count(("complete", 1000))
     assert ran == []
     assert "no such context" in str(engine.errors[0])
 
 
-def test_jobs_run_one_after_the_other_in_the_order_of_batches_and_outputs(engine: Engine) -> None:
+def test_jobs_run_in_the_order_of_batches_and_outputs(engine: Engine) -> None:
     ran: list[tuple[int, int]] = []
     engine.start_scheduler()
     for batch in range(1, 21):
         engine.submit(batch, *(lambda batch=batch, n=n: ran.append((batch, n)) for n in range(3)))
-    engine.log.await_entry(("complete", 20))
+    engine.log.await_count(("complete", 20))
     assert ran == [(batch, n) for batch in range(1, 21) for n in range(3)]
     assert engine.completed == list(range(1, 21))
 
 
-def test_so_many_jobs_as_allowed_run_at_the_same_time(make_engine: MakeEngine) -> None:
+def test_concurrent_jobs_run_at_the_same_time(make_engine: MakeEngine) -> None:
     engine, meeting = make_engine(concurrent_jobs=3), threading.Barrier(3)
     engine.start_scheduler()
     engine.submit(1000, lambda: meeting.wait(10), lambda: meeting.wait(10))
     engine.submit(2000, lambda: meeting.wait(10))
-    engine.log.await_entry(("complete", 1000))
-    engine.log.await_entry(("complete", 2000))
+    engine.log.await_count(("complete", 1000))
+    engine.log.await_count(("complete", 2000))
     assert engine.errors == []
     assert names(engine).count("BatchStarted") == 2
 
 
-def test_a_batch_whose_jobs_run_at_the_same_time_completes_once(make_engine: MakeEngine) -> None:
+def test_batch_with_concurrent_jobs_completes_once(make_engine: MakeEngine) -> None:
     engine = make_engine(concurrent_jobs=4)
     engine.start_scheduler()
     for batch in range(50):
-        engine.submit(batch, nothing, fail, nothing, nothing)
+        engine.submit(batch, do_nothing, fail, do_nothing, do_nothing)
     engine.log.await_count(BatchCompleted, 50)
     assert sorted(engine.completed) == list(range(50))
     assert len(engine.errors) == 50
@@ -225,10 +223,10 @@ def test_a_batch_whose_jobs_run_at_the_same_time_completes_once(make_engine: Mak
         assert event.batchInfo.processingDelay is not None
 
 
-def test_pending_batches_are_those_that_are_not_complete(engine: Engine, gate: Gate) -> None:
+def test_pending_batches_are_those_not_complete(engine: Engine, gate: Gate) -> None:
     engine.start_scheduler()
     engine.submit(3000, gate)
-    engine.submit(1000, nothing)
+    engine.submit(1000, do_nothing)
     engine.submit(2000)
     assert gate.reached.wait(10)
     assert engine.scheduler.pending_batches == [1000, 3000]
@@ -238,7 +236,7 @@ def test_pending_batches_are_those_that_are_not_complete(engine: Engine, gate: G
     assert engine.scheduler.pending_batches == []
 
 
-def test_stop_starts_no_further_job_and_waits_for_the_one_at_hand(engine: Engine, gate: Gate) -> None:
+def test_stop_starts_no_further_job_and_waits_for_the_running_one(engine: Engine, gate: Gate) -> None:
     ran: list[str] = []
 
     def first() -> None:
@@ -258,7 +256,7 @@ def test_stop_starts_no_further_job_and_waits_for_the_one_at_hand(engine: Engine
     assert engine.scheduler.pending_batches == [1000]
 
 
-def test_the_end_of_the_job_at_hand_is_told_before_stop_returns(engine: Engine, gate: Gate) -> None:
+def test_events_of_the_running_job_are_posted_before_stop_returns(engine: Engine, gate: Gate) -> None:
     engine.start_scheduler()
     engine.submit(1000, gate)
     assert gate.reached.wait(10)
@@ -270,7 +268,7 @@ def test_the_end_of_the_job_at_hand_is_told_before_stop_returns(engine: Engine, 
     assert engine.scheduler.pending_batches == []
 
 
-def test_a_job_that_hangs_does_not_hold_up_stop_beyond_its_time_out(engine: Engine, gate: Gate) -> None:
+def test_stop_returns_at_its_timeout_while_a_job_hangs(engine: Engine, gate: Gate) -> None:
     engine.start_scheduler()
     engine.submit(1000, gate)
     assert gate.reached.wait(10)
@@ -279,9 +277,9 @@ def test_a_job_that_hangs_does_not_hold_up_stop_beyond_its_time_out(engine: Engi
     assert time.monotonic() - before < 5
 
 
-def test_a_job_can_tell_that_it_must_not_wait_for_the_engine(engine: Engine) -> None:
+def test_jobs_run_on_engine_threads(engine: Engine) -> None:
     said: list[bool] = []
     engine.start_scheduler()
     engine.submit(1000, lambda: said.append(on_engine_thread()))
-    engine.log.await_entry(("complete", 1000))
+    engine.log.await_count(("complete", 1000))
     assert said == [True]

@@ -14,7 +14,7 @@ def job_set() -> JobSet:
     return JobSet(1000, jobs, {7: StreamInputInfo(7, 5)}, 1010)
 
 
-def test_at_first_nothing_has_started(job_set: JobSet) -> None:
+def test_new_job_set_has_no_times(job_set: JobSet) -> None:
     info = job_set.info()
     assert (info.batchTime, info.submissionTime, info.numRecords) == (1000, 1010, 5)
     assert (info.processingStartTime, info.processingEndTime) == (None, None)
@@ -23,7 +23,7 @@ def test_at_first_nothing_has_started(job_set: JobSet) -> None:
     assert (operation.startTime, operation.endTime, operation.failureReason) == (None, None, None)
 
 
-def test_the_first_start_is_the_batchs(job_set: JobSet) -> None:
+def test_batch_starts_with_its_first_job(job_set: JobSet) -> None:
     operation, first = job_set.start_job(3, 1020)
     assert (operation.id, operation.startTime, first) == (3, 1020, True)
     operation, first = job_set.start_job(0, 1030)
@@ -32,7 +32,7 @@ def test_the_first_start_is_the_batchs(job_set: JobSet) -> None:
     assert job_set.info().schedulingDelay == 10
 
 
-def test_the_last_end_is_the_batchs_whichever_it_is(job_set: JobSet) -> None:
+def test_batch_ends_with_its_last_job(job_set: JobSet) -> None:
     for output_op_id in (0, 3):
         job_set.start_job(output_op_id, 1020)
     operation, last = job_set.end_job(3, 1050, None)
@@ -45,7 +45,7 @@ def test_the_last_end_is_the_batchs_whichever_it_is(job_set: JobSet) -> None:
     assert {n: each.failureReason for n, each in info.outputOperationInfos.items()} == {0: "why it failed", 3: None}
 
 
-def test_an_info_does_not_change_with_the_batch(job_set: JobSet) -> None:
+def test_returned_info_is_a_snapshot(job_set: JobSet) -> None:
     before = job_set.info()
     job_set.start_job(0, 1020)
     assert before.processingStartTime is None

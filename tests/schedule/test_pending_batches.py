@@ -1,22 +1,21 @@
-"""The blocks of a batch that is not complete are kept, whichever batches are complete before it."""
+"""Blocks of a batch that is not complete are not deleted, whichever later batches are complete."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tests.helpers import do_nothing
+
 from penstock.listen.events import BatchCompleted
 from penstock.runtime.clock import ManualClock
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Engine, Gate
+    from tests.helpers import Gate
+    from tests.schedule.conftest import Engine
 
 
-def nothing() -> None:
-    """A job that has nothing to do."""
-
-
-def test_batches_without_jobs_do_not_delete_what_one_before_them_needs(
+def test_batches_without_jobs_do_not_delete_blocks_of_an_older_pending_batch(
     engine: Engine, clock: ManualClock, gate: Gate
 ) -> None:
     # As when ``transform`` gives None for most batches, or a window slides by several.
@@ -25,22 +24,22 @@ def test_batches_without_jobs_do_not_delete_what_one_before_them_needs(
     clock.await_waiters()
     clock.advance(600)
     assert gate.reached.wait(10)
-    engine.log.await_entry(("generate", 600))
+    engine.log.await_count(("generate", 600))
     engine.settle()
     assert engine.scheduler.pending_batches == [100]
     assert set(engine.of("clear metadata")) == {(0, True)}
     # The blocks of batch 100 are those that are not strictly older than 100.
     assert all(before_ms <= 100 for before_ms, delete in engine.of("clean up") if delete)
     gate.open()
-    engine.log.await_entry(("clear metadata", 600, True))
-    engine.log.await_entry(("clean up", 500, True))
+    engine.log.await_count(("clear metadata", 600, True))
+    engine.log.await_count(("clean up", 500, True))
 
 
-def test_batches_that_overtake_do_not_delete_what_one_before_them_needs(
+def test_batches_that_overtake_do_not_delete_blocks_of_an_older_pending_batch(
     make_engine: Callable[..., Engine], clock: ManualClock, gate: Gate
 ) -> None:
     engine = make_engine(concurrent_jobs=2)
-    engine.graph.make = lambda time_ms: [gate if time_ms == 100 else nothing]
+    engine.graph.make = lambda time_ms: [gate if time_ms == 100 else do_nothing]
     engine.start()
     clock.await_waiters()
     clock.advance(600)
@@ -52,15 +51,15 @@ def test_batches_that_overtake_do_not_delete_what_one_before_them_needs(
     assert all(before_ms <= 100 for before_ms, delete in engine.of("clean up") if delete)
 
 
-def test_once_it_is_complete_what_was_kept_for_it_is_deleted(
+def test_blocks_are_deleted_once_the_oldest_batch_completes(
     make_engine: Callable[..., Engine], clock: ManualClock, gate: Gate
 ) -> None:
     engine = make_engine(concurrent_jobs=2)
-    engine.graph.make = lambda time_ms: [gate if time_ms == 100 else nothing]
+    engine.graph.make = lambda time_ms: [gate if time_ms == 100 else do_nothing]
     engine.start()
     clock.await_waiters()
     clock.advance(600)
     engine.log.await_count(BatchCompleted, 5)
     gate.open()
-    engine.log.await_entry(("clear metadata", 600, True))
-    engine.log.await_entry(("clean up", 500, True))
+    engine.log.await_count(("clear metadata", 600, True))
+    engine.log.await_count(("clean up", 500, True))

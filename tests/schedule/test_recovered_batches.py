@@ -1,24 +1,24 @@
-"""A generator that goes on: which batches it makes, in which order, how many at a time, and what it has written."""
+"""A generator that recovers: which batches it generates, in which order, how many at a time, and what it saves."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from attrs import evolve, frozen
 from tests.checkpoint.runs.conftest import stop_while_it_ticks
-from tests.schedule.conftest import INTERVAL_MS, Engine, Gate, Log
+from tests.helpers import Gate
+from tests.schedule.conftest import INTERVAL_MS, Engine, Log
 
 from penstock.listen.events import BatchCompleted, StreamInputInfo
 from penstock.runtime.clock import ManualClock
 from penstock.schedule import job_generator
-from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.recovered_batches import RecoveredBatches
 
-LEFT = RecoveredBatches(
+NOTHING_PENDING = RecoveredBatches(
     zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None, max_pending=10, skips_empty=False
 )
 
@@ -30,8 +30,8 @@ class Saved:
     needed_ms: int
 
 
-class StubCheckpoints:
-    """Notes what it is to write."""
+class RecordingCheckpoints:
+    """Records what is saved."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -43,47 +43,35 @@ class StubCheckpoints:
         self._log.add(Saved(last_time_ms, tuple(pending), needed_ms))
 
 
-class GoingOn:
-    """An engine that goes on, at a time."""
+class Recovering:
+    """An engine that recovers batches at a given time."""
 
-    def __init__(self, resume: RecoveredBatches, now_ms: int, concurrent_jobs: int = 1) -> None:
+    def __init__(self, recovered: RecoveredBatches, now_ms: int, concurrent_jobs: int = 1) -> None:
         self.clock = ManualClock(now_ms)
-        self.engine = Engine(self.clock, concurrent_jobs)
-        self.resume: RecoveredBatches | None = resume
+        self.engine = Engine(self.clock, concurrent_jobs, wal=True)
+        self.recovered: RecoveredBatches | None = recovered
         self.log = self.engine.log
         self.unallocated: Callable[[], bool] = lambda: False
         self.spans_batches = False
         self.last_allocated_ms = -1
 
-    def start(self) -> GoingOn:
+    def start(self) -> Recovering:
         engine, outer = self.engine, self
 
-        class Intake:
-            """As the engine's, with blocks that belong to no batch."""
+        class ScriptedInput:
+            """The engine's batch input, with unallocated blocks as the test says."""
 
             has_unallocated_blocks = property(lambda _self: outer.unallocated())
             last_allocated_ms = property(lambda _self: outer.last_allocated_ms)
 
             def __getattr__(self, name: str) -> Any:
-                return getattr(engine.intake, name)
+                return getattr(engine.batch_input, name)
 
         graph_type = type(engine.graph)
         engine.graph.__class__ = type(
             "Graph", (graph_type,), {"needs_every_batch": property(lambda _self: outer.spans_batches)}
         )
-        engine.generator = JobGenerator(
-            self.clock,
-            engine.graph,
-            engine.scheduler,
-            Intake(),
-            engine.input_info,
-            unpersist=True,
-            on_error=engine.errors.append,
-            checkpoints=StubCheckpoints(self.log),
-            keeps_blocks=True,
-        )
-        engine.scheduler.start()
-        engine.generator.start(self.resume)
+        engine.start(cast(Any, ScriptedInput()), RecordingCheckpoints(self.log), self.recovered)
         return self
 
     @property
@@ -107,11 +95,11 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture
-def going_on() -> Iterator[Callable[..., GoingOn]]:
-    made: list[GoingOn] = []
+def recovering() -> Iterator[Callable[..., Recovering]]:
+    made: list[Recovering] = []
 
-    def make(now_ms: int, concurrent_jobs: int = 1, **left: Any) -> GoingOn:
-        made.append(GoingOn(evolve(LEFT, **left), now_ms, concurrent_jobs))
+    def make(now_ms: int, concurrent_jobs: int = 1, **left: Any) -> Recovering:
+        made.append(Recovering(evolve(NOTHING_PENDING, **left), now_ms, concurrent_jobs))
         return made[-1]
 
     yield make
@@ -132,14 +120,14 @@ def going_on() -> Iterator[Callable[..., GoingOn]]:
         ((), 500, 300, []),
     ],
 )
-def test_what_was_not_complete_is_due_and_what_is_in_between(
+def test_pending_batches_and_those_of_the_downtime_are_due(
     pending: tuple[int, ...], last: int, start: int, due: list[int]
 ) -> None:
-    assert evolve(LEFT, last_time_ms=last, pending=frozenset(pending)).due(start, INTERVAL_MS) == due
+    assert evolve(NOTHING_PENDING, last_time_ms=last, pending=frozenset(pending)).due(start, INTERVAL_MS) == due
 
 
-def test_pending_and_missed_batches_come_before_the_ticks_oldest_first(going_on: Callable[..., GoingOn]) -> None:
-    run = going_on(now_ms=840, pending=frozenset({500, 300})).start()
+def test_late_batches_come_before_ticks_oldest_first(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=840, pending=frozenset({500, 300})).start()
     run.log.await_count(BatchCompleted, 5)
     run.tick()
     run.log.await_count(BatchCompleted, 6)
@@ -148,27 +136,27 @@ def test_pending_and_missed_batches_come_before_the_ticks_oldest_first(going_on:
     assert not run.engine.errors
 
 
-def test_with_nothing_due_the_first_tick_is_the_next(going_on: Callable[..., GoingOn]) -> None:
-    run = going_on(now_ms=540).start()
+def test_without_late_batches_the_first_tick_is_the_next_one(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=540).start()
     run.tick()
     run.log.await_count(BatchCompleted)
     assert run.generated == [600]
 
 
-def test_a_clock_that_was_set_back_is_waited_for(
-    going_on: Callable[..., GoingOn], caplog: pytest.LogCaptureFixture
+def test_first_tick_waits_for_a_clock_that_was_set_back(
+    recovering: Callable[..., Recovering], caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = going_on(now_ms=250, pending=frozenset({500})).start()
+    run = recovering(now_ms=250, pending=frozenset({500})).start()
     run.log.await_count(BatchCompleted)
     for _ in range(5):
         run.tick()
     run.log.await_count(BatchCompleted, 3)
     assert run.generated == [500, 600, 700]
-    assert "the clock is behind the last batch" in caplog.text
+    assert "clock set back before the last batch" in caplog.text
 
 
-def test_no_more_than_the_limit_are_pending_while_it_catches_up(going_on: Callable[..., GoingOn]) -> None:
-    run = going_on(now_ms=2040, max_pending=3)
+def test_catching_up_keeps_to_the_limit_of_pending_batches(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=2040, max_pending=3)
     pending: list[int] = []
     lock = threading.Lock()
 
@@ -183,8 +171,8 @@ def test_no_more_than_the_limit_are_pending_while_it_catches_up(going_on: Callab
     assert max(pending) <= 3
 
 
-def test_what_waits_is_not_complete_in_a_checkpoint(going_on: Callable[..., GoingOn], gate: Gate) -> None:
-    run = going_on(now_ms=1040, max_pending=2)
+def test_late_batches_that_wait_are_saved_as_pending(recovering: Callable[..., Recovering], gate: Gate) -> None:
+    run = recovering(now_ms=1040, max_pending=2)
     run.engine.graph.make = lambda _time_ms: [gate]
     run.start()
     run.log.await_count(Saved, 2)
@@ -198,11 +186,11 @@ def test_what_waits_is_not_complete_in_a_checkpoint(going_on: Callable[..., Goin
     assert run.saved[-1].pending == ()
 
 
-def test_a_late_batch_that_is_being_made_when_all_stops_is_not_complete(
-    going_on: Callable[..., GoingOn], gate: Gate, monkeypatch: pytest.MonkeyPatch
+def test_late_batch_being_generated_during_a_stop_is_saved_as_pending(
+    recovering: Callable[..., Recovering], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_generator, "_LAST_EVENT_S", 0.01)
-    run = going_on(now_ms=740, pending=frozenset({300}))
+    run = recovering(now_ms=740, pending=frozenset({300}))
 
     def make(_time_ms: int) -> list[Callable[[], object]]:
         gate()
@@ -218,8 +206,8 @@ def test_a_late_batch_that_is_being_made_when_all_stops_is_not_complete(
     assert run.saved[-1].needed_ms <= 300 - INTERVAL_MS
 
 
-def test_blocks_that_a_batch_to_be_made_needs_are_needed(going_on: Callable[..., GoingOn], gate: Gate) -> None:
-    run = going_on(now_ms=940, pending=frozenset({300}), max_pending=1)
+def test_blocks_of_late_batches_are_saved_as_needed(recovering: Callable[..., Recovering], gate: Gate) -> None:
+    run = recovering(now_ms=940, pending=frozenset({300}), max_pending=1)
     run.engine.graph.make = lambda time_ms: [gate] if time_ms == 300 else [lambda: None]
     run.start()
     assert gate.reached.wait(10)
@@ -231,15 +219,15 @@ def test_blocks_that_a_batch_to_be_made_needs_are_needed(going_on: Callable[...,
 
 
 @pytest.mark.parametrize(("spans_batches", "made"), [(False, [500, 800, 900]), (True, [500, 600, 700, 800, 900])])
-def test_empty_batches_are_left_out_where_nothing_spans_batches(
-    spans_batches: bool, made: list[int], going_on: Callable[..., GoingOn]
+def test_empty_late_batches_are_skipped_unless_a_stream_spans_batches(
+    spans_batches: bool, made: list[int], recovering: Callable[..., Recovering]
 ) -> None:
-    run = going_on(now_ms=840, pending=frozenset({500}), skips_empty=True)
+    run = recovering(now_ms=840, pending=frozenset({500}), skips_empty=True)
     run.spans_batches = spans_batches
     asked: list[bool] = []
 
     def unallocated() -> bool:
-        # Blocks turn up when the third of the missed batches is looked at.
+        # Blocks arrive when the third late batch is examined.
         asked.append(len(asked) == 2)
         return asked[-1]
 
@@ -251,9 +239,9 @@ def test_empty_batches_are_left_out_where_nothing_spans_batches(
     assert run.generated == made
 
 
-def test_a_batch_that_was_given_blocks_is_not_left_out(going_on: Callable[..., GoingOn]) -> None:
-    # The driver died between the allocation and the checkpoint that would have known of it.
-    run = going_on(now_ms=840, pending=frozenset({500}), skips_empty=True)
+def test_late_batch_with_allocated_blocks_is_not_skipped(recovering: Callable[..., Recovering]) -> None:
+    # The driver died between the allocation and its checkpoint.
+    run = recovering(now_ms=840, pending=frozenset({500}), skips_empty=True)
     run.last_allocated_ms = 600
     run.start()
     run.log.await_count(BatchCompleted, 2)
@@ -262,8 +250,8 @@ def test_a_batch_that_was_given_blocks_is_not_left_out(going_on: Callable[..., G
     assert run.generated == [500, 600, 900]
 
 
-def test_a_graceful_stop_waits_for_what_is_late(going_on: Callable[..., GoingOn]) -> None:
-    run = going_on(now_ms=1540, max_pending=1).start()
+def test_graceful_stop_waits_for_late_batches(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=1540, max_pending=1).start()
     generator = run.engine.generator
     assert generator is not None
     done: list[bool] = []
@@ -273,10 +261,10 @@ def test_a_graceful_stop_waits_for_what_is_late(going_on: Callable[..., GoingOn]
     assert run.engine.scheduler.pending_batches == []
 
 
-def test_what_is_left_at_a_graceful_stop_has_a_batch_though_the_clock_was_set_back(
-    going_on: Callable[..., GoingOn],
+def test_graceful_stop_processes_remaining_blocks_although_the_clock_was_set_back(
+    recovering: Callable[..., Recovering],
 ) -> None:
-    run = going_on(now_ms=100)
+    run = recovering(now_ms=100)
     # The driver died between the allocation to a batch and its checkpoint.
     run.last_allocated_ms = 700
     run.unallocated = lambda: run.generated != [600, 700, 800]
@@ -286,18 +274,18 @@ def test_what_is_left_at_a_graceful_stop_has_a_batch_though_the_clock_was_set_ba
     assert run.generated == run.engine.completed == [600, 700, 800]
 
 
-def test_with_nothing_left_a_graceful_stop_waits_for_no_clock_that_was_set_back(
-    going_on: Callable[..., GoingOn],
+def test_graceful_stop_does_not_wait_for_a_clock_that_was_set_back(
+    recovering: Callable[..., Recovering],
 ) -> None:
-    run = going_on(now_ms=100)
+    run = recovering(now_ms=100)
     generator = run.start().engine.generator
     assert generator is not None
     assert generator.stop(time.monotonic() + 30)
     assert run.generated == []
 
 
-def test_a_graceful_stop_that_leaves_something_says_so(going_on: Callable[..., GoingOn]) -> None:
-    run = going_on(now_ms=100)
+def test_graceful_stop_reports_remaining_blocks(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=100)
     run.unallocated = lambda: True
     generator = run.start().engine.generator
     assert generator is not None
@@ -306,14 +294,14 @@ def test_a_graceful_stop_that_leaves_something_says_so(going_on: Callable[..., G
 
 
 @pytest.mark.parametrize("grace_s", [None, 0.0], ids=["at once", "at the deadline"])
-def test_a_batch_whose_tries_a_stop_cuts_short_is_not_complete(
-    grace_s: float | None, going_on: Callable[..., GoingOn]
+def test_batch_whose_retries_are_cut_short_by_a_stop_is_not_complete(
+    grace_s: float | None, recovering: Callable[..., Recovering]
 ) -> None:
-    run = going_on(now_ms=540, pending=frozenset({500}))
+    run = recovering(now_ms=540, pending=frozenset({500}))
     begun = threading.Event()
 
     def make_again() -> None:
-        # As an output does whose RDD could not be made.
+        # Like an output whose RDD could not be generated.
         begun.set()
         assert run.engine.graph.stopping.wait(30)
         raise RuntimeError("its RDD could not be made")
@@ -329,8 +317,8 @@ def test_a_batch_whose_tries_a_stop_cuts_short_is_not_complete(
     assert run.saved[-1].pending == (500,)
 
 
-def test_batches_made_again_have_their_true_number_of_records(going_on: Callable[..., GoingOn]) -> None:
-    run = going_on(now_ms=640, pending=frozenset({500}))
+def test_regenerated_batches_report_their_number_of_records(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=640, pending=frozenset({500}))
 
     def make(time_ms: int) -> list[Callable[[], object]]:
         run.engine.input_info.report(time_ms, StreamInputInfo(0, time_ms // 100))
@@ -345,8 +333,8 @@ def test_batches_made_again_have_their_true_number_of_records(going_on: Callable
     }
 
 
-def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Callable[..., GoingOn], gate: Gate) -> None:
-    run = going_on(now_ms=540, pending=frozenset({500}), state_ms=200)
+def test_state_is_recomputed_after_the_checkpointed_batch(recovering: Callable[..., Recovering], gate: Gate) -> None:
+    run = recovering(now_ms=540, pending=frozenset({500}), state_ms=200)
     run.engine.graph.make = lambda _time_ms: [gate]
     made: list[int] = []
     run.engine.graph.advance_state = made.extend  # type: ignore[method-assign, assignment]
@@ -356,28 +344,28 @@ def test_batches_behind_the_tables_are_made_again_for_the_states(going_on: Calla
     assert run.generated == [500]
 
 
-def test_a_start_that_fails_writes_no_checkpoint(going_on: Callable[..., GoingOn]) -> None:
-    run = going_on(now_ms=1040, pending=frozenset({500}), state_ms=300)
+def test_failed_start_saves_no_checkpoint(recovering: Callable[..., Recovering]) -> None:
+    run = recovering(now_ms=1040, pending=frozenset({500}), state_ms=300)
 
     def advance_state(_times: object) -> None:
-        raise RuntimeError("the data base is down")
+        raise RuntimeError("the database is down")
 
     run.engine.graph.advance_state = advance_state  # type: ignore[method-assign, assignment]
-    with pytest.raises(RuntimeError, match="data base"):
+    with pytest.raises(RuntimeError, match="database"):
         run.start()
     generator = run.engine.generator
     assert generator is not None
     generator.stop(None)
     generator.save()
-    # The one that it was to go on from stays the newest.
+    # The checkpoint that it recovers from stays the newest.
     assert run.saved == []
 
 
-def test_a_first_run_that_ends_before_its_first_batch_has_its_zero_time_for_the_last(
-    going_on: Callable[..., GoingOn],
+def test_last_batch_of_a_run_without_batches_is_its_zero_time(
+    recovering: Callable[..., Recovering],
 ) -> None:
-    run = going_on(now_ms=1040)
-    run.resume = None
+    run = recovering(now_ms=1040)
+    run.recovered = None
     generator = run.start().engine.generator
     assert generator is not None
     generator.stop(None)

@@ -1,9 +1,11 @@
-"""A folder behaves alike on this machine's disk and behind Arrow; what differs is said here."""
+"""A directory behaves the same on a local disk and through Arrow, except as tested here."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,7 +34,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Directory:
     return make(tmp_path / "new" / "folder")
 
 
-def test_reading_and_beginning_nothing_makes_no_folder(folder: Directory, tmp_path: Path) -> None:
+def test_reading_creates_no_directory(folder: Directory, tmp_path: Path) -> None:
     assert folder.names() == []
     assert folder.child("deeper").names() == []
     folder.delete("nothing")
@@ -41,7 +43,7 @@ def test_reading_and_beginning_nothing_makes_no_folder(folder: Directory, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_written_read_replaced_and_deleted(folder: Directory) -> None:
+def test_file_is_written_read_replaced_and_deleted(folder: Directory) -> None:
     folder.write("a", b"one")
     folder.write("a", b"another", sync=True)
     folder.write("b.gz", b"plain")
@@ -53,7 +55,7 @@ def test_a_file_is_written_read_replaced_and_deleted(folder: Directory) -> None:
     assert folder.names() == ["b.gz"]
 
 
-def test_names_are_those_of_files_in_it(folder: Directory) -> None:
+def test_names_are_sorted_and_without_subdirectories(folder: Directory) -> None:
     folder.write("b", b"")
     folder.write("a", b"")
     folder.child("folder").write("c", b"")
@@ -61,7 +63,7 @@ def test_names_are_those_of_files_in_it(folder: Directory) -> None:
     assert folder.child("folder").names() == ["c"]
 
 
-def test_pieces_add_up(folder: Directory) -> None:
+def test_appended_pieces_make_one_file(folder: Directory) -> None:
     appender = folder.append("log.gz")
     appender.write(b"one")
     appender.commit(Durability.FLUSH)
@@ -73,7 +75,7 @@ def test_pieces_add_up(folder: Directory) -> None:
     assert folder.read("log.gz") == b"onetwo"
 
 
-def test_an_error_says_where(folder: Directory, tmp_path: Path) -> None:
+def test_error_names_the_file(folder: Directory, tmp_path: Path) -> None:
     (tmp_path / "new").write_text("a file is in the way")
     for act in (
         lambda: folder.write("a", b"x"),
@@ -84,7 +86,7 @@ def test_an_error_says_where(folder: Directory, tmp_path: Path) -> None:
             act()
 
 
-def test_what_was_committed_is_there_before_the_end_on_a_local_disk(tmp_path: Path) -> None:
+def test_committed_data_is_readable_before_close_on_a_local_disk(tmp_path: Path) -> None:
     folder = local(tmp_path)
     assert folder.can_append
     appender = folder.append("log")
@@ -98,14 +100,14 @@ def test_what_was_committed_is_there_before_the_end_on_a_local_disk(tmp_path: Pa
     assert not behind_arrow(tmp_path).can_append
 
 
-def test_a_local_file_that_is_there_is_not_begun_again(tmp_path: Path) -> None:
+def test_append_refuses_an_existing_local_file(tmp_path: Path) -> None:
     local(tmp_path).write("log", b"one")
     with pytest.raises(FileExistsError, match="log"):
         local(tmp_path).append("log")
     assert local(tmp_path).read("log") == b"one"
 
 
-def test_a_local_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = local(tmp_path)
     folder.write("a", b"old")
 
@@ -121,7 +123,7 @@ def test_a_local_file_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_the_disk_is_asked_for_as_much_as_was_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_syncs_file_and_names_only_with_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     real = os.fsync
 
@@ -145,24 +147,26 @@ def test_the_disk_is_asked_for_as_much_as_was_wanted(tmp_path: Path, monkeypatch
     "text",
     ["{}", "file:{}", "file://{}", "file://localhost{}", "FILE:{}"],
 )
-def test_these_are_local(tmp_path: Path, text: str) -> None:
+def test_path_and_file_uri_are_local(tmp_path: Path, text: str) -> None:
     folder = Directory.of(text.format(tmp_path))
     assert isinstance(folder, LocalDirectory)
     assert folder.location("a") == str(tmp_path / "a")
 
 
-def test_a_relative_path_is_meant_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_is_resolved_when_the_directory_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     folder = Directory.of("there")
     monkeypatch.chdir("/")
     assert folder.location() == str(tmp_path / "there")
 
 
-def test_a_uri_may_have_escapes(tmp_path: Path) -> None:
+def test_file_uri_is_percent_decoded(tmp_path: Path) -> None:
     assert Directory.of(f"file://{tmp_path}/a%20b").location() == str(tmp_path / "a b")
 
 
-def test_other_file_systems_are_found_by_their_uri(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_remote_directory_keeps_its_uri(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str] = []
 
     def from_uri(uri: str) -> tuple[fs.FileSystem, str]:
@@ -179,15 +183,64 @@ def test_other_file_systems_are_found_by_their_uri(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("text", ["", "  ", "nonsense://there/is"])
-def test_what_is_no_folder_is_refused(text: str) -> None:
+def test_location_without_file_system_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError):
         Directory.of(text)
 
 
-def test_errors_of_arrow_are_errors_of_the_file_system(tmp_path: Path) -> None:
+def test_error_of_arrow_becomes_an_oserror_with_the_location(tmp_path: Path) -> None:
     class Broken:
         def get_file_info(self, _selector: object) -> None:
             raise pa.ArrowInvalid("cannot list")
 
     with pytest.raises(OSError, match="there: cannot list"):
         RemoteDirectory(Broken(), "/x", "there").names()
+
+
+def test_delete_partial_leaves_finished_and_other_hidden_files(folder: Directory, tmp_path: Path) -> None:
+    folder.delete_partial()
+    folder.write("a", b"whole")
+    folder.write(".hidden", b"others'")
+    (tmp_path / "new" / "folder" / ".a.0123abcd.partial").write_bytes(b"a part")
+    folder.delete_partial()
+    left = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
+    assert {"a", ".hidden"} <= left
+    # Only a local directory has such files.
+    assert (".a.0123abcd.partial" in left) is not folder.can_append
+
+
+def test_file_is_moved_into_a_subdirectory(folder: Directory) -> None:
+    folder.write("a", b"one")
+    assert folder.move("a", "aside")
+    assert not folder.move("a", "aside")
+    assert folder.names() == []
+    assert folder.child("aside").read("a") == b"one"
+
+
+def test_failed_write_leaves_the_old_local_file_and_no_remote_one(folder: Directory) -> None:
+    folder.write("a", b"old")
+
+    def fail() -> None:
+        with folder.create("a") as file:
+            file.write(b"a part")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert folder.names() == (["a"] if folder.can_append else [])
+    folder.write("a", b"new")
+    assert folder.read("a") == b"new"
+
+
+def test_many_threads_write_with_sync_into_a_new_directory(tmp_path: Path) -> None:
+    folder = local(tmp_path.joinpath(*"abcdefgh"))
+    barrier = threading.Barrier(8)
+
+    def write(number: int) -> None:
+        barrier.wait(10)
+        for each in range(5):
+            folder.write(f"{number}-{each}", b"x", sync=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert len(folder.names()) == 40

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,40 +31,47 @@ class Fails(ThreadReceiver[int]):
         raise ConnectionRefusedError("nobody listens")
 
 
+class NeverStarts(Receiver[str]):
+    def onStart(self) -> None:
+        raise OSError("no broker")
+
+
 class Groups(Receiver[str]):
     def onStart(self) -> None:
         self.store_all(["a", "b"])
         self.store_all(["c"])
 
 
-def test_records_come_in_order() -> None:
+def test_records_are_in_order() -> None:
     with ReceiverHarness(Countdown(3)) as harness:
         harness.until_records([3, 2, 1])
     assert (harness.count, harness.errors, harness.ends) == (3, [], ["the test is over"])
 
 
-def test_each_group_is_a_block() -> None:
+def test_each_store_all_is_a_block() -> None:
     with ReceiverHarness(Groups()) as harness:
         assert [list(block.records()) for block in harness.blocks] == [["a", "b"], ["c"]]
 
 
-def test_other_records_are_told() -> None:
+def test_other_records_than_expected_fail_the_test() -> None:
     with ReceiverHarness(Countdown(2)) as harness, pytest.raises(AssertionError, match=r"expected \[2, 2\].*\[2, 1\]"):
         harness.until_records([2, 2])
 
 
-def test_what_does_not_come_is_told_with_what_there_is() -> None:
+def test_timeout_names_records_and_errors_so_far() -> None:
     with ReceiverHarness(Fails()) as harness:
         harness.until_error("nobody listens")
         with pytest.raises(TimeoutError, match=r"not within 0.05 s: 0 records, errors \['.*nobody listens"):
             harness.until(lambda: harness.count, 0.05)
 
 
-def test_the_rate_holds_under_a_manual_clock() -> None:
+def test_rate_limit_holds_under_a_manual_clock() -> None:
     clock = ManualClock()
     with ReceiverHarness(Countdown(100), {"spark.streaming.receiver.maxRate": "100"}, clock) as harness:
         # One step behind the other, until all is there: what the limit allows by now bounds what is there by now.
-        while harness.count < 100:
+        for _ in range(20_000):
+            if harness.count == 100:
+                break
             clock.advance(20)
             assert harness.count <= clock.now_ms() / 10 + 2
             time.sleep(0.001)
@@ -72,7 +80,7 @@ def test_the_rate_holds_under_a_manual_clock() -> None:
         assert harness.receiver.rate_limit == 5
 
 
-def test_the_documentations_example_runs() -> None:
+def test_example_of_the_documentation_runs() -> None:
     page = Path(__file__).parents[2] / "docs" / "writing-a-receiver.md"
     countdown, test, _plugin = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     names: dict[str, Any] = {}
@@ -80,21 +88,83 @@ def test_the_documentations_example_runs() -> None:
     names["test_it_counts_down"]()
 
 
-def test_a_receiver_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    freed = threading.Event()
+def test_receiver_that_exceeds_the_stop_deadline_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hangs(Receiver[Any]):
+        def onStart(self) -> None:
+            """Nothing to start."""
 
-    class Hangs(ThreadReceiver[Any]):
-        def receive(self) -> None:
-            freed.wait()
+        def onStop(self) -> None:
+            threading.Event().wait(0.1)
 
-    monkeypatch.setattr("penstock.testing.receiver_harness._STOP_S", 0)
+    monkeypatch.setattr("penstock.testing.receiver_harness._STOP_S", 0.05)
     harness = ReceiverHarness(Hangs())
     harness.start()
-    freed.set()
-    with pytest.raises(TimeoutError, match="Hangs did not end within 0 s of its stop: onStop is to wake"):
+    with pytest.raises(TimeoutError, match=r"Hangs did not end within 0.05 s of its stop: onStop is to wake"):
         harness.stop()
 
 
-def test_configuration_that_cannot_be_read_is_refused() -> None:
+def test_receiver_that_ends_within_the_stop_deadline_passes() -> None:
+    harness = ReceiverHarness(Groups())
+    harness.start()
+    harness.stop()
+
+
+def test_error_of_onStart_is_in_errors() -> None:
+    with ReceiverHarness(NeverStarts()) as harness:
+        pass
+    assert harness.errors == ["Error starting receiver 0: no broker"]
+    assert "OSError: no broker" in harness.tracebacks[0]
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda harness: harness.until_count(1),
+        lambda harness: harness.until_records(["a"]),
+        lambda harness: harness.until_error("something else"),
+        lambda harness: harness.until(lambda: False, 1000),
+    ],
+    ids=["until_count", "until_records", "until_error", "until"],
+)
+def test_wait_ends_with_the_receiver(wait: Callable[[ReceiverHarness], None]) -> None:
+    with (
+        ReceiverHarness(NeverStarts()) as harness,
+        pytest.raises(TimeoutError, match=r"has ended: 0 records.*no broker"),
+    ):
+        wait(harness)
+
+
+def test_record_that_comes_after_the_expected_ones_fails_the_test() -> None:
+    class Doubles(Receiver[str]):
+        def onStart(self) -> None:
+            self.store_all(["a", "b"])
+
+        def onStop(self) -> None:
+            self.store("b")
+
+    harness = ReceiverHarness(Doubles())
+    harness.start()
+    harness.until_records(["a", "b"])
+    with pytest.raises(AssertionError, match=r"expected \['a', 'b'\], and there are \['a', 'b', 'b'\]"):
+        harness.stop()
+    # It is reported once.
+    harness.stop()
+
+
+def test_error_of_the_test_is_not_replaced_by_that_of_later_records() -> None:
+    harness = ReceiverHarness(Groups())
+
+    def test() -> None:
+        with harness:
+            harness.until_records(["a", "b", "c"])
+            harness.receiver.store("d")
+            raise ValueError("the test's own")
+
+    with pytest.raises(ValueError, match="the test's own"):
+        test()
+    assert harness.records == ["a", "b", "c", "d"]
+
+
+def test_invalid_configuration_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="blockInterval"):
         ReceiverHarness(Countdown(1), {"spark.streaming.blockInterval": "soon"})

@@ -23,7 +23,6 @@ from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
-    PauseReceiver,
     Registered,
     RegisterReceiver,
     ReleaseReceiver,
@@ -36,7 +35,8 @@ from penstock.runtime.clock import ManualClock
 from penstock.spark import checkpoint, cluster
 from penstock.spark.cluster import TaskLocation
 from penstock.storage.directory import Directory
-from penstock.track import launches
+from penstock.track import receiver_launcher
+from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
@@ -118,7 +118,7 @@ class FakeProcess:
         self.launch, self.task, self.told = launch, launch.task, Log()
         self.address, self.directory = address, directory
         self.on_told: Callable[[object], object] = lambda _message: None
-        kinds = (StopReceiver, UpdateRateLimit, PauseReceiver, CleanUpBlocks, ReleaseReceiver)
+        kinds = (StopReceiver, UpdateRateLimit, CleanUpBlocks, ReleaseReceiver)
         store = LocalBlockHandler(Path(directory)) if directory else None
         self.endpoint = Endpoint(
             address,
@@ -227,7 +227,7 @@ class Tracked:
             self._post,
             self._fail,
             checkpoint_directory,
-            journal=journal,
+            journal,
         )
 
     def _fail(self, error: BaseException) -> None:
@@ -269,10 +269,21 @@ class Tracked:
         """Return when so many threads wait on the clock, besides the tracker's timer."""
         self.clock.await_waiters(count + 1)
 
+    def tick(self, duration_ms: int = 1000) -> None:
+        """Let time pass, and return when the tracker has looked."""
+        self.await_waiters(0)
+        self.clock.advance(duration_ms)
+        self.await_waiters(0)
+        self.settle()
+
+    def connection(self, stream_id: int = 0) -> ReceiverConnection:
+        """The newest connection to a receiver."""
+        return [each for each in self.tracker._connections.serving() if each.stream_id == stream_id][-1]
+
     def settle(self) -> None:
         """Return when the tracker's loop has handled all that it was given until now."""
         done = threading.Event()
-        self.tracker._loop.post(done.set)
+        self.tracker._tracked.loop.post(done.set)
         assert done.wait(10)
 
 
@@ -311,7 +322,7 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         receivers = [Silent()] if receivers is None else receivers
         tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory, journal)
         made.append(tracked)
-        monkeypatch.setattr(launches, "ReceiverLaunch", tracked.make_launch)
+        monkeypatch.setattr(receiver_launcher, "ReceiverJob", tracked.make_launch)
         monkeypatch.setattr(cluster, "running_task", lambda _sc, group: tracked.places.get(group, tracked.place))
         monkeypatch.setattr(cluster, "executors", lambda _sc: list(tracked.executors))
         return tracked

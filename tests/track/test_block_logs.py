@@ -16,9 +16,9 @@ from penstock.blocks import arrow_form
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
 from penstock.errors import BlockDamagedError, ConfigurationError
 from penstock.listen.events import ReceiverError
-from penstock.receive.messages import AddBlocks, CleanUpBlocks, PauseReceiver
+from penstock.receive.messages import AddBlocks, CleanUpBlocks, UpdateRateLimit
 from penstock.spark.cluster import TaskLocation
-from penstock.track.intake import TrackedIntake
+from penstock.track.batch_input import BatchInput
 from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
@@ -120,14 +120,12 @@ def test_remote_blocks_of_two_hosts_share_a_partition(make_tracker: MakeTracker)
     tracked.relaunch()
     add(tracked.registered(2), 0)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
-    (partition,) = TrackedIntake(tracked.tracker, 1 << 20).partitions(100, 0)
+    (partition,) = BatchInput(tracked.tracker, 1 << 20).partitions(100, 0)
     assert ([each.block_id for each in partition.element], partition.hosts) == (["input-0-1-0", "input-0-2-0"], ())
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_a_damaged_block_is_told_and_counted_as_a_lost_one(
-    make_tracker: MakeTracker, tmp_path: Path, policy: str
-) -> None:
+def test_corrupt_block_is_reported_as_lost(make_tracker: MakeTracker, tmp_path: Path, policy: str) -> None:
     tracked = make_tracker(
         conf=LOG | {"spark.penstock.blocks.onLost": policy}, checkpoint_directory=str(tmp_path / "check")
     )
@@ -168,7 +166,7 @@ def test_the_driver_deletes_what_was_cleaned_up(make_tracker: MakeTracker, direc
     assert not any(isinstance(told, CleanUpBlocks) for told in process.told.entries)
 
 
-def test_nothing_is_deleted_that_is_to_be_kept(make_tracker: MakeTracker, directory: str) -> None:
+def test_blocks_are_not_deleted_without_unpersist(make_tracker: MakeTracker, directory: str) -> None:
     tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
     tracked.tracker.start()
     add(tracked.registered(), 0)
@@ -179,9 +177,7 @@ def test_nothing_is_deleted_that_is_to_be_kept(make_tracker: MakeTracker, direct
     assert files(directory) == ["input-0-1-0.arrow"]
 
 
-def test_a_stop_leaves_the_log_but_for_what_was_cleaned_up_until_then(
-    make_tracker: MakeTracker, directory: str
-) -> None:
+def test_stop_deletes_only_cleaned_up_blocks_from_the_log(make_tracker: MakeTracker, directory: str) -> None:
     tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
     tracked.tracker.start()
     process = tracked.registered()
@@ -198,7 +194,7 @@ def test_a_stop_leaves_the_log_but_for_what_was_cleaned_up_until_then(
     assert files(directory) == ["input-0-1-2.arrow", "input-0-1-3.arrow"]
 
 
-def test_a_file_system_that_takes_its_time_holds_up_nobody(
+def test_slow_deletion_blocks_nobody(
     make_tracker: MakeTracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: WaitFor
 ) -> None:
     directory = str(tmp_path / "check")
@@ -258,7 +254,7 @@ def test_an_error_while_deleting_is_logged_and_the_next_are_deleted(
 # -- what is unread --
 
 
-def test_the_bound_of_unread_data_is_that_of_the_log(
+def test_receivers_that_share_a_log_share_its_backlog_limit(
     make_tracker: MakeTracker, silent: type[Receiver[Any]], tmp_path: Path
 ) -> None:
     """Two receivers of two hosts fill one log: each pauses when it is full."""
@@ -274,7 +270,7 @@ def test_the_bound_of_unread_data_is_that_of_the_log(
     add(second, 0, records=15)
     assert tracked.tracker.unread_bytes() > 3000
     for process in (first, second):
-        assert process.told.await_one(PauseReceiver).paused
+        assert process.told.await_one(UpdateRateLimit).paused
     tracked.settle()
     said = {
         each.receiverInfo.streamId: each.receiverInfo.lastErrorMessage
@@ -282,8 +278,8 @@ def test_the_bound_of_unread_data_is_that_of_the_log(
         if isinstance(each, ReceiverError)
     }
     assert sorted(said) == [0, 1]
-    assert all(f"bytes on {tmp_path}/check are unread" in message for message in said.values())
+    assert all(f"bytes on {tmp_path}/check are not processed yet" in message for message in said.values())
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     tracked.tracker.processed(100)
     for process in (first, second):
-        assert not process.told.await_one(PauseReceiver, 2).paused
+        assert not process.told.await_one(UpdateRateLimit, 2).paused

@@ -18,10 +18,21 @@ from penstock.errors import WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
-from penstock.track.block_ledger import BlockLedger
+from penstock.track.allocations import Allocations
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 MakeJournal = Callable[..., WriteAheadLog]
+
+
+def batches(tracker: ReceivedBlockTracker) -> dict[int, dict[int, int]]:
+    """The batches that were allocated and not cleaned up: the records of each, by time and stream."""
+    return {
+        time_ms: {
+            stream_id: sum(block.num_records for block in blocks)
+            for stream_id, blocks in tracker._state.batch(time_ms).items()
+        }
+        for time_ms in sorted(tracker._state.times)
+    }
 
 
 def block(number: int, stream_id: int = 1, epoch: int = 1, records: int = 10) -> StoredBlock:
@@ -58,7 +69,7 @@ def fail_writes(monkeypatch: pytest.MonkeyPatch, tracker: ReceivedBlockTracker) 
 
 
 def waiting(tracker: ReceivedBlockTracker, stream_id: int = 1) -> list[StoredBlock]:
-    return tracker._ledger.unallocated(stream_id)
+    return tracker._state.unallocated(stream_id)
 
 
 def test_without_a_checkpoint_directory_there_is_no_journal() -> None:
@@ -87,13 +98,14 @@ def test_a_restart_recovers_blocks_batches_and_the_last_time(live: Live) -> None
     second.allocate_blocks_to_batch(300)
     assert second.blocks_of_batch(300, 1) == blocks(3, 4)
     third = live()
-    assert third.batches() == {100: {1: 20}, 200: {}, 300: {1: 20}}
+    assert batches(third) == {100: {1: 20}, 200: {}, 300: {1: 20}}
 
 
 def test_another_run_recovers_nothing(live: Live) -> None:
     live().add_blocks(blocks(1))
     other = live(run="run-2")
-    assert not other.has_blocks
+    assert not other.has_unallocated_blocks
+    assert not any(batches(other).values())
     assert other.last_epoch(1) == 0
 
 
@@ -135,7 +147,7 @@ def test_blocks_whose_allocation_cannot_be_written_go_to_the_next_batch(
     assert tracker.last_allocated_ms == -1
     tracker.allocate_blocks_to_batch(200)
     assert tracker.blocks_of_batch(200, 1) == blocks(1, 2)
-    assert live().batches() == tracker.batches() == {200: {1: 20}}
+    assert batches(live()) == batches(tracker) == {200: {1: 20}}
 
 
 def test_a_block_that_cannot_be_written_is_not_queued_and_may_come_again(
@@ -163,7 +175,7 @@ def test_a_clean_up_that_cannot_be_written_is_for_the_next_time(
     assert "old batches not cleaned up" in caplog.text
     assert tracker.blocks_of_batch(100, 1) == blocks(1)
     assert tracker.clean_up_batches(200) == blocks(1)
-    assert live().batches() == {}
+    assert batches(live()) == {}
 
 
 def test_blocks_received_before_the_end_are_not_left_hanging(live: Live) -> None:
@@ -185,10 +197,10 @@ def test_what_was_cleaned_up_stays_away_over_any_number_of_restarts(live: Live) 
     assert first.clean_up_batches(200) == blocks(100)
     for _ in range(3):
         tracker = live()
-        assert tracker.batches() == {200: {1: 10}, 300: {1: 10}}
+        assert batches(tracker) == {200: {1: 10}, 300: {1: 10}}
         assert tracker.blocks_of_batch(200, 1) == blocks(200)
     assert tracker.clean_up_batches(300) == blocks(200)
-    assert live().batches() == {300: {1: 10}}
+    assert batches(live()) == {300: {1: 10}}
 
 
 def test_a_time_whose_batch_was_cleaned_up_stays_allocated(live: Live) -> None:
@@ -244,7 +256,7 @@ def test_a_hundred_thousand_blocks_are_recovered(live: Live) -> None:
     assert waiting(second) == blocks(100_000)
     # The second life's file begins with the state.
     third = live(start=False)
-    assert third.batches() == {100: {1: 1_000_000}}
+    assert batches(third) == {100: {1: 1_000_000}}
     assert waiting(third) == blocks(100_000)
 
 
@@ -267,27 +279,26 @@ def test_a_launch_that_cannot_be_noted_takes_place(
     assert "launches not noted" in caplog.text
 
 
-def test_blocks_of_a_stream_that_is_no_more_are_kept_aside_and_told(
-    live: Live, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_blocks_of_a_removed_stream_are_set_aside_with_a_warning(live: Live, caplog: pytest.LogCaptureFixture) -> None:
     live(1, 2).add_blocks([*blocks(1, 2), *blocks(3, stream_id=2)])
     without = live(1)
     assert without.set_aside() == {2: 10}
     assert "kept aside" in caplog.text
     assert without.leftovers() == {1: 20}
     without.allocate_blocks_to_batch(100)
-    assert without.batches() == {100: {1: 20}}
+    assert batches(without) == {100: {1: 20}}
     assert not without.has_unallocated_blocks
     assert without.clean_up_batches(101) == blocks(1, 2)
-    assert not without.has_blocks
+    assert not without.has_unallocated_blocks
+    assert not any(batches(without).values())
     # A program that has the stream again has them.
     again = live(1, 2)
     assert again.set_aside() == {}
     again.allocate_blocks_to_batch(200)
-    assert again.batches() == {200: {2: 10}}
+    assert batches(again) == {200: {2: 10}}
 
 
-def test_a_stream_that_is_forgotten_leaves_nothing(live: Live) -> None:
+def test_forgotten_stream_leaves_no_blocks(live: Live) -> None:
     first = live(1, 2)
     first.note_launches({1: 1, 2: 5})
     first.add_blocks([*blocks(1), *blocks(2, stream_id=2)])
@@ -300,7 +311,7 @@ def test_a_stream_that_is_forgotten_leaves_nothing(live: Live) -> None:
         assert tracker.set_aside() == {}
         assert {each.stream_id for each in tracker.known()} == {1}
         assert tracker.last_epoch(2) == 0
-    assert live(1).batches() == {100: {1: 10}}
+    assert batches(live(1)) == {100: {1: 10}}
 
 
 def test_a_batch_that_is_cleaned_up_gives_the_blocks_of_streams_that_are_there(live: Live) -> None:
@@ -314,7 +325,7 @@ def numbers_of(tracker: ReceivedBlockTracker, time_ms: int, stream_id: int = 1) 
     return [int(each.block_id.split("-")[-1]) for each in tracker.blocks_of_batch(time_ms, stream_id)]
 
 
-def test_recovered_blocks_are_spread_over_batches_and_new_ones_wait_behind_them(live: Live) -> None:
+def test_recovered_blocks_are_spread_over_batches_before_new_ones(live: Live) -> None:
     live().add_blocks(blocks(*range(5)))
     tracker = live()
     tracker.spread_leftovers({1: 25})
@@ -384,7 +395,7 @@ def test_without_a_crash_nothing_is_left_over(live: Live) -> None:
     assert numbers_of(tracker, 100) == [0, 1, 2]
 
 
-def test_a_slow_disk_holds_up_nobody_who_only_asks(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_disk_does_not_delay_queries(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     tracker = live()
     tracker.add_blocks(blocks(1))
     tracker.allocate_blocks_to_batch(100)
@@ -446,7 +457,7 @@ STEP = st.one_of(
 
 @given(st.lists(STEP, max_size=25))
 @settings(max_examples=100, derandomize=True, deadline=None)
-def test_a_tracker_that_dies_behaves_like_one_that_lives_on(steps: list[tuple[str, Any]]) -> None:
+def test_recovered_tracker_behaves_like_an_uninterrupted_one(steps: list[tuple[str, Any]]) -> None:
     clock = ManualClock(0)
     with TemporaryDirectory() as folder:
 
@@ -473,15 +484,15 @@ def test_a_tracker_that_dies_behaves_like_one_that_lives_on(steps: list[tuple[st
                     elif step == "clean up":
                         tracker.clean_up_batches(value)
                     elif step == "launch":
-                        tracker._ledger.launch({1: value}) if tracker is living else tracker.note_launches({1: value})
-                assert dying._ledger.events() == living._ledger.events()
-                assert dying.batches() == living.batches()
+                        tracker._state.launch({1: value}) if tracker is living else tracker.note_launches({1: value})
+                assert dying._state.events() == living._state.events()
+                assert batches(dying) == batches(living)
         finally:
             dying.close()
 
 
-def test_the_events_of_a_state_make_the_same_state() -> None:
-    ledger, copy = BlockLedger(), BlockLedger()
+def test_state_written_as_events_is_restored() -> None:
+    ledger, copy = Allocations(), Allocations()
     for time_ms in (100, 200, 300):
         ledger.add([*blocks(*range(time_ms, time_ms + 5)), block(time_ms, 2, epoch=time_ms)])
         ledger.allocate(time_ms, {1: [f"input-1-1-{time_ms + n}" for n in (0, 2)]})
@@ -495,7 +506,7 @@ def test_the_events_of_a_state_make_the_same_state() -> None:
 @pytest.mark.parametrize("event", [{"what": "no such thing"}, {}, {"what": "blocks added", "blocks": [{"new": 1}]}])
 def test_an_event_of_another_version_is_refused(event: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
-        BlockLedger().apply(event)
+        Allocations().apply(event)
 
 
 def test_a_journal_that_is_damaged_fails_the_recovery_by_name(live: Live, tmp_path: Path) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers.waiting import wait_for
 
 from penstock import Receiver
 from penstock.errors import WireError
-from penstock.receive.messages import PauseReceiver
-from penstock.runtime.clock import ManualClock
-from penstock.track.intake import TrackedIntake
+from penstock.receive.messages import StopReceiver, UpdateRateLimit
+from penstock.track.batch_input import BatchInput
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
@@ -20,32 +21,32 @@ if TYPE_CHECKING:
 MakeTracker = Callable[..., "Tracked"]
 
 
-def test_all_receivers_are_told(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
+def test_pause_reaches_all_receivers(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
     tracked = make_tracker([silent(), silent()])
     tracked.tracker.start()
     processes = [tracked.registered(1), tracked.registered(2)]
-    intake = TrackedIntake(tracked.tracker, 1000)
+    intake = BatchInput(tracked.tracker, 1000)
     intake.pause(True)
     for process in processes:
-        assert process.told.await_one(PauseReceiver).paused
+        assert process.told.await_one(UpdateRateLimit).paused
     intake.pause(False)
     for process in processes:
-        assert not process.told.await_one(PauseReceiver, 2).paused
+        assert not process.told.await_one(UpdateRateLimit, 2).paused
 
 
-def test_a_receiver_learns_it_when_it_registers(tracked: Tracked) -> None:
+def test_receiver_learns_a_pause_at_registration(tracked: Tracked) -> None:
     tracked.tracker.pause(True)
     process = tracked.process()
     assert process.register().paused
     assert process.told.entries == []
     tracked.tracker.pause(False)
-    assert not process.told.await_one(PauseReceiver).paused
+    assert not process.told.await_one(UpdateRateLimit).paused
 
 
-def test_one_that_is_launched_again_is_paused_too(tracked: Tracked) -> None:
+def test_relaunched_receiver_is_paused(tracked: Tracked) -> None:
     first = tracked.registered()
     tracked.tracker.pause(True)
-    first.told.await_one(PauseReceiver)
+    first.told.await_one(UpdateRateLimit)
     first.launch.end(RuntimeError("died"))
     tracked.relaunch()
     assert tracked.process(2).register().paused
@@ -53,36 +54,34 @@ def test_one_that_is_launched_again_is_paused_too(tracked: Tracked) -> None:
     assert not tracked.processes[-1].register().paused
 
 
-def test_a_receiver_that_was_not_reached_is_told_again(
-    tracked: Tracked, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undelivered_pause_is_sent_again(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
     process = tracked.registered()
-    (receiver,) = tracked.tracker._tracked.values()
-    assert receiver.line is not None
-    ask, failing = receiver.line.client.ask, [True, True]
+    client, failing = tracked.connection().client, [True]
+    ask = client.ask
 
     def sometimes(message: object, reply_kind: type[Any]) -> Any:
-        if isinstance(message, PauseReceiver) and failing:
+        if isinstance(message, UpdateRateLimit) and failing:
             failing.pop()
             raise WireError("no way")
         return ask(message, reply_kind)
 
-    monkeypatch.setattr(receiver.line.client, "ask", sometimes)
+    monkeypatch.setattr(client, "ask", sometimes)
     tracked.tracker.pause(True)
-    tracked.await_waiters()
-    # What counts is what is wanted when it is told.
-    tracked.tracker.pause(False)
-    while failing:
-        threading.Event().wait(0.001)
-    clock.advance(1000)
-    assert not process.told.await_one(PauseReceiver).paused
-    assert not any(told.paused for told in process.told.entries)
+    wait_for(lambda: not failing, "the pause to be lost")
+    tracked.tick()
+    assert process.told.await_one(UpdateRateLimit).paused
+    assert process.told.names == ["UpdateRateLimit"]
 
 
-def test_nobody_is_told_anything_behind_a_stop(tracked: Tracked) -> None:
+def test_no_rate_or_pause_is_sent_after_a_stop(tracked: Tracked) -> None:
     process = tracked.registered()
-    tracked.tracker._stopping.set()
-    tracked.tracker.pause(True)
-    tracked.settle()
-    assert process.told.names == []
-    tracked.tracker._stopping.clear()
+    process.launch.cancel = lambda: None  # type: ignore[method-assign]  # its job takes its time to end
+    with ThreadPoolExecutor() as pool:
+        stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
+        process.told.await_one(StopReceiver)
+        tracked.tracker.pause(True)
+        tracked.tracker.send_rate_update(0, 5.0)
+        tracked.settle()
+        process.launch.end()
+        stopping.result(timeout=10)
+    assert process.told.names == ["StopReceiver"]

@@ -8,8 +8,9 @@ values come from the SparkConf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self, get_type_hints
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal, Self, get_args, get_type_hints
 
 import attrs
 from attrs import field, frozen
@@ -59,17 +60,12 @@ class Key:
     falls_back_to: str | None = None
 
 
-def _keys(group: Group) -> Callable[..., Any]:
-    """Makes the fields of the keys of a group."""
-
-    def key_field(name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
-        return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
-
-    return key_field
+def _key(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
+    return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
 
 
-_start_here, _inputs, _receivers, _rate = _keys("start here"), _keys("inputs"), _keys("receivers"), _keys("rate")
-_batches, _recovery, _security, _advanced = _keys("batches"), _keys("recovery"), _keys("security"), _keys("advanced")
+_start_here, _inputs, _receivers, _rate = (partial(_key, group) for group in get_args(Group)[:4])
+_batches, _recovery, _security, _advanced = (partial(_key, group) for group in get_args(Group)[4:])
 
 
 @frozen(kw_only=True, repr=False)

@@ -298,9 +298,9 @@ class StreamingContext(StreamBuilder):
                 raise
             self._state = StreamingContextState.ACTIVE
             if self.settings.stop_gracefully_on_shutdown:
-                self._signals.take()
+                self._signals.install()
             else:
-                self._signals.take_interrupt_back()
+                self._signals.override_pysparks_interrupt()
             self._bus.post(StreamingStarted(self._clock.now_ms()))
             atexit.register(self._on_exit)
 
@@ -322,7 +322,7 @@ class StreamingContext(StreamBuilder):
                 lambda: self._state is StreamingContextState.STOPPED or self._error is not None, timeout
             )
             if self._state is StreamingContextState.STOPPED:
-                self._signals.give_back()
+                self._signals.restore()
             if self._error is not None:
                 raise self._error
             return self._state is StreamingContextState.STOPPED
@@ -346,7 +346,7 @@ class StreamingContext(StreamBuilder):
             # A program's own function at exit may come behind ours, on the same thread.
             if stopping is not threading.current_thread():
                 stopping.join()
-            self._signals.give_back()
+            self._signals.restore()
         self._stop_spark()
 
     def _request_stop(self, *, graceful: bool, stop_spark: bool) -> threading.Thread:

@@ -21,13 +21,12 @@ from penstock.graph.graph_runtime import GraphRuntime
 from penstock.listen.events import CheckpointFailed, StopProgress
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.log import get_logger
-from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_generator import JobGenerator
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster
 from penstock.spark.checkpoint import delete_file
 from penstock.spark.local_properties import LocalProperties
-from penstock.track.intake import TrackedIntake
+from penstock.track.batch_input import BatchInput
 from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("context")
@@ -78,18 +77,7 @@ class Engine:
         if self._run is not None:
             self.tracker.restore_rates(self._run.rates, graph.batch_interval_ms)
         self._properties = LocalProperties(sc) if self._run is None else LocalProperties(sc, self._run.attempts.of)
-        self._max_pending = settings.max_pending_batches
-        self._drops = settings.on_max_pending_batches == "drop-oldest"
-        self.scheduler = JobScheduler(
-            clock,
-            settings.concurrent_jobs,
-            self._properties.put,
-            bus.post,
-            on_error,
-            drop_at=self._max_pending if self._drops else 0,
-            max_failed=settings.max_failed_batches,
-            on_give_up=on_give_up,
-        )
+        self.scheduler = JobScheduler(settings, clock, self._properties.put, bus.post, on_error, on_give_up)
         self._checkpointer: Checkpointer | None = None
         self.generator: JobGenerator | None = None
         self._final_state = FinalStateCheckpoint(sc, graph.stateful_streams())
@@ -109,11 +97,10 @@ class Engine:
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
         # Whatever may be refused comes first: the first checkpoint of a fresh start replaces an earlier run's.
         self.tracker.prepare()
-        intake = TrackedIntake(self.tracker, settings.partition_bytes)
-        input_info = InputInfoTracker()
+        batch_input = BatchInput(self.tracker, settings.partition_bytes)
         runtime = GraphRuntime(
-            received_blocks=intake,
-            report_input=input_info.report,
+            received_blocks=batch_input,
+            report_input=self.scheduler.input_info.report,
             generation_retries=settings.generation_retries,
             before_output=self._properties.put,
             monotonic_ms=clock.monotonic_ms,
@@ -130,21 +117,11 @@ class Engine:
             )
         graph.connect(runtime)
         self.generator = JobGenerator(
-            clock,
-            graph,
-            self.scheduler,
-            intake,
-            input_info,
-            unpersist=settings.unpersist,
-            on_error=self._on_error,
-            skip_late=settings.late_ticks == "skip",
-            pause_at=0 if self._drops else self._max_pending,
-            checkpoints=self._checkpointer,
-            keeps_blocks=settings.wal_enabled,
+            settings, clock, graph, self.scheduler, batch_input, self._on_error, self._checkpointer
         )
         self._bus.start()
         self._final_state.start()
-        self.scheduler.start()
+        self.scheduler.start(self.generator.batch_completed)
         self.tracker.start()
         self.generator.start(None if self._run is None else self._run.batches)
 

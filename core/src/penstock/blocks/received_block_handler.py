@@ -39,7 +39,7 @@ class ReceivedBlockHandler(Protocol):
         """Store a block, in place of one with the same id. Any other answer than a ``StoredBlock`` is an error.
 
         Raises:
-            OSError: the block cannot be written; nothing is left behind.
+            OSError: the block cannot be written; no part of it remains.
         """
         ...
 
@@ -54,7 +54,7 @@ class LocalBlockHandler:
     Each launch of a receiver finds the blocks of the others and of earlier launches.
 
     Args:
-        directory: of the run; created with the first block.
+        directory: the run's, created with the first block.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -64,7 +64,7 @@ class LocalBlockHandler:
         """Write a block's file.
 
         Raises:
-            OSError: the file cannot be written; nothing is left behind.
+            OSError: the file cannot be written; no part of it remains.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / f"{block.block_id}{_SUFFIX}"
@@ -118,7 +118,7 @@ class WriteAheadLogBlockHandler:
         """Write a block's file.
 
         Raises:
-            OSError: the file cannot be written; nothing is left behind.
+            OSError: the file cannot be written; no part of it remains.
             StoreError: the block's id is not of the form ``input-<stream>-<epoch>-<number>``.
         """
         name = file_name(block.block_id)

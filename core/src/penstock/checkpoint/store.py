@@ -101,6 +101,8 @@ class CheckpointStore:
             is_old = _NAME.fullmatch(old) and old not in retained
             if is_old or (_PROGRAM.fullmatch(old) and old not in programs):
                 self._directory.delete(old)
+        # Left by drivers that were killed while they wrote.
+        self._directory.delete_partial()
 
     def write_program(self, data: bytes) -> SavedFile:
         """Write a pickled program; equal programs share one file.
@@ -140,7 +142,7 @@ class CheckpointStore:
             found = read_frames(data)
         except WriteAheadLogError as error:
             raise CheckpointError(str(error)) from error
-        if len(found.sound) != 1 or found.damages or found.torn_at is not None:
+        if len(found.sound) != 1 or found.damages or found.truncated_at is not None:
             raise CheckpointError("it is truncated or damaged: its checksum does not match")
         return Checkpoint.from_json(found.sound[0].payload)
 

@@ -46,7 +46,7 @@ class DStream(PairDStreamFunctions[T]):
     Programs get streams from a StreamingContext and from the operators of other streams.
 
     Args:
-        node: what is computed.
+        node: computes the RDDs.
         ssc: the context that the stream belongs to.
     """
 
@@ -79,11 +79,26 @@ class DStream(PairDStreamFunctions[T]):
 
     # -- one batch at a time --
 
-    def map(self, f: Callable[[T], U], preservesPartitioning: bool = False) -> DStream[U]:
+    # Without the overloads for pairs, pyright infers tuple[str, Literal[1]] for `(word, 1)`, which reduceByKey rejects.
+    @overload
+    def map(self, f: Callable[[T], tuple[K, V]], preservesPartitioning: bool = False) -> DStream[tuple[K, V]]: ...
+
+    @overload
+    def map(self, f: Callable[[T], U], preservesPartitioning: bool = False) -> DStream[U]: ...
+
+    def map(self, f: Callable[[T], Any], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record."""
         return self._narrow(functions.Map(require_callable("f", f)), preservesPartitioning)
 
-    def flatMap(self, f: Callable[[T], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
+    @overload
+    def flatMap(
+        self, f: Callable[[T], Iterable[tuple[K, V]]], preservesPartitioning: bool = False
+    ) -> DStream[tuple[K, V]]: ...
+
+    @overload
+    def flatMap(self, f: Callable[[T], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]: ...
+
+    def flatMap(self, f: Callable[[T], Iterable[Any]], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record and flatten the results."""
         return self._narrow(functions.FlatMap(require_callable("f", f)), preservesPartitioning)
 
@@ -281,21 +296,30 @@ class DStream(PairDStreamFunctions[T]):
 
     # -- output operations --
 
-    def foreachRDD(self, func: Callable[[RDD[T]], object] | Callable[[datetime, RDD[T]], object]) -> None:
+    @overload
+    def foreachRDD(self, func: Callable[[RDD[T]], object]) -> None: ...
+
+    @overload
+    def foreachRDD(self, func: Callable[[datetime, RDD[T]], object]) -> None: ...
+
+    # For mypy, which infers a lambda with a default, `lambda rdd, found=found: ...`, from neither of the others.
+    @overload
+    def foreachRDD(self, func: Callable[[RDD[T]], object] | Callable[[datetime, RDD[T]], object]) -> None: ...
+
+    def foreachRDD(self, func: Callable[..., object]) -> None:
         """Call ``func(rdd)`` or ``func(time, rdd)`` with each RDD: an output operation.
 
         Raises:
             AssertionError: the function takes neither one nor two arguments.
         """
-        function: Callable[..., object] = func
-        if takes_time(function, 1, "func should take one or two arguments"):
-            self._output("foreachRDD", function)
+        if takes_time(func, 1, "func should take one or two arguments"):
+            self._output("foreachRDD", func)
             return
 
         # A recovered run knows the output by the name of the program's function.
-        @wraps(function)
+        @wraps(func)
         def without_time(_time: datetime, rdd: RDD[Any]) -> object:
-            return function(rdd)
+            return func(rdd)
 
         self._output("foreachRDD", without_time)
 

@@ -27,13 +27,18 @@ log = get_logger("outputs")
 _FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
 
 
+def generation_backoff(batch_interval_ms: int) -> Backoff:
+    """The delays between attempts to generate a batch or one of its outputs."""
+    return Backoff(batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS)
+
+
 class ForEachDStream(Node):
     """An output operation: every RDD of the parent goes to a function of the program.
 
     Args:
-        parent: whose RDDs.
+        parent: gives the RDDs.
         function: called with the batch's datetime and RDD.
-        call_site: where the program registered it.
+        call_site: the place in the program that registered the output.
     """
 
     def __init__(self, parent: Node, function: Callable[[datetime, RDD[Any]], object], call_site: CallSite) -> None:
@@ -83,7 +88,7 @@ class ForEachDStream(Node):
 
     def _retry(self, time_ms: int, error: BaseException) -> None:
         """Retry to generate the RDD, then run the output; on the job's thread, so that no other batch waits."""
-        backoff, tries = Backoff(self.graph.batch_interval_ms * _FIRST_WAIT, _LONGEST_WAIT_MS), 1
+        backoff, tries = generation_backoff(self.graph.batch_interval_ms), 1
         retries = self.graph.runtime.generation_retries
         # Real time also under a manual clock: the waits are short, and nobody would move the clock for them.
         while tries <= retries and not self.graph.stopping.wait(backoff.next_ms() / 1000):
@@ -138,8 +143,8 @@ class SaveFiles:
 
     Attributes:
         save: writes an RDD into a directory.
-        prefix: of the directories.
-        suffix: of the directories, after a dot; ``None`` for none.
+        prefix: first part of the directory names.
+        suffix: last part of the directory names, after a dot; ``None`` for none.
     """
 
     save: Callable[[RDD[Any], str], None]

@@ -14,9 +14,14 @@ from penstock.runtime.clock import require_duration_ms
 from penstock.worker.state import State
 
 K = TypeVar("K")
-V = TypeVar("V")
+V = TypeVar("V", contravariant=True)
 S = TypeVar("S")
 M = TypeVar("M")
+# Of the static method, which knows no type parameters of the class.
+K1 = TypeVar("K1")
+V1 = TypeVar("V1")
+S1 = TypeVar("S1")
+M1 = TypeVar("M1")
 
 
 class StateSpec(Generic[K, V, S, M]):
@@ -37,11 +42,11 @@ class StateSpec(Generic[K, V, S, M]):
 
     @overload
     @staticmethod
-    def function(mappingFunction: Callable[[K, V, State[S]], M]) -> StateSpec[K, V, S, M]: ...
+    def function(mappingFunction: Callable[[K1, V1, State[S1]], M1]) -> StateSpec[K1, V1, S1, M1]: ...
 
     @overload
     @staticmethod
-    def function(mappingFunction: Callable[[datetime, K, V, State[S]], M | None]) -> StateSpec[K, V, S, M]: ...
+    def function(mappingFunction: Callable[[datetime, K1, V1, State[S1]], M1 | None]) -> StateSpec[K1, V1, S1, M1]: ...
 
     @staticmethod
     def function(mappingFunction: Callable[..., Any]) -> StateSpec[Any, Any, Any, Any]:

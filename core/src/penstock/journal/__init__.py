@@ -1,1 +1,1 @@
-"""The write-ahead log: frames, segments, reader."""
+"""The driver write-ahead log: checksummed frames, segment files, and the reader that recovers from them."""

@@ -1,10 +1,10 @@
-"""Frames: records on a disk that may lie.
+"""Frames: records with a checksum, in a file whose bytes may be damaged.
 
-Owns the form of one record (magic, version, length, checksum, payload) and the reading of many. Never gives a payload
-that was not framed as such, never opens a file. Runs on whatever thread calls.
+Owns the format of one record (magic, version, length, checksum, payload) and the reading of many. A payload is returned
+only if its checksum matches. Opens no file. Runs on the calling thread.
 
-The checksum is CRC-32 from zlib, over version, length and payload: 0.15 µs for 250 bytes. CRC-32C would take 7 to 20
-µs: neither the standard library nor Arrow has it, and Python is slow at it.
+The checksum is zlib's CRC-32 over version, length and payload: 0.15 µs for 250 bytes. CRC-32C would take 7 to 20 µs in
+Python, because neither the standard library nor Arrow offers it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from attrs import frozen
 
 from penstock.errors import WriteAheadLogError
 
-# Its first byte is in no UTF-8 text: JSON cannot contain it.
+# The first byte occurs in no UTF-8 text, so JSON cannot contain the magic.
 MAGIC = b"\xf5PnJ"
 VERSION = 1
-#: The largest payload. Checked before a length is believed.
+#: The largest payload. A length is checked against it before it is used.
 MAX_PAYLOAD_BYTES = 64 << 20
 
 _LENGTH = struct.Struct(">BI")
@@ -32,9 +32,9 @@ class Frame:
     """A sound record.
 
     Attributes:
-        start: the byte at which its frame begins.
-        end: the byte behind it.
-        payload: what was framed.
+        start: offset of its first byte.
+        end: offset after its last byte.
+        payload: the record itself.
     """
 
     start: int
@@ -44,17 +44,17 @@ class Frame:
 
 @frozen
 class Frames:
-    """What a buffer holds.
+    """The records of a buffer.
 
     Attributes:
-        sound: its records, in order.
-        damages: ranges of bytes (from, to) that hold no record, though one follows.
-        torn_at: the byte from which on there is no record to the end; ``None`` when the end is sound.
+        sound: the records whose checksums match, in order.
+        damages: byte ranges (from, to) without a sound record, each followed by one.
+        truncated_at: offset after which no sound record follows; ``None`` if the last one ends the buffer.
     """
 
     sound: tuple[Frame, ...]
     damages: tuple[tuple[int, int], ...] = ()
-    torn_at: int | None = None
+    truncated_at: int | None = None
 
 
 def frame(payload: bytes) -> bytes:
@@ -64,13 +64,13 @@ def frame(payload: bytes) -> bytes:
         WriteAheadLogError: it is larger than ``MAX_PAYLOAD_BYTES``.
     """
     if len(payload) > MAX_PAYLOAD_BYTES:
-        raise WriteAheadLogError(f"a record of {len(payload)} bytes is too large, {MAX_PAYLOAD_BYTES} are the most")
+        raise WriteAheadLogError(f"a record of {len(payload)} bytes is too large; the limit is {MAX_PAYLOAD_BYTES}")
     head = _LENGTH.pack(VERSION, len(payload))
     return b"".join((MAGIC, head, _CHECKSUM.pack(zlib.crc32(payload, zlib.crc32(head))), payload))
 
 
 def read_frames(buffer: bytes) -> Frames:
-    """Read all records of a buffer.
+    """Read all sound records of a buffer.
 
     Raises:
         WriteAheadLogError: a sound record has a version that this code does not know.
@@ -83,7 +83,7 @@ def read_frames(buffer: bytes) -> Frames:
         if found is None:
             found = _next_sound_frame(buffer, position + 1)
             if found is None:
-                return Frames(tuple(sound), tuple(damages), torn_at=position)
+                return Frames(tuple(sound), tuple(damages), truncated_at=position)
             damages.append((position, found.start))
         sound.append(found)
         position = found.end
@@ -112,5 +112,5 @@ def _sound_frame(buffer: bytes, start: int) -> Frame | None:
     if (zlib.crc32(payload, zlib.crc32(head)),) != _CHECKSUM.unpack_from(buffer, body - _CHECKSUM.size):
         return None
     if version != VERSION:
-        raise WriteAheadLogError(f"a record at byte {start} has the form {version}, and only {VERSION} is known here")
+        raise WriteAheadLogError(f"the record at byte {start} has format version {version}; this code reads {VERSION}")
     return Frame(start, end, payload)

@@ -1,7 +1,7 @@
-"""A segment: one file of the journal.
+"""A segment: one file of the write-ahead log.
 
-Owns the form of its records, as JSON in frames: first a header, then, if the header says so, the state as it was when
-the segment was begun, then numbered events. Knows nothing of other segments. Runs on whatever thread calls.
+Owns the format of its records, which are JSON in frames: a header; then, if the header says so, the state at the time
+the segment was begun; then numbered events. It knows nothing of other segments. Runs on the calling thread.
 """
 
 from __future__ import annotations
@@ -16,25 +16,44 @@ from penstock.errors import WriteAheadLogError
 from penstock.journal.frames import Frame, frame, read_frames
 from penstock.storage.directory import Directory
 
-#: What the owner of the journal puts in: an object of JSON.
+#: What the log's owner appends: an object of JSON.
 Event = dict[str, Any]
 
+#: The number of a record that is part of the state; events are numbered from 1.
+STATE = 0
+
 _NAME = re.compile(r"journal-(\d{10})")
-_FORM = 1
-# The number of what is no event, but a part of the state.
-_STATE = 0
+_VERSION = 1
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def segment_name(number: int) -> str:
-    """The name of a segment's file."""
+    """The file name of a segment."""
     return f"journal-{number:010d}"
 
 
 def segment_numbers(directory: Directory) -> list[int]:
-    """The segments that a folder has, by their numbers, the oldest first."""
+    """The numbers of the segments in a directory, oldest first; other files are ignored."""
     return sorted(int(match[1]) for name in directory.names() if (match := _NAME.fullmatch(name)))
+
+
+def encoded(event: Event) -> bytes:
+    """An event as JSON.
+
+    Raises:
+        TypeError: a value in it has no JSON form.
+    """
+    return _encode(event).encode()
+
+
+def event_record(number: int, event: bytes) -> bytes:
+    """Frame an encoded event with its number, or a part of the state with the number ``STATE``.
+
+    Raises:
+        WriteAheadLogError: it is too large.
+    """
+    return frame(b"[%d,%b]" % (number, event))
 
 
 @frozen
@@ -42,9 +61,9 @@ class Header:
     """The first record of a segment.
 
     Attributes:
-        run: whose journal it is.
-        first: the number of the first event in it; 1 is the first of all.
-        state: of how many records the state is that precedes the events; ``None`` when there is no state.
+        run: the run that wrote the segment.
+        first: the number of its first event.
+        state: the number of state records before the events; ``None`` if the segment has no state.
     """
 
     run: str
@@ -52,19 +71,19 @@ class Header:
     state: int | None = None
 
     def record(self) -> bytes:
-        """It, framed."""
-        header = {"journal": _FORM, "run": self.run, "first": self.first, "state": self.state}
+        """The header as a framed record."""
+        header = {"journal": _VERSION, "run": self.run, "first": self.first, "state": self.state}
         return frame(_encode(header).encode())
 
 
 @frozen
 class NumberedEvent:
-    """An event as it was read.
+    """An event that was read.
 
     Attributes:
-        number: in the order of all of the run's events.
-        event: what the owner put in.
-        end: the byte behind it.
+        number: its position among all events of the run, from 1.
+        event: what the owner appended.
+        end: offset after its record.
     """
 
     number: int
@@ -74,17 +93,17 @@ class NumberedEvent:
 
 @frozen
 class Segment:
-    """What a segment's file holds.
+    """The content of a segment's file.
 
     Attributes:
-        number: of the segment.
-        location: of the file.
-        header: its first record; ``None`` when that cannot be read.
-        state: the records of the state that are sound.
-        events: those that are sound, in the order in which they are there.
-        damages: ranges of bytes that hold no sound record, though one follows.
-        torn_at: the byte from which on there is none to the end.
-        num_bytes: the size of the file.
+        number: the segment's, from 0.
+        location: path or URI of the file.
+        header: its first record; ``None`` if that cannot be read.
+        state: the sound state records.
+        events: the sound events, in file order.
+        damages: byte ranges (from, to) without a sound record, each followed by one.
+        truncated_at: offset after which no sound record follows; ``None`` if the last one ends the file.
+        num_bytes: size of the file.
     """
 
     number: int
@@ -93,32 +112,37 @@ class Segment:
     state: tuple[Event, ...] = field(repr=False)
     events: tuple[NumberedEvent, ...] = field(repr=False)
     damages: tuple[tuple[int, int], ...]
-    torn_at: int | None
+    truncated_at: int | None
     num_bytes: int
 
     @property
     def has_state(self) -> bool:
-        """Whether the state is there, and whole."""
+        """Whether the segment has a state, and all of it can be read."""
         return self.header is not None and self.header.state == len(self.state)
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing in it can be read: it was being begun."""
+        """Whether no record can be read, as when the driver died while it began the segment."""
         return self.header is None and not self.state and not self.events
 
+    @property
+    def first(self) -> int:
+        """The number of its first event."""
+        return self.header.first if self.header else 1
+
     def end_before(self, number: int) -> int:
-        """The byte at which an event should begin that is not there."""
+        """The offset at which a missing event should begin."""
         ends = [each.end for each in self.events if each.number < number]
         damage = self.damages[0][0] if self.damages else self.num_bytes
-        return ends[-1] if ends else min(damage, self.num_bytes if self.torn_at is None else self.torn_at)
+        return ends[-1] if ends else min(damage, self.num_bytes if self.truncated_at is None else self.truncated_at)
 
     @classmethod
     def read(cls, directory: Directory, number: int) -> Segment:
         """Read a segment's file.
 
         Raises:
-            OSError: the file system does not give it.
-            WriteAheadLogError: a sound record in it is not of a form that is known here.
+            OSError: the file cannot be read.
+            WriteAheadLogError: a sound record has a format that this code does not know.
         """
         name = segment_name(number)
         location = directory.location(name)
@@ -126,42 +150,19 @@ class Segment:
         try:
             frames = read_frames(data)
             header, records = _header(frames.sound)
-            numbered = [_record(each) for each in records]
+            numbered = [_event(each) for each in records]
         except (WriteAheadLogError, ValueError, TypeError, KeyError) as error:
             raise WriteAheadLogError(f"{location} was written by another version of Penstock: {error}") from error
         return cls(
             number,
             location,
             header,
-            tuple(each.event for each in numbered if each.number == _STATE),
-            tuple(each for each in numbered if each.number != _STATE),
+            tuple(each.event for each in numbered if each.number == STATE),
+            tuple(each for each in numbered if each.number != STATE),
             frames.damages,
-            frames.torn_at,
+            frames.truncated_at,
             len(data),
         )
-
-
-def state_record(event: Event) -> bytes:
-    """A part of the state, framed."""
-    return event_record(_STATE, encoded(event))
-
-
-def encoded(event: Event) -> bytes:
-    """An event as JSON.
-
-    Raises:
-        TypeError: something in it has no JSON.
-    """
-    return _encode(event).encode()
-
-
-def event_record(number: int, event: bytes) -> bytes:
-    """An event that was encoded, with its number, framed.
-
-    Raises:
-        WriteAheadLogError: it is too large.
-    """
-    return frame(b"[%d,%b]" % (number, event))
 
 
 def _header(frames: tuple[Frame, ...]) -> tuple[Header | None, tuple[Frame, ...]]:
@@ -169,13 +170,13 @@ def _header(frames: tuple[Frame, ...]) -> tuple[Header | None, tuple[Frame, ...]
     content = json.loads(frames[0].payload) if frames else None
     if not isinstance(content, dict):
         return None, frames
-    if content["journal"] != _FORM:
-        raise ValueError(f"its form is {content['journal']}, and only {_FORM} is known here")
+    if content["journal"] != _VERSION:
+        raise ValueError(f"its format version is {content['journal']}; this code reads {_VERSION}")
     return Header(str(content["run"]), int(content["first"]), content["state"]), frames[1:]
 
 
-def _record(found: Frame) -> NumberedEvent:
+def _event(found: Frame) -> NumberedEvent:
     number, event = json.loads(found.payload)
     if not isinstance(number, int) or not isinstance(event, dict):
-        raise TypeError(f"the record at byte {found.start} is no event")
+        raise TypeError(f"the record at byte {found.start} is not an event")
     return NumberedEvent(number, event, found.end)

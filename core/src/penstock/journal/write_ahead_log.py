@@ -1,89 +1,88 @@
-"""``WriteAheadLog``: what happened, written down before anybody is told that it did.
+"""``WriteAheadLog``: events of a run, committed to disk before anybody acts on them.
 
-Owns the segments of one folder, and the thread that alone writes them: everything that waits is written in one go,
-committed once, applied to the owner's state in that order, and acknowledged. There is no time limit: who appends waits,
-so what waits is bounded by the number of those who append. Never holds a state of its own: the owner's fold is built by
-the same events when it runs and when it is recovered, and each new segment begins with it.
+Owns the segments of one directory and the thread that writes them. The thread writes all pending events at once,
+commits them, applies them to the owner's state in that order, and then acknowledges them. Appending has no timeout:
+each appender waits, so their number bounds the pending events. The state belongs to the owner: the same events build it
+in a running and in a recovered run, and each base segment begins with it.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Protocol
 
 from attrs import field, frozen
 
-from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError, text_of
 from penstock.journal.frames import MAX_PAYLOAD_BYTES
-from penstock.journal.reader import History
+from penstock.journal.reader import LogReader, how_to_continue
 from penstock.journal.segment import (
+    STATE,
     Event,
     Header,
     encoded,
     event_record,
     segment_name,
     segment_numbers,
-    state_record,
 )
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.storage.directory import Appender, Directory, Durability
 
-log = get_logger("journal")
+log = get_logger("write_ahead_log")
 
-# So much of events, and no less than the state they follow, makes a new segment worth while.
+# A new base segment is begun after this many bytes of events, or as many as the state has if that is more.
 _ROLL_BYTES = 16 << 20
 
 
-class Fold(Protocol):
-    """The state that events add up to. Called by one thread at a time: who recovers, then the journal's."""
+class LogState(Protocol):
+    """What the events build. Called by one thread at a time: the one that recovers, later the log's writer."""
 
     def apply(self, event: Event) -> None:
-        """Take an event that is committed."""
+        """Apply a committed event."""
         ...
 
     def events(self) -> list[Event]:
-        """Events that make of an empty fold one like this."""
+        """Events that rebuild this state from an empty one."""
         ...
 
 
 @frozen
 class Recovered:
-    """What a recovery found.
+    """The result of a recovery.
 
     Attributes:
-        events: how many were applied, those of the state included.
-        torn_bytes: of a last write that was not finished.
-        damages: what is missing, in words.
-        lost: how many records are known to be missing.
+        events: number of applied events, those of the state included.
+        truncated_bytes: size of an unfinished last write.
+        damages: what is missing, as messages.
+        lost: number of records known to be missing.
     """
 
     events: int
-    torn_bytes: int = 0
+    truncated_bytes: int = 0
     damages: tuple[str, ...] = ()
     lost: int = 0
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was cut off or left out."""
-        return not self.torn_bytes and not self.damages
+        """Whether nothing was truncated or missing."""
+        return not self.truncated_bytes and not self.damages
 
 
 @frozen
-class _Waiting:
+class _Pending:
     event: Event = field(repr=False)
     text: bytes = field(repr=False)
     outcome: Future[None]
 
     def settle(self, error: BaseException | None = None) -> None:
-        # One who closes may have been faster.
+        # ``close`` may have failed it meanwhile.
         with suppress(InvalidStateError):
             if error is None:
                 self.outcome.set_result(None)
@@ -92,17 +91,15 @@ class _Waiting:
 
 
 class WriteAheadLog:
-    """Keep the events of a run.
-
-    Call ``recover``, then ``start``; then ``append`` from any thread; then ``close``.
+    """The log of one run. Call ``recover``, then ``start``; then ``append`` from any thread; then ``close``.
 
     Args:
-        directory: of this journal alone.
-        run: whose it is. Events of another run are not recovered, and are deleted by ``start``.
+        directory: contains only this log.
+        run: id of the run. Events of other runs are not recovered, and ``start`` deletes them.
         settings: in force.
-        clock: of the engine.
-        known: how many events of the run somebody knows to have been committed.
-        instead: is applied where some of these are missing at the end, and that is borne.
+        clock: gives the age of segments.
+        known: number of the run's events that a checkpoint counted as committed.
+        substitute: event to apply if some of these are missing at the end and damage is skipped.
     """
 
     def __init__(
@@ -112,138 +109,139 @@ class WriteAheadLog:
         settings: Settings,
         clock: Clock,
         known: int = 0,
-        instead: Event | None = None,
+        substitute: Event | None = None,
     ) -> None:
         self._directory, self._run, self._clock = directory, run, clock
-        self._known, self._instead = known, instead
+        self._known, self._substitute = known, substitute
         self._skips_damage = settings.on_damage == "skip"
         self._durability = Durability(settings.durability)
         self._tries = settings.driver_wal_max_failures
         self._interval_ms = settings.driver_wal_rolling_interval_s * 1000
         self._closes = settings.driver_wal_close_after_write or not directory.can_append
-        self._fold: Fold | None = None
-        # Behind start all of these are the writer's.
+        self._state: LogState | None = None
+        # After ``start``, only the writer's thread uses these.
         self._next_number = 1
         self._next_segment = 0
         self._appender: Appender | None = None
-        self._is_unsure = False
+        self._needs_base = False
         self._state_bytes = self._event_bytes = 0
-        self._state_ms = -math.inf
-        self._queue: list[_Waiting] = []
-        self._at_hand: list[_Waiting] = []
-        self._closed = False
+        self._base_ms = -math.inf
+        # The condition guards these.
         self._changed = threading.Condition()
+        self._queue: list[_Pending] = []
+        self._in_write: list[_Pending] = []
+        self._closed = False
         self._thread = EngineThread("WriteAheadLog", self._write_all)
 
-    def recover(self, fold: Fold) -> Recovered:
-        """Apply all that this run has done before to an empty fold, which becomes the journal's. Changes no file.
+    def recover(self, state: LogState) -> Recovered:
+        """Apply all events of the run to an empty state, which becomes the log's. Changes no file.
 
         Raises:
             WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped, or events that a
-                checkpoint knows of are missing; nothing was applied then. Or the fold rejects an event.
+                checkpoint counted are missing; nothing was applied then. Or the state rejects an event.
         """
-        history = History.read(self._directory, self._run, skips_damage=self._skips_damage)
+        content = LogReader(self._directory, self._run, skips_damage=self._skips_damage).read()
         where = self._directory.location()
-        if history.torn_bytes:
-            log.warning("the journal's last write was not finished", directory=where, num_bytes=history.torn_bytes)
-        for damage in history.damages:
-            log.error("the journal is damaged, what is lost is skipped", damage=damage)
-        last = history.next_number - 1
+        if content.truncated_bytes:
+            log.warning("unfinished last write ignored", directory=where, num_bytes=content.truncated_bytes)
+        for damage in content.damages:
+            log.error("damaged records skipped", damage=damage)
+        last = content.next_number - 1
         missing = self._check_known(last)
-        for event in [*history.events, *([self._instead] if missing and self._instead is not None else ())]:
+        events = [*content.events]
+        if missing and self._substitute is not None:
+            events.append(self._substitute)
+        for event in events:
             try:
-                fold.apply(event)
+                state.apply(event)
             except (ValueError, TypeError, LookupError) as error:
                 raise WriteAheadLogError(
-                    f"the journal in {where} has an event that is not understood ({type(error).__name__}: "
+                    f"the write-ahead log in {where} has an event that cannot be applied ({type(error).__name__}: "
                     f"{text_of(error)}); was it written by another version of Penstock?"
                 ) from error
-        # What is known of is never counted anew.
-        self._next_number, self._fold = max(last, self._known) + 1, fold
+        # A number that a checkpoint counted is never used again.
+        self._next_number, self._state = max(last, self._known) + 1, state
         return Recovered(
-            len(history.events),
-            history.torn_bytes,
-            (*history.damages, *missing),
-            history.lost + max(self._known - last, 0),
+            len(content.events),
+            content.truncated_bytes,
+            (*content.damages, *missing),
+            content.lost + max(self._known - last, 0),
         )
 
     def _check_known(self, last: int) -> tuple[str, ...]:
-        """What is missing at the end, in words."""
+        """What is missing at the end, as messages."""
         if last >= self._known:
             return ()
-        where = self._directory.location()
-        missing = f"the journal in {where} ends with event {last}, and a checkpoint knows of {self._known}"
-        # Where nothing is promised that is no damage, and yet to be told.
+        missing = (
+            f"the write-ahead log in {self._directory.location()} ends with event {last}, "
+            f"and a checkpoint knows of {self._known}"
+        )
+        # Without durability a missing end is expected; it is still counted and logged.
         if not self._skips_damage and self._durability is not Durability.NONE:
-            raise WriteAheadLogError(
-                f"{missing}: the end of its files is damaged, or they are gone. Put them back as they were, or go on "
-                f"without what is lost: {conf.key('on_damage')}=skip"
-            )
-        log.error("the journal's end is missing, what is lost is skipped", damage=missing, events=self._known - last)
+            raise WriteAheadLogError(f"{missing}: its files are damaged or gone. {how_to_continue()}")
+        log.error("missing events skipped", damage=missing, events=self._known - last)
         return (missing,)
 
     @property
     def last_number(self) -> int:
-        """How many events of the run are committed."""
+        """The number of committed events of the run."""
         return self._next_number - 1
 
     def start(self) -> None:
-        """Begin a segment with the fold's state, delete all others, and take events from now on.
+        """Begin a base segment, delete all other segments, and accept events.
 
         Raises:
             WriteAheadLogError: the segment cannot be written; nothing was deleted.
         """
-        assert self._fold is not None, "recover comes first"
-        for left in range(self._tries - 1, -1, -1):
-            try:
-                # The first of all has the number 0: of any other it is known that one was before it.
-                self._next_segment = max(segment_numbers(self._directory), default=-1) + 1
-                self._begin_with_state()
-                break
-            except OSError as error:
-                if not left:
-                    raise self._not_written(error) from error
+        assert self._state is not None, "recover comes first"
+
+        def begin() -> None:
+            # Number 0 is given to the first segment of all: if a later one is alone, another is missing.
+            self._next_segment = max(segment_numbers(self._directory), default=-1) + 1
+            self._begin_base()
+
+        self._retried(begin)
         self._thread.start()
 
     def append(self, event: Event) -> None:
-        """Return once an event is committed and applied to the fold.
+        """Return once an event is committed and applied to the state.
 
         Args:
-            event: of text, numbers, lists and objects with text as keys, as JSON has them.
+            event: a JSON object: text, numbers, lists, and objects with text keys.
 
         Raises:
-            WriteAheadLogError: it was not committed, or nobody knows; it was not applied. It may be appended again.
+            WriteAheadLogError: it was not committed, or that is unknown; it was not applied. It may be appended again.
         """
-        waiting = _Waiting(event, encoded(event), Future())
-        if len(waiting.text) > MAX_PAYLOAD_BYTES - 32:
-            raise WriteAheadLogError(f"an event of {len(waiting.text)} bytes is too large for the journal")
+        pending = _Pending(event, encoded(event), Future())
+        if len(pending.text) > MAX_PAYLOAD_BYTES - 32:
+            raise WriteAheadLogError(f"an event of {len(pending.text)} bytes is too large for the write-ahead log")
         with self._changed:
             if self._closed or not self._thread.ident:
-                raise WriteAheadLogError(f"the journal is {'closed' if self._closed else 'not started'}")
-            self._queue.append(waiting)
+                raise WriteAheadLogError(f"the write-ahead log is {'closed' if self._closed else 'not started'}")
+            self._queue.append(pending)
             self._changed.notify()
-        waiting.outcome.result()
+        pending.outcome.result()
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Take no more events, fail those that wait, let the write at hand end. Harmless when repeated.
+        """Reject further events, fail pending ones, and wait for the write in progress. May be called again.
 
         Args:
-            timeout_s: the longest wait for that write; those who wait for it fail then.
+            timeout_s: limit for that wait; then the appenders whose events are in that write fail, too.
         """
         with self._changed:
             was_closed, self._closed = self._closed, True
-            waiting, self._queue = self._queue, []
+            pending, self._queue = self._queue, []
             self._changed.notify_all()
-        for each in waiting:
-            each.settle(WriteAheadLogError("the journal was closed before this was written"))
+        for each in pending:
+            each.settle(WriteAheadLogError("the write-ahead log was closed before this event was written"))
         if was_closed or not self._thread.ident:
             return
         if not self._thread.finish(timeout_s):
-            log.warning("the journal's last write does not end", directory=self._directory.location())
-            for each in list(self._at_hand):
-                each.settle(WriteAheadLogError("the journal was closed, and whether this was written is not known"))
+            log.warning("last write not finished", directory=self._directory.location(), timeout_s=timeout_s)
+            for each in list(self._in_write):
+                each.settle(WriteAheadLogError("the write-ahead log was closed; whether it has this event is unknown"))
 
-    # -- on the writer's thread; _begin_with_state first on that of start --
+    # -- on the writer's thread; ``_begin_base`` and ``_retried`` first on that of ``start`` --
 
     def _write_all(self) -> None:
         while group := self._take():
@@ -251,45 +249,53 @@ class WriteAheadLog:
                 self._write(group)
                 if self._is_old():
                     self._roll()
-            # The writer outlives whatever happens to a group.
+            # The writer survives any error of one group.
             except BaseException as error:
-                log.exception("the journal's writer failed")
-                self._abandon()
+                log.exception("write failed unexpectedly")
+                self._close_segment()
                 for each in group:
-                    each.settle(WriteAheadLogError(f"the journal's writer failed: {text_of(error)}"))
-        self._abandon()
+                    each.settle(WriteAheadLogError(f"the write-ahead log's writer failed: {text_of(error)}"))
+        self._close_segment()
 
-    def _take(self) -> list[_Waiting]:
-        """All that waits; nothing at the end."""
+    def _take(self) -> list[_Pending]:
+        """Wait for pending events and take them all; none once the log is closed."""
         with self._changed:
-            self._at_hand = []
+            self._in_write = []
             self._changed.wait_for(lambda: self._queue or self._closed)
-            self._at_hand, self._queue = self._queue, []
-            return self._at_hand
+            self._in_write, self._queue = self._queue, []
+            return self._in_write
 
-    def _write(self, group: list[_Waiting]) -> None:
+    def _write(self, group: list[_Pending]) -> None:
         data = b"".join(event_record(number, each.text) for number, each in enumerate(group, self._next_number))
-        for left in range(self._tries - 1, -1, -1):
-            try:
-                self._commit(data)
-                break
-            except OSError as error:
-                # Whether it is there nobody knows: the next segment says from which event on this one does not count.
-                self._abandon()
-                if not left:
-                    failed = self._not_written(error)
-                    log.error("events refused", count=len(group), reason=str(failed))
-                    for each in group:
-                        each.settle(failed)
-                    return
+        try:
+            self._retried(lambda: self._commit(data))
+        except WriteAheadLogError as error:
+            log.error("events refused", count=len(group), reason=str(error))
+            for each in group:
+                each.settle(error)
+            return
         self._next_number += len(group)
         self._event_bytes += len(data)
         for each in group:
             self._apply(each)
 
+    def _retried(self, write: Callable[[], None]) -> None:
+        for left in range(self._tries - 1, -1, -1):
+            try:
+                return write()
+            except OSError as error:
+                # The outcome is unknown. The next segment's first number shows which events of this one do not count.
+                self._close_segment()
+                if not left:
+                    raise WriteAheadLogError(
+                        f"the write-ahead log in {self._directory.location()} cannot be written, tries: {self._tries}: "
+                        f"{text_of(error)}"
+                    ) from error
+        return None
+
     def _commit(self, data: bytes) -> None:
-        if self._is_unsure:
-            self._begin_with_state()
+        if self._needs_base:
+            self._begin_base()
         if self._appender is None:
             self._appender = self._directory.append(self._take_name())
             data = Header(self._run, self._next_number).record() + data
@@ -299,32 +305,32 @@ class WriteAheadLog:
             self._appender.close()
             self._appender = None
 
-    def _apply(self, waiting: _Waiting) -> None:
-        assert self._fold is not None
+    def _apply(self, pending: _Pending) -> None:
+        assert self._state is not None
         try:
-            self._fold.apply(waiting.event)
+            self._state.apply(pending.event)
         except Exception as error:
-            waiting.settle(error)
+            pending.settle(error)
         else:
-            waiting.settle()
+            pending.settle()
 
     def _is_old(self) -> bool:
-        age_ms = self._clock.monotonic_ms() - self._state_ms
+        age_ms = self._clock.monotonic_ms() - self._base_ms
         return age_ms >= self._interval_ms or self._event_bytes >= max(_ROLL_BYTES, self._state_bytes)
 
     def _roll(self) -> None:
         try:
-            self._begin_with_state()
+            self._begin_base()
         except Exception as error:
-            # Some of it may be there, and count: nothing may be appended to what is older.
-            self._abandon()
-            self._note_state(self._state_bytes)
-            log.warning("the journal could not be begun anew, it grows", reason=text_of(error))
+            # Part of the new segment may exist and count: nothing may be appended to an older one.
+            self._close_segment()
+            self._note_base(self._state_bytes)
+            log.warning("base segment not written, the log grows", reason=text_of(error))
 
-    def _begin_with_state(self) -> None:
-        """Begin a segment that needs none before it, and delete those."""
-        assert self._fold is not None
-        events = self._fold.events()
+    def _begin_base(self) -> None:
+        """Begin a segment with the state, which needs no older one, and delete the older ones."""
+        assert self._state is not None
+        events = self._state.events()
         number, name = self._next_segment, self._take_name()
         appender = self._directory.append(name)
         try:
@@ -332,53 +338,47 @@ class WriteAheadLog:
             for record in self._state_records(events):
                 appender.write(record)
                 num_bytes += len(record)
-            # Whatever is promised for events: what is deleted now must be here.
+            # Flushed even without durability: the segments deleted next were, too.
             appender.commit(Durability.FLUSH if self._durability is Durability.NONE else self._durability)
             if self._closes:
                 appender.close()
         except BaseException:
             _close(appender)
             raise
-        self._abandon()
+        self._close_segment()
         self._appender = None if self._closes else appender
-        self._is_unsure = False
-        self._note_state(num_bytes)
+        self._needs_base = False
+        self._note_base(num_bytes)
         self._delete_before(number)
 
     def _state_records(self, events: list[Event]) -> Iterable[bytes]:
         yield Header(self._run, self._next_number, len(events)).record()
         for event in events:
-            yield state_record(event)
+            yield event_record(STATE, encoded(event))
 
     def _delete_before(self, number: int) -> None:
-        # The oldest first: what is left is whole, or seen not to be.
+        # Oldest first: after an interruption the rest is still complete, or visibly incomplete.
         try:
             for old in segment_numbers(self._directory):
                 if old < number:
                     self._directory.delete(segment_name(old))
         except OSError as error:
-            log.warning("old files of the journal not deleted", reason=text_of(error))
+            log.warning("old segments not deleted", reason=text_of(error))
 
-    def _abandon(self) -> None:
-        """End the segment at hand."""
+    def _close_segment(self) -> None:
         if self._appender is not None:
             _close(self._appender)
             self._appender = None
-            # Then events that were acknowledged may be gone with it.
-            self._is_unsure = self._durability is Durability.NONE
+            # Without durability, acknowledged events may be lost with it: only a base makes up for them.
+            self._needs_base = self._durability is Durability.NONE
 
-    def _note_state(self, num_bytes: int) -> None:
-        self._state_bytes, self._event_bytes, self._state_ms = num_bytes, 0, self._clock.monotonic_ms()
+    def _note_base(self, num_bytes: int) -> None:
+        self._state_bytes, self._event_bytes, self._base_ms = num_bytes, 0, self._clock.monotonic_ms()
 
     def _take_name(self) -> str:
-        """A name that no segment had: also one that failed may be there."""
+        """A name that no segment has had: the file of a failed attempt may exist."""
         self._next_segment += 1
         return segment_name(self._next_segment - 1)
-
-    def _not_written(self, error: OSError) -> WriteAheadLogError:
-        return WriteAheadLogError(
-            f"the journal in {self._directory.location()} cannot be written, tries: {self._tries}: {text_of(error)}"
-        )
 
 
 def _close(appender: Appender) -> None:

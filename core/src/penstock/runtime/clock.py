@@ -1,7 +1,6 @@
-"""Time: the machine's clock and one moved by hand.
+"""Clocks: the machine's, and a manual one for tests. All times are milliseconds.
 
-Owns waiting for a moment. Never starts a thread. A wait runs on the caller's thread and ends early when the event it
-was given is set and ``wake`` was called.
+A wait blocks the caller's thread and ends early when its ``cancelled`` event is set and ``wake`` is called.
 """
 
 from __future__ import annotations
@@ -15,47 +14,47 @@ from penstock.errors import ConfigurationError
 
 
 def milliseconds(seconds: float) -> int:
-    """A duration or a time as programs give it, as the engine counts it."""
+    """Convert seconds, as programs give them, to whole milliseconds, as the engine counts."""
     return round(seconds * 1000)
 
 
 def require_duration_ms(name: str, seconds: object) -> int:
-    """Read a duration that a program gives.
+    """Convert a duration given by the program from seconds to milliseconds.
 
     Args:
-        name: of the argument.
-        seconds: at least a millisecond.
+        name: the argument's name, for the message.
+        seconds: at least 0.001.
 
     Raises:
-        ConfigurationError: it is no number, or less.
+        ConfigurationError: ``seconds`` is not a number, not finite, or below a millisecond.
     """
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
     if not is_number or milliseconds(float(seconds)) <= 0:  # type: ignore[arg-type]  # a number, as just seen
-        raise ConfigurationError(f"{name}={seconds!r}: must be at least 0.001 s, and a number")
+        raise ConfigurationError(f"{name}={seconds!r} is not a number of seconds of at least 0.001")
     return milliseconds(float(seconds))  # type: ignore[arg-type]
 
 
 class Clock(Protocol):
-    """What the engine needs to know about time, in whole milliseconds."""
+    """What the engine needs to know about time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since the epoch (wall clock: batch times are multiples of the interval in it)."""
+        """Wall clock, milliseconds since the epoch; batch times are multiples of the batch interval on it."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Milliseconds from some fixed moment; never goes back, whatever is done to the wall clock."""
+        """Milliseconds since an arbitrary moment; never goes back when the wall clock is set."""
         ...
 
     def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        """Return when ``now_ms() >= time_ms``, or once ``cancelled`` is set."""
+        """Wait until ``now_ms() >= time_ms`` or ``cancelled`` is set."""
         ...
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
-        """Return when ``duration_ms`` have passed on the monotonic clock, or once ``cancelled`` is set."""
+        """Wait until ``duration_ms`` have passed on the monotonic clock or ``cancelled`` is set."""
         ...
 
     def wake(self) -> None:
-        """Make waits look at their ``cancelled`` events now."""
+        """Make all waits check their ``cancelled`` events."""
         ...
 
 
@@ -71,7 +70,7 @@ class SystemClock:
         return time.monotonic_ns() / 1e6
 
     def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        """Wait on the wall clock; a clock that was set is noticed within a second."""
+        """Wait on the wall clock; a change of the clock takes effect within a second."""
         while not cancelled.is_set() and (left_ms := time_ms - time.time_ns() / 1e6) > 0:
             cancelled.wait(min(left_ms / 1000, 1.0))
 
@@ -80,52 +79,52 @@ class SystemClock:
         cancelled.wait(max(duration_ms, 0) / 1000)
 
     def wake(self) -> None:
-        """Nothing to do: setting the event wakes the waiter."""
+        """Does nothing: setting the event wakes the waiter."""
 
 
 class ManualClock:
-    """A clock that stands still until it is moved. For tests: no sleeping, no luck.
+    """A clock that only ``advance`` moves: tests need no sleeping and are deterministic.
 
     Args:
-        time_ms: where it starts, milliseconds since the epoch.
+        time_ms: initial time, milliseconds since the epoch.
     """
 
     def __init__(self, time_ms: int = 0) -> None:
         self._time_ms = time_ms
         self._condition = threading.Condition()
-        # Each wait at hand, and the time it waits for.
+        # Each current wait, and the time it waits for.
         self._waits: dict[object, float] = {}
 
     def now_ms(self) -> int:
-        """Where the clock stands."""
+        """The current time of this clock."""
         with self._condition:
             return self._time_ms
 
     def monotonic_ms(self) -> float:
-        """Where the clock stands: by hand it can only be moved forward."""
+        """The current time of this clock, which never goes back."""
         return float(self.now_ms())
 
     def advance(self, duration_ms: int) -> None:
-        """Move forward by ``duration_ms`` and wake whoever waited for it.
+        """Move the clock forward and end the waits that are due.
 
         Raises:
             ValueError: the duration is negative.
         """
         if duration_ms < 0:
-            raise ValueError(f"a manual clock moves forward only, not by {duration_ms} ms")
+            raise ValueError(f"duration_ms={duration_ms}: a manual clock only moves forward")
         with self._condition:
             self._time_ms += duration_ms
-            # Who is due waits no more, whether its thread has run by now or not.
+            # A wait that is due counts as ended, even if its thread has not run yet.
             self._waits = {wait: until_ms for wait, until_ms in self._waits.items() if until_ms > self._time_ms}
             self._condition.notify_all()
 
     def wait_until(self, time_ms: float, cancelled: threading.Event) -> None:
-        """Wait until the clock was moved there."""
+        """Wait until ``advance`` has moved the clock to this time."""
         with self._condition:
             self._wait_until(time_ms, cancelled)
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
-        """Wait until the clock was moved by that much from where it stands now."""
+        """Wait until ``advance`` has moved the clock by this duration."""
         with self._condition:
             self._wait_until(self._time_ms + duration_ms, cancelled)
 
@@ -141,16 +140,18 @@ class ManualClock:
             self._waits.pop(wait, None)
 
     def wake(self) -> None:
-        """Make waits look at their ``cancelled`` events now."""
+        """Make all waits check their ``cancelled`` events."""
         with self._condition:
             self._condition.notify_all()
 
     def await_waiters(self, count: int = 1, timeout_s: float = 10.0) -> None:
-        """Return when ``count`` threads wait on this clock: the moment from which moving it is deterministic.
+        """Wait until ``count`` threads wait on this clock, so that the next ``advance`` is deterministic.
 
         Raises:
-            TimeoutError: they did not within ``timeout_s`` of real time.
+            TimeoutError: fewer threads wait after ``timeout_s`` of real time.
         """
         with self._condition:
             if not self._condition.wait_for(lambda: len(self._waits) >= count, timeout_s):
-                raise TimeoutError(f"{len(self._waits)} threads wait on the manual clock, not {count}")
+                raise TimeoutError(
+                    f"{len(self._waits)} threads wait on the manual clock after {timeout_s} s, not {count}"
+                )

@@ -1,8 +1,7 @@
-"""A callback at every multiple of a period.
+"""A timer that calls back at every multiple of a period: the batch times.
 
-Owns the grid of ticks, and the counts of those that were late. When it is late the missed ticks fire back to back, or,
-if it is told to, are skipped but for the last that is due. The callbacks run on the timer's thread; what they raise,
-whatever it is, is handed on and the timer lives.
+Missed ticks fire back to back, or are skipped except for the last one due. All callbacks run on the timer's thread; an
+error in one of them is reported and does not end the timer.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ log = get_logger("recurring_timer")
 
 
 class RecurringTimer:
-    """Call ``callback(tick_ms)`` for each tick.
+    """Calls ``callback(tick_ms)`` for each tick.
 
     Args:
-        clock: whose time counts.
-        period_ms: between two ticks.
-        callback: is given the nominal time of the tick.
-        name: of the thread.
-        on_error: is told what the callback raised.
-        skip_missed: of the ticks that are due at the same time, fire only the last.
-        on_missed: is told, once each time it falls behind, how many ticks were missed: those due before the last one.
+        clock: times the ticks.
+        period_ms: time between two ticks.
+        callback: called with the nominal time of the tick, ms since the epoch.
+        name: part of the thread's name.
+        on_error: called with what a callback raised.
+        skip_missed: fire only the last of several ticks that are due.
+        on_missed: called with the number of missed ticks, once each time the timer falls behind.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class RecurringTimer:
         self._next_ms = 0
         self._previous_ms = -1
         self._is_behind = False
-        #: Ticks that fired when the next one was due already, and ticks that did not fire.
+        #: Ticks that fired after the next one was due, and ticks that were skipped.
         self.late = self.skipped = 0
 
     def start_time_ms(self) -> int:
@@ -57,17 +56,23 @@ class RecurringTimer:
         return (self._clock.now_ms() // self._period_ms + 1) * self._period_ms
 
     def start(self, start_ms: int) -> None:
-        """Begin to tick; the first tick is ``start_ms``."""
+        """Start the thread; the first tick is ``start_ms``."""
         self._next_ms = start_ms
         self._thread.start()
 
     def stop(self, *, interrupt: bool, timeout_s: float | None = None) -> int:
-        """End the ticking and return the last tick that fired, -1 for none.
+        """Stop the timer and wait for its thread.
 
-        With ``interrupt`` the wait at hand is cut short. Without it the tick that is being waited for fires, and one
-        more, so that at least one whole period lies after this call (RecurringTimerSuite pins this down); after
-        ``timeout_s`` the wait is cut short all the same, and at once where the clock was set back and the tick at hand
-        is more than a period away.
+        Without ``interrupt`` the tick that the timer waits for still fires, and so does the next one: a whole period
+        passes after this call, as Spark's RecurringTimerSuite requires. The wait is cut short after ``timeout_s``, and
+        at once if the clock was set back, so that the next tick is more than a period away.
+
+        Args:
+            interrupt: cut the current wait short; no further tick fires.
+            timeout_s: maximum wait for the last ticks.
+
+        Returns:
+            The last tick that fired, -1 for none.
         """
         self._stopped = True
         is_far = self._next_ms - self._clock.now_ms() > self._period_ms
@@ -77,7 +82,7 @@ class RecurringTimer:
         return self._previous_ms
 
     def interrupt(self) -> None:
-        """Cut the wait at hand short, and end; returns at once."""
+        """End the timer without a further tick; returns at once."""
         self._stopped = True
         self._cancelled.set()
         self._clock.wake()
@@ -112,6 +117,6 @@ class RecurringTimer:
         except BaseException as error:
             try:
                 self._on_error(error)
-            # No callback ends the timer, this one neither.
+            # No callback ends the timer, not even this one.
             except BaseException as second:
-                log.error("a timer's error was not taken", timer=self._thread.name, exc_info=second)
+                log.error("error callback failed", timer=self._thread.name, exc_info=second)

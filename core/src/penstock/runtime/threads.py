@@ -1,8 +1,4 @@
-"""The engine's own threads.
-
-Owns one class, by which code can tell that it runs on a thread of the engine (a listener's, a job's, a loop's) and
-must therefore not wait for that thread to end.
-"""
+"""The engine's own threads: code that runs on one of them must not wait for it to end."""
 
 from __future__ import annotations
 
@@ -11,13 +7,13 @@ from collections.abc import Callable
 
 
 class EngineThread(threading.Thread):
-    """A daemon thread that belongs to the engine."""
+    """A daemon thread of the engine: a loop's, a timer's, a listener's or a job's."""
 
     def __init__(self, name: str, target: Callable[[], object]) -> None:
         super().__init__(name=name, target=target, daemon=True)
 
     def finish(self, timeout_s: float | None = None) -> bool:
-        """Wait for the thread to end, unless it is the caller's own; say whether it has ended."""
+        """Wait for the thread to end and return whether it has; returns false at once on the thread itself."""
         if self is threading.current_thread() or not self.ident:
             return False
         self.join(timeout_s)
@@ -25,5 +21,5 @@ class EngineThread(threading.Thread):
 
 
 def on_engine_thread() -> bool:
-    """Say whether the caller runs on one of the engine's threads."""
+    """Whether the caller runs on one of the engine's threads."""
     return isinstance(threading.current_thread(), EngineThread)

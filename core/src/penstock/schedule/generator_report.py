@@ -1,7 +1,4 @@
-"""``GeneratorReport``: how the making of batches went so far.
-
-Owns two frozen values, all times in milliseconds of the engine's clock. Made on the generator's loop, read by anybody.
-"""
+"""``GeneratorReport``: statistics on generating batches; all times in ms of the engine's clock."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from attrs import frozen
 
 @frozen
 class Phase:
-    """How long one step took, over all batches.
+    """How long one phase took, over all batches.
 
     Attributes:
-        count: how often it was done.
-        total_ms: together, milliseconds.
-        max_ms: the longest, milliseconds.
+        count: how often it ran.
+        total_ms: all runs together.
+        max_ms: the longest run.
     """
 
     count: int = 0
@@ -23,23 +20,23 @@ class Phase:
     max_ms: float = 0.0
 
     def plus(self, took_ms: float) -> Phase:
-        """With one more."""
+        """The phase with one more run."""
         return Phase(self.count + 1, self.total_ms + took_ms, max(self.max_ms, took_ms))
 
 
 @frozen
 class GeneratorReport:
-    """How the making of batches went so far.
+    """Statistics on generating batches.
 
     Attributes:
-        allocation: received blocks were given to a batch.
-        generation: the graph made a batch's jobs; the program's functions for ``transform`` run here.
-        submission: the jobs were queued, a batch given up for them if need be.
-        clean_up: what old batches held was freed.
-        checkpoint: what a later run needs was gathered; it is written elsewhere.
-        late_ticks: ticks that fired when the next one was due already.
+        allocation: received blocks are allocated to a batch.
+        generation: the graph generates a batch's jobs; functions given to ``transform`` run here.
+        submission: the jobs are queued, and a batch is dropped for them if need be.
+        clean_up: what completed batches hold is freed.
+        checkpoint: a checkpoint is gathered; another thread writes it.
+        late_ticks: ticks that fired after the next one was due.
         skipped_ticks: ticks that did not fire; their data is in the next batch.
-        dropped_batches: batches given up before they began, because too many were pending.
+        dropped_batches: batches dropped before they started, because too many were pending.
         failed_batches: batches that ended with a failed output; dropped ones do not count.
     """
 

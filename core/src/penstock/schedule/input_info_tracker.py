@@ -1,7 +1,7 @@
 """``InputInfoTracker``: what each input stream gave to each batch.
 
-Owns the reports until their batch is cleaned up. Written under the graph's lock, by the generator's loop and by jobs
-that try a generation again; read by the generator's and the scheduler's loop.
+Written under the graph's lock, by the generator's loop and by jobs that retry a generation; read by the generator's and
+the scheduler's loop.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = get_logger("input_info_tracker")
 
 
 class InputInfoTracker:
-    """Keep reports by batch and stream."""
+    """The reports by batch and stream, until the batch is cleaned up."""
 
     def __init__(self) -> None:
         self._reported: dict[int, dict[int, StreamInputInfo]] = {}
@@ -28,15 +28,15 @@ class InputInfoTracker:
         self._lock = threading.Lock()
 
     def report(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None) -> None:
-        """Note what a stream gave to a batch.
+        """Report what a stream gave to a batch.
 
         Args:
             batch_time_ms: the batch.
-            info: as far as it is known before the records are read.
-            count: to be asked for the number of records when the batch's jobs have ended.
+            info: what is known before the records are read.
+            count: gives the exact number of records when the batch's jobs have ended.
 
         Raises:
-            StreamingStateError: it has reported for that batch already.
+            StreamingStateError: the stream has reported for that batch already.
         """
         with self._lock:
             of_batch = self._reported.setdefault(batch_time_ms, {})
@@ -55,12 +55,12 @@ class InputInfoTracker:
             return dict(self._reported.get(batch_time_ms, {}))
 
     def final_info(self, batch_time_ms: int) -> dict[int, StreamInputInfo]:
-        """The same when the batch's jobs have ended, with the numbers of streams that learn them late."""
+        """The reports of a batch whose jobs have ended, with exact numbers of records, by stream id."""
         with self._lock:
             counts = dict(self._counts.get(batch_time_ms, {}))
         infos = self.info(batch_time_ms)
         for stream_id, count in counts.items():
-            # A plugin's, most likely.
+            # Most likely a plugin's function.
             try:
                 infos[stream_id] = evolve(infos[stream_id], numRecords=count())
             except Exception as error:

@@ -1,9 +1,8 @@
-"""``JobScheduler``: runs the jobs of batches and tells what became of them.
+"""``JobScheduler``: runs the jobs of batches and posts the events about them.
 
-Owns the pool of job threads, the job sets that are not complete, and the events about both. Never generates a batch. A
-job runs on a thread of the pool, first in, first out; what follows from its start and end runs on the scheduler's loop.
-A batch with failed jobs is complete when they have all ended: the failure is in its events and in ``on_error``. A batch
-that is given up is complete too, failed, without having begun.
+Jobs run on the threads of a pool, first in, first out; what follows from their start and end runs on the scheduler's
+loop. A batch with failed jobs is complete when all its jobs have ended. A dropped batch is complete too: it failed
+without having started.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from collections.abc import Callable
 
 from attrs import frozen
 
+from penstock.conf import Settings
 from penstock.errors import BatchFailedError
 from penstock.graph.job import Job
 from penstock.listen.events import (
@@ -31,12 +31,13 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
+from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_set import JobSet
 from penstock.spark import failure
 
 log = get_logger("job_scheduler")
 
-#: Puts Spark's local properties of a batch time and output operation in force on the calling thread.
+#: Sets Spark's local properties for a batch time and an output operation on the calling thread.
 JobProperties = Callable[[int, int], object]
 
 
@@ -62,52 +63,59 @@ class _BatchDropped:
 
 
 class JobScheduler:
-    """Run jobs.
+    """Runs jobs.
 
     Args:
-        clock: of the engine.
-        concurrent_jobs: threads of the pool.
-        properties: what a job runs under.
-        post: gives an event to the listeners.
-        on_error: is told of every failed job.
-        drop_at: while so many batches are pending, one that has not begun is given up for each that comes; 0: never.
-        max_failed: after so many failed batches in a row ``on_give_up`` is told; 0: never.
-        on_give_up: is told why the program should not go on.
+        settings: the configuration in force.
+        clock: gives the times of events.
+        set_properties: called on the job's thread before each job.
+        post: posts an event to the listeners.
+        on_error: called with the error of every failed job.
+        on_give_up: called with the reason when the program must stop.
     """
 
     def __init__(
         self,
+        settings: Settings,
         clock: Clock,
-        concurrent_jobs: int,
-        properties: JobProperties,
+        set_properties: JobProperties,
         post: Callable[[Event], None],
         on_error: Callable[[BaseException], None],
-        *,
-        drop_at: int = 0,
-        max_failed: int = 0,
-        on_give_up: Callable[[BaseException], None] = lambda _error: None,
+        on_give_up: Callable[[BaseException], None],
     ) -> None:
-        self._clock, self._properties, self._post, self._on_error = clock, properties, post, on_error
-        self._drop_at, self._max_failed, self._on_give_up = drop_at, max_failed, on_give_up
+        self._clock, self._set_properties, self._post = clock, set_properties, post
+        self._on_error, self._on_give_up = on_error, on_give_up
+        drops = settings.on_max_pending_batches == "drop-oldest"
+        # With this many pending batches, each new one drops the oldest that has not started; 0: never.
+        self._drop_at = settings.max_pending_batches if drops else 0
+        self._max_failed = settings.max_failed_batches
+        #: What each input stream gave to each batch.
+        self.input_info = InputInfoTracker()
         self._loop: EventLoop[_JobStarted | _JobCompleted | _BatchDropped] = EventLoop(
             "JobScheduler", self._handle, on_error
         )
-        self._pool = [EngineThread(f"streaming-job-executor-{n}", self._run_jobs) for n in range(concurrent_jobs)]
-        # All of these under the lock of the condition.
+        self._pool = [
+            EngineThread(f"streaming-job-executor-{n}", self._run_jobs) for n in range(settings.concurrent_jobs)
+        ]
+        # Guarded by the condition, down to `_abandoned`.
         self._jobs: deque[tuple[JobSet, Job]] = deque()
         self._pending: dict[int, JobSet] = {}
         self._dropped: list[int] = []
         self._changed = threading.Condition()
         self._stopped = self._abandoned = False
-        self._failed_in_a_row = 0
+        self._consecutive_failures = 0
         self._last_error: BaseException | None = None
-        #: How many batches were given up, and how many failed.
+        #: Number of dropped and of failed batches; a dropped one does not count as failed.
         self.dropped_batches = self.failed_batches = 0
-        #: Told the time of each batch that is complete; set by whoever generates them.
-        self.on_batch_completion: Callable[[int], None] = lambda _time_ms: None
+        self._on_batch_completed: Callable[[int], None] = lambda _time_ms: None
 
-    def start(self) -> None:
-        """Start the loop and the pool."""
+    def start(self, on_batch_completed: Callable[[int], None]) -> None:
+        """Start the loop and the pool.
+
+        Args:
+            on_batch_completed: called with the time in ms of each completed batch.
+        """
+        self._on_batch_completed = on_batch_completed
         self._loop.start()
         for thread in self._pool:
             thread.start()
@@ -116,7 +124,7 @@ class JobScheduler:
         """Queue a batch's jobs. A batch without jobs is complete at once and has no events."""
         if not job_set.jobs:
             log.info("no jobs in batch", batch_time=job_set.time_ms)
-            self.on_batch_completion(job_set.time_ms)
+            self._on_batch_completed(job_set.time_ms)
             return
         with self._changed:
             dropped = self._drop_oldest()
@@ -129,7 +137,7 @@ class JobScheduler:
             self._changed.notify_all()
 
     def _drop_oldest(self) -> JobSet | None:
-        """Take the oldest batch that has not begun out, if there are too many. The caller holds the lock."""
+        """Drop the oldest batch that has not started, if too many are pending. The caller holds the lock."""
         if not self._drop_at or len(self._pending) < self._drop_at:
             return None
         waiting = [job_set for job_set in self._pending.values() if not job_set.has_begun]
@@ -144,57 +152,56 @@ class JobScheduler:
 
     @property
     def pending_batches(self) -> list[int]:
-        """The times of batches submitted and not complete, oldest first."""
+        """The times of batches that were submitted and are not complete, oldest first."""
         with self._changed:
             return sorted(self._pending)
 
     @property
     def oldest_needed(self) -> int | None:
-        """The oldest batch whose data may be read still.
+        """The oldest batch whose data may still be read; ``None`` if there is none.
 
-        A pending one; or one that was given up: what a window or a state has of it is computed by the next batch that
-        runs.
+        That is a pending one, or a dropped one: the next batch that runs computes what windows and state need of it.
         """
         with self._changed:
             return min([*self._pending, *self._dropped], default=None)
 
-    def await_pending(self, deadline: float, tell: Callable[[int], object] = lambda _left: None) -> bool:
-        """Wait until no batch is pending, the deadline (monotonic seconds), or ``abandon``; say whether none is.
+    def await_pending(self, deadline: float, on_progress: Callable[[int], object] = lambda _left: None) -> bool:
+        """Wait until no batch is pending, until the deadline, or until ``abandon``; return whether none is pending.
 
         Args:
-            deadline: of the wait.
-            tell: is told how many are left, whenever there are fewer.
+            deadline: of the wait, monotonic seconds.
+            on_progress: called with the number of remaining batches whenever it has decreased.
         """
-        told = len(self.pending_batches)
+        reported = len(self.pending_batches)
         while True:
             with self._changed:
                 self._changed.wait_for(
-                    lambda: len(self._pending) < told or not self._pending or self._abandoned,  # noqa: B023
+                    lambda: len(self._pending) < reported or not self._pending or self._abandoned,  # noqa: B023
                     max(deadline - time.monotonic(), 0),
                 )
                 left = len(self._pending)
                 over = not left or self._abandoned or time.monotonic() >= deadline
-            if left < told:
-                tell(left)
+            if left < reported:
+                on_progress(left)
             if over:
                 return not left
-            told = left
+            reported = left
 
     def abandon(self) -> None:
-        """Let nobody wait for what is pending any longer; what fails from now on is not complete."""
+        """End every wait for pending batches; batches that fail from now on are not complete."""
         with self._changed:
             self._abandoned = True
             self._changed.notify_all()
 
     def stop(self, timeout_s: float) -> None:
-        """Start no further job; wait for those that run until the time-out."""
+        """Start no further job, and wait for the running ones until the timeout."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
         deadline = time.monotonic() + timeout_s
         for thread in self._pool:
             thread.finish(max(deadline - time.monotonic(), 0))
-        # The ends of the last jobs are events still to be told.
+        # The events of the last jobs are still queued.
         self._loop.stop(max(deadline - time.monotonic(), 1), drain=True)
 
     # -- on the job threads --
@@ -216,9 +223,9 @@ class JobScheduler:
         self._loop.post(_JobStarted(job_set, job, self._clock.now_ms()))
         error: BaseException | None = None
         try:
-            self._properties(job_set.time_ms, job.output_op_id)
+            self._set_properties(job_set.time_ms, job.output_op_id)
             job.run()
-        # Whatever the program raises, exit requests included, fails this job: the pool must live.
+        # Whatever the program raises fails this job only, SystemExit included: the pool's thread must live on.
         except BaseException as caught:
             error = caught
         self._loop.post(_JobCompleted(job_set, job, self._clock.now_ms(), error))
@@ -245,45 +252,45 @@ class JobScheduler:
         operation, last = job_set.end_job(event.job.output_op_id, event.time_ms, reason)
         self._post(OutputOperationCompleted(operation))
         if error is not None:
-            self._report(job_set, event.job, error)
+            self._report_failure(job_set, event.job, error)
         if last:
             self._complete(job_set)
 
     def _complete(self, job_set: JobSet) -> None:
-        # What failed because all was broken off is not: a run that goes on makes it again. What is told of it below may
-        # break all off, and that is behind it.
-        is_over = not self._abandoned or bool(job_set.info().succeeded)
+        # A batch that failed after `abandon` is not complete: a recovered run generates it again. This is decided here,
+        # because a callback below may call `abandon` as a consequence of this batch.
+        is_complete = not self._abandoned or bool(job_set.info().succeeded)
         try:
             info = job_set.info()
             log.info(
-                "batch complete",
+                "batch completed",
                 batch_time=job_set.time_ms,
                 records=info.numRecords,
-                processing_delay=info.processingDelay,
+                processing_delay_ms=info.processingDelay,
                 succeeded=info.succeeded,
             )
             self._post(BatchCompleted(info))
             self._count(info)
-        # Whatever goes wrong in the telling: it is over.
+        # A callback that fails does not keep the batch pending.
         finally:
             with self._changed:
-                if is_over:
+                if is_complete:
                     del self._pending[job_set.time_ms]
                     self._dropped = [time_ms for time_ms in self._dropped if time_ms > job_set.time_ms]
                 self._changed.notify_all()
-            if is_over:
-                self.on_batch_completion(job_set.time_ms)
+            if is_complete:
+                self._on_batch_completed(job_set.time_ms)
 
     def _count(self, info: BatchInfo) -> None:
         if info.succeeded:
-            self._failed_in_a_row = 0
+            self._consecutive_failures = 0
             return
         self.failed_batches += 1
-        self._failed_in_a_row += 1
-        if self._failed_in_a_row == self._max_failed:
+        self._consecutive_failures += 1
+        if self._consecutive_failures == self._max_failed:
             error = BatchFailedError(
-                f"{self._max_failed} batches have failed in a row (spark.penstock.maxFailedBatches), the last at "
-                f"{info.batchTime} ms: {self._last_error}"
+                f"{self._max_failed} consecutive batches have failed (spark.penstock.maxFailedBatches), the last one "
+                f"at {info.batchTime} ms: {self._last_error}"
             )
             error.__cause__ = self._last_error
             self._on_give_up(error)
@@ -291,7 +298,7 @@ class JobScheduler:
     def _on_batch_dropped(self, event: _BatchDropped) -> None:
         job_set = event.job_set
         reason = (
-            f"batch {job_set.time_ms} ms was given up before it began: {self._drop_at} batches were pending "
+            f"batch {job_set.time_ms} ms was dropped before it started: {self._drop_at} batches were pending "
             "(spark.penstock.maxPendingBatches, drop-oldest)"
         )
         for job in job_set.jobs:
@@ -299,21 +306,21 @@ class JobScheduler:
             self._post(OutputOperationCompleted(operation))
         info = job_set.info()
         log.warning(
-            "batch dropped: too many are pending",
+            "batch dropped: too many pending batches",
             batch_time=job_set.time_ms,
             records=info.numRecords,
-            dropped_so_far=self.dropped_batches,
+            dropped_batches=self.dropped_batches,
         )
         self._post(BatchCompleted(info))
 
-    def _report(self, job_set: JobSet, job: Job, error: BaseException) -> None:
+    def _report_failure(self, job_set: JobSet, job: Job, error: BaseException) -> None:
         log.error("job failed", batch_time=job_set.time_ms, operation=job.call_site.short, reason=failure.reason(error))
         self._last_error = failed = _as_batch_failed(job_set, job, error)
         self._on_error(failed)
 
 
 def _as_batch_failed(job_set: JobSet, job: Job, error: BaseException) -> BatchFailedError:
-    """An error that says where it happened; one that does already stays as it is."""
+    """A job's error with batch and output operation; one that names them already is returned as it is."""
     if isinstance(error, BatchFailedError):
         return error
     where = f"output operation {job.output_op_id} ({job.call_site.short}) of batch {job_set.time_ms} ms"

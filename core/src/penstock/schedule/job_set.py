@@ -1,7 +1,6 @@
-"""``JobSet``: the jobs of one batch, and how far they are.
+"""``JobSet``: the jobs of one batch, its times, and the outcome of each output operation.
 
-Owns the batch's times and the outcome of each output operation. Touched on the scheduler's loop only, after it was
-submitted.
+After its submission only the scheduler's loop changes it.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputIn
 
 @define
 class JobSet:
-    """One batch on its way.
+    """The jobs of one batch.
 
     Attributes:
-        time_ms: the batch.
+        time_ms: batch time.
         jobs: in the order of the program's outputs.
-        input_info: what each stream gave.
+        input_info: what each input stream gave, by stream id.
         submission_ms: when it was submitted.
-        final_info: asked at the end for what the streams have told since.
-        has_begun: one of its jobs was taken to run; guarded by the scheduler's lock.
+        final_info: gives the input info when all jobs have ended.
+        has_begun: a job of it has started; guarded by the scheduler's lock.
     """
 
     time_ms: int
@@ -46,7 +45,7 @@ class JobSet:
         }
 
     def start_job(self, output_op_id: int, now_ms: int) -> tuple[OutputOperationInfo, bool]:
-        """Note that a job started; say whether it is the batch's first."""
+        """Record that a job has started; say whether it is the batch's first."""
         first = self._start_ms is None
         if first:
             self._start_ms = now_ms
@@ -54,17 +53,17 @@ class JobSet:
         return self._operations[output_op_id], first
 
     def end_job(self, output_op_id: int, now_ms: int, failure: str | None) -> tuple[OutputOperationInfo, bool]:
-        """Note that a job ended; say whether it was the batch's last."""
+        """Record that a job has ended; say whether it was the batch's last."""
         self._operations[output_op_id] = evolve(self._operations[output_op_id], endTime=now_ms, failureReason=failure)
         last = all(operation.endTime is not None for operation in self._operations.values())
         if last:
             self._end_ms = now_ms
-            # What was told before stays: a batch that is late may have been cleaned up.
+            # Earlier info stays: the input info of a late batch may have been cleaned up.
             self.input_info = {**self.input_info, **self.final_info()}
         return self._operations[output_op_id], last
 
     def info(self) -> BatchInfo:
-        """The batch as listeners see it, now."""
+        """The batch's current state, as listeners see it."""
         return BatchInfo(
             self.time_ms, self.input_info, self.submission_ms, self._start_ms, self._end_ms, dict(self._operations)
         )

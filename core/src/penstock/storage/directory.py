@@ -1,4 +1,4 @@
-"""``Directory``: a directory of files on any file system, local or behind ``pyarrow.fs``.
+"""``Directory``: a directory of files on any file system, local or through ``pyarrow.fs``.
 
 The one file-system layer: the checkpoint, both write-ahead logs and the plugins use it. It owns how a file becomes
 durable and appears whole. It creates a directory only when a file is written to it. Every method runs on the calling
@@ -108,7 +108,7 @@ class Directory(ABC):
         A local file appears whole or not at all. A remote one is a single put, deleted again if the block raises.
 
         Args:
-            name: of the file.
+            name: file name without a path.
             sync: return only when the disk has a local file and its name. Remote files are durable once closed.
         """
 
@@ -214,8 +214,8 @@ class LocalDirectory(Directory):
         self._path.mkdir(parents=True, exist_ok=True)
 
     def _sync_parents(self) -> None:
-        # Forgotten only when synced: another thread must not return before the disk has them.
-        for each in sorted(self._unsynced):
+        # Several threads may be here. Each forgets a directory only when it is synced; until then, all wait for it.
+        for each in sorted(list(self._unsynced)):  # noqa: C414  # copied first: a set may not change while it is sorted
             fsync(each)
             self._unsynced.discard(each)
 
@@ -251,7 +251,7 @@ class RemoteDirectory(Directory):
 
     Args:
         filesystem: an Arrow file system.
-        path: of the directory in it.
+        path: the directory's path in it.
         location: its URI, for messages and for other processes.
     """
 

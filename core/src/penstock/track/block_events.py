@@ -1,6 +1,6 @@
 """What the journal says of blocks and batches: the events, and their JSON.
 
-Owns the words. Never changes a state: that is the BlockLedger's.
+Owns the words. Never changes a state: that is that of Allocations.
 """
 
 from __future__ import annotations

@@ -23,8 +23,6 @@ from penstock.storage.uri import location_of_hadoop
 
 log = get_logger("block_log")
 
-# Of no use here: a block is a file of its own.
-
 
 class BlockLogs:
     """The logs of a fixed set of streams.

@@ -16,7 +16,7 @@ from penstock.receive.receiver import Receiver
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster
 
-log = get_logger("receiver_tracker")
+log = get_logger("launch_checks")
 
 
 def check_cores(sc: SparkContext, receivers: int) -> None:
@@ -79,7 +79,7 @@ def check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
     ) from None
 
 
-def tell_storage_levels(sc: SparkContext, receivers: Mapping[int, Receiver[Any]]) -> None:
+def report_storage_levels(sc: SparkContext, receivers: Mapping[int, Receiver[Any]]) -> None:
     """Say, once for all receivers, that blocks have no second copy though a storage level asks for one.
 
     On one machine a second copy would be lost with the first: there it is no more than a remark.

@@ -16,7 +16,7 @@ from penstock.errors import StreamingStateError, WriteAheadLogError
 from penstock.journal.write_ahead_log import Recovered, WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.track import block_events
-from penstock.track.block_ledger import BlockLedger
+from penstock.track.allocations import Allocations
 
 log = get_logger("received_block_tracker")
 
@@ -34,12 +34,12 @@ class ReceivedBlockTracker:
 
     def __init__(self, stream_ids: Iterable[int], journal: WriteAheadLog | None = None) -> None:
         self._stream_ids, self._journal = dict.fromkeys(stream_ids), journal
-        self._ledger = BlockLedger()
+        self._state = Allocations()
         #: What the journal's recovery found.
-        self.recovered = Recovered(0) if journal is None else journal.recover(self._ledger)
+        self.recovered = Recovered(0) if journal is None else journal.recover(self._state)
         # How many blocks at the head of each queue are of the run before.
         self._leftovers = {
-            stream_id: len(blocks) for stream_id in self._stream_ids if (blocks := self._ledger.unallocated(stream_id))
+            stream_id: len(blocks) for stream_id in self._stream_ids if (blocks := self._state.unallocated(stream_id))
         }
         self._records_per_batch: dict[int, float] = {}
         self._processed_ms = -1
@@ -74,19 +74,19 @@ class ReceivedBlockTracker:
             StreamingStateError: no batch would have them any more.
         """
         blocks = list(blocks)
-        new = self._ledger.new(blocks)
+        new = self._state.new(blocks)
         # What was taken before is here, whoever says so again.
         if new and self._is_sealed:
             raise StreamingStateError("the application stops: no batch would have them")
         if self._journal is None:
-            self._ledger.add(new)
+            self._state.add(new)
         elif new:
             self._journal.append(block_events.blocks_added(new))
-        return self._ledger.gone(blocks)
+        return self._state.gone(blocks)
 
     def unknown(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """Those that were never taken."""
-        return self._ledger.new(blocks)
+        return self._state.new(blocks)
 
     def seal(self) -> None:
         """Take no more blocks: those that are here are for the last batches."""
@@ -101,9 +101,9 @@ class ReceivedBlockTracker:
             WriteAheadLogError: the allocation could not be written; the blocks still belong to no batch.
         """
         with self._deciding:
-            if batch_time_ms <= self._ledger.last_allocated_ms:
+            if batch_time_ms <= self._state.last_allocated_ms:
                 return
-            queues = {stream_id: self._ledger.unallocated(stream_id) for stream_id in self._stream_ids}
+            queues = {stream_id: self._state.unallocated(stream_id) for stream_id in self._stream_ids}
             counts = {stream_id: self._how_many(stream_id, blocks) for stream_id, blocks in queues.items()}
             block_ids = {
                 stream_id: [block.block_id for block in blocks[: counts[stream_id]]]
@@ -111,7 +111,7 @@ class ReceivedBlockTracker:
                 if blocks
             }
             if self._journal is None:
-                self._ledger.allocate(batch_time_ms, block_ids)
+                self._state.allocate(batch_time_ms, block_ids)
             else:
                 self._journal.append(block_events.batch_allocated(batch_time_ms, block_ids))
             self._leftovers = {
@@ -146,29 +146,22 @@ class ReceivedBlockTracker:
     def leftovers(self) -> dict[int, int]:
         """How many records that were recovered belong to no batch still, by stream."""
         with self._deciding:
-            heads = {stream_id: self._ledger.unallocated(stream_id)[:n] for stream_id, n in self._leftovers.items()}
+            heads = {stream_id: self._state.unallocated(stream_id)[:n] for stream_id, n in self._leftovers.items()}
         return {stream_id: _records(blocks) for stream_id, blocks in heads.items()}
 
     def unallocated_records(self) -> dict[int, int]:
         """How many records belong to no batch, by stream."""
-        waiting = sorted(self._ledger.waiting_streams.intersection(self._stream_ids))
-        return {stream_id: _records(self._ledger.unallocated(stream_id)) for stream_id in waiting}
+        waiting = sorted(self._state.waiting_streams.intersection(self._stream_ids))
+        return {stream_id: _records(self._state.unallocated(stream_id)) for stream_id in waiting}
 
     def known(self) -> list[StoredBlock]:
         """All blocks that are not cleaned up."""
-        return self._ledger.known()
+        return self._state.known()
 
     def set_aside(self) -> dict[int, int]:
         """How many recovered records are of streams that are no more, by stream. They stay in the journal."""
-        others = self._ledger.waiting_streams.difference(self._stream_ids)
-        return {stream_id: _records(self._ledger.unallocated(stream_id)) for stream_id in sorted(others)}
-
-    def batches(self) -> dict[int, dict[int, int]]:
-        """The batches that were allocated and not cleaned up: the records of each, by time and stream."""
-        return {
-            time_ms: {stream_id: _records(blocks) for stream_id, blocks in self._ledger.batch(time_ms).items()}
-            for time_ms in sorted(self._ledger.times)
-        }
+        others = self._state.waiting_streams.difference(self._stream_ids)
+        return {stream_id: _records(self._state.unallocated(stream_id)) for stream_id in sorted(others)}
 
     def forget_streams(self, stream_ids: Iterable[int]) -> None:
         """Forget what streams have that are no more, and that no program will have again.
@@ -182,7 +175,7 @@ class ReceivedBlockTracker:
     @property
     def last_allocated_ms(self) -> int:
         """The last batch time that was allocated; -1 for none."""
-        return self._ledger.last_allocated_ms
+        return self._state.last_allocated_ms
 
     def note_launches(self, epochs: Mapping[int, int]) -> None:
         """Keep the numbers of launches that are about to begin, by stream, so that no later run uses them again."""
@@ -196,27 +189,22 @@ class ReceivedBlockTracker:
 
     def last_epoch(self, stream_id: int) -> int:
         """The number of a receiver's last launch; 0 for none."""
-        return self._ledger.last_epoch(stream_id)
+        return self._state.last_epoch(stream_id)
 
     def blocks_of_batch(self, batch_time_ms: int, stream_id: int) -> list[StoredBlock]:
         """The blocks that a batch has from a stream, in the order of their arrival."""
-        return self._ledger.blocks(batch_time_ms, stream_id)
+        return self._state.blocks(batch_time_ms, stream_id)
 
     @property
     def has_unallocated_blocks(self) -> bool:
         """Whether some block belongs to no batch yet."""
-        return not self._ledger.waiting_streams.isdisjoint(self._stream_ids)
-
-    @property
-    def has_blocks(self) -> bool:
-        """Whether some block is needed still, or waits for its batch."""
-        return self.has_unallocated_blocks or any(any(self._ledger.batch(time).values()) for time in self._ledger.times)
+        return not self._state.waiting_streams.isdisjoint(self._stream_ids)
 
     def processed(self, until_ms: int) -> list[StoredBlock]:
         """Say which blocks are in batches up to a time, but not in those up to the time that was said before."""
-        times = [time_ms for time_ms in self._ledger.times if self._processed_ms < time_ms <= until_ms]
+        times = [time_ms for time_ms in self._state.times if self._processed_ms < time_ms <= until_ms]
         self._processed_ms = max(self._processed_ms, until_ms)
-        return list(chain.from_iterable(blocks for time_ms in times for blocks in self._ledger.batch(time_ms).values()))
+        return list(chain.from_iterable(blocks for time_ms in times for blocks in self._state.batch(time_ms).values()))
 
     def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
         """Forget batches strictly older than a time and return their blocks, which nothing needs any more.
@@ -224,11 +212,11 @@ class ReceivedBlockTracker:
         What cannot be written to the journal is not forgotten: it is for the next time.
         """
         with self._deciding:
-            if not self._ledger.has_older(before_ms):
+            if not self._state.has_older(before_ms):
                 return []
-            blocks = self._ledger.older_blocks(before_ms)
+            blocks = self._state.older_blocks(before_ms)
             if self._journal is None:
-                self._ledger.clean(before_ms)
+                self._state.clean(before_ms)
             else:
                 try:
                     self._journal.append(block_events.batches_cleaned(before_ms))

@@ -1,32 +1,48 @@
-"""Launching a receiver: one Spark job of one task, for as long as the receiver lives.
+"""Launching a receiver: one Spark job of one task that runs for as long as the receiver lives.
 
-Owns the thread that waits for the job. Never decides whether to launch again: it tells how the job ended.
+Decides nothing: whether, when and where a receiver is launched is the life cycle's and the placement's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from pyspark import SparkContext
 
+from penstock.blocks.leftovers import Process
+from penstock.conf import Settings
+from penstock.receive.messages import RegisterReceiver
+from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_task import ReceiverTask
+from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
+from penstock.spark import cluster, failure
+from penstock.spark.cluster import TaskLocation
 from penstock.spark.located_rdd import LocatedPartition, located_rdd
+from penstock.track.block_logs import BlockLogs
+from penstock.track.placement import Placement
+from penstock.track.receiver_connection import ReceiverConnection
+from penstock.track.receiver_tracking_info import BlockLocation
+from penstock.wire.client import Client
+from penstock.wire.token import Tls, Token
+
+log = get_logger("receiver_launcher")
+
+# How often, and at what distance, Spark is asked where a job's task runs: its status lags behind.
+_LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
 
 
-def job_group(run_id: str, stream_id: int, epoch: int) -> str:
-    """The Spark job group of one launch."""
-    return f"penstock-receiver-{run_id}-{stream_id}-{epoch}"
-
-
-class ReceiverLaunch:
-    """One launch.
+class ReceiverJob:
+    """The Spark job of one launch; owns the thread that waits for it.
 
     Args:
         sc: runs the job.
         task: what to run.
-        hosts: where, if there is a choice.
-        on_end: is told how the job ended: ``None`` for well, else the error. On the launch's own thread.
+        hosts: preferred locations; none for anywhere.
+        on_end: called on the job's thread when it has ended: with ``None``, or with the error that it failed with.
     """
 
     def __init__(
@@ -38,7 +54,8 @@ class ReceiverLaunch:
     ) -> None:
         self.task = task
         self._sc, self._hosts, self._on_end = sc, hosts, on_end
-        self.group = job_group(task.run_id, task.stream_id, task.epoch)
+        #: The job group.
+        self.group = f"penstock-receiver-{task.run_id}-{task.stream_id}-{task.epoch}"
         self._thread = EngineThread(f"receiver {task.stream_id} launch {task.epoch}", self._run)
 
     def start(self) -> None:
@@ -46,11 +63,11 @@ class ReceiverLaunch:
         self._thread.start()
 
     def cancel(self) -> None:
-        """End the job by force."""
+        """Cancel the job."""
         self._sc.cancelJobGroup(self.group)
 
     def finish(self, timeout_s: float) -> bool:
-        """Wait for the job's end; say whether it came."""
+        """Wait for the end of the job; say whether it has ended."""
         return self._thread.finish(timeout_s)
 
     def _run(self) -> None:
@@ -63,3 +80,91 @@ class ReceiverLaunch:
         except Exception as caught:
             error = caught
         self._on_end(error)
+
+
+class ReceiverLauncher:
+    """Start and cancel the jobs of receivers, and connect to them.
+
+    Args:
+        sc: runs the jobs.
+        receivers: by stream id.
+        settings: in force.
+        run_id: names the directory of the blocks.
+        logs: the receivers' write-ahead log, when it is on.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        receivers: Mapping[int, Receiver[Any]],
+        settings: Settings,
+        run_id: str,
+        logs: BlockLogs | None = None,
+    ) -> None:
+        self._sc, self._receivers, self._settings, self._run_id, self._logs = sc, receivers, settings, run_id, logs
+        self._local = cluster.is_on_this_machine(sc)
+        #: Chooses executors.
+        self.placement = Placement(sc, settings)
+        #: Shown by both sides of each connection.
+        self.token = Token.generate(Tls.of(settings))
+        #: Where receivers, and tasks, reach the driver: ``grpc://host:port``.
+        self.driver_location = ""
+
+    def set_driver_port(self, port: int) -> None:
+        """Have receivers register at this port of the driver."""
+        host = "127.0.0.1" if self._local else cluster.driver_host(self._sc)
+        self.driver_location = self.token.location(host, port)
+
+    def preferred_location(self, stream_id: int) -> str | None:
+        """The host that a receiver prefers; runs the receiver's code."""
+        return self._receivers[stream_id].preferredLocation()
+
+    def start(
+        self,
+        stream_id: int,
+        epoch: int,
+        candidates: Sequence[TaskLocation],
+        on_end: Callable[[BaseException | None], None],
+    ) -> ReceiverJob:
+        """Submit the job of a launch."""
+        task = ReceiverTask(
+            self._receivers[stream_id],
+            stream_id,
+            epoch,
+            self._run_id,
+            self.driver_location,
+            self.token,
+            self._settings,
+            Process.of(os.getpid()) if self._local else None,
+            "" if self._logs is None else self._logs.directory(stream_id),
+        )
+        job = ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
+        job.start()
+        return job
+
+    def cancel(self, job: ReceiverJob) -> None:
+        """Cancel a job; a failure is logged."""
+        try:
+            job.cancel()
+        except Exception as error:
+            log.warning("receiver job not cancelled", stream_id=job.task.stream_id, reason=failure.reason(error))
+
+    def location_of(self, job: ReceiverJob, stopping: threading.Event) -> TaskLocation | None:
+        """The executor that runs a job's task; ``None`` when Spark does not report it. May take two seconds."""
+        for _ in range(_LOCATION_TRIES):
+            location = cluster.running_task(self._sc, job.group)
+            if location is not None or stopping.wait(_LOCATION_PAUSE_S):
+                return location
+        return None
+
+    def connect(
+        self,
+        message: RegisterReceiver,
+        location: BlockLocation,
+        undelivered: Callable[[ReceiverConnection, object], None],
+    ) -> ReceiverConnection:
+        """Connect to a launch that has registered."""
+        # A receiver that cannot be reached has most likely died: no retry.
+        endpoint = self.token.location(message.host, message.port)
+        client = Client(endpoint, self.token, self._settings.wire_timeout_ms, retry=False)
+        return ReceiverConnection(message.stream_id, location, client, undelivered)

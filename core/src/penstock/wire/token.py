@@ -8,14 +8,15 @@ from __future__ import annotations
 import secrets
 from hmac import compare_digest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
 
-from penstock import conf
-from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.version import __version__
+
+if TYPE_CHECKING:
+    from penstock.conf import Settings
 
 HEADER = "authorization"
 #: Carries the caller's version of Penstock.
@@ -50,7 +51,9 @@ class Tls:
             try:
                 Path(path).read_bytes()
             except OSError as error:
-                raise ConfigurationError(f"{conf.key(name)}={path!r} cannot be read: {error.strerror}") from None
+                from penstock.conf import key  # Python workers import this module, and never come here
+
+                raise ConfigurationError(f"{key(name)}={path!r} cannot be read: {error.strerror}") from None
         return cls(*paths.values())
 
 

@@ -15,7 +15,7 @@ from penstock.errors import ConfigurationError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.track import block_events
-from penstock.track.block_ledger import BlockLedger
+from penstock.track.allocations import Allocations
 
 log = get_logger("checkpoint")
 
@@ -48,14 +48,17 @@ def check_no_blocks_needed(
         ConfigurationError: it needs some, and ``spark.penstock.checkpoint.onDamage`` is not ``skip``.
         WriteAheadLogError: the earlier run's log cannot be read.
     """
-    ledger = BlockLedger()
-    block_log(program, directory, found.run, found).recover(ledger)
+    allocations = Allocations()
+    block_log(program, directory, found.run, found).recover(allocations)
     required_ms = points.oldest_required_ms
     needed = 0
     # Streams that no output reaches are never asked for anything.
     for stream in (each for each in program.graph.inputs if each.number in required_ms):
-        times = [time_ms for time_ms in ledger.times if time_ms >= required_ms[stream.number]]
-        blocks = [*ledger.unallocated(stream.id), *(each for time in times for each in ledger.blocks(time, stream.id))]
+        times = [time_ms for time_ms in allocations.times if time_ms >= required_ms[stream.number]]
+        blocks = [
+            *allocations.unallocated(stream.id),
+            *(each for time in times for each in allocations.blocks(time, stream.id)),
+        ]
         needed += sum(block.num_records for block in blocks)
     if not needed:
         return

@@ -1,0 +1,102 @@
+"""``DueBatches``: batch times that are due and whose batches are not generated yet, oldest first.
+
+The generator's loop changes it; the thread that stops the generator waits on it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+
+
+class DueBatches:
+    """The queue of due batches, and the youngest batch that was generated.
+
+    A recovered run has *late* batches, due before it started: they come first, and at most a given number of batches
+    may be pending while one of them is generated.
+    """
+
+    def __init__(self) -> None:
+        # The first one stays in the queue while it is being generated.
+        self._due: deque[int] = deque()
+        self._changed = threading.Condition()
+        self._abandoned = False
+        self._late_until_ms, self._late_max_pending = -1, 0
+        self._skippable: frozenset[int] = frozenset()
+        #: The youngest generated batch, ms; zero time before the first, -1 before zero time is known.
+        self.generated_ms = -1
+
+    def add(self, time_ms: int) -> None:
+        """Add a batch that is due now."""
+        self._due.append(time_ms)
+
+    def add_late(self, times_ms: Iterable[int], until_ms: int, max_pending: int, skippable: Iterable[int]) -> None:
+        """Add the late batches of a recovered run.
+
+        Args:
+            times_ms: the batches, oldest first.
+            until_ms: batches up to this time are late.
+            max_pending: do not generate a late batch while this many are pending.
+            skippable: late batches that may be skipped if they have no data.
+        """
+        self._due.extend(times_ms)
+        self._late_until_ms, self._late_max_pending = until_ms, max_pending
+        self._skippable = frozenset(skippable)
+
+    @property
+    def first(self) -> int | None:
+        """The oldest due batch; ``None`` if none is due. Any thread."""
+        try:
+            return self._due[0]
+        except IndexError:
+            return None
+
+    @property
+    def late(self) -> list[int]:
+        """The late batches that are not generated yet. Any thread."""
+        return [time_ms for time_ms in list(self._due) if time_ms <= self._late_until_ms]
+
+    @property
+    def max_pending(self) -> int:
+        """Maximum pending batches while the first one is generated, if it is late; 0 for no limit."""
+        return self._late_max_pending if self._due and self._due[0] <= self._late_until_ms else 0
+
+    @property
+    def is_first_skippable(self) -> bool:
+        """Whether the oldest due batch may be skipped if it has no data."""
+        return bool(self._due) and self._due[0] in self._skippable
+
+    def skip_first(self) -> int:
+        """Remove the oldest due batch without generating it; return its time."""
+        return self._due.popleft()
+
+    def first_generated(self) -> None:
+        """Remove the oldest due batch, which has been generated: its jobs are submitted."""
+        with self._changed:
+            self.generated_ms = max(self.generated_ms, self._due.popleft())
+            self._changed.notify_all()
+
+    def are_generated(self, last_ms: int) -> bool:
+        """Whether all batches up to a time are generated, late ones included."""
+        return self.generated_ms >= last_ms and not self._due
+
+    def await_generated(self, last_ms: int, deadline: float) -> bool:
+        """Wait for ``are_generated`` until the deadline (monotonic seconds) or ``abandon``; return whether it holds."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.are_generated(last_ms) or self._abandoned, max(deadline - time.monotonic(), 0)
+            )
+            return self.are_generated(last_ms)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether nobody is to wait any longer."""
+        return self._abandoned
+
+    def abandon(self) -> None:
+        """End every wait."""
+        with self._changed:
+            self._abandoned = True
+            self._changed.notify_all()

@@ -1,0 +1,231 @@
+"""``Allocations``: the state that the events of blocks and batches add up to.
+
+Owns one queue of unallocated blocks a stream, the allocation of every batch still remembered, and the last launch of
+each receiver. Decides nothing. Its methods are short, under one lock; they are called from the endpoint's threads, the
+generator's loop and, where there is a journal, from the journal's thread, which is then the only one that changes it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+
+from penstock.blocks.block import StoredBlock
+from penstock.track import block_events
+from penstock.track.block_events import Event
+
+_GONE_REMEMBERED = 10_000
+# So many blocks make one event of the state.
+_BLOCKS_PER_EVENT = 1000
+_BLOCK_ID = re.compile(r"input-\d+-(\d+)-\d+")
+
+
+class Allocations:
+    """Keep count of blocks."""
+
+    def __init__(self) -> None:
+        # In the order of their arrival, by id: an allocation takes what it names.
+        self._unallocated: dict[int, dict[str, StoredBlock]] = {}
+        self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
+        # Blocks added and not yet cleaned up: what makes an addition idempotent.
+        self._known: set[str] = set()
+        # The last ones cleaned up: a report may be repeated, for want of an answer, when its block has come and gone.
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._last_allocated_ms = -1
+        self._epochs: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    # -- what is changed --
+
+    def add(self, blocks: Iterable[StoredBlock]) -> None:
+        """Queue blocks, in order. One that was added before is ignored."""
+        with self._lock:
+            for block in blocks:
+                block_id, stream_id = block.block_id, block.stream_id
+                if block_id in self._known or block_id in self._gone:
+                    continue
+                self._known.add(block_id)
+                self._unallocated.setdefault(stream_id, {})[block_id] = block
+                launched = _BLOCK_ID.fullmatch(block_id)
+                if launched is not None:
+                    self._note_epoch(stream_id, int(launched[1]))
+
+    def allocate(self, time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> None:
+        """Give a batch exactly these blocks. One that does not wait is left out."""
+        with self._lock:
+            batch = self._allocated.setdefault(time_ms, {})
+            for stream_id, ids in block_ids.items():
+                queue = self._unallocated.get(stream_id, {})
+                blocks = batch.setdefault(stream_id, [])
+                blocks += [queue.pop(block_id) for block_id in ids if block_id in queue]
+                if not queue:
+                    # A dictionary that many were taken from stays as large as it was.
+                    self._unallocated.pop(stream_id, None)
+            self._last_allocated_ms = max(self._last_allocated_ms, time_ms)
+
+    def allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
+        """Give what waits to the first of the batches whose allocations are lost, if there are any.
+
+        A batch gets all that waits: so that one had these blocks. Another one would count them again.
+        """
+        before_ms = self.last_allocated_ms
+        first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
+        if first_ms <= last_time_ms:
+            waiting = {stream_id: [block.block_id for block in self.unallocated(stream_id)] for stream_id in stream_ids}
+            self.allocate(first_ms, waiting)
+
+    def clean(self, before_ms: int) -> None:
+        """Forget batches strictly older than a time."""
+        with self._lock:
+            for time_ms in self._older(before_ms):
+                for queue in self._allocated.pop(time_ms).values():
+                    for block in queue:
+                        self._known.discard(block.block_id)
+                        self._gone[block.block_id] = None
+            self._forget_gone()
+
+    def launch(self, epochs: Mapping[int, int]) -> None:
+        """Note the launches that are about to begin, by stream."""
+        with self._lock:
+            for stream_id, epoch in epochs.items():
+                self._note_epoch(stream_id, epoch)
+
+    def forget(self, stream_ids: Iterable[int]) -> None:
+        """Forget streams, with all that they had."""
+        with self._lock:
+            for stream_id in stream_ids:
+                gone = self._unallocated.pop(stream_id, {}).values()
+                for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):
+                    self._known.difference_update(block.block_id for block in blocks)
+                self._epochs.pop(stream_id, None)
+
+    # -- the same as events --
+
+    def apply(self, event: Event) -> None:
+        """Take an event.
+
+        Raises:
+            ValueError: it is of a kind that this version does not know.
+            TypeError, KeyError: it is not as this version knows it.
+        """
+        what = event["what"]
+        if what == block_events.BLOCKS_ADDED:
+            self.add(block_events.to_blocks(event))
+        elif what == block_events.BATCH_ALLOCATED:
+            self.allocate(event["time"], block_events.by_number(event["blocks"]))
+        elif what == block_events.BATCHES_CLEANED:
+            self.clean(event["before"])
+        elif what == block_events.RECEIVERS_LAUNCHED:
+            self.launch(block_events.by_number(event["epochs"]))
+        elif what == block_events.STREAMS_FORGOTTEN:
+            self.forget(event["streams"])
+        elif what == block_events.ALLOCATIONS_LOST:
+            self.allocate_lost(event["zero"], event["interval"], event["last"], event["streams"])
+        elif what == block_events.SUMMARY:
+            self.launch(block_events.by_number(event["epochs"]))
+            with self._lock:
+                self._last_allocated_ms = event["allocated"]
+                self._gone = OrderedDict.fromkeys(event["gone"])
+        else:
+            raise ValueError(f"{what!r} is no event of blocks")
+
+    def events(self) -> list[Event]:
+        """Events that make of an empty ledger one like this."""
+        with self._lock:
+            batches = {time_ms: dict(batch) for time_ms, batch in self._allocated.items()}
+            queues = [list(queue.values()) for queue in self._unallocated.values()]
+            events = [block_events.summary(self._last_allocated_ms, self._epochs, self._gone)]
+        for time_ms, batch in batches.items():
+            for blocks in batch.values():
+                events += _additions(blocks)
+            ids = {stream_id: [block.block_id for block in blocks] for stream_id, blocks in batch.items()}
+            events.append(block_events.batch_allocated(time_ms, ids))
+        for blocks in queues:
+            events += _additions(blocks)
+        return events
+
+    # -- what is asked --
+
+    def new(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
+        """Those that were not added before."""
+        with self._lock:
+            return [block for block in blocks if block.block_id not in self._known and block.block_id not in self._gone]
+
+    def gone(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
+        """Those that have come and gone: a batch had them and was cleaned up."""
+        with self._lock:
+            return [block for block in blocks if block.block_id in self._gone]
+
+    def unallocated(self, stream_id: int) -> list[StoredBlock]:
+        """The blocks of a stream that belong to no batch, in the order of their arrival."""
+        with self._lock:
+            return list(self._unallocated.get(stream_id, {}).values())
+
+    @property
+    def waiting_streams(self) -> set[int]:
+        """The streams that have unallocated blocks."""
+        with self._lock:
+            return {stream_id for stream_id, queue in self._unallocated.items() if queue}
+
+    def known(self) -> list[StoredBlock]:
+        """All blocks that are not cleaned up."""
+        with self._lock:
+            batches = [block for batch in self._allocated.values() for blocks in batch.values() for block in blocks]
+            return [*batches, *(block for queue in self._unallocated.values() for block in queue.values())]
+
+    @property
+    def times(self) -> list[int]:
+        """The batches that are remembered, in the order of their allocation."""
+        with self._lock:
+            return list(self._allocated)
+
+    def batch(self, time_ms: int) -> dict[int, list[StoredBlock]]:
+        """The blocks that a batch has, by stream, in the order of their arrival."""
+        with self._lock:
+            return {stream_id: list(blocks) for stream_id, blocks in self._allocated.get(time_ms, {}).items()}
+
+    def blocks(self, time_ms: int, stream_id: int) -> list[StoredBlock]:
+        """The blocks that a batch has from a stream, in the order of their arrival."""
+        with self._lock:
+            return list(self._allocated.get(time_ms, {}).get(stream_id, ()))
+
+    def older_blocks(self, before_ms: int) -> list[StoredBlock]:
+        """The blocks of the batches strictly older than a time."""
+        with self._lock:
+            batches = [self._allocated[time_ms] for time_ms in self._older(before_ms)]
+            return [block for batch in batches for blocks in batch.values() for block in blocks]
+
+    def has_older(self, before_ms: int) -> bool:
+        """Whether a batch strictly older than a time is remembered."""
+        with self._lock:
+            return bool(self._older(before_ms))
+
+    @property
+    def last_allocated_ms(self) -> int:
+        """The last batch time that was allocated; -1 for none."""
+        with self._lock:
+            return self._last_allocated_ms
+
+    def last_epoch(self, stream_id: int) -> int:
+        """The number of a receiver's last launch; 0 for none."""
+        with self._lock:
+            return self._epochs.get(stream_id, 0)
+
+    # -- under the lock --
+
+    def _older(self, before_ms: int) -> list[int]:
+        return [time_ms for time_ms in self._allocated if time_ms < before_ms]
+
+    def _note_epoch(self, stream_id: int, epoch: int) -> None:
+        self._epochs[stream_id] = max(self._epochs.get(stream_id, 0), epoch)
+
+    def _forget_gone(self) -> None:
+        while len(self._gone) > _GONE_REMEMBERED:
+            self._gone.popitem(last=False)
+
+
+def _additions(blocks: list[StoredBlock]) -> Iterator[Event]:
+    for first in range(0, len(blocks), _BLOCKS_PER_EVENT):
+        yield block_events.blocks_added(blocks[first : first + _BLOCKS_PER_EVENT])

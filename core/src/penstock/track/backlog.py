@@ -1,0 +1,101 @@
+"""``Backlog``: the size of the stored blocks that no batch has processed, on each host, and when that is too much.
+
+Never pauses a receiver itself: it reports when to. ``add`` is called on the endpoint's threads, ``processed`` on the
+generator's loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from attrs import frozen
+
+from penstock.blocks.block import StoredBlock
+from penstock.conf_values import SizeLimit
+
+# Receivers resume below this part of the limit: they must not flutter around it.
+_LOW = 0.8
+
+
+@frozen
+class BacklogChange:
+    """The backlog of a host has exceeded its limit, or is below it again.
+
+    Attributes:
+        host: whose disk; the receivers' write-ahead log counts as one host.
+        num_bytes: not processed.
+        limit: in bytes.
+        is_full: whether it is too much.
+    """
+
+    host: str
+    num_bytes: int
+    limit: int
+    is_full: bool
+
+
+class Backlog:
+    """Count what is not processed.
+
+    Args:
+        limit: of one host: a size, or a share of its disk.
+        on_change: called when a host's backlog becomes too much, and when it no longer is.
+    """
+
+    def __init__(self, limit: SizeLimit, on_change: Callable[[BacklogChange], None]) -> None:
+        self._limit, self._on_change = limit, on_change
+        # Host and size of each block, by id.
+        self._blocks: dict[str, tuple[str, int]] = {}
+        self._bytes: Counter[str] = Counter()
+        self._disks: dict[str, int] = {}
+        self._full: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def num_bytes(self) -> int:
+        """The backlog of all hosts."""
+        with self._lock:
+            return self._bytes.total()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is too much on some host."""
+        with self._lock:
+            return bool(self._full)
+
+    def set_disk(self, host: str, num_bytes: int) -> None:
+        """Note the size of the disk that a host stores blocks on; 0 when it is unknown."""
+        with self._lock:
+            self._disks[host] = num_bytes
+
+    def add(self, host: str, blocks: Iterable[StoredBlock]) -> None:
+        """Count blocks that were stored, each once."""
+        with self._lock:
+            for block in blocks:
+                if block.block_id not in self._blocks:
+                    self._blocks[block.block_id] = host, block.num_bytes
+                    self._bytes[host] += block.num_bytes
+            limit = self._limit.of(self._disks.get(host, 0))
+            became_full = limit is not None and self._bytes[host] > limit and host not in self._full
+            if became_full:
+                self._full.add(host)
+            now = self._bytes[host]
+        if became_full and limit is not None:
+            self._on_change(BacklogChange(host, now, limit, is_full=True))
+
+    def processed(self, blocks: Iterable[StoredBlock]) -> None:
+        """Count blocks no more: their batch is complete."""
+        with self._lock:
+            for block in blocks:
+                host, num_bytes = self._blocks.pop(block.block_id, ("", 0))
+                self._bytes[host] -= num_bytes
+            relieved = []
+            for host in list(self._full):
+                limit = self._limit.of(self._disks.get(host, 0))
+                if limit is None or self._bytes[host] <= limit * _LOW:
+                    self._full.discard(host)
+                    relieved.append(BacklogChange(host, self._bytes[host], limit or 0, is_full=False))
+        for change in relieved:
+            self._on_change(change)

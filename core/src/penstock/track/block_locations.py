@@ -1,0 +1,165 @@
+"""``BlockLocations``: where every block is that is still needed, who serves it, and the deletion of the others.
+
+Never reads a block. An endpoint serves all of the run's blocks on its host, of whichever receiver and launch: a block
+is read and deleted through the launch that is there now. With the receivers' write-ahead log on, all blocks are in the
+log, and hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and ``forget`` on the
+generator's loop, all else on the tracker's loop.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from penstock.blocks.block import BlockReference, StoredBlock
+from penstock.blocks.messages import BlockSource, FindBlock, LostBlock
+from penstock.receive.messages import CleanUpBlocks
+from penstock.storage.uri import is_remote
+from penstock.track.block_logs import BlockLogs
+from penstock.track.receiver_connection import Connections, ReceiverConnection
+from penstock.track.receiver_tracking_info import BlockLocation
+
+_LOST_REMEMBERED = 10_000
+
+
+class BlockLocations:
+    """The blocks of a run, by location.
+
+    Args:
+        connections: to the launches that serve blocks.
+        has_executor: whether an executor is on a host.
+        run_id: names the run's own directory.
+        logs: the receivers' write-ahead log, when it is on.
+        on_this_machine: all tasks find all files themselves.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        has_executor: Callable[[str], bool],
+        run_id: str,
+        logs: BlockLogs | None = None,
+        *,
+        on_this_machine: bool = False,
+    ) -> None:
+        self.connections, self._has_executor, self._run_id = connections, has_executor, run_id
+        self._logs, self._on_this_machine = logs, on_this_machine
+        self._locations: dict[str, BlockLocation] = {}
+        self._directories: set[Path] = set()
+        # Ids of blocks to delete, by location, while no launch is there to delete them.
+        self._leftovers: dict[BlockLocation, list[str]] = {}
+        # Lost blocks that were reported: several tasks, and several attempts of one, may miss the same block.
+        self._lost: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, location: BlockLocation, blocks: Iterable[StoredBlock]) -> None:
+        """Note where blocks were stored."""
+        for block in blocks:
+            self._locations[block.block_id] = location
+            self._directories.add(Path(block.path).parent)
+
+    def forget(self, blocks: Iterable[StoredBlock]) -> None:
+        """Forget blocks that nothing needs any more."""
+        for block in blocks:
+            self._locations.pop(block.block_id, None)
+
+    def disk(self, address: str) -> str:
+        """What bounds the backlog of blocks that are stored from an address: its disk, or the log that all share."""
+        return address if self._logs is None else self._logs.home
+
+    def references(self, blocks: Iterable[StoredBlock]) -> list[tuple[str, int, BlockReference]]:
+        """For each block: its host, its size in bytes, and where a task reads it now."""
+        connections = {each.location: each for each in self.connections.serving()} if self._logs is None else {}
+        found = []
+        for block in blocks:
+            location = self._locations.get(block.block_id, BlockLocation())
+            connection = connections.get(location)
+            source = "" if connection is None else connection.endpoint
+            reference = BlockReference(
+                block.block_id, block.path, block.num_records, source, block.stream_id, block.checksum
+            )
+            # Spark may not have reported the host when one of them registered.
+            host = location.host or ("" if connection is None else connection.location.host)
+            # A file on no host is equally far from all.
+            found.append(("" if is_remote(block.path) else host, block.num_bytes, reference))
+        return found
+
+    def find(self, asked: FindBlock) -> BlockSource:
+        """Say where a block can be read now; it is gone when nobody serves its host and no executor is left there."""
+        location = self._locations.get(asked.block_id)
+        connection = self._server(location)
+        if connection is not None:
+            return BlockSource(connection.endpoint)
+        # On its own host the task would have found the file; on another one it may still arrive.
+        is_gone = location is None or location.address == asked.address or not self._may_be_there(location)
+        return BlockSource("", is_gone)
+
+    def needs(self, connection: ReceiverConnection) -> bool:
+        """Whether blocks are needed that are available through this connection alone."""
+        others = [each for each in self.connections.serving() if each is not connection]
+        return self._is_needed(connection.location) and all(each.location != connection.location for each in others)
+
+    def awaits(self, location: BlockLocation) -> bool:
+        """Whether blocks are needed from a location that nobody serves."""
+        return self._is_needed(location) and self._server(location) is None
+
+    def delete(self, blocks: Iterable[StoredBlock]) -> None:
+        """Forget blocks and delete their files where they are, or as soon as a launch serves that location again."""
+        by_location: dict[BlockLocation, list[str]] = defaultdict(list)
+        for block in blocks:
+            location = self._locations.pop(block.block_id, None)
+            if location is not None:
+                by_location[location].append(block.block_id)
+        for location, block_ids in by_location.items():
+            self._delete_at(location, block_ids)
+
+    def delete_leftovers(self, connection: ReceiverConnection) -> None:
+        """Delete what nobody could delete before at a location that is served from now on."""
+        if connection.location in self._leftovers:
+            self._delete_at(connection.location, [])
+
+    def not_deleted(self, unreachable: ReceiverConnection, block_ids: Sequence[str]) -> None:
+        """Keep blocks that could not be deleted for the next launch at that location; delete them if it has come."""
+        location = unreachable.location
+        self._leftovers[location] = self._leftovers.get(location, []) + list(block_ids)
+        connection = self._server(location)
+        if connection is not None and connection.endpoint != unreachable.endpoint:
+            self._delete_at(location, [])
+
+    def delete_directories(self) -> None:
+        """Delete the run's own directories on this machine."""
+        for directory in self._directories:
+            # Its own alone: a plugin may have stored elsewhere.
+            if directory.name == self._run_id:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def note_lost(self, blocks: Iterable[LostBlock]) -> dict[int, list[LostBlock]]:
+        """Note blocks that tasks could not read; return those that were not noted before, by stream id."""
+        by_stream: dict[int, list[LostBlock]] = defaultdict(list)
+        for block in blocks:
+            if block.block_id not in self._lost:
+                self._lost[block.block_id] = None
+                by_stream[block.stream_id].append(block)
+        while len(self._lost) > _LOST_REMEMBERED:
+            self._lost.popitem(last=False)
+        return by_stream
+
+    def _is_needed(self, location: BlockLocation) -> bool:
+        """Whether tasks may have to fetch blocks from a location."""
+        return self._logs is None and not self._on_this_machine and location in list(self._locations.values())
+
+    def _may_be_there(self, location: BlockLocation) -> bool:
+        """Whether files may still exist: an executor is on the host, or Spark has not reported the host."""
+        return not location.host or self._has_executor(location.host)
+
+    def _server(self, location: BlockLocation | None) -> ReceiverConnection | None:
+        return next((each for each in self.connections.serving() if each.location == location), None)
+
+    def _delete_at(self, location: BlockLocation, block_ids: list[str]) -> None:
+        connection, block_ids = self._server(location), self._leftovers.pop(location, []) + block_ids
+        if connection is not None:
+            connection.send(CleanUpBlocks(block_ids))
+        elif self._may_be_there(location):
+            self._leftovers[location] = block_ids
+        # Where no executor is left, Spark removes the files, or they are gone with the host.

@@ -1,0 +1,140 @@
+"""``ReceiverConnection``: what the driver sends to one launch of a receiver.
+
+Owns the client and an outbox: messages are sent on the outbox's own thread, in order, so that a receiver that is slow
+to answer delays no other.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from penstock.errors import WireError
+from penstock.receive.messages import ReleaseReceiver
+from penstock.runtime.event_loop import EventLoop
+from penstock.runtime.log import get_logger
+from penstock.runtime.threads import EngineThread
+from penstock.track.receiver_tracking_info import BlockLocation
+from penstock.wire.client import Client
+from penstock.wire.messages import Reply
+
+log = get_logger("receiver_connection")
+
+
+class ReceiverConnection:
+    """Send messages to one launch.
+
+    Args:
+        stream_id: of the receiver, for the log.
+        location: where the launch stores blocks.
+        client: to its endpoint.
+        undelivered: called on a sending thread with this connection and each message that did not arrive.
+    """
+
+    def __init__(
+        self,
+        stream_id: int,
+        location: BlockLocation,
+        client: Client,
+        undelivered: Callable[[ReceiverConnection, object], None],
+    ) -> None:
+        self.stream_id, self.location, self.client = stream_id, location, client
+        self._undelivered = undelivered
+        #: It was told to serve no more.
+        self.released = False
+        self._outbox: EventLoop[Callable[[], None]] = EventLoop(
+            f"receiver {stream_id} outbox", lambda send: send(), self._on_error
+        )
+        self._outbox.start()
+        # By class: the newest message that waits in the outbox.
+        self._latest: dict[type, object] = {}
+        self._latest_lock = threading.Lock()
+
+    @property
+    def endpoint(self) -> str:
+        """The address of the launch's endpoint, ``grpc://host:port``."""
+        return self.client.location
+
+    def send(self, message: object, *, urgent: bool = False) -> None:
+        """Send a message; returns at once. An urgent one does not wait for answers to earlier ones."""
+        self.released = self.released or isinstance(message, ReleaseReceiver)
+        send = partial(self._send, message)
+        if urgent:
+            EngineThread(f"receiver {self.stream_id} urgent message", send).start()
+        else:
+            self._outbox.post(send)
+
+    def send_latest(self, message: object) -> None:
+        """Send a message in place of one of its class that still waits; returns at once."""
+        kind = type(message)
+        with self._latest_lock:
+            waits = kind in self._latest
+            self._latest[kind] = message
+        if not waits:
+            self._outbox.post(partial(self._send_latest, kind))
+
+    def close_after_flush(self) -> None:
+        """Close the connection once the outbox is empty; returns at once."""
+
+        def close() -> None:
+            self.client.close()
+            self._outbox.stop()
+
+        self._outbox.post(close)
+
+    def close(self) -> None:
+        """Close the connection; messages in the outbox are dropped."""
+        self._outbox.stop(1.0)
+        self.client.close()
+
+    def _send_latest(self, kind: type) -> None:
+        with self._latest_lock:
+            message = self._latest.pop(kind)
+        self._send(message)
+
+    def _send(self, message: object) -> None:
+        try:
+            self.client.ask(message, Reply)
+        except WireError as error:
+            # A task that is about to end by itself needs no release.
+            is_release = isinstance(message, ReleaseReceiver)
+            self.released = self.released and not is_release
+            write = log.info if is_release else log.warning
+            name = type(message).__name__
+            write("message not delivered to receiver", stream_id=self.stream_id, message=name, reason=str(error))
+            self._undelivered(self, message)
+
+    def _on_error(self, error: BaseException) -> None:
+        log.error("message to receiver failed", stream_id=self.stream_id, exc_info=error)
+
+
+class Connections:
+    """The connections to all launches that have registered and not ended. Changed on the tracker's loop alone."""
+
+    def __init__(self) -> None:
+        self._by_launch: dict[tuple[int, int], ReceiverConnection] = {}
+
+    def get(self, stream_id: int, epoch: int) -> ReceiverConnection | None:
+        """The connection to a launch, if there is one. On any thread."""
+        return self._by_launch.get((stream_id, epoch))
+
+    def serving(self) -> list[ReceiverConnection]:
+        """To the launches that serve blocks, in the order of their registration. On any thread."""
+        return [connection for connection in list(self._by_launch.values()) if not connection.released]
+
+    def add(self, epoch: int, connection: ReceiverConnection) -> None:
+        """Use a connection to a launch from now on, in place of an earlier one."""
+        self.end(connection.stream_id, epoch)
+        self._by_launch[connection.stream_id, epoch] = connection
+
+    def end(self, stream_id: int, epoch: int) -> None:
+        """A launch has ended, or registers anew: close its connection."""
+        connection = self._by_launch.pop((stream_id, epoch), None)
+        if connection is not None:
+            connection.close_after_flush()
+
+    def close(self) -> None:
+        """Close all connections at once."""
+        for connection in self._by_launch.values():
+            connection.close()

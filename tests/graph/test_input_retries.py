@@ -1,0 +1,184 @@
+"""An input that fails is asked again for the same time, and for none that is over; without Spark."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from penstock import StreamingContext
+from penstock.errors import BatchFailedError, StreamingStateError
+from penstock.graph.dstream import DStream
+from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.inputs import PulledInputDStream, QueueInputDStream
+from penstock.plugins.specs import SourceBatch
+
+if TYPE_CHECKING:
+    from tests.helpers.fake_graph import FakeContext
+
+
+class Source:
+    """Gives a batch's time; fails when it is told to."""
+
+    def __init__(self, context: FakeContext) -> None:
+        self._sc = context.sparkContext
+        self.asked: list[int] = []
+        self.failures = 0
+
+    def open(self, sc: Any, batch_interval_ms: int) -> None: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def clean_up(self, before_ms: int) -> None: ...
+
+    def compute(self, batch_time_ms: int) -> SourceBatch:
+        self.asked.append(batch_time_ms)
+        if self.failures > 0:
+            self.failures -= 1
+            raise ConnectionError(f"no answer at {batch_time_ms}")
+        return SourceBatch(self._sc.parallelize([batch_time_ms]), 1)
+
+
+@pytest.fixture
+def source(context: FakeContext) -> Source:
+    return Source(context)
+
+
+@pytest.fixture
+def pulled(context: FakeContext, source: Source) -> PulledInputDStream:
+    stream = PulledInputDStream(context.graph, lambda: source)
+    stream.initialize(0)
+    return stream
+
+
+def records(stream: Any, time_ms: int) -> list[Any]:
+    found: list[Any] = stream.get_or_compute(time_ms).collect()
+    return found
+
+
+def test_failed_source_is_called_again_for_the_same_time(pulled: PulledInputDStream, source: Source) -> None:
+    source.failures = 2
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            pulled.get_or_compute(100)
+    assert records(pulled, 100) == [100]
+    assert records(pulled, 100) == [100]
+    assert source.asked == [100, 100, 100]
+
+
+def test_position_waits_for_a_batch_in_progress(context: FakeContext) -> None:
+    # A further try is made on a job's thread: what it has taken and not yet noted would be in no batch.
+    said: list[str] = []
+    where = ["before"]
+
+    class Moving(Source):
+        def position(self) -> Any:
+            said.append(where[0])
+
+        def restore(self, position: Any) -> None: ...
+
+        def compute_again(self, batch_time_ms: int) -> SourceBatch | None: ...
+
+        def compute(self, batch_time_ms: int) -> SourceBatch:
+            where[0] = "in between"
+            asking.start()
+            asking.join(0.1)
+            where[0] = "behind"
+            return super().compute(batch_time_ms)
+
+    stream = PulledInputDStream(context.graph, lambda: Moving(context))
+    stream.initialize(0)
+    asking = threading.Thread(target=stream.position)
+    with context.graph.lock:
+        stream.get_or_compute(100)
+    asking.join(30)
+    assert said == ["behind"]
+
+
+def test_failed_source_is_not_called_for_a_time_before_its_last(pulled: PulledInputDStream, source: Source) -> None:
+    source.failures = 1
+    with pytest.raises(ConnectionError):
+        pulled.get_or_compute(100)
+    assert records(pulled, 200) == [200]
+    with pytest.raises(StreamingStateError, match="failed at 100 ms and was asked for 200 ms since") as raised:
+        pulled.get_or_compute(100)
+    assert str(raised.value.__cause__) == "no answer at 100"
+    assert source.asked == [100, 200]
+
+
+def test_skipped_time_has_no_records(pulled: PulledInputDStream, source: Source) -> None:
+    assert records(pulled, 500) == [500]
+    # A window's.
+    assert [records(pulled, time_ms) for time_ms in (300, 400, 500)] == [[], [], [500]]
+    assert source.asked == [500]
+
+
+def test_source_errors_are_forgotten_with_their_batch(pulled: PulledInputDStream, source: Source) -> None:
+    source.failures = 50
+    for time_ms in range(100, 5100, 100):
+        with pytest.raises(ConnectionError):
+            pulled.get_or_compute(time_ms)
+        pulled.clear_metadata(time_ms, unpersist=True)
+    assert len(pulled._failed) == 1
+
+
+def test_retry_of_a_queue_batch_uses_the_same_items(context: FakeContext) -> None:
+    seen: list[Any] = []
+    items: deque[Any] = deque([None, [1], [2]])
+    stream = QueueInputDStream(context.graph, items, one_at_a_time=True, default=None)
+    DStream(stream, cast(StreamingContext, context)).foreachRDD(lambda rdd: seen.append(rdd.collect()))
+    context.graph.connect(GraphRuntime(generation_retries=2))
+    context.graph.start(0)
+    (first,) = context.graph.generate_jobs(100)
+    (second,) = context.graph.generate_jobs(200)
+    with pytest.raises(BatchFailedError, match=r"3 tries: .*NoneType"):
+        first.run()
+    second.run()
+    assert seen == [[1]]
+    context.graph.clear_metadata(200, unpersist=True)
+    assert stream._taken == {}
+    assert list(items) == [[2]]
+
+
+class LastingSource(Source):
+    """A source that a later run goes on with."""
+
+    def __init__(self, context: FakeContext) -> None:
+        super().__init__(context)
+        self.again: list[int] = []
+
+    def position(self) -> dict[str, Any]:
+        return {"asked": self.asked}
+
+    def restore(self, position: Mapping[str, Any]) -> None:
+        self.asked = list(position["asked"])
+
+    def compute_again(self, batch_time_ms: int) -> SourceBatch | None:
+        self.again.append(batch_time_ms)
+        return SourceBatch(self._sc.parallelize([-batch_time_ms]), 1) if batch_time_ms in self.asked else None
+
+
+def test_batch_repeated_by_two_runs_has_its_records_in_both(context: FakeContext) -> None:
+    # Each run dies before batch 200 is complete.
+    def a_run(position: Mapping[str, Any] | None) -> tuple[PulledInputDStream, LastingSource]:
+        source = LastingSource(context)
+        stream = PulledInputDStream(context.graph, lambda: source)
+        stream.initialize(0)
+        if position is not None:
+            stream.recover_from(json.loads(json.dumps(position)))
+        return stream, source
+
+    first, _source = a_run(None)
+    assert [records(first, time_ms) for time_ms in (100, 200)] == [[100], [200]]
+    second, _source = a_run(first.position())
+    assert records(second, 200) == [-200]
+    third, source = a_run(second.position())
+    assert records(third, 200) == [-200]
+    assert source.again == [200]
+    assert records(third, 300) == [300]

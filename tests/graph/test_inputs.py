@@ -1,0 +1,137 @@
+"""Input streams: received blocks, and a queue; without Spark."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from penstock import Receiver, StreamingContext, StreamInputInfo
+from penstock.errors import StreamingStateError
+from penstock.graph import inputs
+from penstock.graph.dstream import DStream
+from penstock.graph.graph_runtime import GraphRuntime
+from penstock.graph.inputs import QueueInputDStream, ReceiverInputDStream
+from penstock.spark.located_rdd import LocatedPartition
+from penstock.wire.token import Token
+from penstock.worker.block_reader import ReadBlocks
+
+if TYPE_CHECKING:
+    from tests.helpers.fake_graph import FakeContext
+
+TOKEN = Token("t")
+
+
+class Received:
+    """Blocks of three records a batch, in two partitions."""
+
+    reader = ReadBlocks(TOKEN)
+
+    def count(self, batch_time_ms: int, stream_id: int) -> int:
+        return batch_time_ms // 10 + stream_id
+
+    def rate_limit(self, stream_id: int) -> float | None:
+        return 2.5 + stream_id
+
+    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+        return [LocatedPartition((f"{batch_time_ms}-{stream_id}-{n}",)) for n in range(2)]
+
+
+class Silent(Receiver[Any]):
+    def onStart(self) -> None:
+        """Receives nothing."""
+
+
+class NotedRDD:
+    def __init__(self, partitions: list[LocatedPartition]) -> None:
+        self.elements = [partition.element for partition in partitions]
+
+    def mapPartitionsWithIndex(self, f: object) -> tuple[list[Any], object]:
+        return self.elements, f
+
+
+@pytest.fixture
+def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, StreamInputInfo]]:
+    """What the streams report; the graph has blocks."""
+    reports: list[tuple[int, StreamInputInfo]] = []
+    runtime = GraphRuntime(
+        received_blocks=Received(), report_input=lambda time_ms, info, _count=None: reports.append((time_ms, info))
+    )
+    context.graph.connect(runtime)
+    monkeypatch.setattr(inputs, "located_rdd", lambda _sc, partitions: NotedRDD(partitions))
+    return reports
+
+
+@pytest.fixture
+def received(context: FakeContext) -> ReceiverInputDStream:
+    return ReceiverInputDStream(context.graph, Silent())
+
+
+def test_receiver_stream_reads_the_blocks_of_its_batch(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    DStream(received, cast(StreamingContext, context)).foreachRDD(print)
+    context.graph.start(0)
+    found: Any = received.get_or_compute(100)
+    assert found == ([("100-0-0",), ("100-0-1",)], ReadBlocks(TOKEN))
+
+
+def test_input_is_reported_once_for_several_outputs(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    context.graph.start(0)
+    received.initialize(0)
+    for _ in range(3):
+        received.get_or_compute(100)
+    received.get_or_compute(200)
+    assert reports == [
+        (100, StreamInputInfo(0, 10, rate_limit=2.5)),
+        (200, StreamInputInfo(0, 20, rate_limit=2.5)),
+    ]
+
+
+def test_times_before_the_start_have_no_records_and_no_report(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    # Windows reach that far back.
+    context.graph.start(1000)
+    for time_ms in (900, 1000):
+        assert received.compute(time_ms).collect() == []
+    assert reports == []
+
+
+def test_receiver_stream_needs_a_started_context(received: ReceiverInputDStream) -> None:
+    with pytest.raises(StreamingStateError, match="only in a started context"):
+        received.compute(100)
+
+
+def test_the_graph_knows_its_receivers(received: ReceiverInputDStream, context: FakeContext) -> None:
+    QueueInputDStream(context.graph, deque(), one_at_a_time=True, default=None)
+    other = ReceiverInputDStream(context.graph, Silent())
+    assert list(context.graph.receivers()) == [(0, received.receiver), (2, other.receiver)]
+
+
+@pytest.fixture
+def queue(context: FakeContext) -> Callable[..., list[list[Any]]]:
+    """The batches of a queue of RDDs of one record each."""
+
+    def batches(count: int, one_at_a_time: bool, default: Any = None) -> list[list[Any]]:
+        rdds = deque(context.sparkContext.parallelize([n]) for n in range(count))
+        stream = QueueInputDStream(context.graph, rdds, one_at_a_time=one_at_a_time, default=default)
+        return [stream.compute(time_ms).collect() for time_ms in (100, 200, 300)]
+
+    return batches
+
+
+def test_a_queue_gives_one_rdd_a_batch_or_all(queue: Callable[..., list[list[Any]]]) -> None:
+    assert queue(2, one_at_a_time=True) == [[0], [1], []]
+    assert queue(2, one_at_a_time=False) == [[0, 1], [], []]
+    assert queue(1, one_at_a_time=False) == [[0], [], []]
+
+
+def test_an_empty_queue_gives_the_default(queue: Callable[..., list[list[Any]]], context: FakeContext) -> None:
+    default = context.sparkContext.parallelize(["d"])
+    assert queue(1, one_at_a_time=True, default=default) == [[0], ["d"], ["d"]]
+    assert queue(2, one_at_a_time=False, default=default) == [[0, 1], ["d"], ["d"]]

@@ -1,0 +1,51 @@
+"""Ten thousand batches of windows and state: what streams remember does not grow; without Spark."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.graph.node import Node
+from penstock.graph.operators.windows import TreeWindowDStream
+
+if TYPE_CHECKING:
+    from tests.helpers.fake_graph import FakeContext, FakeInput
+
+pytestmark = pytest.mark.usefixtures("tables")
+
+BATCHES, SLIDE_S = 10_000, 0.1
+
+
+def remembered(streams: set[Node]) -> int:
+    nodes = sum(len(stream._nodes) for stream in streams if isinstance(stream, TreeWindowDStream))
+    return nodes + sum(len(stream._generated) for stream in streams)
+
+
+def all_of(stream: Node) -> set[Node]:
+    return {stream}.union(*(all_of(parent) for parent in stream.parents))
+
+
+def test_remembered_rdds_stay_bounded_over_ten_thousand_batches(
+    context: FakeContext, make_input: Callable[..., FakeInput]
+) -> None:
+    pairs = make_input(lambda time_ms: [[("a", 1)], [(f"b{time_ms % 700}", 1)]])
+    window = pairs.reduceByKeyAndWindow(operator.add, None, 40 * SLIDE_S)
+    pairs.reduceByKeyAndWindow(operator.add, operator.sub, 10 * SLIDE_S, 2 * SLIDE_S).foreachRDD(lambda rdd: None)
+    pairs.updateStateByKey(lambda values, state: sum(values) + (state or 0)).foreachRDD(lambda rdd: None)
+    pairs.groupByKeyAndWindow(5 * SLIDE_S, SLIDE_S).foreachRDD(lambda rdd: None)
+    window.window(4 * SLIDE_S, 2 * SLIDE_S).foreachRDD(lambda rdd: None)
+    window.foreachRDD(lambda rdd: None)
+    context.graph.start(0)
+    streams = set().union(*(all_of(output) for output in context.graph.outputs))
+    counts: list[int] = []
+    for number in range(1, BATCHES + 1):
+        assert len(context.graph.generate_jobs(number * 100)) == (5 if number % 2 == 0 else 3)
+        context.graph.clear_metadata(number * 100, unpersist=True)
+        if number % 500 == 0:
+            counts.append(remembered(streams))
+    # What is carried on is remembered for two checkpoints, which are two hundred batches, and so are its parents' RDDs.
+    # The tree has a node more or less as its window goes on.
+    assert max(counts[1:]) - min(counts[1:]) < 10

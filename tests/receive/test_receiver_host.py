@@ -1,0 +1,171 @@
+"""``ReceiverHost``: a receiver runs without a driver, and everything it stores reaches the sink once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.helpers import EventLog, Gate, run_in_background, wait_for
+
+from penstock import Block, Receiver, ReceiverHost, ThreadReceiver
+from penstock.errors import ConfigurationError, ReceiverStoppedError, StoreError, StreamingStateError
+from penstock.runtime.clock import ManualClock
+
+QUICK = {"spark.streaming.blockInterval": "5ms", "spark.streaming.receiverRestartDelay": "5ms"}
+
+
+class Idle(Receiver[Any]):
+    def onStart(self) -> None:
+        """The test stores."""
+
+
+class Failing(Receiver[Any]):
+    def onStart(self) -> None:
+        raise OSError("no route to the source")
+
+
+class Lines(ThreadReceiver[str]):
+    """Stores a line in each run of ``receive``; fails in the first."""
+
+    runs = 0
+
+    def receive(self) -> None:
+        self.runs += 1
+        self.store(f"line {self.runs}")
+        if self.runs == 1:
+            raise ConnectionError("connection reset")
+        self.wait(60)
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.blocks = EventLog()
+        self.failures = 0
+
+    def __call__(self, block: Block) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("sink not available")
+        self.blocks.add(block)
+
+    @property
+    def records(self) -> list[Any]:
+        return [record for block in self.blocks.of(Block) for record in block.records()]
+
+
+@pytest.fixture
+def sink() -> Sink:
+    return Sink()
+
+
+def test_every_form_of_store_reaches_the_sink(sink: Sink) -> None:
+    with ReceiverHost(receiver := Idle(), sink, QUICK) as host:
+        receiver.store_all([1, 2], metadata={"offset": 2})
+        receiver.store_arrow(pa.table({"value": [3]}))
+        receiver.store(4)
+    assert sink.records == [1, 2, 3, 4]
+    assert sink.blocks.of(Block)[0].metadata == {"offset": 2}
+    assert (host.stored_records, host.is_terminated, host.is_started) == (4, True, False)
+    assert (host.errors, host.ends) == ([], ["stopped by its host"])
+
+
+def test_store_all_returns_when_the_sink_has_taken_the_records() -> None:
+    gate, receiver = Gate(), Idle()
+    with ReceiverHost(receiver, gate, QUICK):
+        storing = run_in_background(lambda: receiver.store_all(["a"]))
+        assert gate.reached.wait(10)
+        assert not storing.done()
+        gate.open()
+        storing.result(timeout=10)
+
+
+def test_block_is_offered_again_until_the_sink_takes_it(sink: Sink) -> None:
+    sink.failures = 2
+    with ReceiverHost(receiver := Idle(), sink, QUICK):
+        receiver.store_all(["a"])
+        receiver.store_all(["b"])
+    assert sink.records == ["a", "b"]
+
+
+def test_store_fails_when_the_sink_never_takes_the_block(sink: Sink) -> None:
+    sink.failures = 1
+    with ReceiverHost(receiver := Idle(), sink, {**QUICK, "spark.penstock.receiver.storeRetries": "0"}) as host:
+        with pytest.raises(StoreError, match="sink not available"):
+            receiver.store_all(["a"])
+        receiver.store_all(["b"])
+        assert host.stored_records == 1
+    assert sink.records == ["b"]
+
+
+def test_failed_receive_restarts_the_receiver_in_place(sink: Sink) -> None:
+    with ReceiverHost(Lines(), sink, QUICK) as host:
+        wait_for(lambda: host.stored_records == 2, "a record of each run")
+    assert sink.records == ["line 1", "line 2"]
+    assert [error.message for error in host.errors] == ["Error receiving data: connection reset"]
+    assert "ConnectionError: connection reset" in host.errors[0].error
+    restarted, stopped = host.ends
+    assert restarted.endswith(" ms: Error receiving data: connection reset")
+    assert stopped == "stopped by its host"
+
+
+def test_error_of_onStart_is_listed_and_ends_the_receiver(sink: Sink) -> None:
+    host = ReceiverHost(Failing(), sink)
+    host.start()
+    with pytest.raises(OSError, match="no route"):
+        host.await_termination(10)
+    assert [error.message for error in host.errors] == ["Error starting receiver 0: no route to the source"]
+    assert host.is_terminated
+
+
+def test_await_termination_times_out_while_the_receiver_runs(sink: Sink) -> None:
+    with ReceiverHost(Idle(), sink) as host:
+        assert host.await_termination(0) is False
+    assert host.await_termination(0) is True
+
+
+def test_pause_holds_stores_until_resume(sink: Sink) -> None:
+    clock, receiver = ManualClock(), Idle()
+    with ReceiverHost(receiver, sink, clock=clock) as host:
+        host.pause()
+        storing = run_in_background(lambda: receiver.store_all(["a"]))
+        # The block timer and the store.
+        clock.await_waiters(2)
+        assert not sink.records
+        host.resume()
+        storing.result(timeout=10)
+    assert sink.records == ["a"]
+
+
+def test_rate_limit_can_be_set_and_lifted(sink: Sink) -> None:
+    with ReceiverHost(receiver := Idle(), sink, {"spark.streaming.receiver.maxRate": "100"}) as host:
+        assert host.rate_limit == 100
+        host.update_rate(5)
+        assert (host.rate_limit, receiver.rate_limit) == (5, 5)
+        host.update_rate(None)
+        assert host.rate_limit == 100
+
+
+def test_stream_id_is_the_receivers(sink: Sink) -> None:
+    with ReceiverHost(receiver := Idle(), sink, stream_id=7):
+        assert receiver.streamId == 7
+
+
+def test_receiver_has_one_host(sink: Sink) -> None:
+    ReceiverHost(receiver := Idle(), sink)
+    with pytest.raises(StreamingStateError, match="has a supervisor already"):
+        ReceiverHost(receiver, sink)
+
+
+def test_stopped_receiver_stores_nothing(sink: Sink) -> None:
+    with ReceiverHost(receiver := Idle(), sink) as host:
+        pass
+    host.stop()
+    with pytest.raises(ReceiverStoppedError):
+        receiver.store("late")
+    assert sink.records == []
+
+
+def test_invalid_configuration_is_refused(sink: Sink) -> None:
+    with pytest.raises(ConfigurationError, match="blockInterval"):
+        ReceiverHost(Idle(), sink, {"spark.streaming.blockInterval": "soon"})
