@@ -37,7 +37,7 @@ class WordCount:
 
     def __init__(self, sc: SparkContext, interval_s: float, options: Mapping[str, Any]) -> None:
         self.ssc = StreamingContext(sc, interval_s)
-        self._interval_ms = self.ssc.graph.batch_interval_ms
+        self._interval_ms = self.ssc._graph.batch_interval_ms
         self._top_words: dict[int, tuple[tuple[str, int], ...]] = {}
         self._completed: queue.Queue[ViewedBatch] = queue.Queue()
         lines = self.ssc.receiverStream("synthetic", **options)
