@@ -75,9 +75,9 @@ class Remembering:
 
 def measure(name, handler, port):
     """Print how fast a block handler stores; return what it stored."""
-    client, receiver, blocks = Client(f"grpc://127.0.0.1:{port}", TOKEN, 10_000), Idle(), Remembering(handler)
+    client, receiver, remembering = Client(f"grpc://127.0.0.1:{port}", TOKEN, 10_000), Idle(), Remembering(handler)
     driver = TrackerClient(client, RegisterReceiver(0, 1, "Idle", 0))
-    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), driver, blocks)
+    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), driver, remembering)
     supervisor.start()
     records = [f"{n:0100d}" for n in range(size)]
     receiver.store_all(records)
@@ -85,7 +85,7 @@ def measure(name, handler, port):
     supervisor.stop("enough")
     took = statistics.median(times)
     print(f"store_all, {name}: {size * 100 / took / 1e6:,.0f} MB/s, {took * 1000:.2f} ms a block of {size} records")
-    return blocks.stored[1:]
+    return remembering.stored[1:]
 
 
 def read(name, stored, *, checked, consume):

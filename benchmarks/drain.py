@@ -100,7 +100,7 @@ def run_program(work: str, port: int, num_lines: int) -> None:
     ssc.start()
     done.wait(TIMEOUT_S)
     print(json.dumps({"ended_at": time.time(), "batches": batches}), flush=True)
-    ssc.stop()
+    ssc.stop(stopGracefully=True)
 
 
 def main(arguments: list[str]) -> int:

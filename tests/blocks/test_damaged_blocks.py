@@ -157,7 +157,7 @@ def test_error_has_both_checksums(tmp_path: Path, make_block: Callable[..., Bloc
         damaged.records()
     assert str(caught.value) == (
         f"the block file {damaged.stored.path} is damaged: its checksum is 8cdc1683, "
-        f"what was stored has {damaged.stored.checksum:08x}"
+        f"and was {damaged.stored.checksum:08x} when it was stored"
     )
 
 

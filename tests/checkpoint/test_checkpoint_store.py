@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from attrs import evolve
+from pyspark import SparkContext
 from tests.checkpoint.samples import Disk, numbered
 from tests.helpers.memory_directory import full_disk
 
 from penstock.checkpoint.manifest import FORMAT, SavedFile
+from penstock.checkpoint.restore import recovery
 from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import CheckpointError
 from penstock.journal.frames import frame
@@ -28,6 +30,23 @@ def written(*numbers: int) -> tuple[Disk, CheckpointStore]:
 
 def name(number: int) -> str:
     return f"checkpoint-{number:010d}"
+
+
+def test_checkpoint_directory_is_not_percent_decoded_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Hadoop, through which it was written, does not decode it either.
+    CheckpointStore(LocalDirectory(tmp_path / "a%20b")).write(numbered(1))
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
+    assert recovery.find_newest(f"file://{tmp_path}/a%20b") == numbered(1)
+    assert recovery.find_newest(f"file://{tmp_path}/a b") is None
+
+
+def test_unfinished_files_of_killed_drivers_are_deleted(tmp_path: Path) -> None:
+    for unfinished in (".checkpoint-0000000001.0123abcd.partial", ".bashrc"):
+        (tmp_path / unfinished).write_bytes(b"a part")
+    CheckpointStore(LocalDirectory(tmp_path)).write(numbered(1))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".bashrc", "checkpoint-0000000001"]
 
 
 def test_newest_checkpoint_is_read() -> None:

@@ -1,4 +1,4 @@
-"""The command under click's runner, and plugins made for a test, found as installed ones are."""
+"""Runs the command with click's runner; installs plugins for one test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(autouse=True)
 def _own_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a command changes of its process, and what it reads of ours, stays out of the other tests."""
+    """Isolates each test from the environment, and later tests from its changes to the process."""
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME"):
@@ -35,7 +35,7 @@ def _own_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def cli() -> Callable[..., Result]:
-    """Runs the command with arguments."""
+    """Runs the command with these arguments."""
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(penstock, arguments, prog_name="penstock")
@@ -45,7 +45,7 @@ def cli() -> Callable[..., Result]:
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Installs a plugin made of source; what is really installed is out of sight."""
+    """Installs a plugin from source code; the plugins that are really installed are hidden."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def entry_points(**params: Any) -> importlib.metadata.EntryPoints:

@@ -9,8 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from penstock.cli import demo
-from penstock.cli.batch_view import BatchTable, summary
-from penstock.cli.screen import Lines
+from penstock.cli.demo_view import BatchTable, Lines, summary
 from penstock.launch.java import ensure_java
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,7 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def main() -> None:
     ensure_java()
     with Lines() as screen:
-        batches = list(demo._batches(screen, 10, 1.0, {"rate": 10_000, "shape": "lines"}, heard=False))
+        batches = list(demo._batches(screen, 10, 1.0, {"rate": 10_000, "shape": "lines"}, verbose=False))
     console = Console(
         record=True, file=StringIO(), force_terminal=True, width=82, markup=False, highlight=False, _environ={}
     )

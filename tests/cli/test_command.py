@@ -1,4 +1,4 @@
-"""The roof: version, help, errors in one line, Ctrl-C."""
+"""The command as a whole: version, help, errors, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -32,43 +32,50 @@ def fail(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
     return add
 
 
-def test_version(cli: Cli) -> None:
+def test_version_is_printed(cli: Cli) -> None:
     assert cli("--version").stdout == f"penstock {package.__version__}\n"
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_help_names_every_command(cli: Cli, flag: str) -> None:
-    said = cli(flag).stdout
-    assert {"demo", "doctor", "plugins", "run"} <= set(said.split())
+    output = cli(flag).stdout
+    assert {"demo", "doctor", "plugins", "run"} <= set(output.split())
 
 
-def test_the_module_is_the_command() -> None:
-    said = subprocess.check_output([sys.executable, "-m", "penstock", "--version"], text=True)
-    assert said == f"penstock {package.__version__}\n"
+def test_module_runs_the_command() -> None:
+    output = subprocess.check_output([sys.executable, "-m", "penstock", "--version"], text=True)
+    assert output == f"penstock {package.__version__}\n"
 
 
-def test_an_error_is_one_line(cli: Cli, fail: Callable[[BaseException], None]) -> None:
+@pytest.mark.parametrize("flag", ["-v", "--verbose"])
+def test_error_is_printed_in_full_when_verbose(cli: Cli, fail: Callable[[BaseException], None], flag: str) -> None:
+    fail(ConfigurationError("the lid is closed\nand here is a traceback"))
+    result = cli(flag, "fail")
+    assert (result.exit_code, result.stderr) == (1, "penstock: the lid is closed\nand here is a traceback\n")
+
+
+def test_error_is_one_line(cli: Cli, fail: Callable[[BaseException], None]) -> None:
     fail(ConfigurationError("the lid is closed\nand here is a traceback"))
     result = cli("fail")
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "penstock: the lid is closed\n")
 
 
-def test_an_error_in_penstock_itself_is_not_hidden(cli: Cli, fail: Callable[[BaseException], None]) -> None:
+def test_unexpected_error_is_not_hidden(cli: Cli, fail: Callable[[BaseException], None]) -> None:
     fail(ZeroDivisionError())
     assert isinstance(cli("fail").exception, ZeroDivisionError)
 
 
-def test_ctrl_c(cli: Cli, fail: Callable[[BaseException], None]) -> None:
+def test_ctrl_c_exits_with_130(cli: Cli, fail: Callable[[BaseException], None]) -> None:
     fail(KeyboardInterrupt())
     result = cli("fail")
     assert (result.exit_code, result.output) == (130, "")
 
 
-def test_an_unknown_command_is_a_usage_error(cli: Cli) -> None:
+def test_unknown_command_is_a_usage_error(cli: Cli) -> None:
     assert cli("dmeo").exit_code == 2
 
 
 @pytest.mark.parametrize(("flags", "level"), [([], logging.WARNING), (["-v"], logging.INFO)])
-def test_verbose(cli: Cli, flags: list[str], level: int) -> None:
+def test_verbose_logs_at_info(cli: Cli, flags: list[str], level: int) -> None:
     cli(*flags, "plugins", "list")
     assert logging.getLogger("penstock").getEffectiveLevel() == level

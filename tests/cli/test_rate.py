@@ -1,4 +1,4 @@
-"""`penstock rate simulate`: pictures, the table, the drawing, and what is refused."""
+"""`penstock rate simulate`: charts, the table, the drawing, and refused arguments."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def rate_estimators():
 LEVEL = "spark.streaming.backpressure.same.level=8000"
 
 
-def test_a_run_is_shown(cli: Cli, install: Install) -> None:
+def test_run_is_shown_as_charts_and_measures(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     result = cli("rate", "simulate", "--estimator", "same", "--plant", "steady", "--conf", LEVEL)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0] == "same on steady: 10,000/s, twice as much offered"
-    assert "limit, records/s (the plant can do 9,500)" in lines
-    assert "processing, intervals" in lines
-    assert "waiting, intervals" in lines
+    assert "limit, records/s (plant capacity 9,500)" in lines
+    assert "processing delay, batch intervals" in lines
+    assert "scheduling delay, batch intervals" in lines
     assert any("█" in line for line in lines)
     assert "200 batches every 1,000 ms: settled after 0 batches, stable" in lines
     assert lines[-1] == "last decision: it is always the same"
     assert max(map(len, lines)) <= 120
 
 
-def test_every_stream_has_its_chart(cli: Cli, install: Install) -> None:
+def test_every_stream_has_a_chart(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     said = cli("rate", "simulate", "--estimator", "same", "--plant", "two-streams", "--conf", LEVEL).stdout
     assert "limit of stream 0" in said
@@ -67,14 +67,14 @@ def test_every_stream_has_its_chart(cli: Cli, install: Install) -> None:
     assert "unstable" in said
 
 
-def test_what_is_no_rate_is_told(cli: Cli, install: Install) -> None:
+def test_invalid_estimates_are_reported(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     said = cli("rate", "simulate", "--estimator", "wrong", "--plant", "small-capacity").stdout
-    assert "estimates were no rates" in said
+    assert "invalid estimates" in said
     assert "never settled" in said
 
 
-def test_the_seed_decides(cli: Cli, install: Install) -> None:
+def test_run_follows_from_the_seed(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
 
     def said(*seed: str) -> str:
@@ -84,7 +84,7 @@ def test_the_seed_decides(cli: Cli, install: Install) -> None:
     assert said() == said("--seed", "1") != said("--seed", "2")
 
 
-def test_the_drawing_is_svg_and_says_what_it_is(cli: Cli, install: Install, tmp_path: Path) -> None:
+def test_drawing_is_svg_with_a_title(cli: Cli, install: Install, tmp_path: Path) -> None:
     install("acme", ESTIMATORS)
     file = tmp_path / "run.svg"
     for plant in ("two-streams", "idle-then-burst"):
@@ -94,12 +94,12 @@ def test_the_drawing_is_svg_and_says_what_it_is(cli: Cli, install: Install, tmp_
         (title,) = svg.iter("{http://www.w3.org/2000/svg}title")
         assert title.text == f"{estimator[0]} on {plant}: {PLANTS[plant].summary}"
         paths = [path.get("d") or "" for path in svg.iter("{http://www.w3.org/2000/svg}path")]
-        # Limits, what is attainable, processing, the interval, waiting.
+        # Limits, capacity, processing delay, the interval, scheduling delay.
         assert len(paths) == 4 + len(PLANTS[plant].sources)
         assert not any("nan" in path or "inf" in path for path in paths)
 
 
-def test_the_table_has_every_estimator_on_every_plant(cli: Cli, install: Install) -> None:
+def test_table_compares_every_estimator_on_every_plant(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     result = cli("rate", "simulate", "--all", "--conf", LEVEL)
     assert result.exit_code == 0
@@ -109,7 +109,7 @@ def test_the_table_has_every_estimator_on_every_plant(cli: Cli, install: Install
     assert "left out" not in result.stdout
 
 
-def test_who_lacks_an_option_is_left_out_of_the_table_and_named(cli: Cli, install: Install) -> None:
+def test_estimator_without_required_option_is_left_out_of_the_table_and_named(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     said = cli("rate", "simulate", "--all").stdout
     assert said.splitlines()[-1] == "left out: rate estimator 'same' needs the option 'level', which was not given"
@@ -127,10 +127,10 @@ def test_who_lacks_an_option_is_left_out_of_the_table_and_named(cli: Cli, instal
         ),
         (("--estimator", "same"), 1, "rate estimator 'same' needs the option 'level'"),
         (("--estimator", "same", "--conf", "level=1"), 2, "must be spark.KEY=VALUE"),
-        (("--all", "--plant", "steady"), 2, "--all and --plant do not go together"),
-        (("--all", "--svg", "x.svg"), 2, "--all and --svg do not go together"),
+        (("--all", "--plant", "steady"), 2, "--all cannot be combined with --plant"),
+        (("--all", "--svg", "x.svg"), 2, "--all cannot be combined with --svg"),
         (("--estimator", "wrong", "--svg", "/no/such/folder/x.svg"), 1, "No such file or directory"),
-        (("--estimator", "wrong", "--svg", "x.png"), 2, "the drawing is SVG, and 'x.png' does not end in .svg"),
+        (("--estimator", "wrong", "--svg", "x.png"), 2, "'x.png' does not end in .svg"),
         (
             ("--estimator", "wrong", "--conf", "spark.streaming.backpressure.same.levle=1"),
             1,
@@ -144,7 +144,9 @@ def test_who_lacks_an_option_is_left_out_of_the_table_and_named(cli: Cli, instal
         ),
     ],
 )
-def test_what_is_refused(cli: Cli, install: Install, arguments: tuple[str, ...], code: int, words: str) -> None:
+def test_invalid_arguments_are_refused(
+    cli: Cli, install: Install, arguments: tuple[str, ...], code: int, words: str
+) -> None:
     install("acme", ESTIMATORS)
     result = cli("rate", "simulate", *arguments)
     assert result.exit_code == code
@@ -201,15 +203,15 @@ def rate_estimators():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("raising", "errors were raised"),
-        ("text", "estimates were no rates"),
-        ("huge", "estimates were no rates"),
+        ("raising", " errors"),
+        ("text", "invalid estimates"),
+        ("huge", "invalid estimates"),
         ("no-number", "batches every"),
         ("no-rate", "batches every"),
-        ("no-reason", "errors were raised"),
+        ("no-reason", " errors"),
     ],
 )
-def test_what_a_program_survives_a_simulation_survives(cli: Cli, install: Install, name: str, words: str) -> None:
+def test_failing_estimator_does_not_end_the_simulation(cli: Cli, install: Install, name: str, words: str) -> None:
     install("acme", FAULTY)
     result = cli("rate", "simulate", "--estimator", name)
     assert result.exit_code == 0
@@ -223,13 +225,13 @@ def test_what_a_program_survives_a_simulation_survives(cli: Cli, install: Instal
         ("unmade", "cannot be created: KeyError"),
     ],
 )
-def test_what_cannot_be_made_is_an_error(cli: Cli, install: Install, name: str, words: str) -> None:
+def test_estimator_that_cannot_be_created_is_an_error(cli: Cli, install: Install, name: str, words: str) -> None:
     install("acme", FAULTY)
     result = cli("rate", "simulate", "--estimator", name)
     assert (result.exit_code, words in result.stderr) == (1, True)
 
 
-def test_it_is_left_out_of_the_table_and_who_fails_there_is_named(cli: Cli, install: Install) -> None:
+def test_table_names_estimators_that_fail_or_cannot_be_created(cli: Cli, install: Install) -> None:
     install("acme", FAULTY)
     table = cli("rate", "simulate", "--all")
     assert table.exit_code == 0
@@ -238,7 +240,7 @@ def test_it_is_left_out_of_the_table_and_who_fails_there_is_named(cli: Cli, inst
     assert "rate estimator 'raising' raised" in table.stdout
 
 
-def test_the_first_rate_of_the_program_is_the_first_rate(cli: Cli, install: Install, tmp_path: Path) -> None:
+def test_configured_initial_rate_is_used(cli: Cli, install: Install, tmp_path: Path) -> None:
     install("acme", ESTIMATORS)
 
     def drawn(*conf: str) -> str:
@@ -250,7 +252,7 @@ def test_the_first_rate_of_the_program_is_the_first_rate(cli: Cli, install: Inst
     assert drawn() != drawn("--conf", "spark.streaming.backpressure.initialRate=3000")
 
 
-def test_limits_beyond_all_numbers_can_be_drawn(cli: Cli, install: Install, tmp_path: Path) -> None:
+def test_infinite_limits_can_be_drawn(cli: Cli, install: Install, tmp_path: Path) -> None:
     install("acme", ESTIMATORS)
     file = tmp_path / "run.svg"
     level = "spark.streaming.backpressure.same.level=1e308"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from penstock.cli import local_master
+from penstock.launch import launch_conf
 from penstock.launch.java import Java
 
 Cli = Callable[..., Result]
@@ -23,7 +23,7 @@ Program = Callable[[str], str]
 def three_cores_and_java(monkeypatch: pytest.MonkeyPatch) -> None:
     java = Java(Path("/jvm/bin/java"), Path("/jvm"), 17, "a test", True)
     monkeypatch.setattr("penstock.cli.run.ensure_java", lambda: java)
-    monkeypatch.setattr(local_master, "_cores", lambda: 3)
+    monkeypatch.setattr(launch_conf, "_cores", lambda: 3)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def submit_args() -> list[str]:
     return shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"])
 
 
-def test_it_is_main_with_its_arguments_and_its_folder(cli: Cli, program: Program, tmp_path: Path) -> None:
+def test_program_runs_as_main_with_its_arguments_and_folder(cli: Cli, program: Program, tmp_path: Path) -> None:
     app = program("import sys, sibling\nprint(__name__, __file__, sys.argv, sys.path[0], sibling.HERE)")
     (tmp_path / "sibling.py").write_text("HERE = 'here'")
     result = cli("run", app, "--conf", "x", "-v", "--help")
@@ -51,7 +51,7 @@ def test_it_is_main_with_its_arguments_and_its_folder(cli: Cli, program: Program
 
 
 @pytest.mark.parametrize(("source", "code"), [("", 0), ("raise SystemExit(7)", 7), ("1/0", 1)])
-def test_the_exit_code_is_the_programs(cli: Cli, program: Program, source: str, code: int) -> None:
+def test_exit_code_is_the_programs(cli: Cli, program: Program, source: str, code: int) -> None:
     assert cli("run", program(source)).exit_code == code
 
 
@@ -66,7 +66,7 @@ def test_the_exit_code_is_the_programs(cli: Cli, program: Program, source: str, 
         "raise KeyboardInterrupt",
     ],
 )
-def test_it_ends_as_under_python(program: Program, source: str) -> None:
+def test_program_ends_as_under_python(program: Program, source: str) -> None:
     app = program(source)
     plain = subprocess.run([sys.executable, app], capture_output=True, text=True, check=False)
     ours = subprocess.run([sys.executable, "-m", "penstock", "run", app], capture_output=True, text=True, check=False)
@@ -75,7 +75,7 @@ def test_it_ends_as_under_python(program: Program, source: str) -> None:
     assert ours.returncode == (plain.returncode if plain.returncode >= 0 else 128 - plain.returncode)
 
 
-def test_spark_is_local_with_a_slot_for_each_core_and_the_receiver(cli: Cli, program: Program) -> None:
+def test_default_master_has_a_slot_for_each_core_and_the_receiver(cli: Cli, program: Program) -> None:
     cli("run", program(""))
     assert submit_args() == [
         *("--conf", "spark.master=local[4]"),
@@ -85,12 +85,12 @@ def test_spark_is_local_with_a_slot_for_each_core_and_the_receiver(cli: Cli, pro
     ]
 
 
-def test_more_receivers_more_slots(cli: Cli, program: Program) -> None:
+def test_default_master_has_a_slot_for_each_receiver(cli: Cli, program: Program) -> None:
     cli("run", "--receivers", "5", program(""))
     assert "spark.master=local[8]" in submit_args()
 
 
-def test_what_was_set_before_wins_over_defaults_and_loses_to_options(
+def test_submit_args_override_defaults_and_options_override_both(
     cli: Cli, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master yarn --name 'a b' pyspark-shell")
@@ -104,38 +104,39 @@ def test_what_was_set_before_wins_over_defaults_and_loses_to_options(
     ]
 
 
-def test_what_was_set_before_and_cannot_be_read_is_not_printed(
+def test_invalid_submit_args_are_refused_without_printing_them(
     cli: Cli, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf 'spark.secret=hush pyspark-shell")
     result = cli("run", program("print('ran')"))
     assert result.exit_code == 1
     assert (
-        result.stderr == "penstock: the environment variable PYSPARK_SUBMIT_ARGS cannot be read: No closing quotation\n"
+        result.stderr
+        == "penstock: the environment variable PYSPARK_SUBMIT_ARGS cannot be parsed: No closing quotation\n"
     )
     assert result.stdout == ""
 
 
 @pytest.mark.parametrize("pair", ["hush", "secret=hush", "=hush"])
-def test_a_setting_that_is_none_is_refused_without_printing_it(cli: Cli, program: Program, pair: str) -> None:
+def test_invalid_conf_is_refused_without_printing_it(cli: Cli, program: Program, pair: str) -> None:
     result = cli("run", "--conf", pair, program("print('ran')"))
     assert result.exit_code == 2
     assert "must be spark.KEY=VALUE" in result.stderr
     assert "hush" not in result.output
 
 
-def test_settings_are_not_printed(cli: Cli, program: Program) -> None:
+def test_configuration_is_not_printed(cli: Cli, program: Program) -> None:
     result = cli("-v", "run", "--conf", "spark.secret=hush", program(""))
     assert result.exit_code == 0
     assert "hush" not in result.output
 
 
-def test_verbose_is_passed_on(cli: Cli, program: Program) -> None:
+def test_verbose_sets_the_programs_log_level(cli: Cli, program: Program) -> None:
     cli("-v", "run", program(""))
     assert "spark.penstock.log.level=INFO" in submit_args()
 
 
-def test_a_missing_file(cli: Cli, tmp_path: Path) -> None:
+def test_missing_program_is_a_usage_error(cli: Cli, tmp_path: Path) -> None:
     result = cli("run", str(tmp_path / "nope.py"))
     assert result.exit_code == 2
     assert "does not exist" in result.stderr
@@ -160,7 +161,7 @@ sys.exit(3)
     ("args", "seen"),
     [([], ["local[2]", "true", "the option's"]), (["own"], ["local[7]", "false", "the program's"])],
 )
-def test_what_the_program_sets_wins(program: Program, args: list[str], seen: list[str]) -> None:
+def test_the_programs_configuration_overrides_options(program: Program, args: list[str], seen: list[str]) -> None:
     command = ["run", "--master", "local[2]", "--conf", "spark.x=the option's", program(SEES), *args]
     found = subprocess.run([sys.executable, "-m", "penstock", *command], capture_output=True, text=True, check=False)
     assert (found.stdout, found.returncode) == (f"{seen}\n", 3)

@@ -1,4 +1,4 @@
-"""The picture that changes in place, and the lines that stand in for it."""
+"""``Picture``, which is redrawn in place, and ``Lines``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from penstock.cli.batch_view import ViewedBatch
-from penstock.cli.screen import Lines, Picture
+from penstock.cli.demo_view import Lines, Picture, ViewedBatch
 from penstock.listen.events import BatchInfo
 
 
@@ -16,7 +15,7 @@ def batch(records: int) -> ViewedBatch:
     return ViewedBatch(BatchInfo(1000 * records, {}, 0, 0, 1, {}), 1000, top_words=((f"word{records}", 1),))
 
 
-def test_lines_come_batch_by_batch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_prints_each_batch(capsys: pytest.CaptureFixture[str]) -> None:
     with Lines() as lines:
         lines.phase("starting")
         assert capsys.readouterr().out == ""
@@ -25,7 +24,7 @@ def test_lines_come_batch_by_batch(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == ""
 
 
-def test_the_picture_ends_as_the_table_of_what_fits() -> None:
+def test_picture_ends_as_a_table_of_the_last_batches() -> None:
     console = Console(file=StringIO(), force_terminal=True, width=80, height=11, _environ={"TERM": "xterm"})
     with Picture(console) as picture:
         picture.phase("starting Spark")
@@ -41,7 +40,7 @@ def test_the_picture_ends_as_the_table_of_what_fits() -> None:
     assert "stopping" not in last
 
 
-def test_the_picture_of_an_early_end_is_empty() -> None:
+def test_picture_without_batches_is_empty() -> None:
     console = Console(file=StringIO(), force_terminal=True, width=80, _environ={"TERM": "xterm"})
     with Picture(console) as picture:
         picture.phase("starting Spark")

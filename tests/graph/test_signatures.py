@@ -15,10 +15,10 @@ with warnings.catch_warnings():
     PAIRS: list[tuple[type, type]] = [(DStream, streaming.DStream), (StreamingContext, streaming.StreamingContext)]
 
 METHODS = [
-    pytest.param(getattr(mine, name), getattr(theirs, name), id=f"{mine.__name__}.{name}")
+    pytest.param(mine, name, getattr(theirs, name), id=f"{mine.__name__}.{name}")
     for mine, theirs in PAIRS
     for name in dir(theirs)
-    if not name.startswith("_") and hasattr(mine, name) and callable(getattr(theirs, name))
+    if not name.startswith("_") and callable(getattr(theirs, name))
 ]
 
 
@@ -28,16 +28,38 @@ def arguments(function: Callable[..., Any]) -> list[tuple[str, object, object]]:
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs"),
+    ("cls", "name", "theirs"),
     [
         *METHODS,
-        pytest.param(StreamingContext.__init__, streaming.StreamingContext.__init__, id="StreamingContext.__init__"),
+        pytest.param(StreamingContext, "__init__", streaming.StreamingContext.__init__, id="StreamingContext.__init__"),
     ],
 )
-def test_a_method_takes_what_pysparks_takes(mine: Callable[..., Any], theirs: Callable[..., Any]) -> None:
-    # Further arguments come after.
-    assert arguments(mine)[: len(arguments(theirs))] == arguments(theirs)
-    assert all(default is not inspect.Parameter.empty for _, _, default in arguments(mine)[len(arguments(theirs)) :])
+def test_every_method_of_pyspark_exists_with_its_arguments(cls: type, name: str, theirs: Callable[..., Any]) -> None:
+    mine = arguments(getattr(cls, name))
+    expected = arguments(theirs)
+    assert mine[: len(expected)] == expected
+    assert all(default is not inspect.Parameter.empty for _, _, default in mine[len(expected) :])
+
+
+# Public names beyond PySpark's.
+ONLY_HERE = {
+    DStream: {"id", "setName", "mapWithState", "saveAsPickleFiles"},
+    StreamingContext: {
+        *("receiverStream", "socketStream", "rawSocketStream", "fileStream", "input_stream", "removeStreamingListener"),
+        *("rate_limit", "receiver_infos", "set_rate", "sparkContext"),
+    },
+}
+
+
+@pytest.mark.parametrize("cls", ONLY_HERE)
+def test_the_methods_beyond_pyspark_exist(cls: type) -> None:
+    assert {name for name in ONLY_HERE[cls] if not hasattr(cls, name)} == set()
+
+
+def test_dstream_has_no_other_public_names() -> None:
+    public = {name for name in dir(DStream) if not name.startswith("_")}
+    theirs = {name for name in dir(streaming.DStream) if not name.startswith("_")}
+    assert public - theirs == ONLY_HERE[DStream]
 
 
 def test_listeners_have_pysparks_hooks() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import queue
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import await_blocked, wait_for
 
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.block_generator import BlockGenerator, Bounds
@@ -125,19 +125,15 @@ def test_before_start_nothing_is_taken(clock: ManualClock) -> None:
 
 
 def test_blocks_are_pushed_one_at_a_time(make: Make, clock: ManualClock, gate: Gate) -> None:
-    pushed, begun = make(), threading.Semaphore(0)
-
-    def hold(records: list[Any]) -> None:
-        begun.release()
-        gate(records)
-
-    pushed.on_push = hold
+    pushed = make()
+    pushed.on_push = gate
     for n in range(5):
         pushed.generator.add(n)
         clock.await_waiters()
         clock.advance(INTERVAL_MS)
-    assert begun.acquire(timeout=10)
-    assert not begun.acquire(timeout=0.02)
+        wait_for(lambda: not pushed.generator._buffer.records, "a block of each record")
+    assert gate.reached.wait(10)
+    wait_for(lambda: pushed.generator._cut_runs.qsize() == 4, "all blocks but the first wait")
     gate.open()
     pushed.generator.stop()
     assert pushed.records == list(range(5))
@@ -171,8 +167,7 @@ def test_at_the_bound_of_records_add_waits_until_some_are_pushed(
     clock.advance(INTERVAL_MS)
     # They are cut and being pushed: they count still.
     assert gate.reached.wait(10)
-    with pytest.raises(TimeoutError):
-        waiting.result(timeout=0.02)
+    await_blocked(BlockGenerator.add)
     gate.open()
     waiting.result(timeout=10)
     pushed.generator.stop()
@@ -188,8 +183,7 @@ def test_at_the_bound_of_bytes_add_waits_until_some_are_pushed(
     for _ in range(3):
         pushed.generator.add(record)
     waiting = background(lambda: pushed.generator.add("small"))
-    with pytest.raises(TimeoutError):
-        waiting.result(timeout=0.02)
+    await_blocked(BlockGenerator.add)
     gate.open()
     clock.await_waiters()
     clock.advance(INTERVAL_MS)
@@ -206,7 +200,7 @@ def test_one_record_may_always_wait_however_large(make: Make) -> None:
 
 
 def test_blocks_that_cannot_be_pushed_are_bounded_too(
-    make: Make, clock: ManualClock, gate: Gate, background: Background
+    make: Make, clock: ManualClock, gate: Gate, background: Background, drive: Callable[[Future[Any]], Any]
 ) -> None:
     pushed = make(records=50, blocks=2)
     pushed.on_push = gate
@@ -220,12 +214,9 @@ def test_blocks_that_cannot_be_pushed_are_bounded_too(
     for _ in range(200):
         clock.advance(INTERVAL_MS)
     assert gate.reached.wait(10)
-    with pytest.raises(TimeoutError):
-        adding.result(timeout=0.02)
+    await_blocked(BlockGenerator.add)
     gate.open()
-    while not adding.done():
-        clock.advance(INTERVAL_MS)
-        threading.Event().wait(0.001)
+    drive(adding)
     pushed.generator.stop()
     assert pushed.records == list(range(1000))
     assert max(map(len, pushed.blocks)) <= 50

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import wait_for
 
 from penstock import StoredBlock
 from penstock.errors import StoreError
@@ -57,8 +57,7 @@ def four(reported: Driver, gate: Gate, background: Background) -> list[Future[An
     first = background(lambda: reporter.report(block(0)))
     assert gate.reached.wait(10)
     others = [background(lambda n=n: reporter.report(block(n))) for n in (1, 2, 3)]  # type: ignore[misc]  # mypy
-    while len(reporter._next.blocks) < 3:
-        threading.Event().wait(0.001)
+    wait_for(lambda: len(reporter._next.blocks) == 3, "three blocks wait for the next report")
     return [first, *others]
 
 
@@ -109,8 +108,8 @@ def test_threads_that_store_share_reports(
     storing = [background(lambda: receiver.store_all(["a"]))]
     assert gate.reached.wait(10)
     storing += [background(lambda: receiver.store_all(["b"])) for _ in range(9)]
-    while len(supervisor._writer._pusher._reporter._next.blocks) < 9:
-        threading.Event().wait(0.001)
+    reporter = supervisor._writer._pusher._reporter
+    wait_for(lambda: len(reporter._next.blocks) == 9, "nine blocks wait for the next report")
     gate.open()
     for each in storing:
         each.result(timeout=10)

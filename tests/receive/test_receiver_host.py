@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.helpers import EventLog, Gate, run_in_background
+from tests.helpers import EventLog, Gate, run_in_background, wait_for
 
 from penstock import Block, Receiver, ReceiverHost, ThreadReceiver
 from penstock.errors import ConfigurationError, ReceiverStoppedError, StoreError, StreamingStateError
@@ -100,7 +100,7 @@ def test_store_fails_when_the_sink_never_takes_the_block(sink: Sink) -> None:
 
 def test_failed_receive_restarts_the_receiver_in_place(sink: Sink) -> None:
     with ReceiverHost(Lines(), sink, QUICK) as host:
-        sink.blocks.await_count(Block, 2)
+        wait_for(lambda: host.stored_records == 2, "a record of each run")
     assert sink.records == ["line 1", "line 2"]
     assert [error.message for error in host.errors] == ["Error receiving data: connection reset"]
     assert "ConnectionError: connection reset" in host.errors[0].error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.ipc
 import pytest
 from pyspark import TaskContext
+from tests.helpers import await_blocked
 from tests.wire.garbage import exploded, pelt
 
 from penstock import Block, Receiver
@@ -30,7 +31,6 @@ from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
-    PauseReceiver,
     Registered,
     RegisterReceiver,
     ReleaseReceiver,
@@ -38,6 +38,7 @@ from penstock.receive.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
+from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver_task import ReceiverTask, local_directory
 from penstock.version import __version__
 from penstock.wire.client import Client
@@ -279,17 +280,16 @@ def test_a_driver_that_does_not_hear_of_the_end_waits_for_the_task(
     assert time.monotonic() - before < 30
 
 
-def test_it_can_be_told_to_pause_and_to_go_on(tracker: FakeTracker, log: EventLog, background: Background) -> None:
+def test_driver_pauses_and_resumes_a_receiver(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     receiver = Counting()
 
     def drive() -> bool:
         log.await_count(AddBlocks)
         client = tracker.receiver()
-        client.ask(PauseReceiver(True, 1), Reply)
+        client.ask(UpdateRateLimit(None, 1, paused=True), Reply)
         storing = background(lambda: receiver.store_all([4]))
-        with pytest.raises(TimeoutError):
-            storing.result(timeout=0.02)
-        client.ask(PauseReceiver(False, 1), Reply)
+        await_blocked(RateLimiter.acquire)
+        client.ask(UpdateRateLimit(None, 2, paused=False), Reply)
         storing.result(timeout=10)
         client.ask(StopReceiver("enough"), Reply)
         return True

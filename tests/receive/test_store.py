@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
+from tests.helpers import await_blocked
 
 from penstock.errors import StoreError
 from penstock.receive.messages import AddBlocks
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
+from penstock.receive.record_writer import RecordWriter
 from penstock.runtime.clock import ManualClock, SystemClock
 
 if TYPE_CHECKING:
@@ -61,8 +63,7 @@ def test_store_all_returns_when_the_driver_has_accepted(
     driver.on_message = lambda message: gate() if isinstance(message, AddBlocks) else None
     storing = background(lambda: receiver.store_all(["a", "b"]))
     assert gate.reached.wait(10)
-    with pytest.raises(TimeoutError):
-        storing.result(timeout=0.02)
+    await_blocked(RecordWriter.store_all, inside=True)
     gate.open()
     storing.result(timeout=10)
     assert records() == ["a", "b"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -193,3 +195,52 @@ def test_error_of_arrow_becomes_an_oserror_with_the_location(tmp_path: Path) -> 
 
     with pytest.raises(OSError, match="there: cannot list"):
         RemoteDirectory(Broken(), "/x", "there").names()
+
+
+def test_delete_partial_leaves_finished_and_other_hidden_files(folder: Directory, tmp_path: Path) -> None:
+    folder.delete_partial()
+    folder.write("a", b"whole")
+    folder.write(".hidden", b"others'")
+    (tmp_path / "new" / "folder" / ".a.0123abcd.partial").write_bytes(b"a part")
+    folder.delete_partial()
+    left = {path.name for path in (tmp_path / "new" / "folder").iterdir()}
+    assert {"a", ".hidden"} <= left
+    # Only a local directory has such files.
+    assert (".a.0123abcd.partial" in left) is not folder.can_append
+
+
+def test_file_is_moved_into_a_subdirectory(folder: Directory) -> None:
+    folder.write("a", b"one")
+    assert folder.move("a", "aside")
+    assert not folder.move("a", "aside")
+    assert folder.names() == []
+    assert folder.child("aside").read("a") == b"one"
+
+
+def test_failed_write_leaves_the_old_local_file_and_no_remote_one(folder: Directory) -> None:
+    folder.write("a", b"old")
+
+    def fail() -> None:
+        with folder.create("a") as file:
+            file.write(b"a part")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert folder.names() == (["a"] if folder.can_append else [])
+    folder.write("a", b"new")
+    assert folder.read("a") == b"new"
+
+
+def test_many_threads_write_with_sync_into_a_new_directory(tmp_path: Path) -> None:
+    folder = local(tmp_path.joinpath(*"abcdefgh"))
+    barrier = threading.Barrier(8)
+
+    def write(number: int) -> None:
+        barrier.wait(10)
+        for each in range(5):
+            folder.write(f"{number}-{each}", b"x", sync=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert len(folder.names()) == 40

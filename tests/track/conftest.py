@@ -278,12 +278,12 @@ class Tracked:
 
     def connection(self, stream_id: int = 0) -> ReceiverConnection:
         """The newest connection to a receiver."""
-        return [each for each in self.tracker._serving() if each.stream_id == stream_id][-1]
+        return [each for each in self.tracker._connections.serving() if each.stream_id == stream_id][-1]
 
     def settle(self) -> None:
         """Return when the tracker's loop has handled all that it was given until now."""
         done = threading.Event()
-        self.tracker._loop.post(done.set)
+        self.tracker._tracked.loop.post(done.set)
         assert done.wait(10)
 
 

@@ -37,7 +37,7 @@ def fail(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], l
 
 def undelivered(tracked: Tracked) -> bool:
     """Whether the tracker knows that its last message did not arrive."""
-    return tracked.tracker._records[0].sent == 0
+    return tracked.tracker._tracked.records[0].sent == 0
 
 
 def test_rate_that_was_not_delivered_is_sent_again(tracked: Tracked, fail: Callable[[int], list[object]]) -> None:

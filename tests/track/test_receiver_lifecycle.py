@@ -19,41 +19,45 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.spark.cluster import TaskLocation
-from penstock.track.receiver_lifecycle import new_record, step
-from penstock.track.receiver_tracking_info import (
-    Active,
+from penstock.track.lifecycle_effects import (
     Answer,
-    BackingOff,
-    BlocksMissed,
     CancelJob,
     Connect,
-    DesiredChange,
     Effect,
     FailApplication,
-    GivenUp,
+    Post,
+    Send,
+    StartJob,
+    WakeUp,
+)
+from penstock.track.lifecycle_events import (
+    BlocksMissed,
+    DesiredChange,
     JobEnded,
     LaunchDue,
     LaunchFailed,
     LifecycleEvent,
     Move,
-    Moving,
-    Post,
-    ReceiverTrackingInfo,
     Registration,
-    RelaunchPolicy,
-    Release,
-    Restarting,
-    Scheduled,
-    Send,
     ServeLonger,
-    StartJob,
     Stop,
-    Stopped,
-    Stopping,
     Tick,
     Undelivered,
+)
+from penstock.track.receiver_lifecycle import step
+from penstock.track.receiver_tracking_info import (
+    Active,
+    BackingOff,
+    GivenUp,
+    Moving,
+    ReceiverTrackingInfo,
+    RelaunchPolicy,
+    Restarting,
+    Scheduled,
+    Stopped,
+    Stopping,
     Waiting,
-    WakeUp,
+    new_record,
 )
 from penstock.wire.messages import Reply
 
@@ -591,7 +595,6 @@ def test_stopping_receiver_that_says_its_end_is_stopped_and_serves() -> None:
     assert (lifecycle.record.state, lifecycle.answer, lifecycle.posted) == (Stopped(), Reply(), ["ReceiverStopped"])
     # Nothing is released before the last batches have run.
     assert lifecycle.take(Tick()).sent == []
-    assert lifecycle.take(Release()).sent == [ReleaseReceiver()]
     assert lifecycle.take(JobEnded(1)).drains == []
 
 

@@ -17,33 +17,38 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.spark.cluster import TaskLocation
-from penstock.track.receiver_lifecycle import new_record, step
-from penstock.track.receiver_tracking_info import (
-    Active,
+from penstock.track.lifecycle_effects import (
     Answer,
-    BackingOff,
     CancelJob,
-    DesiredChange,
     FailApplication,
-    GivenUp,
+    Send,
+    StartJob,
+    WakeUp,
+)
+from penstock.track.lifecycle_events import (
+    DesiredChange,
     JobEnded,
     LaunchDue,
     LaunchFailed,
     LifecycleEvent,
     Move,
     Registration,
+    ServeLonger,
+    Stop,
+    Tick,
+    Undelivered,
+)
+from penstock.track.receiver_lifecycle import step
+from penstock.track.receiver_tracking_info import (
+    Active,
+    BackingOff,
+    GivenUp,
     RelaunchPolicy,
     Restarting,
     Scheduled,
-    Send,
-    ServeLonger,
-    StartJob,
-    Stop,
     Stopped,
     Stopping,
-    Tick,
-    Undelivered,
-    WakeUp,
+    new_record,
 )
 
 HERE, THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")

@@ -550,7 +550,7 @@ def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None
     tracked.launch().cancel = lambda: None  # type: ignore[method-assign]  # the job takes its time to end
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        while not tracked.tracker._stopping.is_set():
+        while not tracked.tracker._tracked.stopping.is_set():
             threading.Event().wait(0.001)
         refused = process.register()
         process.launch.end()

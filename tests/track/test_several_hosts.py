@@ -175,7 +175,7 @@ def test_an_endpoint_in_place_that_does_not_have_it_knows_that_it_is_gone(hosts:
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
     shutil.rmtree(first.directory)
-    with pytest.raises(BlockGoneError, match="is not there"):
+    with pytest.raises(BlockGoneError, match="does not exist"):
         two.read(two.references(stream_id=first.task.stream_id))
 
 
@@ -449,7 +449,7 @@ def test_one_that_was_not_told_to_move_is_told_again(
     monkeypatch.setattr(client, "ask", ask)
     two.tick(5000)
     assert untold.wait(10)
-    wait_for(lambda: isinstance(two.tracked.tracker._records[0].state, Active), "the move to be forgotten")
+    wait_for(lambda: isinstance(two.tracked.tracker._tracked.records[0].state, Active), "the move to be forgotten")
     two.tick(5000)
     assert first.told.await_one(StopReceiver).message == "moves to another executor"
 
@@ -473,7 +473,7 @@ def test_one_that_was_not_let_go_is_told_again(
     two, first, _stored = moved
     two.tracked.relaunch()
     two.on(2, B)
-    client, untold = two.tracked.tracker._serving()[0].client, threading.Event()
+    client, untold = two.tracked.tracker._connections.serving()[0].client, threading.Event()
     asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
@@ -487,7 +487,7 @@ def test_one_that_was_not_let_go_is_told_again(
     two.tracked.tracker.clean_up(200, delete=True)
     two.tick()
     assert untold.wait(10)
-    wait_for(lambda: len(two.tracked.tracker._serving()) == 2, "the release to be forgotten")
+    wait_for(lambda: len(two.tracked.tracker._connections.serving()) == 2, "the release to be forgotten")
     two.tick()
     first.told.await_one(ReleaseReceiver)
 

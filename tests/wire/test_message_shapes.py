@@ -6,14 +6,13 @@ from penstock.errors import WireError
 from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
-    PauseReceiver,
     Registered,
     RegisterReceiver,
     UpdateRateLimit,
 )
 from penstock.wire.messages import Reply, from_json
 
-KINDS = [AddBlocks, CleanUpBlocks, PauseReceiver, Registered, RegisterReceiver, Reply, UpdateRateLimit]
+KINDS = [AddBlocks, CleanUpBlocks, Registered, RegisterReceiver, Reply, UpdateRateLimit]
 
 
 @pytest.mark.parametrize("body", [b"[]", b"[[]]", b"1", b'"text"', b"null", b"true"])

@@ -14,7 +14,6 @@ from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
-    PauseReceiver,
     Registered,
     RegisterReceiver,
     ReportError,
@@ -40,8 +39,7 @@ MESSAGE = st.one_of(
     st.builds(ReportError, NUMBER, NUMBER, TEXT, TEXT),
     st.builds(DeregisterReceiver, NUMBER, NUMBER, TEXT, TEXT),
     st.builds(StopReceiver, TEXT),
-    st.builds(UpdateRateLimit, RATE, NUMBER),
-    st.builds(PauseReceiver, st.booleans(), NUMBER),
+    st.builds(UpdateRateLimit, st.none() | RATE, NUMBER, st.booleans()),
     st.builds(CleanUpBlocks, st.lists(TEXT, max_size=3)),
 )
 

@@ -62,10 +62,10 @@ class StreamBuilder:
         """Receive the records that ``converter`` reads from a TCP connection.
 
         Args:
-            hostname: of the server.
-            port: of the server.
+            hostname: name or address of the server.
+            port: TCP port of the server.
             converter: given the connection as a readable file, yields records; runs on the receiver's executor.
-            storageLevel: of the blocks.
+            storageLevel: storage level of the blocks.
 
         Raises:
             ConfigurationError: the plugin ``penstock-socket`` is not installed.
@@ -149,7 +149,7 @@ class StreamBuilder:
 
         Args:
             receiver: a Receiver, or the name of one that a plugin offers.
-            options: of a receiver given by name; they override ``spark.penstock.receiver.<name>.<option>``.
+            options: options of a receiver given by name; they override ``spark.penstock.receiver.<name>.<option>``.
 
         Raises:
             UnknownNameError: no plugin offers that name, or an option does not exist; names the nearest.
@@ -205,10 +205,10 @@ class StreamBuilder:
             rdds: a list, whose later changes are ignored; or a ``deque`` or ``queue.Queue``, to which the program may
                 add while the context runs.
             oneAtATime: take one a batch.
-            default: for batches that find the queue empty; an empty RDD otherwise.
+            default: the RDD when the queue is empty; by default an empty one.
 
         Raises:
-            IndexError: the list is empty and there is no default: every batch would be empty.
+            IndexError: the list is empty and no default is given: every batch would be empty.
             TypeError: ``rdds`` is neither a queue nor a sequence.
         """
         if not isinstance(rdds, Sequence | queue.Queue) or isinstance(rdds, str | bytes):
@@ -247,7 +247,7 @@ class StreamBuilder:
 
         Raises:
             TypeError: an element is not a DStream, or the function is not callable.
-            ValueError: there is no stream, or their slide durations or contexts differ.
+            ValueError: no stream is given, or their slide durations or contexts differ.
         """
         nodes = [require_stream("transform", stream)._node for stream in dstreams]
         if not nodes:
@@ -259,8 +259,8 @@ class StreamBuilder:
         """Read from a source that a plugin offers and the driver pulls.
 
         Args:
-            name: of the source (``penstock plugins list``).
-            options: of the source; they override ``spark.penstock.input.<name>.<option>``.
+            name: name of the source (``penstock plugins list``).
+            options: options of the source; they override ``spark.penstock.input.<name>.<option>``.
 
         Raises:
             UnknownNameError: no plugin offers that name, or an option does not exist; names the nearest.

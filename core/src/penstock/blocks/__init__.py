@@ -1,1 +1,1 @@
-"""A block: its Arrow form, where it lives, how it is fetched. Knows neither receivers nor batches."""
+"""Blocks: their Arrow form, their files, where they are stored and how they are fetched."""

@@ -1,9 +1,9 @@
-"""The Arrow form of records: what comes out equals what went in, type and value.
+"""The Arrow form of records: decoded records equal the encoded ones in type and value.
 
-Owns the choice of form. ``value``: records of exactly one of the types str, bytes, int, float, bool, as one typed
-column. ``pickle``: anything else (mixed types, ints past 64 bits, lone surrogates, any object), pickled in runs into a
-binary column. ``columns``: a batch the receiver handed over as it is. Called by receivers when they store and by the
-tasks that read.
+Three forms. ``value``: records of exactly one of the types str, bytes, int, float and bool, as one typed column.
+``pickle``: anything else (mixed types, ints beyond 64 bits, lone surrogates, any object), pickled in groups into a
+binary column. ``columns``: a columnar batch as the receiver gave it. Called by receivers that store and by the tasks
+that read.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _TYPES: dict[type, pa.DataType] = {
     float: pa.float64(),
     bool: pa.bool_(),
 }
-# Records a record batch: a reader holds one batch as Python objects at a time.
+#: Records in a record batch. A reader holds one batch as Python objects at a time.
 ROWS_PER_BATCH = 16_384
-# Records a pickle: they share one memo, which makes small records several times cheaper.
+# Records in one pickle. They share its memo, which makes small records several times cheaper.
 _RECORDS_PER_PICKLE = 256
 
 
 @frozen
 class Column:
-    """Some records in their Arrow form.
+    """Records as an Arrow column.
 
     Attributes:
-        values: a typed value each, or pickled runs of them.
-        is_pickled: which of the two.
+        values: a typed value for each record, or pickled groups of records.
+        is_pickled: whether they are pickled.
     """
 
     values: pa.ChunkedArray
@@ -45,45 +45,45 @@ class Column:
 
     @property
     def num_bytes(self) -> int:
-        """How large it is."""
+        """The size in memory."""
         return int(self.values.nbytes)
 
     def has_form_of(self, other: Column) -> bool:
-        """Say whether the two fit into one table."""
+        """Return whether both fit into one table."""
         return self.is_pickled == other.is_pickled and bool(self.values.type == other.values.type)
 
 
 def encode(records: Sequence[Any]) -> pa.Table:
-    """Put records into a table.
+    """Encode records as a table.
 
     Raises:
-        pickle.PicklingError: (or what else the record raises) a record can neither be a typed value nor be pickled.
+        Exception: a record has no typed form and cannot be pickled; what its pickling raised.
     """
     return table([column(records)])
 
 
 def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
-    """Put records into their Arrow form.
+    """Encode records as a column, in order.
 
     Args:
-        records: in their order.
-        pickled: in that form, whatever they are.
+        records: at least one, unless pickled.
+        pickled: pickle them whatever their type.
 
     Raises:
-        pickle.PicklingError: (or what else the record raises) a record can neither be a typed value nor be pickled.
+        Exception: a record has no typed form and cannot be pickled; what its pickling raised.
     """
     kinds = set(map(type, records))
     if not pickled and len(kinds) == 1 and (data_type := _TYPES.get(kinds.pop())) is not None:
         try:
             return Column(_column(records, data_type), is_pickled=False)
         except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
-            pass  # an int past 64 bits or a lone surrogate: no typed column holds it
+            pass  # an int beyond 64 bits or a lone surrogate: no typed column holds it
     runs = [_pickled(run) for run in _runs(records, _RECORDS_PER_PICKLE)]
     return Column(_column(runs, pa.large_binary()), is_pickled=True)
 
 
 def table(columns: Sequence[Column]) -> pa.Table:
-    """Put columns of one form, of which there is at least one, into a table."""
+    """Concatenate columns of one form, at least one, into a table."""
     first, *more = columns
     values = (
         pa.chunked_array([chunk for each in columns for chunk in each.values.chunks], first.values.type)
@@ -94,7 +94,7 @@ def table(columns: Sequence[Column]) -> pa.Table:
 
 
 def is_storable(record: Any) -> bool:
-    """Say whether a record can be encoded, the slow way: one by one."""
+    """Return whether a record can be encoded."""
     try:
         _pickled([record])
     except Exception:
@@ -103,11 +103,11 @@ def is_storable(record: Any) -> bool:
 
 
 def from_columns(batch: pa.RecordBatch | pa.Table) -> pa.Table:
-    """Put a batch that is columnar already into block form.
+    """Mark a columnar batch as a block's table.
 
     Raises:
-        TypeError: it is neither a RecordBatch nor a Table.
-        ValueError: it has no columns, so its records would be nothing.
+        TypeError: the batch is neither a RecordBatch nor a Table.
+        ValueError: it has no columns.
     """
     if isinstance(batch, pa.RecordBatch):
         batch = pa.Table.from_batches([batch])
@@ -119,7 +119,7 @@ def from_columns(batch: pa.RecordBatch | pa.Table) -> pa.Table:
 
 
 def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-    """Read the records back, a batch at a time."""
+    """Decode records, one batch at a time."""
     return itertools.chain.from_iterable(map(_decode, batches))
 
 
@@ -152,7 +152,7 @@ def _pickled(run: Sequence[Any]) -> bytes:
     try:
         return pickle.dumps(list(run), pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        # Classes and functions of the program's main module: by value, as Spark sends the program's functions.
+        # Classes and functions of the program's main module are pickled by value, as Spark pickles functions.
         from pyspark import cloudpickle
 
         dumped: bytes = cloudpickle.dumps(list(run), pickle.HIGHEST_PROTOCOL)

@@ -1,7 +1,7 @@
-"""A block: the records a receiver stored together, and the reference by which a batch finds it.
+"""A block: the records that a receiver stored together.
 
-Owns three values and no behaviour beyond them: ``Block`` (has content, has no home yet), ``StoredBlock`` (has a home;
-what the driver is told), ``BlockReference`` (what a batch's partition carries).
+Three values follow it: ``Block`` has the records and is not stored yet; ``StoredBlock`` describes the stored block to
+the driver; ``BlockReference`` is in a batch's partition and says where a task finds the block.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from penstock.blocks import arrow_form
 
 @frozen
 class Block:
-    """Records on their way to the store.
+    """Records about to be stored.
 
     Attributes:
         block_id: unique in the application, ``input-<stream>-<epoch>-<number>``.
-        stream_id: of the receiver's input stream.
-        num_records: how many records it holds.
+        stream_id: id of the receiver's input stream.
+        num_records: number of records.
         table: the records in their Arrow form.
-        metadata: what the receiver gave with them; JSON values.
+        metadata: JSON values that the receiver gave with the records.
     """
 
     block_id: str
@@ -34,22 +34,22 @@ class Block:
     metadata: dict[str, Any] | None = field(default=None, repr=False)
 
     def records(self) -> Iterator[Any]:
-        """The records, as Python values."""
+        """Yield the records as Python values."""
         return arrow_form.records(self.table.to_batches())
 
 
 @frozen
 class StoredBlock:
-    """A block that has a home.
+    """A block in a file.
 
     Attributes:
         block_id: unique in the application.
-        stream_id: of the receiver's input stream.
-        num_records: how many records it holds.
-        num_bytes: the size of its file.
-        path: the file, on the host that stored it; or the URI of one that all hosts can read.
-        metadata: what the receiver gave with the records; JSON values.
-        checksum: CRC-32 of the file's bytes, checked by who reads them; ``None`` when it is not known.
+        stream_id: id of the receiver's input stream.
+        num_records: number of records.
+        num_bytes: size of the file.
+        path: the file's path on the host that stored it, or its URI if all hosts can read it.
+        metadata: JSON values that the receiver gave with the records.
+        checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips that.
     """
 
     block_id: str
@@ -67,11 +67,11 @@ class BlockReference:
 
     Attributes:
         block_id: unique in the application.
-        path: the file, read directly where it exists; or a URI.
-        num_records: how many records it holds; for messages.
-        source: ``grpc://host:port`` of an endpoint on the block's host, empty when there is none now.
-        stream_id: of the receiver's input stream.
-        checksum: CRC-32 of the file's bytes, ``None`` when it is not known.
+        path: the file's path, read directly on a host where it exists, or its URI.
+        num_records: number of records, for error messages.
+        source: ``grpc://host:port`` of an endpoint on the block's host; empty if none is up.
+        stream_id: id of the receiver's input stream.
+        checksum: CRC-32 of the file's bytes, which readers verify; ``None`` skips that.
     """
 
     block_id: str

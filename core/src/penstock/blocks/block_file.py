@@ -1,8 +1,7 @@
-"""The file that a block is: Arrow's IPC format, checked before it is read where its checksum is known.
+"""Block files: Arrow IPC, verified by their checksum before Arrow reads them.
 
-Owns how such a file is written, whatever it is written to, and how it is opened: mapped where it is a path of this
-host, through ``pyarrow.fs`` where it is a URI. A damaged file never reaches Arrow, which may misbehave on it. Runs on
-whatever thread stores, and in the tasks that read.
+A local file is memory-mapped, a remote one is read through ``pyarrow.fs``. Arrow never sees a corrupt file, on which it
+may crash. Called by the threads that store and by the tasks that read.
 """
 
 from __future__ import annotations
@@ -16,23 +15,23 @@ from penstock.blocks.arrow_form import ROWS_PER_BATCH
 from penstock.errors import BlockDamagedError, BlockGoneError
 from penstock.storage import uri
 
-# Chunks of a column may come with dictionaries of their own; a file has room for one.
+# A file holds one dictionary for each column, while each chunk of a column may have its own.
 _OPTIONS = pa.ipc.IpcWriteOptions(unify_dictionaries=True)
-# A remote file up to that size is read once and checked in memory; a larger one twice, in such pieces.
+# A remote file up to this size is read once and verified in memory; a larger one is read twice, in pieces of this size.
 _IN_MEMORY_BYTES = 64 << 20
 
 
 def write(table: pa.Table, sink: Any) -> None:
-    """Write a block's table to one of Arrow's streams."""
+    """Write a block's table to an Arrow output stream."""
     with pa.ipc.new_file(sink, table.schema, options=_OPTIONS) as writer:
         writer.write_table(table, max_chunksize=ROWS_PER_BATCH)
 
 
 def write_summed(table: pa.Table, file: Any) -> tuple[int, int]:
-    """Write a block's table to a binary file, Python's or Arrow's, which stays open.
+    """Write a block's table to an open binary file, Python's or Arrow's; does not close it.
 
     Returns:
-        How many bytes that were, and their checksum.
+        The number of bytes written, and their CRC-32.
     """
     summed = _Summed(file)
     with pa.PythonFile(summed, mode="w") as sink:
@@ -44,17 +43,17 @@ def open_file(path: str, checksum: int | None = None) -> pa.ipc.RecordBatchFileR
     """Open a block's file for reading.
 
     Args:
-        path: of this host, or a URI.
-        checksum: of its bytes, ``None`` when that is not known: then it is not checked.
+        path: local path or URI.
+        checksum: expected CRC-32 of the file's bytes; ``None`` skips the verification.
 
     Raises:
-        BlockGoneError: the file is not there.
-        BlockDamagedError: its bytes are not those that were stored.
+        BlockGoneError: the file does not exist.
+        BlockDamagedError: the checksum differs.
     """
     try:
         source = _open_remote(path, checksum) if uri.is_remote(path) else pa.memory_map(path)
     except FileNotFoundError:
-        raise BlockGoneError(f"the block file {path} is not there") from None
+        raise BlockGoneError(f"the block file {path} does not exist") from None
     if checksum is not None and not uri.is_remote(path):
         _check(path, zlib.crc32(source.read_buffer()), checksum)
         source.seek(0)
@@ -83,12 +82,12 @@ def _open_remote(path: str, checksum: int | None) -> Any:
 def _check(path: str, found: int, stored: int) -> None:
     if found != stored:
         raise BlockDamagedError(
-            f"the block file {path} is damaged: its checksum is {found:08x}, what was stored has {stored:08x}"
+            f"the block file {path} is damaged: its checksum is {found:08x}, and was {stored:08x} when it was stored"
         )
 
 
 class _Summed:
-    """What Arrow takes for a file: sums up the bytes on their way to another."""
+    """A file object for Arrow that counts and checksums what it passes on to another file."""
 
     closed = False
 
@@ -105,4 +104,4 @@ class _Summed:
         self._file.flush()
 
     def close(self) -> None:
-        """Nothing: the file is its owner's to close."""
+        """Leave the file open: its owner closes it."""

@@ -26,7 +26,7 @@ def open_block(
         block_id: the ticket.
 
     Raises:
-        StreamNotFoundError: there is no such block.
+        StreamNotFoundError: the block does not exist here.
     """
     try:
         reader = open_file(block_id)

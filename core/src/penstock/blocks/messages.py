@@ -7,11 +7,11 @@ from attrs import frozen
 
 @frozen
 class FindBlock:
-    """A batch's task to driver: where can this block be had now? Answered by ``BlockSource``.
+    """Task to driver: where is this block available now? Answered by ``BlockSource``.
 
     Attributes:
-        block_id: of the block.
-        address: of the host that asks, on which the block's file is not.
+        block_id: the block's id.
+        address: address of the asking host, which does not have the block's file.
     """
 
     block_id: str
@@ -23,8 +23,8 @@ class BlockSource:
     """The answer to ``FindBlock``.
 
     Attributes:
-        source: the address of an endpoint that serves the place where the block is; empty when there is none.
-        is_gone: there is none, and none will come.
+        source: ``grpc://host:port`` of an endpoint that serves the block; empty if there is none now.
+        is_gone: no endpoint serves the block, and none will.
     """
 
     source: str
@@ -33,7 +33,14 @@ class BlockSource:
 
 @frozen
 class LostBlock:
-    """A block that could not be read, and why."""
+    """A block that could not be read.
+
+    Attributes:
+        block_id: the block's id.
+        stream_id: id of its input stream.
+        num_records: number of its records.
+        reason: the error message of the read.
+    """
 
     block_id: str
     stream_id: int
@@ -43,6 +50,6 @@ class LostBlock:
 
 @frozen
 class BlocksLost:
-    """A batch's task to driver: these blocks are gone."""
+    """Task to driver: these blocks are lost."""
 
     blocks: list[LostBlock]

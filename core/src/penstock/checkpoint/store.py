@@ -101,6 +101,8 @@ class CheckpointStore:
             is_old = _NAME.fullmatch(old) and old not in retained
             if is_old or (_PROGRAM.fullmatch(old) and old not in programs):
                 self._directory.delete(old)
+        # Left by drivers that were killed while they wrote.
+        self._directory.delete_partial()
 
     def write_program(self, data: bytes) -> SavedFile:
         """Write a pickled program; equal programs share one file.

@@ -1,4 +1,4 @@
-"""The ``penstock`` command."""
+"""The ``penstock`` command line."""
 
 from penstock.cli.command import main
 

@@ -1,7 +1,6 @@
-"""The ``penstock`` command: its subcommands under one roof.
+"""The ``penstock`` command: its subcommands, and how errors, Ctrl-C and ``--verbose`` work for all of them.
 
-Owns what they share: how an error is told, what Ctrl-C comes to, how much is logged. Never imports Spark: a subcommand
-does when it runs. All on the main thread.
+Imports no Spark, so that ``--help`` is quick: a subcommand imports it when it runs. All on the main thread.
 """
 
 from __future__ import annotations
@@ -23,31 +22,32 @@ _EXIT_INTERRUPTED = 130
 
 
 class Failure(click.ClickException):
-    """An error of Penstock's, as the command line tells it: one line."""
+    """A PenstockError on the command line: its first line, or all of it with ``--verbose``."""
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it."""
-        click.echo(f"penstock: {self.message.partition(chr(10))[0]}", file=file, err=file is None)
+        """Print the error."""
+        click.echo(f"penstock: {self.message}", file=file, err=file is None)
 
 
-class _Roof(click.Group):
+class _PenstockGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except PenstockError as error:
-            raise Failure(str(error)) from error
+            message = str(error) if ctx.obj else str(error).partition("\n")[0]
+            raise Failure(message) from error
         except KeyboardInterrupt:
             ctx.exit(_EXIT_INTERRUPTED)
 
 
-@click.group(cls=_Roof, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_PenstockGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="penstock", message="%(prog)s %(version)s")
-@click.option("-v", "--verbose", is_flag=True, help="Log what happens, Spark's own lines included.")
+@click.option("-v", "--verbose", is_flag=True, help="Log at INFO, show Spark's output, and print errors in full.")
 @click.pass_context
 def penstock(context: click.Context, verbose: bool) -> None:
     """Micro-batch streaming for Python on Spark, with pluggable receivers.
 
-    New here? "penstock demo" shows a stream at work, "penstock doctor" whether this machine has what it takes.
+    Start with "penstock demo", which runs a stream here, and "penstock doctor", which checks this machine.
     """
     context.obj = verbose
     if verbose:
@@ -59,5 +59,5 @@ for _subcommand in (demo, run, plugins, rate, doctor):
 
 
 def main() -> None:
-    """Run the command; ends the process."""
+    """Run the command and exit the process."""
     penstock(prog_name="penstock")

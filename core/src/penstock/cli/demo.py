@@ -1,7 +1,6 @@
-"""``penstock demo``: a stream at work, to be looked at.
+"""``penstock demo``: runs a word count here and shows its batches.
 
-Owns the order of things: check, start Spark, show each batch, stop, sum up. The program it shows is ``word_count``, the
-picture ``batch_view``. Runs on the main thread.
+The program is in ``demo_program``, the output in ``demo_view``. Runs on the main thread.
 """
 
 from __future__ import annotations
@@ -15,38 +14,36 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli import installed
-from penstock.cli.batch_view import ViewedBatch, summary
-from penstock.cli.local_master import local_master
-from penstock.cli.screen import Lines, Picture, Screen
-from penstock.cli.terminal import is_live, terminal
+from penstock.cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
+from penstock.cli.shared import is_live, terminal
 from penstock.errors import BatchFailedError, ConfigurationError, PenstockError, UnknownNameError
 from penstock.launch.java import ensure_java
-from penstock.launch.launch_conf import UDS
+from penstock.launch.launch_conf import UDS, local_master
 from penstock.plugins.specs import read_options
 from penstock.runtime.log import set_level
 
 if TYPE_CHECKING:
-    from penstock.cli.word_count import WordCount
+    from penstock.cli.demo_program import WordCount
 
-# From the start of the receiver to its first record, on a slow machine.
+# Maximum time from the receiver's start to its first record, on a slow machine.
 _PATIENCE_S = 30.0
 
 
 @click.command()
-@click.option("--batches", default=10, show_default=True, type=click.IntRange(min=1), help="Batches to show.")
+@click.option("--batches", default=10, show_default=True, type=click.IntRange(min=1), help="Number of batches to show.")
 @click.option(
-    "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.001), help="Seconds between batches."
+    "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.001), help="Batch interval in seconds."
 )
 @click.option(
-    "--rate", default=10_000, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Lines a second."
+    "--rate", default=10_000, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Lines per second."
 )
-@click.option("--seed", type=int, help="Of the lines; the same seed makes the same lines.")
+@click.option("--seed", type=int, help="Seed of the lines; the same seed gives the same lines.")
 @click.pass_obj
 def demo(verbose: bool, batches: int, interval: float, rate: float, seed: int | None) -> None:
-    """Watch a stream at work.
+    """Run a stream here and watch its batches.
 
-    Lines are made, received, and counted by word, batch by batch. Ends by itself after so many batches, counted from
-    the first that has records.
+    A receiver makes lines of text, and each batch counts their words. Ends after the given number of batches, counted
+    from the first one with records.
     """
     options: dict[str, Any] = {"rate": rate, "shape": "lines"}
     if seed is not None:
@@ -57,7 +54,7 @@ def demo(verbose: bool, batches: int, interval: float, rate: float, seed: int | 
     seen: list[ViewedBatch] = []
     try:
         with screen:
-            for batch in _batches(screen, batches, interval, options, heard=verbose):
+            for batch in _batches(screen, batches, interval, options, verbose=verbose):
                 seen.append(batch)
                 screen.add(batch)
                 screen.phase(f"{len(seen)} of {batches} batches; Ctrl-C stops")
@@ -67,27 +64,27 @@ def demo(verbose: bool, batches: int, interval: float, rate: float, seed: int | 
 
 
 def _check(options: dict[str, Any]) -> None:
-    """Find now what would be found once Spark runs."""
+    """Find missing plugins and invalid options before Spark starts."""
     try:
         spec = installed.load().spec("receivers", "synthetic")
     except UnknownNameError:
         raise ConfigurationError(
-            "the demo needs the receiver 'synthetic': pip install penstock-synthetic (if it is: penstock doctor)"
+            "the demo needs the receiver 'synthetic', which no plugin offers: pip install penstock-synthetic. "
+            "If it is installed, see: penstock doctor"
         ) from None
     read_options("receiver", spec, options)
 
 
 def _batches(
-    screen: Screen, count: int, interval_s: float, options: dict[str, Any], *, heard: bool
+    screen: Screen, count: int, interval_s: float, options: dict[str, Any], *, verbose: bool
 ) -> Iterator[ViewedBatch]:
-    """Run the program; give its batches as they complete.
+    """Run the program and yield its batches as they complete.
 
     Raises:
-        PenstockError: Spark does not start, a batch fails, or nothing arrives.
+        PenstockError: Spark does not start, a batch fails, or no record arrives.
     """
     screen.phase("starting Spark")
-    from penstock.cli.quiet_spark import quiet_spark
-    from penstock.cli.word_count import WordCount
+    from penstock.cli.demo_program import WordCount, quiet_spark
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     sc = quiet_spark(
@@ -98,10 +95,10 @@ def _batches(
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            "spark.penstock.log.level": "INFO" if heard else "WARNING",
+            "spark.penstock.log.level": "INFO" if verbose else "WARNING",
             UDS: "true",
         },
-        heard=heard,
+        verbose=verbose,
     )
     try:
         program = WordCount(sc, interval_s, options)
@@ -111,8 +108,8 @@ def _batches(
             yield from _completed(program, count, time.monotonic() + _PATIENCE_S + 2 * interval_s)
         finally:
             screen.phase("stopping")
-            if not heard:
-                set_level("ERROR")  # that a batch was cut off is what stopping means here
+            if not verbose:
+                set_level("ERROR")  # stopping cuts off the current batch, which would be logged
             program.ssc.stop(stopSparkContext=False)
     finally:
         sc.stop()
@@ -123,11 +120,11 @@ def _completed(program: WordCount, count: int, first_by: float) -> Iterator[View
     while given < count:
         batch = program.next_batch(timeout_s=0.2)
         if batch is None:
-            program.ssc.awaitTerminationOrTimeout(0)  # raises what went wrong before a batch could run
+            program.ssc.awaitTerminationOrTimeout(0)  # raises an error from before the first batch
         elif given or batch.info.numRecords or batch.failure:
             given += 1
             yield batch
             if batch.failure:
-                raise BatchFailedError(f"a batch failed: {batch.failure}")
+                raise BatchFailedError(f"batch failed: {batch.failure}")
         if not given and time.monotonic() > first_by:
-            raise PenstockError(f"nothing arrived: {program.receiver_trouble() or 'the receiver stored no record'}")
+            raise PenstockError(f"no record arrived: {program.receiver_error() or 'the receiver stored none'}")

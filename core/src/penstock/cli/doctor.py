@@ -1,7 +1,4 @@
-"""``penstock doctor``: whether this machine has what Penstock needs.
-
-Owns the checks. Each looks at one thing and says what to do about it; none starts Spark, none changes anything.
-"""
+"""``penstock doctor``: checks of this machine. None starts Spark or changes anything."""
 
 from __future__ import annotations
 
@@ -21,25 +18,25 @@ from attrs import frozen
 from rich.text import Text
 
 from penstock.cli import installed
-from penstock.cli.terminal import terminal
+from penstock.cli.shared import terminal
 from penstock.launch.java import MIN_VERSION, find_java
 from penstock.launch.launch_conf import UDS, conf_here
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-# As the core's pyproject.toml has them.
+# The requirements of core/pyproject.toml.
 _PYTHON, _PYSPARK, _PYARROW, _PANDAS, _TOO_NEW_PANDAS = (3, 11), (4, 0), (18,), (2, 2), (3,)
-# PySpark below it talks to its workers over TCP only.
+# The first PySpark with Unix domain sockets.
 _PYSPARK_WITH_UDS = (4, 1)
 
 
 @frozen
 class Finding:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        level: ``fail`` for what Penstock cannot do without.
-        text: what is so.
-        remedy: what to do about it.
+        level: ``fail`` if Penstock cannot run like this.
+        text: the finding.
+        remedy: the command or change that resolves it; empty for none.
     """
 
     level: Literal["ok", "warn", "fail"]
@@ -49,7 +46,10 @@ class Finding:
 
 @click.command()
 def doctor() -> None:
-    """Check whether this machine has what Penstock needs."""
+    """Check whether Penstock can run on this machine.
+
+    Exits with 1 if a check fails.
+    """
     findings = [finding for check in CHECKS for finding in check()]
     console = terminal()
     for finding in findings:
@@ -61,7 +61,7 @@ def doctor() -> None:
 
 
 def check_python() -> Iterator[Finding]:
-    """The Python this runs in."""
+    """The version of this Python."""
     version = sys.version_info[:3]
     text = f"Python {'.'.join(map(str, version))} ({sys.executable})"
     if version >= _PYTHON:
@@ -71,25 +71,25 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_pyspark() -> Iterator[Finding]:
-    """PySpark, and whose Spark it uses."""
+    """PySpark, and which Spark it uses."""
     version = _version("pyspark")
     if version is None or _numbers(version) < _PYSPARK:
         yield Finding("fail", f"PySpark {version or 'is not installed'}", "pip install 'pyspark>=4.0'")
         return
     yield Finding("ok", f"PySpark {version}")
     if home := os.environ.get("SPARK_HOME"):
-        yield Finding("warn", f"Spark is taken from SPARK_HOME={home}, not from PySpark", "unset it unless it is meant")
+        yield Finding("warn", f"SPARK_HOME={home} replaces the Spark of PySpark", "unset SPARK_HOME unless you mean it")
 
 
 def check_pyarrow() -> Iterator[Finding]:
-    """pyarrow, with the Flight that blocks travel by."""
+    """Pyarrow with Arrow Flight, which transports blocks."""
     version = _version("pyarrow")
     remedy = "pip install 'pyarrow>=18'"
     if version is None or _numbers(version) < _PYARROW:
         yield Finding("fail", f"pyarrow {version or 'is not installed'}", remedy)
         return
     try:
-        import pyarrow.flight  # noqa: F401  # to see whether it can be
+        import pyarrow.flight  # noqa: F401  # whether it can be imported
     except ImportError as error:
         yield Finding("fail", f"pyarrow {version} has no Flight: {error}", remedy)
     else:
@@ -97,51 +97,51 @@ def check_pyarrow() -> Iterator[Finding]:
 
 
 def check_java() -> Iterator[Finding]:
-    """The Java that Spark would run on, and how it was found."""
+    """The Java for Spark, and where it is."""
     search = find_java()
     if search.found is None:
         text = f"no Java for Spark: {'; '.join(search.rejected)}"
         yield Finding("fail", text, f"pip install 'penstock[java]', or set JAVA_HOME to a Java {MIN_VERSION} or newer")
         return
     if os.environ.get("JAVA_HOME") and search.rejected:
-        yield Finding("warn", search.rejected[0], "unset or mend JAVA_HOME; until then the next one is used")
+        yield Finding("warn", search.rejected[0], "unset JAVA_HOME or correct it; until then the next Java is used")
     yield Finding("ok", str(search.found))
 
 
 def check_pandas() -> Iterator[Finding]:
-    """pandas, which PySpark wants for the columnar way."""
+    """pandas, which PySpark requires for its pandas and Arrow functions."""
     version = _version("pandas")
-    purpose = "the columnar way"
+    purpose = "PySpark's pandas and Arrow functions"
     if version is None:
-        yield Finding("warn", f"pandas is not installed: {purpose} is closed", "pip install 'penstock[columnar]'")
+        yield Finding("warn", f"pandas is not installed: no {purpose}", "pip install 'penstock[columnar]'")
     elif not _PANDAS <= _numbers(version) < _TOO_NEW_PANDAS:
-        yield Finding("warn", f"pandas {version} does not serve {purpose}", "pip install 'pandas>=2.2,<3'")
+        yield Finding("warn", f"pandas {version} does not work with {purpose}", "pip install 'pandas>=2.2,<3'")
     else:
         yield Finding("ok", f"pandas {version}, for {purpose}")
 
 
 def check_plugins() -> Iterator[Finding]:
-    """The plugins, and those that do not load."""
+    """The installed plugins, and those that fail to load."""
     loaded = installed.load().loaded
     working = [plugin.name for plugin in loaded if not plugin.fault and not plugin.disabled]
     if working:
         yield Finding("ok", f"plugins: {', '.join(working)}")
     else:
-        yield Finding("warn", "no plugins: programs must bring their own receivers", "pip install penstock-all")
+        yield Finding("warn", "no plugin is installed: programs need their own receivers", "pip install penstock-all")
     for plugin in loaded:
         if plugin.disabled:
             yield Finding("ok", f"plugin {plugin.origin} is disabled")
         elif plugin.fault:
             yield Finding(
                 "fail",
-                f"plugin {plugin.origin} is left out: {plugin.fault}",
+                f"plugin {plugin.origin} was left out: {plugin.fault}",
                 f"pip install --upgrade {plugin.distribution}, or set spark.penstock.plugins.disable={plugin.name}",
             )
 
 
 def check_uds() -> Iterator[Finding]:
-    """Unix domain sockets between Spark and its Python workers: 40 ms less a stage than TCP."""
-    slow = "Python stages go over TCP, 40 ms slower each"
+    """Unix domain sockets between Spark and its Python workers, which save 40 ms per stage."""
+    slow = "each Python stage takes about 40 ms longer over TCP"
     version = _version("pyspark")
     if version is not None and _PYSPARK <= _numbers(version) < _PYSPARK_WITH_UDS:
         yield Finding("warn", f"PySpark {version} has no Unix domain sockets: {slow}", "pip install 'pyspark>=4.1'")
@@ -154,7 +154,9 @@ def check_uds() -> Iterator[Finding]:
                 bound.bind(str(path))
             path.unlink()
         except OSError as error:
-            yield Finding("fail", f"no Unix domain socket in {path.parent}: {error}", f"run with --conf {UDS}=false")
+            yield Finding(
+                "fail", f"cannot create a Unix domain socket in {path.parent}: {error}", f"run with --conf {UDS}=false"
+            )
         else:
             yield Finding("ok", "Unix domain sockets")
 

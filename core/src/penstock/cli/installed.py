@@ -1,7 +1,6 @@
-"""The plugins that a program started from here would load, as data for lists and JSON.
+"""The plugins that a program started here would load, as JSON values for tables and ``--json``.
 
-Owns the loading without a context, and the choice of what is told of each plugin. Never logs a fault: the command that
-asked shows it. Never imports Spark.
+Imports no Spark. A plugin that fails to load is not logged: the command shows it.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from penstock.plugins.specs import Spec, options_of
 
 
 def load() -> Plugins:
-    """Load what is installed and not disabled.
+    """Load the installed plugins, except those that the configuration disables.
 
     Raises:
-        ConfigurationError: the configuration here cannot be read.
+        ConfigurationError: the configuration is invalid.
     """
     disable = Settings.parse(conf_here()).plugins_disable
-    # What a plugin prints while it loads is not this command's output.
+    # Standard output is for this command's result, not for what plugins print while they load.
     with _silent("penstock.plugins"), contextlib.redirect_stdout(sys.stderr):
         return Plugins(disable)
 
 
 def describe(plugin: LoadedPlugin) -> dict[str, Any]:
-    """All but the options, as JSON values."""
+    """A plugin without its options."""
     return {
         "name": plugin.name,
         "distribution": plugin.distribution,
@@ -52,10 +51,10 @@ def describe(plugin: LoadedPlugin) -> dict[str, Any]:
 
 
 def describe_fully(plugins: Plugins, name: str) -> list[dict[str, Any]]:
-    """With options: the plugin of a name, and of other plugins what they offer under it.
+    """The plugin with this name, and what other plugins offer under it, with options.
 
     Raises:
-        UnknownNameError: neither a plugin nor anything that one offers has the name.
+        UnknownNameError: no plugin has this name or offers anything under it.
     """
     found = []
     for plugin in plugins.loaded:

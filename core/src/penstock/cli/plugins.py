@@ -1,7 +1,4 @@
-"""``penstock plugins``: what is installed, and what each plugin takes.
-
-Owns the tables. What is in them comes from ``installed``. Quick: no Spark is imported.
-"""
+"""``penstock plugins``: the installed plugins and their options, as tables or JSON. Imports no Spark."""
 
 from __future__ import annotations
 
@@ -15,36 +12,41 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli import installed
-from penstock.cli.terminal import terminal
+from penstock.cli.shared import terminal
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group()
 def plugins() -> None:
-    """What is installed, and what each plugin takes."""
+    """List the installed plugins and their options."""
 
 
 @plugins.command("list")
 @_as_json
 def list_plugins(as_json: bool) -> None:
-    """List the plugins."""
+    """List the installed plugins.
+
+    Exits with 1 if a plugin was left out, for instance because it failed to import.
+    """
     found = [installed.describe(plugin) for plugin in installed.load().loaded]
     if as_json:
         click.echo(json.dumps(found, indent=2))
     elif found:
         terminal().print(overview(found))
     else:
-        click.echo("No plugin is installed. Penstock's own come with: pip install penstock-all")
+        click.echo("No plugin is installed. Install Penstock's own with: pip install penstock-all")
+    if any(plugin["fault"] for plugin in found):
+        raise click.exceptions.Exit(1)
 
 
 @plugins.command()
 @click.argument("name")
 @_as_json
 def show(name: str, as_json: bool) -> None:
-    """Show a plugin or what it offers, with options.
+    """Show what a plugin offers, with all options.
 
-    NAME is a plugin's, or that of a receiver, a rate estimator or an input stream.
+    NAME is the name of a plugin, a receiver, a rate estimator or an input stream.
     """
     found = installed.describe_fully(installed.load(), name)
     if as_json:
@@ -54,7 +56,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 def overview(found: list[dict[str, Any]]) -> RenderableType:
-    """The table of ``plugins list``: a row a plugin."""
+    """The table of ``plugins list``, a row for each plugin."""
     table = _table("plugin", "distribution", "version", "offers", "hooks")
     for column in table.columns[:3]:
         column.no_wrap = True
@@ -64,7 +66,7 @@ def overview(found: list[dict[str, Any]]) -> RenderableType:
 
 
 def details(plugin: dict[str, Any]) -> RenderableType:
-    """A plugin as ``plugins show`` tells it: a paragraph about it, one and a table of options for each offer."""
+    """What ``plugins show`` prints: a paragraph on the plugin, then each offer with a table of its options."""
     heading = Text.assemble(
         (plugin["name"], "bold"),
         f", a plugin of {plugin['distribution']} {plugin['version']} ({plugin['value']})",

@@ -55,7 +55,7 @@ def takes_time(function: Callable[..., Any], without: int, message: str) -> bool
     Args:
         function: passed by the program; partials, bound methods and objects with ``__call__`` count as what they are.
         without: its number of arguments without the time.
-        message: of the error.
+        message: text of the error.
 
     Raises:
         TypeError: it is not callable.

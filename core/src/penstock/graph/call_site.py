@@ -1,7 +1,4 @@
-"""Where in the program a stream was made: for event names, messages and plans.
-
-Owns the walk up the stack to the first frame that is not Penstock's.
-"""
+"""``CallSite``: the place in the program that created a stream, for events, messages and plans."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class CallSite:
 
 
 def call_site(operation: str | None = None) -> CallSite:
-    """The place from which the program called ``operation``; by default what it called of ours."""
+    """The innermost stack frame outside Penstock; ``operation`` is by default the function that it called."""
     frame, called = sys._getframe(1), ""
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame, called = frame.f_back, frame.f_code.co_name

@@ -46,7 +46,7 @@ class DStream(PairDStreamFunctions[T]):
     Programs get streams from a StreamingContext and from the operators of other streams.
 
     Args:
-        node: what is computed.
+        node: computes the RDDs.
         ssc: the context that the stream belongs to.
     """
 
@@ -79,7 +79,7 @@ class DStream(PairDStreamFunctions[T]):
 
     # -- one batch at a time --
 
-    # The overloads for pairs spare pyright a literal type: without them ``(word, 1)`` is no ``tuple[str, int]`` to it.
+    # Without the overloads for pairs, pyright infers tuple[str, Literal[1]] for `(word, 1)`, which reduceByKey rejects.
     @overload
     def map(self, f: Callable[[T], tuple[K, V]], preservesPartitioning: bool = False) -> DStream[tuple[K, V]]: ...
 

@@ -36,8 +36,7 @@ class DStreamGraph:
 
     Args:
         spark_context: creates the RDDs.
-        batch_interval_ms: between two batches.
-        time_zone: of the times that the program's functions get; ``None``: local and naive, as PySpark's.
+        time_zone: zone of the times that functions of the program get; ``None``: local and naive, as in PySpark.
         check_can_build: called with what is to be added to the graph; raises once the graph accepts nothing more.
     """
 
@@ -164,7 +163,7 @@ class DStreamGraph:
         """Check the program before the start.
 
         Raises:
-            ConfigurationError: there is no output operation, or a stream's checkpoint settings are wrong.
+            ConfigurationError: no output operation is registered, or a stream's checkpoint settings are wrong.
         """
         if not self.outputs:
             raise ConfigurationError(

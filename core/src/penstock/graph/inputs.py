@@ -27,7 +27,7 @@ class InputDStream(Node):
     """A stream without parents.
 
     Attributes:
-        id: of the input stream; input streams are numbered in the order in which the program creates them.
+        id: input streams are numbered in the order in which the program creates them.
         receiver: the receiver of a receiver stream, else ``None``.
     """
 
@@ -181,7 +181,7 @@ class QueueInputDStream(InputDStream):
         graph: the graph it belongs to.
         rdds: RDDs or collections; the program may add to it while the context runs.
         one_at_a_time: take one a batch.
-        default: for batches that find the queue empty; ``None`` for an empty RDD.
+        default: the RDD when the queue is empty; ``None`` for an empty one.
     """
 
     is_recoverable = False

@@ -37,7 +37,7 @@ class Node:
         StreamingStateError: the graph does not accept further streams.
     """
 
-    #: Each RDD is computed from the previous one, so that without checkpoints its lineage would grow without end.
+    #: Each RDD is computed from the previous one: without checkpoints its lineage would grow with every batch.
     must_checkpoint: ClassVar[bool] = False
     #: An RDD is computed from several batches.
     spans_batches: ClassVar[bool] = False

@@ -36,9 +36,9 @@ class ForEachDStream(Node):
     """An output operation: every RDD of the parent goes to a function of the program.
 
     Args:
-        parent: whose RDDs.
+        parent: gives the RDDs.
         function: called with the batch's datetime and RDD.
-        call_site: where the program registered it.
+        call_site: the place in the program that registered the output.
     """
 
     def __init__(self, parent: Node, function: Callable[[datetime, RDD[Any]], object], call_site: CallSite) -> None:
@@ -143,8 +143,8 @@ class SaveFiles:
 
     Attributes:
         save: writes an RDD into a directory.
-        prefix: of the directories.
-        suffix: of the directories, after a dot; ``None`` for none.
+        prefix: first part of the directory names.
+        suffix: last part of the directory names, after a dot; ``None`` for none.
     """
 
     save: Callable[[RDD[Any], str], None]

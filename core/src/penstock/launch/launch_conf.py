@@ -1,7 +1,6 @@
-"""The configuration that a program started from here gives its SparkContext, as far as the program itself says nothing.
+"""The configuration that a SparkContext gets from its environment: ``PYSPARK_SUBMIT_ARGS`` and ``spark-defaults.conf``.
 
-Owns the reading of ``PYSPARK_SUBMIT_ARGS`` and of files of defaults, and the writing of the former. Never prints a
-value: it may be a secret. Knows Spark's rules of precedence, starts no Spark.
+Follows Spark's rules of precedence without starting Spark. Values are never printed, because they may be secrets.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from penstock.errors import ConfigurationError
 UDS = "spark.python.unix.domain.socket.enabled"
 
 _VARIABLE = "PYSPARK_SUBMIT_ARGS"
-# Options of spark-submit that say the same as a key.
+# Options of spark-submit that set a key.
 _KEYS = {
     "--master": "spark.master",
     "--name": "spark.app.name",
@@ -34,47 +33,59 @@ _KEYS = {
     "--files": "spark.files",
     "--archives": "spark.archives",
 }
-# Those that take no value.
+# Options without a value.
 _SWITCHES = {"--load-spark-defaults", "--supervise", "--verbose", "-v"}
-# What spark-submit is to run; PySpark wants it last.
+# The program that PySpark asks spark-submit to run; the last argument.
 _SHELL = "pyspark-shell"
 _PROPERTY = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?\s*(.*?)\s*")
 
 
 def set_submit_args(defaults: Mapping[str, str], options: Iterable[str]) -> None:
-    """Have the next SparkContext of this process, or of a child, take more configuration.
+    """Add configuration for the next SparkContext of this process or of a child process.
 
-    Whatever the program sets itself wins over all of it; among the rest, the later wins.
+    The program's own SparkConf overrides it.
 
     Args:
-        defaults: configuration that comes before what ``PYSPARK_SUBMIT_ARGS`` holds.
-        options: of spark-submit, that come after.
+        defaults: key → value; overridden by the present ``PYSPARK_SUBMIT_ARGS``.
+        options: options of spark-submit; they override the present ``PYSPARK_SUBMIT_ARGS``.
 
     Raises:
-        ConfigurationError: what ``PYSPARK_SUBMIT_ARGS`` holds cannot be read.
+        ConfigurationError: the present ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
     weak = [part for key, value in defaults.items() for part in ("--conf", f"{key}={value}")]
     os.environ[_VARIABLE] = shlex.join([*weak, *_held(), *options, _SHELL])
 
 
 def conf_here() -> dict[str, str]:
-    """What is set, by key.
+    """The configuration of a SparkContext created here, key → value.
 
     Raises:
-        ConfigurationError: what ``PYSPARK_SUBMIT_ARGS`` holds cannot be read.
+        ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
     options, pairs = _options(_held())
     chosen = options.get("--properties-file")
-    # One that is named stands for that of the folder.
+    # A named file replaces spark-defaults.conf.
     found = _spark_defaults() if chosen is None or "--load-spark-defaults" in options else {}
     if chosen is not None:
         found |= _properties(Path(chosen))
-    # An option wins over its key, wherever it stands.
+    # An option overrides its key, whatever their order.
     return {**found, **pairs, **{_KEYS[option]: value for option, value in options.items() if option in _KEYS}}
 
 
+def local_master(receivers: int) -> str:
+    """The master ``local[n]`` with a slot for each core and each receiver, which occupies its slot."""
+    return f"local[{_cores() + receivers}]"
+
+
+def _cores() -> int:
+    """The cores that this process may use, which can be fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _options(args: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of spark-submit, and the settings among them."""
+    """The options of spark-submit, and the pairs of its --conf options."""
     options: dict[str, str] = {}
     pairs: dict[str, str] = {}
     waiting = iter(args)
@@ -95,7 +106,7 @@ def _held() -> list[str]:
     try:
         args = shlex.split(os.environ.get(_VARIABLE, ""))
     except ValueError as error:
-        raise ConfigurationError(f"the environment variable {_VARIABLE} cannot be read: {error}") from None
+        raise ConfigurationError(f"the environment variable {_VARIABLE} cannot be parsed: {error}") from None
     return args[:-1] if args[-1:] == [_SHELL] else args
 
 
@@ -117,5 +128,5 @@ def _conf_folder() -> Path | None:
         return Path(chosen)
     if home := os.environ.get("SPARK_HOME"):
         return Path(home) / "conf"
-    pyspark = importlib.util.find_spec("pyspark")  # finds, does not import
+    pyspark = importlib.util.find_spec("pyspark")  # without importing it
     return Path(pyspark.origin).parent / "conf" if pyspark and pyspark.origin else None

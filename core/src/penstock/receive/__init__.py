@@ -1,1 +1,1 @@
-"""The executor side: a receiver and what carries it. Knows neither batches nor the tracker's insides."""
+"""The executor side of receivers: ``Receiver`` and what runs it, from ``store`` to accepted blocks."""

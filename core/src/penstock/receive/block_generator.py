@@ -1,9 +1,8 @@
-"""From single records to blocks.
+"""``BlockGenerator``: buffers single records and cuts them into blocks.
 
-Owns the buffer of what ``store(record)`` gave, cut every block interval, and the queue of cut blocks. Never drops a
-record that ``add`` returned for, unless pushing failed for good, which stops the receiver. ``add`` runs on the
-receiver's threads, cutting on the timer's, pushing on a thread of its own. Records and bytes that are not pushed yet
-are bounded together: at the bound ``add`` waits.
+Owns the buffer, which is cut every block interval, and the queue of cut blocks. Records and bytes that are not pushed
+yet are bounded: at the bound ``add`` waits. A record is dropped only after a push has failed for good, which stops the
+receiver. ``add`` runs on the receiver's threads, cutting on the timer's, pushing on a thread of its own.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from penstock.runtime.threads import EngineThread
 
 @frozen
 class Bounds:
-    """What may wait to be pushed.
+    """The most that waits to be pushed.
 
     Attributes:
-        records: at most so many.
-        num_bytes: at most so many, as ``sys.getsizeof`` counts; one record may always wait.
-        blocks: at most so many cut blocks.
+        records: number of records.
+        num_bytes: their size as ``sys.getsizeof`` counts it; a single record may exceed it.
+        blocks: number of cut blocks.
     """
 
     records: int
@@ -37,7 +36,7 @@ class Bounds:
     blocks: int
 
 
-#: Told when a record is safe, with ``None``, or that it is lost, with the error.
+#: Called with ``None`` when a record is stored and accepted, with the error when it is lost.
 OnStored = Callable[[BaseException | None], object]
 
 
@@ -45,22 +44,22 @@ OnStored = Callable[[BaseException | None], object]
 class _Run:
     records: list[Any]
     num_bytes: int = 0
-    # Who waits for one of the records, by its position; made when the first does.
-    waiting: list[tuple[int, OnStored]] | None = None
+    # Callbacks with the positions of their records; created with the first one.
+    callbacks: list[tuple[int, OnStored]] | None = None
 
 
 class BlockGenerator:
     """Buffer, cut, push.
 
     Args:
-        clock: whose ticks cut.
-        interval_ms: between two cuts.
-        bounds: what may wait.
-        push: makes a block of records and returns when it is accepted; its error is final. Returns the error of each
-            record that is no part of the block, by position.
-        on_failure: is told the first error of ``push``; what is buffered from then on is dropped.
-        on_tick: is called at each tick, before the cut; must return at once.
-        on_callback_error: is told what an ``on_stored`` raised.
+        clock: drives the timer that cuts.
+        interval_ms: time between two cuts.
+        bounds: at which ``add`` waits.
+        push: pushes records as a block and returns when it is accepted. Returns the errors of records that were left
+            out, by position. An error that it raises is final.
+        on_failure: called with the first error of ``push``; records buffered from then on are dropped.
+        on_tick: called at each tick before the cut; must return at once.
+        on_callback_error: called with what an ``on_stored`` raised.
     """
 
     def __init__(
@@ -78,32 +77,32 @@ class BlockGenerator:
         self._buffer = _Run([])
         self._pending_records = self._pending_bytes = 0
         self._room = threading.Condition()
-        # Held from taking the buffer to queueing it: runs keep their order.
+        # Held from taking the buffer to queueing it, so that blocks keep their order.
         self._cutting = threading.Lock()
-        # None ends the pusher.
+        # None ends the pushing thread.
         self._cut_runs: queue.Queue[_Run | None] = queue.Queue(bounds.blocks)
         self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._on_tick(), "BlockGenerator", on_failure)
         self._pusher = EngineThread("BlockGenerator pusher", self._push_all)
         self._active = False
         self._failure: BaseException | None = None
-        #: Records that were lost, and records that were pushed after the stop began.
+        #: Number of records that are lost, and of those pushed after the stop began.
         self.dropped_records = self.flushed_records = 0
 
     def start(self) -> None:
-        """Begin to take records."""
+        """Start to accept and cut records."""
         self._active = True
         self._timer.start(self._timer.start_time_ms())
         self._pusher.start()
 
     def add(self, record: Any, on_stored: OnStored | None = None) -> None:
-        """Take one record; wait while the bounds are reached.
+        """Buffer one record; wait while the bounds are reached.
 
         Args:
-            record: to push.
-            on_stored: called on the pushing thread, once, when the record is safe or lost.
+            record: any object.
+            on_stored: called once on the pushing thread, when the record is accepted or lost.
 
         Raises:
-            ReceiverStoppedError: the generator is not running; the record was not taken.
+            ReceiverStoppedError: the generator is not running; the record was not buffered.
         """
         num_bytes = sys.getsizeof(record)
         with self._room:
@@ -113,15 +112,15 @@ class BlockGenerator:
             if not self._active:
                 raise ReceiverStoppedError("the receiver is not running: the record was not stored")
             if on_stored is not None:
-                self._buffer.waiting = self._buffer.waiting or []
-                self._buffer.waiting.append((len(self._buffer.records), on_stored))
+                self._buffer.callbacks = self._buffer.callbacks or []
+                self._buffer.callbacks.append((len(self._buffer.records), on_stored))
             self._buffer.records.append(record)
             self._buffer.num_bytes += num_bytes
             self._pending_records += 1
             self._pending_bytes += num_bytes
 
     def stop(self) -> None:
-        """Take no more records, push what was taken, return when it is done. Harmless when repeated."""
+        """Refuse new records, push the buffered ones, return when that is done. Idempotent."""
         with self._room:
             if not self._active:
                 return
@@ -147,7 +146,7 @@ class BlockGenerator:
                 self._cut_runs.put(run)
 
     def _cut_at_bound(self) -> None:
-        """Do not wait for the tick while the pusher has nothing to do. The caller holds the buffer: never waits."""
+        """Cut before the tick if the pushing thread is idle. Never waits, since the caller holds the lock."""
         if self._cut_runs.empty() and self._cutting.acquire(blocking=False):
             try:
                 run = self._take_buffer()
@@ -182,9 +181,9 @@ class BlockGenerator:
             self.dropped_records += len(run.records)
         elif not self._active:
             self.flushed_records += len(run.records) - len(left_out)
-        for position, on_stored in run.waiting or ():
+        for position, on_stored in run.callbacks or ():
             try:
                 on_stored(self._failure or left_out.get(position))
-            # The receiver's own code.
+            # The callback is the receiver's code.
             except (Exception, SystemExit) as error:
                 self._on_callback_error(error)

@@ -41,12 +41,12 @@ class BlockPusher:
     """Push the blocks of one launch of a receiver.
 
     Args:
-        stream_id: of the input stream.
+        stream_id: id of the input stream.
         epoch: number of the launch.
-        settings: for the number of retries.
+        settings: has the numbers of retries.
         driver: accepts blocks.
         blocks: stores them.
-        clock: for the delays between retries.
+        clock: times the delays between retries.
         on_disk_full: called with the error when the first block waits for disk space, with ``None`` when none waits
             any more.
     """

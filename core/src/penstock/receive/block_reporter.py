@@ -1,8 +1,8 @@
-"""``BlockReporter``: has the driver accept blocks, those of all threads that store, in groups.
+"""``BlockReporter``: reports the blocks of all threads to the driver, in groups.
 
-Owns who reports: while one report is on its way what is stored meanwhile waits, and goes together with the next. A
-group stays what it is over all its tries, so that the driver takes all of it or nothing. Runs on whatever thread
-stores; the first of a group reports for all.
+While one report is under way, blocks that are stored meanwhile wait and are reported together. A group does not change
+between retries, so that the driver accepts all of it or nothing. The thread that stored the first block of a group
+reports for all.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ class BlockReporter:
     """Report blocks, one group at a time.
 
     Args:
-        report: tells the driver of a group and returns its answer.
+        report: sends a group to the driver and returns its answer.
     """
 
     def __init__(self, report: Callable[[list[StoredBlock]], Reply]) -> None:
         self._report = report
         self._changed = threading.Condition()
         self._is_reporting = False
-        # What waits for the report that is on its way.
+        # Blocks that wait for the report under way.
         self._next = _Group()
 
     def report(self, block: StoredBlock) -> Reply:
         """Return the driver's answer to a block.
 
         Raises:
-            StoreError: (or what else reporting raised) there is none.
+            StoreError: the report failed.
         """
         with self._changed:
             group = self._next

@@ -24,12 +24,7 @@ class _DesiredState:
 
 
 class LimiterControl:
-    """Set rate and pause of a limiter. Thread-safe.
-
-    Args:
-        limiter: to control.
-        stream_id: for the log.
-    """
+    """Set rate and pause of a limiter. Thread-safe."""
 
     def __init__(self, limiter: RateLimiter, stream_id: int) -> None:
         self._limiter, self._stream_id = limiter, stream_id
@@ -40,7 +35,7 @@ class LimiterControl:
         """Apply a desired state unless one with a higher number was applied before; return whether the rate changed.
 
         Args:
-            number: of this desired state.
+            number: the desired state's number.
             rate: records/s, infinite for no limit but the configured maximum; ``None`` leaves it unchanged.
             paused: hold every store; ``None`` leaves that unchanged.
         """

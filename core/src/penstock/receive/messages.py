@@ -1,4 +1,4 @@
-"""Messages between the driver and its receivers. Every message may arrive twice; handlers must tolerate that."""
+"""Messages between the driver and its receivers. Each may arrive twice, so handlers are idempotent."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from penstock.blocks.block import StoredBlock
 
 @frozen
 class RegisterReceiver:
-    """Receiver to driver: this receiver is up (again). Answered by ``Registered``.
+    """Receiver to driver: a receiver is about to start, for the first time or again. Answered by ``Registered``.
 
     Attributes:
-        stream_id: of its input stream.
-        epoch: the number of its launch.
-        receiver_type: its class.
-        port: of its endpoint.
-        host: the address of that.
-        directory: of the blocks that it serves, whichever receiver of the run stored them; empty for none.
-        disk_bytes: the size of the disk that its blocks are on, 0 when that is not known.
+        stream_id: id of the input stream.
+        epoch: number of the launch.
+        receiver_type: name of the receiver's class.
+        port: port of the receiver's endpoint.
+        host: address of that endpoint.
+        directory: directory whose blocks the endpoint serves, whichever receiver stored them; empty if it serves none.
+        disk_bytes: size of the disk with the blocks, 0 if unknown.
     """
 
     stream_id: int
@@ -32,14 +32,14 @@ class RegisterReceiver:
 
 @frozen
 class Registered:
-    """The answer to ``RegisterReceiver``.
+    """The answer to ``RegisterReceiver``, with the desired state.
 
     Attributes:
         accepted: whether the receiver may start.
         reason: why not.
-        rate: to keep to, records/s, ``None`` when there is none.
-        paused: take nothing until ``PauseReceiver`` says otherwise.
-        number: of this order, which counts for rate and pause unless a later one has come already.
+        rate: records/s; ``None`` leaves the configured rate unchanged.
+        paused: store nothing.
+        number: the number of this desired state, see ``UpdateRateLimit``.
     """
 
     accepted: bool
@@ -51,7 +51,7 @@ class Registered:
 
 @frozen
 class AddBlocks:
-    """Receiver to driver: these blocks are stored."""
+    """Receiver to driver: these blocks are stored. The driver accepts all or none."""
 
     stream_id: int
     epoch: int
@@ -60,7 +60,14 @@ class AddBlocks:
 
 @frozen
 class ReportError:
-    """Receiver to driver: something went wrong, the receiver goes on."""
+    """Receiver to driver: an error after which the receiver continues.
+
+    Attributes:
+        stream_id: id of the input stream.
+        epoch: number of the launch.
+        message: one line.
+        error: the traceback; empty if there is none.
+    """
 
     stream_id: int
     epoch: int
@@ -73,13 +80,13 @@ class DeregisterReceiver:
     """Receiver to driver: the receiver has stopped.
 
     Attributes:
-        stream_id: of its input stream.
-        epoch: the number of its launch.
-        message: why.
-        error: the traceback when an error was the reason.
-        flushed: records that were buffered when it stopped, and are stored.
-        dropped: records that were buffered, and are lost.
-        ended: it does not come back by itself, and all that it took is stored or lost.
+        stream_id: id of the input stream.
+        epoch: number of the launch.
+        message: why it stopped.
+        error: the traceback if an error was the reason; else empty.
+        flushed: number of records that were buffered at the stop and are stored.
+        dropped: number of records that were buffered at the stop and are lost.
+        ended: it does not restart by itself, and every record that it took is stored or lost.
     """
 
     stream_id: int
@@ -97,7 +104,7 @@ class StopReceiver:
 
     Attributes:
         message: why.
-        serve_ms: how long blocks are served then still, if no ``ReleaseReceiver`` ends it before.
+        serve_ms: how long to serve blocks afterwards, unless ``ReleaseReceiver`` comes earlier.
     """
 
     message: str
@@ -106,7 +113,7 @@ class StopReceiver:
 
 @frozen
 class ReleaseReceiver:
-    """Driver to receiver: nothing needs its blocks any more, it may go."""
+    """Driver to receiver: no batch needs the blocks that you serve any more; end."""
 
 
 @frozen
@@ -116,29 +123,16 @@ class UpdateRateLimit:
     Attributes:
         rate: records/s; ``None`` for no limit.
         number: grows with every change of the desired state.
-        paused: store nothing; ``None`` leaves that unchanged.
+        paused: store nothing.
     """
 
     rate: float | None
     number: int
-    paused: bool | None = None
-
-
-@frozen
-class PauseReceiver:
-    """Driver to receiver: take nothing more, or go on.
-
-    Attributes:
-        paused: whether to take nothing.
-        number: of the order, as that of ``UpdateRateLimit``.
-    """
-
-    paused: bool
-    number: int
+    paused: bool = False
 
 
 @frozen
 class CleanUpBlocks:
-    """Driver to receiver: nothing needs these blocks any more."""
+    """Driver to receiver: no batch needs these blocks any more; delete them."""
 
     block_ids: list[str]

@@ -1,8 +1,7 @@
-"""How many records may pass.
+"""``RateLimiter``: a token bucket shared by every form of store and every thread of one receiver.
 
-Owns one budget, shared by every form of store and every thread of one receiver. Over any time t no more than
-rate x t + burst records pass, first come, first served; while it is paused none do, whatever the rate, and no time is
-earned. Waits run on the thread that stores; ``stop`` and a new rate end them.
+In any period t at most rate x t + burst records pass, first come, first served. While it is paused none pass, whatever
+the rate, and no permits are earned. Callers wait on their own threads; ``stop`` and a new rate end the waits.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from penstock.errors import ReceiverStoppedError
 from penstock.runtime.clock import Clock
 
 _LONGEST_WAIT_MS = 3_600_000.0
-# Sums of earnings are off by the last bits of a float.
+# Sums of floats are off by their last bits.
 _ROUNDING = 1e-6
 
 
 @define(eq=False)
 class _Request:
-    """Permits that somebody waits for.
+    """Permits that a caller waits for.
 
     Attributes:
-        count: how many.
-        ticket: passes when so many permits have been earned since the beginning.
-        granted: how many it got, once it has passed; 0 when the limiter was stopped before.
+        count: number of permits.
+        ticket: total of permits earned since the start at which the request passes.
+        granted: number of permits it got; 0 if the limiter was stopped first, ``None`` while it waits.
     """
 
     count: int
@@ -40,16 +39,16 @@ class RateLimiter:
     """A token bucket with a queue: each request reserves its permits and waits until they are earned.
 
     Args:
-        clock: whose monotonic time counts.
-        max_rate: records/s that no update exceeds; infinite for none.
+        clock: its monotonic time counts.
+        max_rate: records/s that no update exceeds; infinite for no limit.
         initial_rate: records/s until the first update.
-        burst_ms: how long unused permits keep; at least one record may always pass.
+        burst_ms: permits are saved for this long; at least one record may always pass.
     """
 
     def __init__(self, clock: Clock, max_rate: float, initial_rate: float, burst_ms: int) -> None:
         self._clock, self._max_rate, self._burst_ms = clock, max_rate, burst_ms
         self._rate = min(initial_rate, max_rate)
-        # Permits, counted from the beginning: earned by time, used by those that have passed.
+        # Totals of permits since the start: earned by time, used by records that have passed.
         self._earned, self._used = 1.0, 0.0
         self._earned_at_ms = clock.monotonic_ms()
         self._requests: deque[_Request] = deque()
@@ -59,16 +58,16 @@ class RateLimiter:
 
     @property
     def rate(self) -> float | None:
-        """Records/s now in force, ``None`` for no limit."""
+        """Records/s in force, ``None`` for no limit."""
         return None if math.isinf(self._rate) else self._rate
 
     @property
     def burst(self) -> int | None:
-        """Records that may pass at once, at most; ``None`` for no limit."""
+        """The most records that pass at once, ``None`` for no limit."""
         return None if math.isinf(self._rate) else int(self._burst())
 
     def update(self, rate: float) -> None:
-        """Set the rate, at most the maximum. Zero, negative and NaN are ignored."""
+        """Set the rate, at most the maximum. A rate of zero or less, or NaN, is ignored."""
         if not rate > 0:
             return
         with self._lock:
@@ -80,7 +79,7 @@ class RateLimiter:
             self._wake()
 
     def pause(self, paused: bool) -> None:
-        """Let nobody pass, or go on where it was. A limiter that is stopped holds nobody."""
+        """Hold every caller, or resume. A stopped limiter holds none."""
         with self._lock:
             self._earn()
             self._paused = paused
@@ -88,7 +87,7 @@ class RateLimiter:
             self._wake()
 
     def stop(self) -> None:
-        """Let nobody wait any more: who waits now, or would have to wait later, gets an error."""
+        """Fail every caller that waits now or would have to wait later."""
         with self._lock:
             self._earn()
             self._stopped = True
@@ -98,7 +97,7 @@ class RateLimiter:
             self._wake()
 
     def start(self) -> None:
-        """Let callers wait again, after ``stop``."""
+        """Let callers wait again after ``stop``."""
         with self._lock:
             self._stopped = False
 
@@ -106,7 +105,7 @@ class RateLimiter:
         """Wait until records may pass and return how many of ``wanted`` may: all of them, or a full burst.
 
         Raises:
-            ReceiverStoppedError: the receiver stopped, and nothing may pass without waiting.
+            ReceiverStoppedError: the limiter is stopped and no record may pass without waiting.
         """
         if math.isinf(self._rate) and not self._paused:
             return wanted
@@ -130,7 +129,7 @@ class RateLimiter:
                     break
                 wait_ms = _LONGEST_WAIT_MS if self._holds else (request.ticket - self._earned) / self._rate * 1000
                 changed = self._changed
-            # Never 0: with a coarse clock that would spin. Never for ever: another look is cheap.
+            # At least 1 ms, as a coarse clock would spin; bounded, as another look is cheap.
             self._clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
         if not request.granted:
             raise ReceiverStoppedError("the receiver was stopped while it waited for its rate limit")
@@ -144,14 +143,14 @@ class RateLimiter:
         return max(1.0, self._rate * self._burst_ms / 1000)
 
     def _resize(self) -> None:
-        """Cut what is waited for to a burst, which may have become smaller."""
+        """Reduce the waiting requests to the burst, which may have become smaller."""
         ticket = self._used
         for request in self._requests:
             request.count = min(request.count, int(self._burst()))
             request.ticket = ticket = ticket + request.count
 
     def _earn(self) -> None:
-        """Add what time has earned, and let pass whose permits that makes."""
+        """Add the permits earned since the last call, and grant the requests that they cover."""
         now_ms = self._clock.monotonic_ms()
         if not math.isinf(self._rate) and not self._holds:
             earned = self._earned + (now_ms - self._earned_at_ms) * self._rate / 1000

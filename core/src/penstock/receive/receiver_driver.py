@@ -67,7 +67,7 @@ class TrackerClient:
 
     Args:
         client: connected to the tracker's endpoint.
-        registration: what is sent at each registration, but for the receiver's type.
+        registration: the message of each registration, without the receiver's type.
     """
 
     def __init__(self, client: Asks, registration: RegisterReceiver) -> None:

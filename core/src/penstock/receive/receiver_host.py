@@ -57,7 +57,7 @@ class ReceiverHost(Generic[T]):
             host.await_termination(60)
 
     Args:
-        receiver: to run; a new instance for each host.
+        receiver: a new instance for each host.
         sink: called with each block, in order, one at a time, on a thread that stores. When it returns the block counts
             as accepted: ``store_all`` returns and ``on_stored`` is called. When it raises, the block is offered again,
             ``spark.penstock.receiver.storeRetries`` times; then the store fails.

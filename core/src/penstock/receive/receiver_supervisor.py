@@ -48,13 +48,13 @@ class _Status:
     """All that changes while a receiver runs, replaced as a whole.
 
     Attributes:
-        state: of the receiver.
+        state: the receiver's state.
         starting: when ``onStart`` was called (monotonic ms) and how many records were stored by then; ``None`` when it
             does not run or has exceeded its deadline.
         restarting: a restart was requested, and ``onStart`` has not run since.
         registered: the driver has accepted the receiver once.
         deregistered: the driver knows that the receiver has ended and that every record it took is stored or lost.
-        error: what ended the receiver.
+        error: the error that ended the receiver.
     """
 
     state: ReceiverState = ReceiverState.INITIALIZED
@@ -69,11 +69,11 @@ class ReceiverSupervisor:
     """Run one receiver.
 
     Args:
-        receiver: to run.
-        stream_id: of its input stream.
+        receiver: a new instance for each supervisor.
+        stream_id: id of the input stream.
         epoch: number of this launch; the driver refuses blocks of earlier ones.
         settings: in force.
-        driver: to register with and report to.
+        driver: accepts the receiver and its blocks, and gets its errors.
         blocks: stores blocks, and deletes those that the driver did not accept.
         clock: the system's by default.
     """
@@ -184,7 +184,7 @@ class ReceiverSupervisor:
         """Apply a desired state unless one with a higher number was applied before.
 
         Args:
-            number: of this desired state.
+            number: the desired state's number.
             rate: records/s; ``None`` leaves it unchanged, and so does a rate of 0 or less.
             paused: hold every store; ``None`` leaves that unchanged.
         """

@@ -30,7 +30,6 @@ from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
 from penstock.receive.messages import (
     CleanUpBlocks,
-    PauseReceiver,
     RegisterReceiver,
     ReleaseReceiver,
     StopReceiver,
@@ -55,8 +54,8 @@ class ReceiverTask:
     """One launch of a receiver, as it travels to the executor.
 
     Attributes:
-        receiver: to run.
-        stream_id: of its input stream.
+        receiver: a pickled copy of the program's instance.
+        stream_id: id of the input stream.
         epoch: number of the launch.
         run_id: names the directory of the run's blocks; differs between contexts.
         driver_location: ``grpc://host:port`` of the tracker's endpoint.
@@ -157,7 +156,6 @@ class _Launch:
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
             UpdateRateLimit: on_rate,
-            PauseReceiver: lambda message: self._supervisor.update(message.number, paused=message.paused),
             CleanUpBlocks: lambda message: self._blocks.delete(message.block_ids),
         }
         return {kind: partial(_accepted, handler) for kind, handler in handlers.items()}

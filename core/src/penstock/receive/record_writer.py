@@ -48,11 +48,11 @@ class RecordWriter:
     """Write records until stopped.
 
     Args:
-        clock: whose ticks cut blocks.
-        settings: for block interval and bounds.
+        clock: drives the timer that cuts blocks.
+        settings: has block interval and bounds.
         limiter: holds every form of store.
         pusher: pushes blocks.
-        callbacks: what is reported.
+        callbacks: called on events of the writer.
     """
 
     def __init__(

@@ -35,9 +35,9 @@ def sized_tables(
 
     Args:
         records: any number.
-        max_records: of a table; called before each.
-        max_bytes: of a table, unless it is a single record. Records of very different sizes may exceed it by those
-            taken between two checks.
+        max_records: gives the most records of a table; called before each.
+        max_bytes: size limit of a table, which a single record may exceed. Records of very different sizes may exceed
+            it by those taken between two checks.
 
     Returns:
         Each table, and the number of its records.

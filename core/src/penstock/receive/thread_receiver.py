@@ -1,7 +1,6 @@
 """``ThreadReceiver`` and ``AsyncReceiver``: receivers whose work is one method, run on a supervised thread.
 
-They own the thread: it starts in ``onStart`` and is told to end in ``onStop``; what ``receive`` raises restarts the
-receiver.
+They own the thread, which ``onStart`` starts and ``onStop`` ends; what ``receive`` raises restarts the receiver.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class SupervisedThread(Receiver[T], ABC):
         self.__thread.start()
 
     def onStop(self) -> None:
-        """Tell the thread to end and wait for it, 10 s at most."""
+        """Make the thread end and wait for it, 10 s at most."""
         if self.__ended is not None and self.__thread is not None:
             self.__ended.set()
             self._penstock_wake()

@@ -1,6 +1,6 @@
-"""RDDs that are partitioned in the same way: their union, without a shuffle, and one that comes from a checkpoint.
+"""Co-partitioned RDDs: their union without a shuffle, and one read from a checkpoint with its partitioning.
 
-Owns the calls that PySpark makes only for RDDs with one serializer, and only by keys. Called on the generator's loop.
+PySpark does both only for RDDs with the same serializer, and by key. Called on the generator's loop.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from attrs import frozen
 from pyspark import RDD, SparkContext
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
 
-# Elements that are pickled together; a table's are chunks.
+# Elements pickled together; the elements of a state store are chunks of it.
 _BATCH = 10
 
 
 def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partitions: int) -> RDD[Any]:
-    """Put the partitions of the same number together, in the order of the RDDs.
+    """Concatenate partitions with the same number, in the order of the RDDs.
 
     Args:
-        sc: of the RDDs.
-        rdds: at least one; of Python objects, partitioned by one function into ``num_partitions``.
-        num_partitions: of each.
+        sc: the RDDs' SparkContext.
+        rdds: at least one; RDDs of Python objects with the same partitioner.
+        num_partitions: number of partitions of each.
 
     Raises:
-        ValueError: they are not partitioned alike.
+        ValueError: the RDDs have different partitioners.
     """
     if len(rdds) == 1:
         return rdds[0]
@@ -36,30 +36,30 @@ def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partiti
     for number, rdd in enumerate(rdds):
         java_rdds[number] = rdd._jrdd
     union = sc._jsc.union(java_rdds)
-    # Spark puts RDDs that are not partitioned alike one behind the other: then a key would be in several partitions.
+    # With different partitioners Spark appends the partitions, and a key would be in several of them.
     if union.getNumPartitions() != num_partitions:
-        raise ValueError(f"the {len(rdds)} RDDs are not partitioned alike, by one function into {num_partitions}")
-    # Whatever batches each was pickled in, all are lists of records.
+        raise ValueError(f"the {len(rdds)} RDDs do not have the same partitioner into {num_partitions} partitions")
+    # The batch sizes of the serializers may differ; all contain pickled lists of records.
     return RDD(union, sc, BatchedSerializer(CPickleSerializer()))
 
 
 def checkpointed_table(
     sc: SparkContext, path: str, num_partitions: int, partition_function: Callable[[Any], int]
 ) -> RDD[Any]:
-    """Read what an RDD was checkpointed as, partitioned as it was.
+    """Read a checkpointed RDD and restore its partitioner.
 
-    Spark knows a Python partitioner by the address of its function: that of an earlier process is nobody's. So the
-    partitions are sent, whole, to the place they had.
+    Spark compares Python partitioners by the address of their function, which differs in each process. So each
+    partition is shuffled, as a whole, to the partition of its number.
 
     Args:
-        sc: reads.
-        path: of the checkpoint.
-        num_partitions: that it has.
-        partition_function: by which keys came to these.
+        sc: the SparkContext that reads.
+        path: path of the checkpointed RDD.
+        num_partitions: its number of partitions.
+        partition_function: the function that assigned keys to them.
     """
     serializer = CPickleSerializer()
     saved: RDD[Any] = sc._checkpointFile(path, BatchedSerializer(serializer))  # type: ignore[arg-type]
-    keyed: Any = saved.mapPartitionsWithIndex(_ToItsPlace(serializer))
+    keyed: Any = saved.mapPartitionsWithIndex(_NumberPartition(serializer))
     keyed._bypass_serializer = True
     jvm: Any = sc._jvm
     pairs = jvm.PairwiseRDD(keyed._jrdd.rdd()).asJavaPairRDD()
@@ -68,13 +68,13 @@ def checkpointed_table(
 
 
 @frozen
-class _ToItsPlace:
-    """A partition, with its number before each batch of its elements, in the form in which PySpark shuffles."""
+class _NumberPartition:
+    """Puts a partition's number before each batch of its elements: PySpark's input for a shuffle."""
 
     serializer: CPickleSerializer
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[bytes]:
-        """Number and batch by turns."""
+        """Yield number and pickled batch alternately."""
         rest = iter(elements)
         while batch := list(itertools.islice(rest, _BATCH)):
             yield pack_long(index)

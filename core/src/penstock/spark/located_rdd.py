@@ -1,7 +1,6 @@
-"""RDDs whose partitions have places: the batch's references to blocks, and the one element of a receiver's job.
+"""RDDs of Python objects with preferred locations: a batch's block references, a receiver's job.
 
-Owns the way of Python objects into ``SparkContext.makeRDD`` with preferred locations, which PySpark does not offer.
-Called on the generator's loop and on launching threads.
+Calls Scala's ``SparkContext.makeRDD``, which PySpark does not offer. On the generator's loop and on launching threads.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from pyspark.serializers import CPickleSerializer
 
 @frozen
 class LocatedPartition:
-    """One partition of one element.
+    """A partition with one element.
 
     Attributes:
-        element: what the partition holds; pickled.
-        hosts: where its task should run, as Spark names hosts; empty for anywhere.
+        element: any object that can be pickled.
+        hosts: preferred locations as Spark writes them; empty for none.
     """
 
     element: Any
@@ -29,7 +28,7 @@ class LocatedPartition:
 
 
 def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
-    """Make an RDD of one element a partition; without partitions, an empty RDD."""
+    """Create an RDD with one element per partition; an empty RDD for no partitions."""
     if not partitions:
         return sc.emptyRDD()
     jvm: Any = sc._jvm

@@ -27,7 +27,7 @@ class ReceiverHarness:
     As a context manager it starts the receiver and stops it at the end.
 
     Args:
-        receiver: to run.
+        receiver: a new instance for each harness.
         conf: configuration by full key; the harness's own defaults are a block interval of 20 ms and a restart delay of
             10 ms.
         clock: the system's by default; a ``ManualClock`` for what depends on time.
@@ -120,7 +120,7 @@ class ReceiverHarness:
         """Wait until a condition is true. It is checked after each block and every 10 ms.
 
         Args:
-            condition: to check.
+            condition: called repeatedly, must be quick.
             timeout_s: how long to wait.
 
         Raises:

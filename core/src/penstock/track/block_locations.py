@@ -18,7 +18,7 @@ from penstock.blocks.messages import BlockSource, FindBlock, LostBlock
 from penstock.receive.messages import CleanUpBlocks
 from penstock.storage.uri import is_remote
 from penstock.track.block_logs import BlockLogs
-from penstock.track.receiver_connection import ReceiverConnection
+from penstock.track.receiver_connection import Connections, ReceiverConnection
 from penstock.track.receiver_tracking_info import BlockLocation
 
 _LOST_REMEMBERED = 10_000
@@ -28,7 +28,7 @@ class BlockLocations:
     """The blocks of a run, by location.
 
     Args:
-        connections: to all launches that serve blocks now.
+        connections: to the launches that serve blocks.
         has_executor: whether an executor is on a host.
         run_id: names the run's own directory.
         logs: the receivers' write-ahead log, when it is on.
@@ -37,14 +37,14 @@ class BlockLocations:
 
     def __init__(
         self,
-        connections: Callable[[], Sequence[ReceiverConnection]],
+        connections: Connections,
         has_executor: Callable[[str], bool],
         run_id: str,
         logs: BlockLogs | None = None,
         *,
         on_this_machine: bool = False,
     ) -> None:
-        self._connections, self._has_executor, self._run_id = connections, has_executor, run_id
+        self.connections, self._has_executor, self._run_id = connections, has_executor, run_id
         self._logs, self._on_this_machine = logs, on_this_machine
         self._locations: dict[str, BlockLocation] = {}
         self._directories: set[Path] = set()
@@ -70,7 +70,7 @@ class BlockLocations:
 
     def references(self, blocks: Iterable[StoredBlock]) -> list[tuple[str, int, BlockReference]]:
         """For each block: its host, its size in bytes, and where a task reads it now."""
-        connections = {each.location: each for each in self._connections()} if self._logs is None else {}
+        connections = {each.location: each for each in self.connections.serving()} if self._logs is None else {}
         found = []
         for block in blocks:
             location = self._locations.get(block.block_id, BlockLocation())
@@ -97,7 +97,7 @@ class BlockLocations:
 
     def needs(self, connection: ReceiverConnection) -> bool:
         """Whether blocks are needed that are available through this connection alone."""
-        others = [each for each in self._connections() if each is not connection]
+        others = [each for each in self.connections.serving() if each is not connection]
         return self._is_needed(connection.location) and all(each.location != connection.location for each in others)
 
     def awaits(self, location: BlockLocation) -> bool:
@@ -154,7 +154,7 @@ class BlockLocations:
         return not location.host or self._has_executor(location.host)
 
     def _server(self, location: BlockLocation | None) -> ReceiverConnection | None:
-        return next((each for each in self._connections() if each.location == location), None)
+        return next((each for each in self.connections.serving() if each.location == location), None)
 
     def _delete_at(self, location: BlockLocation, block_ids: list[str]) -> None:
         connection, block_ids = self._server(location), self._leftovers.pop(location, []) + block_ids

@@ -41,6 +41,8 @@ class ReceiverConnection:
     ) -> None:
         self.stream_id, self.location, self.client = stream_id, location, client
         self._undelivered = undelivered
+        #: It was told to serve no more.
+        self.released = False
         self._outbox: EventLoop[Callable[[], None]] = EventLoop(
             f"receiver {stream_id} outbox", lambda send: send(), self._on_error
         )
@@ -56,6 +58,7 @@ class ReceiverConnection:
 
     def send(self, message: object, *, urgent: bool = False) -> None:
         """Send a message; returns at once. An urgent one does not wait for answers to earlier ones."""
+        self.released = self.released or isinstance(message, ReleaseReceiver)
         send = partial(self._send, message)
         if urgent:
             EngineThread(f"receiver {self.stream_id} urgent message", send).start()
@@ -95,10 +98,43 @@ class ReceiverConnection:
             self.client.ask(message, Reply)
         except WireError as error:
             # A task that is about to end by itself needs no release.
-            write = log.info if isinstance(message, ReleaseReceiver) else log.warning
+            is_release = isinstance(message, ReleaseReceiver)
+            self.released = self.released and not is_release
+            write = log.info if is_release else log.warning
             name = type(message).__name__
             write("message not delivered to receiver", stream_id=self.stream_id, message=name, reason=str(error))
             self._undelivered(self, message)
 
     def _on_error(self, error: BaseException) -> None:
         log.error("message to receiver failed", stream_id=self.stream_id, exc_info=error)
+
+
+class Connections:
+    """The connections to all launches that have registered and not ended. Changed on the tracker's loop alone."""
+
+    def __init__(self) -> None:
+        self._by_launch: dict[tuple[int, int], ReceiverConnection] = {}
+
+    def get(self, stream_id: int, epoch: int) -> ReceiverConnection | None:
+        """The connection to a launch, if there is one. On any thread."""
+        return self._by_launch.get((stream_id, epoch))
+
+    def serving(self) -> list[ReceiverConnection]:
+        """To the launches that serve blocks, in the order of their registration. On any thread."""
+        return [connection for connection in list(self._by_launch.values()) if not connection.released]
+
+    def add(self, epoch: int, connection: ReceiverConnection) -> None:
+        """Use a connection to a launch from now on, in place of an earlier one."""
+        self.end(connection.stream_id, epoch)
+        self._by_launch[connection.stream_id, epoch] = connection
+
+    def end(self, stream_id: int, epoch: int) -> None:
+        """A launch has ended, or registers anew: close its connection."""
+        connection = self._by_launch.pop((stream_id, epoch), None)
+        if connection is not None:
+            connection.close_after_flush()
+
+    def close(self) -> None:
+        """Close all connections at once."""
+        for connection in self._by_launch.values():
+            connection.close()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark import SparkContext
 
 from penstock.blocks.leftovers import Process
 from penstock.conf import Settings
+from penstock.receive.messages import RegisterReceiver
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_task import ReceiverTask
 from penstock.runtime.log import get_logger
@@ -21,7 +22,12 @@ from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
 from penstock.spark.located_rdd import LocatedPartition, located_rdd
-from penstock.wire.token import Token
+from penstock.track.block_logs import BlockLogs
+from penstock.track.placement import Placement
+from penstock.track.receiver_connection import ReceiverConnection
+from penstock.track.receiver_tracking_info import BlockLocation
+from penstock.wire.client import Client
+from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_launcher")
 
@@ -77,48 +83,60 @@ class ReceiverJob:
 
 
 class ReceiverLauncher:
-    """Start and cancel the jobs of receivers.
+    """Start and cancel the jobs of receivers, and connect to them.
 
     Args:
         sc: runs the jobs.
+        receivers: by stream id.
         settings: in force.
         run_id: names the directory of the blocks.
-        token: shown by both sides.
-        log_directory: the write-ahead log of a stream's receiver; empty when there is none.
+        logs: the receivers' write-ahead log, when it is on.
     """
 
     def __init__(
-        self, sc: SparkContext, settings: Settings, run_id: str, token: Token, log_directory: Callable[[int], str]
+        self,
+        sc: SparkContext,
+        receivers: Mapping[int, Receiver[Any]],
+        settings: Settings,
+        run_id: str,
+        logs: BlockLogs | None = None,
     ) -> None:
-        self._sc, self._settings, self._run_id, self._token = sc, settings, run_id, token
-        self._log_directory = log_directory
+        self._sc, self._receivers, self._settings, self._run_id, self._logs = sc, receivers, settings, run_id, logs
+        self._local = cluster.is_on_this_machine(sc)
+        #: Chooses executors.
+        self.placement = Placement(sc, settings)
+        #: Shown by both sides of each connection.
+        self.token = Token.generate(Tls.of(settings))
         #: Where receivers, and tasks, reach the driver: ``grpc://host:port``.
         self.driver_location = ""
 
     def set_driver_port(self, port: int) -> None:
         """Have receivers register at this port of the driver."""
-        local = cluster.is_on_this_machine(self._sc)
-        self.driver_location = self._token.location("127.0.0.1" if local else cluster.driver_host(self._sc), port)
+        host = "127.0.0.1" if self._local else cluster.driver_host(self._sc)
+        self.driver_location = self.token.location(host, port)
+
+    def preferred_location(self, stream_id: int) -> str | None:
+        """The host that a receiver prefers; runs the receiver's code."""
+        return self._receivers[stream_id].preferredLocation()
 
     def start(
         self,
         stream_id: int,
-        receiver: Receiver[Any],
         epoch: int,
         candidates: Sequence[TaskLocation],
         on_end: Callable[[BaseException | None], None],
     ) -> ReceiverJob:
         """Submit the job of a launch."""
         task = ReceiverTask(
-            receiver,
+            self._receivers[stream_id],
             stream_id,
             epoch,
             self._run_id,
             self.driver_location,
-            self._token,
+            self.token,
             self._settings,
-            Process.of(os.getpid()) if cluster.is_on_this_machine(self._sc) else None,
-            self._log_directory(stream_id),
+            Process.of(os.getpid()) if self._local else None,
+            "" if self._logs is None else self._logs.directory(stream_id),
         )
         job = ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
         job.start()
@@ -138,3 +156,15 @@ class ReceiverLauncher:
             if location is not None or stopping.wait(_LOCATION_PAUSE_S):
                 return location
         return None
+
+    def connect(
+        self,
+        message: RegisterReceiver,
+        location: BlockLocation,
+        undelivered: Callable[[ReceiverConnection, object], None],
+    ) -> ReceiverConnection:
+        """Connect to a launch that has registered."""
+        # A receiver that cannot be reached has most likely died: no retry.
+        endpoint = self.token.location(message.host, message.port)
+        client = Client(endpoint, self.token, self._settings.wire_timeout_ms, retry=False)
+        return ReceiverConnection(message.stream_id, location, client, undelivered)

@@ -13,7 +13,6 @@ from attrs import evolve
 from penstock.listen.events import (
     PastError,
     ReceiverError,
-    ReceiverInfo,
     ReceiverStarted,
     ReceiverStopped,
 )
@@ -27,46 +26,24 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.spark.cluster import TaskLocation
+from penstock.track import lifecycle_effects as effects
+from penstock.track import lifecycle_events as events
 from penstock.track.receiver_tracking_info import (
     Active,
-    Answer,
     BackingOff,
     BlockLocation,
-    BlocksMissed,
-    CancelJob,
-    Connect,
-    DesiredChange,
     DesiredState,
     Draining,
-    Effect,
-    FailApplication,
     GivenUp,
-    JobEnded,
     Launch,
-    LaunchDue,
-    LaunchFailed,
-    LifecycleEvent,
-    Log,
-    Move,
     Moving,
-    Post,
-    ProblemNoted,
     ReceiverTrackingInfo,
-    Registration,
-    Release,
     Restarting,
     Scheduled,
-    Send,
-    ServeLonger,
-    StartJob,
     State,
-    Stop,
     Stopped,
     Stopping,
-    Tick,
-    Undelivered,
     Waiting,
-    WakeUp,
 )
 from penstock.wire.messages import Reply
 
@@ -78,8 +55,8 @@ _RECENT_ERRORS = 20
 
 
 def step(
-    record: ReceiverTrackingInfo, event: LifecycleEvent, now_ms: float, wall_ms: int
-) -> tuple[ReceiverTrackingInfo, tuple[Effect, ...]]:
+    record: ReceiverTrackingInfo, event: events.LifecycleEvent, now_ms: float, wall_ms: int
+) -> tuple[ReceiverTrackingInfo, tuple[effects.Effect, ...]]:
     """Decide what follows from an event.
 
     Args:
@@ -101,68 +78,64 @@ class _Transition:
 
     def __init__(self, record: ReceiverTrackingInfo, now_ms: float, wall_ms: int) -> None:
         self.record, self._now_ms, self._wall_ms = record, now_ms, wall_ms
-        self.effects: list[Effect] = []
+        self.effects: list[effects.Effect] = []
 
-    def take(self, event: LifecycleEvent) -> None:
+    def take(self, event: events.LifecycleEvent) -> None:
         match event:
-            case LaunchDue():
+            case events.LaunchDue():
                 self._launch(event)
-            case LaunchFailed():
+            case events.LaunchFailed():
                 self._launch_failed(event)
-            case Registration():
+            case events.Registration():
                 self._register(event.message, event.location)
             case DeregisterReceiver():
                 self._deregister(event)
             case ReportError():
                 self._report_error(event)
-            case JobEnded():
+            case events.JobEnded():
                 self._job_ended(event)
-            case Undelivered():
+            case events.Undelivered():
                 self._undelivered(event)
-            case Move():
+            case events.Move():
                 self._move(event.serve_ms)
-            case ServeLonger():
+            case events.ServeLonger():
                 self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
-            case DesiredChange():
+            case events.DesiredChange():
                 self._desire(event)
-            case BlocksMissed():
+            case events.BlocksMissed():
                 info = self.record.info
                 self._set_info(
                     lost_blocks=info.lost_blocks + event.blocks, lost_records=info.lost_records + event.records
                 )
                 self._note_error(event.message)
-            case ProblemNoted():
+            case events.ProblemNoted():
                 self._note_error(event.message)
-            case Tick():
+            case events.Tick():
                 self._tick(event.needed)
-            case Stop():
+            case events.Stop():
                 self._stop(event.serve_ms)
-            case Release():
-                for launch in (*(each.launch for each in self.record.draining), self.record.launch):
-                    if launch is not None:
-                        self._do(Send(launch.epoch, ReleaseReceiver(), urgent=True))
 
     # -- launches --
 
-    def _launch(self, event: LaunchDue) -> None:
+    def _launch(self, event: events.LaunchDue) -> None:
         if not isinstance(self.record.state, Waiting | BackingOff):
             return
         launch = Launch(self.record.epoch + 1, self._now_ms)
         self._set(epoch=launch.epoch, preferred=event.preferred, sent=0)
         self._become(Scheduled(launch, event.candidates))
-        self._do(StartJob(launch.epoch, event.candidates))
+        self._do(effects.StartJob(launch.epoch, event.candidates))
         self._log("info", "receiver launched", candidates=[each.preference for each in event.candidates])
 
-    def _launch_failed(self, event: LaunchFailed) -> None:
+    def _launch_failed(self, event: events.LaunchFailed) -> None:
         if not isinstance(self.record.state, Waiting | BackingOff):
             return
         candidates = self.record.candidates
         launch = Launch(self.record.epoch + 1, self._now_ms)
         self._set(epoch=launch.epoch, sent=0)
         self._become(Scheduled(launch, candidates))
-        self._job_ended(JobEnded(launch.epoch, event.reason, event.error))
+        self._job_ended(events.JobEnded(launch.epoch, event.reason, event.error))
 
-    def _job_ended(self, event: JobEnded) -> None:
+    def _job_ended(self, event: events.JobEnded) -> None:
         self._set(draining=tuple(each for each in self.record.draining if each.launch.epoch != event.epoch))
         state, launch = self.record.state, self.record.launch
         if launch is None or launch.epoch != event.epoch:
@@ -189,7 +162,7 @@ class _Transition:
         delay_ms = nominal_ms * jitter
         self._set(relaunches=relaunches + 1)
         self._become(BackingOff(self._now_ms + delay_ms, candidates))
-        self._do(WakeUp(delay_ms))
+        self._do(effects.WakeUp(delay_ms))
         self._log(
             "warning",
             "receiver ended, relaunch scheduled",
@@ -202,16 +175,15 @@ class _Transition:
     def _register(self, message: RegisterReceiver, location: TaskLocation | None) -> None:
         state, launch = self.record.state, self.record.launch
         if isinstance(state, Stopping | Stopped) and message.epoch == self.record.epoch:
-            self._do(Answer(Registered(accepted=False, reason="the application is stopping")))
+            self._answer(Registered(accepted=False, reason="the application is stopping"))
         elif launch is None or message.epoch != launch.epoch:
-            reason = f"stream {message.stream_id} has no launch {message.epoch}"
-            self._do(Answer(Registered(accepted=False, reason=reason)))
+            self._answer(Registered(accepted=False, reason=no_launch(message)))
         elif isinstance(state, GivenUp):
-            self._do(Answer(Registered(accepted=False, reason="the receiver is given up: it failed too often")))
+            self._answer(Registered(accepted=False, reason="the receiver is given up: it failed too often"))
         elif isinstance(state, Scheduled) and (state.refused or not self._accepts(state, location)):
             self._become(evolve(state, refused=True))
             self._log("warning", "receiver refused: not on an executor that it was scheduled to")
-            self._do(Answer(Registered(accepted=False, reason="the receiver was scheduled to another executor")))
+            self._answer(Registered(accepted=False, reason="the receiver was scheduled to another executor"))
         else:
             self._accept(message, location, evolve(launch, failure_counted=False, survived_error=""))
 
@@ -241,17 +213,16 @@ class _Transition:
             executorId=location.executor_id if location else "",
         )
         self._log("info", "receiver registered", host=host)
-        self._do(Connect(message, block_location))
+        self._do(effects.Connect(message, block_location))
         if not was_active:
-            self._do(Post(ReceiverStarted(self.record.info)))
+            self._do(effects.Post(ReceiverStarted(self.record.info)))
         desired = record.desired
-        self._do(Answer(Registered(accepted=True, rate=desired.rate, paused=desired.paused, number=desired.number)))
+        self._answer(Registered(accepted=True, rate=desired.rate, paused=desired.paused, number=desired.number))
 
     def _deregister(self, message: DeregisterReceiver) -> None:
         state, launch = self.record.state, self.record.launch
         if launch is None or message.epoch != launch.epoch:
-            reason = f"stream {message.stream_id} has no launch {message.epoch}"
-            self._do(Answer(Reply(accepted=False, reason=reason)))
+            self._answer(Reply(accepted=False, reason=no_launch(message)))
             return
         was_active, stops = self.record.info.active, isinstance(state, Stopping)
         if was_active:
@@ -275,7 +246,7 @@ class _Transition:
                 self._drain(launch)
             elif was_active:
                 # It may be about to start itself again.
-                self._do(Send(launch.epoch, StopReceiver("given up"), urgent=True))
+                self._do(effects.Send(launch.epoch, StopReceiver("given up"), urgent=True))
             self._become(GivenUp(None if message.ended else self.record.launch))
         elif message.ended and isinstance(state, Stopping):
             self._drain(launch)
@@ -287,7 +258,7 @@ class _Transition:
             self._become(Restarting(self.record.state.launch))
         accepted = was_active or message.ended
         reason = "" if accepted else f"launch {message.epoch} of stream {message.stream_id} is not active"
-        self._do(Answer(Reply(accepted, reason)))
+        self._answer(Reply(accepted, reason))
 
     def _drain(self, launch: Launch) -> None:
         self._set(draining=(*self.record.draining, Draining(launch)))
@@ -296,19 +267,18 @@ class _Transition:
     def _report_error(self, message: ReportError) -> None:
         launch = self.record.launch
         if launch is None or message.epoch != launch.epoch:
-            reason = f"stream {message.stream_id} has no launch {message.epoch}"
-            self._do(Answer(Reply(accepted=False, reason=reason)))
+            self._answer(Reply(accepted=False, reason=no_launch(message)))
             return
         (*_, last_line) = message.error.strip().splitlines() or [""]
         self._log("warning", "receiver error", message=message.message, reason=last_line)
         # Not the end of the receiver: what ends it is reported as well, unless it is this very error.
         self._set_launch(survived_error=message.error)
         self._note_error(message.message, message.error)
-        self._do(Answer(Reply()))
+        self._answer(Reply())
 
     # -- what the tracker wants of the receiver --
 
-    def _desire(self, event: DesiredChange) -> None:
+    def _desire(self, event: events.DesiredChange) -> None:
         desired = self.record.desired
         if (event.rate, event.paused) != (desired.rate, desired.paused):
             self._set(desired=DesiredState(desired.number + 1, event.rate, event.paused))
@@ -318,7 +288,7 @@ class _Transition:
         desired, launch = self.record.desired, self.record.launch
         if self._takes_commands and launch is not None and self.record.sent != desired.number:
             self._set(sent=desired.number)
-            self._do(Send(launch.epoch, UpdateRateLimit(desired.rate, desired.number, desired.paused)))
+            self._do(effects.Send(launch.epoch, UpdateRateLimit(desired.rate, desired.number, desired.paused)))
 
     @property
     def _takes_commands(self) -> bool:
@@ -330,7 +300,7 @@ class _Transition:
         if isinstance(state, Active):
             self._become(Moving(state.launch, serves=serve_ms > 0))
             self._log("warning", "receiver moves to another executor", host=self.record.block_location.host)
-            self._do(Send(state.launch.epoch, StopReceiver("moves to another executor", serve_ms)))
+            self._do(effects.Send(state.launch.epoch, StopReceiver("moves to another executor", serve_ms)))
 
     def _stop(self, serve_ms: int) -> None:
         stop, state = StopReceiver("Stopped by driver", serve_ms), self.record.state
@@ -340,10 +310,10 @@ class _Transition:
             case Scheduled():
                 # It has stored nothing, and may wait for a slot that never becomes free.
                 self._become(Stopping(state.launch, None))
-                self._do(CancelJob(state.launch.epoch))
+                self._do(effects.CancelJob(state.launch.epoch))
             case Active() | Moving() | Restarting():
                 self._become(Stopping(state.launch, stop))
-                self._do(Send(state.launch.epoch, stop, urgent=True))
+                self._do(effects.Send(state.launch.epoch, stop, urgent=True))
             case Stopping() | GivenUp() | Stopped():
                 pass
         self._send_draining(stop)
@@ -352,9 +322,9 @@ class _Transition:
         """Have draining launches serve for as long as a message says, or as they were told before if that is longer."""
         for each in self.record.draining:
             if not each.released:
-                self._do(Send(each.launch.epoch, stop, urgent=True))
+                self._do(effects.Send(each.launch.epoch, stop, urgent=True))
 
-    def _undelivered(self, event: Undelivered) -> None:
+    def _undelivered(self, event: events.Undelivered) -> None:
         message, state, launch = event.message, self.record.state, self.record.launch
         self._set(
             draining=tuple(
@@ -378,13 +348,13 @@ class _Transition:
         state = self.record.state
         if isinstance(state, Stopping) and state.stop is not None and not state.sent:
             self._become(evolve(state, sent=True))
-            self._do(Send(state.launch.epoch, state.stop, urgent=True))
+            self._do(effects.Send(state.launch.epoch, state.stop, urgent=True))
         if isinstance(state, Stopping | Stopped):
             return
         for each in self.record.draining:
             if not each.released and each.launch.epoch not in needed:
                 # Not urgent: after what it is to delete.
-                self._do(Send(each.launch.epoch, ReleaseReceiver()))
+                self._do(effects.Send(each.launch.epoch, ReleaseReceiver()))
         self._set(
             draining=tuple(
                 each if each.launch.epoch in needed else evolve(each, released=True) for each in self.record.draining
@@ -409,7 +379,7 @@ class _Transition:
         self._fail(message)
         if self.record.info.given_up:
             self._become(GivenUp(self.record.launch))
-        self._do(CancelJob(state.launch.epoch))
+        self._do(effects.CancelJob(state.launch.epoch))
 
     # -- failures --
 
@@ -440,7 +410,7 @@ class _Transition:
         given_up = f"receiver {info.name} is given up: {often}"
         self._note_error(given_up)
         if policy.on_failure == "fail-application":
-            self._do(FailApplication(given_up))
+            self._do(effects.FailApplication(given_up))
 
     def _note_end_error(self, message: DeregisterReceiver) -> None:
         """Report what a receiver has ended with while the application stops: no failure to count."""
@@ -456,12 +426,12 @@ class _Transition:
     def _note_error(self, message: str, error: str = "") -> None:
         past = (*self.record.info.recent_errors, PastError(self._wall_ms, message, error))[-_RECENT_ERRORS:]
         self._set_info(lastErrorMessage=message, lastError=error, lastErrorTime=self._wall_ms, recent_errors=past)
-        self._do(Post(ReceiverError(self.record.info)))
+        self._do(effects.Post(ReceiverError(self.record.info)))
 
     def _end_receiving(self) -> None:
         if self.record.info.active:
             self._set_info(active=False)
-            self._do(Post(ReceiverStopped(self.record.info)))
+            self._do(effects.Post(ReceiverStopped(self.record.info)))
 
     # -- the record --
 
@@ -479,14 +449,16 @@ class _Transition:
     def _become(self, state: State) -> None:
         self.record = evolve(self.record, state=state)
 
-    def _do(self, effect: Effect) -> None:
+    def _answer(self, message: object) -> None:
+        self._do(effects.Answer(message))
+
+    def _do(self, effect: effects.Effect) -> None:
         self.effects.append(effect)
 
     def _log(self, level: str, event: str, **context: Any) -> None:
-        self._do(Log(level, event, {"epoch": self.record.epoch, **context}))
+        self._do(effects.Log(level, event, {"epoch": self.record.epoch, **context}))
 
 
-def new_record(stream_id: int, receiver_type: str, **fields: Any) -> ReceiverTrackingInfo:
-    """The record of a receiver that was never launched in this run."""
-    info = ReceiverInfo(stream_id, f"{receiver_type}-{stream_id}", active=False, location="", executorId="")
-    return ReceiverTrackingInfo(info, **fields)
+def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError) -> str:
+    """Why a message is refused that no current launch can have sent."""
+    return f"stream {message.stream_id} has no launch {message.epoch}"

@@ -1,6 +1,6 @@
-"""What the driver knows of a receiver: its record, its states, and the events and effects of its life cycle.
+"""What the driver knows of a receiver: its record and the states of its life cycle.
 
-Values only; ``receiver_lifecycle.step`` is the one function that changes a record. The states of one stream::
+Values only; ``receiver_lifecycle.step`` is the one function that makes a new record of an old one. The states::
 
     Waiting ──> Scheduled ──> Active <──> Restarting       Active ──> Moving ──> BackingOff
                     ^                                      any job that ends ──> BackingOff | GivenUp
@@ -16,9 +16,9 @@ from typing import Any
 
 from attrs import field, frozen
 
-from penstock.listen import events
+from penstock.conf import Settings
 from penstock.listen.events import ReceiverInfo
-from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError, StopReceiver
+from penstock.receive.messages import StopReceiver
 from penstock.spark.cluster import TaskLocation
 
 
@@ -44,6 +44,19 @@ class RelaunchPolicy:
     longest_delay_ms: float = 10_000
     launch_timeout_ms: float = 0
     jitter_seed: str = ""
+
+    @classmethod
+    def of(cls, settings: Settings, jitter_seed: str) -> RelaunchPolicy:
+        """The policy that is configured."""
+        return cls(
+            settings.max_restarts,
+            settings.restart_window_ms,
+            settings.on_receiver_failure,
+            settings.relaunch_delay_ms,
+            settings.max_relaunch_delay_ms,
+            settings.launch_timeout_ms,
+            jitter_seed,
+        )
 
 
 @frozen
@@ -255,235 +268,7 @@ class ReceiverTrackingInfo:
         return isinstance(self.state, Active)
 
 
-# -- events; the messages RegisterReceiver (as Registration), DeregisterReceiver and ReportError are events, too --
-
-
-@frozen
-class LaunchDue:
-    """The receiver is to be launched: for the first time, or after its back-off.
-
-    Attributes:
-        candidates: that were chosen; none for anywhere.
-        preferred: host that the receiver prefers.
-    """
-
-    candidates: tuple[TaskLocation, ...] = ()
-    preferred: str | None = None
-
-
-@frozen
-class LaunchFailed:
-    """The receiver could not be launched: ``preferredLocation`` raised.
-
-    Attributes:
-        reason: one line.
-        error: the traceback.
-    """
-
-    reason: str
-    error: str = ""
-
-
-@frozen
-class Registration:
-    """A receiver registers.
-
-    Attributes:
-        message: its own.
-        location: executor on which its task runs; ``None`` when Spark does not report it.
-    """
-
-    message: RegisterReceiver
-    location: TaskLocation | None = None
-
-
-@frozen
-class JobEnded:
-    """The Spark job of a launch has ended.
-
-    Attributes:
-        epoch: of the launch.
-        reason: why it failed, in one line; empty when it did not.
-        error: the traceback.
-    """
-
-    epoch: int
-    reason: str = ""
-    error: str = ""
-
-
-@frozen
-class Undelivered:
-    """A message did not reach the launch of this epoch."""
-
-    epoch: int
-    message: object
-
-
-@frozen
-class Move:
-    """The receiver should run on another executor.
-
-    Attributes:
-        serve_ms: how long its task serves its blocks after it has stopped; 0 when nobody needs that.
-    """
-
-    serve_ms: int = 0
-
-
-@frozen
-class ServeLonger:
-    """Draining launches should serve their blocks for this much longer."""
-
-    serve_ms: int
-
-
-@frozen
-class DesiredChange:
-    """Rate (records/s, ``None`` for no limit) and pause that the receiver should keep to from now on."""
-
-    rate: float | None
-    paused: bool
-
-
-@frozen
-class BlocksMissed:
-    """Tasks could not read blocks of the stream.
-
-    Attributes:
-        blocks: how many.
-        records: in them.
-        message: for listeners.
-    """
-
-    blocks: int
-    records: int
-    message: str
-
-
-@frozen
-class ProblemNoted:
-    """The tracker has found something that listeners should see as an error of this receiver."""
-
-    message: str
-
-
-@frozen
-class Tick:
-    """Time has passed.
-
-    Attributes:
-        needed: epochs of draining launches whose blocks are needed and available from nobody else.
-    """
-
-    needed: frozenset[int] = frozenset()
-
-
-@frozen
-class Stop:
-    """The application stops.
-
-    Attributes:
-        serve_ms: how long tasks serve their blocks after their receiver has stopped.
-    """
-
-    serve_ms: int = 0
-
-
-@frozen
-class Release:
-    """No block is needed any more: every task may end."""
-
-
-LifecycleEvent = (
-    LaunchDue
-    | LaunchFailed
-    | Registration
-    | DeregisterReceiver
-    | ReportError
-    | JobEnded
-    | Undelivered
-    | Move
-    | ServeLonger
-    | DesiredChange
-    | BlocksMissed
-    | ProblemNoted
-    | Tick
-    | Stop
-    | Release
-)
-
-
-# -- effects --
-
-
-@frozen
-class StartJob:
-    """Submit the job of a launch."""
-
-    epoch: int
-    candidates: tuple[TaskLocation, ...]
-
-
-@frozen
-class CancelJob:
-    """Cancel the job of a launch."""
-
-    epoch: int
-
-
-@frozen
-class Connect:
-    """Connect to the endpoint of a launch that has registered, in place of an earlier connection to it."""
-
-    message: RegisterReceiver
-    location: BlockLocation
-
-
-@frozen
-class Send:
-    """Send a message to a launch; ``urgent`` overtakes messages that wait for an answer."""
-
-    epoch: int
-    message: object
-    urgent: bool = False
-
-
-@frozen
-class Answer:
-    """Answer the message that was the event."""
-
-    message: object
-
-
-@frozen
-class Post:
-    """Give an event to the listeners."""
-
-    event: events.Event
-
-
-@frozen
-class WakeUp:
-    """Launch the receiver after a delay, if it still waits for that."""
-
-    delay_ms: float
-
-
-@frozen
-class FailApplication:
-    """Stop the application with this error."""
-
-    message: str
-
-
-@frozen
-class Log:
-    """Write a log line."""
-
-    level: str
-    event: str
-    context: dict[str, Any]
-
-
-Effect = StartJob | CancelJob | Connect | Send | Answer | Post | WakeUp | FailApplication | Log
+def new_record(stream_id: int, receiver_type: str, **fields: Any) -> ReceiverTrackingInfo:
+    """The record of a receiver that was never launched in this run."""
+    info = ReceiverInfo(stream_id, f"{receiver_type}-{stream_id}", active=False, location="", executorId="")
+    return ReceiverTrackingInfo(info, **fields)

@@ -107,7 +107,7 @@ def fetch(location: str, ticket: str, token: Token, timeout_s: float) -> Iterato
         location: ``grpc://host:port``.
         ticket: names the stream.
         token: the application's.
-        timeout_s: for the whole stream.
+        timeout_s: timeout of the whole stream.
 
     Raises:
         StreamNotFoundError: the endpoint does not have the stream.

@@ -57,9 +57,9 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
 
     Args:
         host: the address to listen on; the system chooses the port.
-        token: what callers must show, and the TLS files if there are any.
+        token: the token that callers must show, with the TLS files if there are any.
         handlers: message class → handler, which returns the reply.
-        open_stream: opens the stream that a ticket names; ``None`` if there are no streams.
+        open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
 
     @property
     def refused_messages(self) -> int:
-        """The number of calls that showed the token but were no message that this endpoint takes."""
+        """The number of calls that showed the token but did not carry a message for this endpoint."""
         return self._refused_messages
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
-"""Partition functions: what operators do inside a task, as one chain of generators.
+"""Partition functions: what operators do inside a task, fused into one chain of generators.
 
-Owns the classes that travel to executors, where they run in the Python worker. Never calls a function of the program
-outside a generator: a StopIteration it raises is an error there, not a silent end.
+The classes are sent to executors and run in the Python worker. Functions of the program are called inside generators
+only: there a StopIteration that they raise is an error, and not a silent end of the partition.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from attrs import frozen
 
-#: From the partition's index and records to its new records.
+#: From a partition's index and records to its new records.
 PartitionFunction = Callable[[int, Iterable[Any]], Iterable[Any]]
 
-# Records between two looks at the worker's memory.
-_RECORDS_PER_LOOK = 10_000
+# Records between two checks of the worker's memory.
+_RECORDS_PER_CHECK = 10_000
 
 
 @frozen
@@ -26,7 +26,7 @@ class Fused:
     functions: tuple[PartitionFunction, ...]
 
     def __call__(self, index: int, records: Iterable[Any]) -> Iterable[Any]:
-        """Chain them: nothing runs until the records are asked for."""
+        """Chain the functions; nothing runs until the records are read."""
         for function in self.functions:
             records = function(index, records)
         return records
@@ -39,7 +39,7 @@ class Map:
     f: Callable[[Any], Any]
 
     def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """One for one."""
+        """One record for each."""
         f = self.f
         return (f(record) for record in records)
 
@@ -51,7 +51,7 @@ class FlatMap:
     f: Callable[[Any], Iterable[Any]]
 
     def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """Any number for one."""
+        """Any number of records for each."""
         f = self.f
         return (item for record in records for item in f(record))
 
@@ -63,7 +63,7 @@ class Filter:
     f: Callable[[Any], Any]
 
     def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """Those for which ``f`` is true."""
+        """The records for which ``f`` is true."""
         f = self.f
         return (record for record in records if f(record))
 
@@ -75,7 +75,7 @@ class MapValues:
     f: Callable[[Any], Any]
 
     def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """The key stays."""
+        """The same keys with new values."""
         f = self.f
         for pair in records:
             key, value = _key_and_value(pair)
@@ -89,7 +89,7 @@ class FlatMapValues:
     f: Callable[[Any], Iterable[Any]]
 
     def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """The key stays, once for each value."""
+        """One pair for each new value of a key."""
         f = self.f
         for pair in records:
             key, value = _key_and_value(pair)
@@ -104,7 +104,7 @@ class MapPartitions:
     f: Callable[[Iterable[Any]], Iterable[Any]]
 
     def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """Whatever ``f`` makes of the records of a partition."""
+        """The result of ``f`` for the records of the partition."""
         yield from self.f(iter(records))
 
 
@@ -115,7 +115,7 @@ class MapPartitionsWithIndex:
     f: Callable[[int, Iterable[Any]], Iterable[Any]]
 
     def __call__(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """Whatever ``f`` makes of the records of a partition, told its index."""
+        """The result of ``f`` for the index and the records of the partition."""
         yield from self.f(index, iter(records))
 
 
@@ -124,7 +124,7 @@ class Glom:
     """``glom``."""
 
     def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[list[Any]]:
-        """One list a partition."""
+        """One list for the partition."""
         yield list(records)
 
 
@@ -133,19 +133,19 @@ class CountRecords:
     """``count``, inside a partition."""
 
     def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[int]:
-        """One number a partition."""
+        """One number for the partition."""
         yield sum(1 for _ in records)
 
 
 @frozen
 class Combiner:
-    """How the values of a key become one: PySpark's three functions, under its names.
+    """How the values of a key are combined: PySpark's three functions, under its names.
 
     Attributes:
-        createCombiner: of a key's first value.
-        mergeValue: a further value into a combiner.
-        mergeCombiners: two combiners into one.
-        memory_limit_mb: past which the worker spills (``spark.python.worker.memory``).
+        createCombiner: turns the first value of a key into a combiner.
+        mergeValue: merges another value into a combiner.
+        mergeCombiners: merges two combiners.
+        memory_limit_mb: the worker spills when it uses more (``spark.python.worker.memory``).
     """
 
     createCombiner: Callable[[Any], Any]
@@ -156,24 +156,24 @@ class Combiner:
 
 @frozen
 class CombineValues:
-    """The map side of ``combineByKey``: one combiner a key and partition."""
+    """The map side of ``combineByKey``: one combiner for each key of a partition."""
 
     combiner: Combiner
 
     def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """Combine in a dictionary; past the worker's memory limit in PySpark's merger, which spills to disk."""
+        """Combine in a dictionary; above the memory limit, in PySpark's merger, which spills to disk."""
         create, merge = self.combiner.createCombiner, self.combiner.mergeValue
         yield from _combine(self.combiner, records, create, merge, are_combiners=False)
 
 
 @frozen
 class CombineCombiners:
-    """The reduce side of ``combineByKey``: one combiner a key."""
+    """The reduce side of ``combineByKey``: one combiner for each key."""
 
     combiner: Combiner
 
     def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """As the map side does it, with combiners in place of values."""
+        """Like the map side, with combiners in place of values."""
         yield from _combine(self.combiner, records, _same, self.combiner.mergeCombiners, are_combiners=True)
 
 
@@ -184,10 +184,14 @@ def gathering(merge: Callable[[Any, Any], Any], memory_limit_mb: float) -> Combi
 
 @frozen
 class CheckPairs:
-    """Before a shuffle by key: refuse what cannot be put anywhere."""
+    """Before a shuffle by key: reject records that cannot be partitioned."""
 
     def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """The records as they are."""
+        """The same records.
+
+        Raises:
+            TypeError: a record is not a pair, or its key cannot be hashed.
+        """
         for pair in records:
             try:
                 key, _value = pair
@@ -199,7 +203,7 @@ class CheckPairs:
 
 
 def _key_and_value(pair: Any) -> tuple[Any, Any]:
-    # By position, as PySpark: what else a record has is dropped.
+    # By position, as in PySpark: further elements of a record are dropped.
     try:
         return pair[0], pair[1]
     except (TypeError, LookupError):
@@ -208,10 +212,10 @@ def _key_and_value(pair: Any) -> tuple[Any, Any]:
 
 
 def check_pair(record: Any) -> None:
-    """Refuse a record that an operator by key cannot use.
+    """Reject a record that an operator by key cannot use.
 
     Raises:
-        TypeError: it is no pair, or its key cannot be hashed; says which, and what to do.
+        TypeError: the record is not a pair, or its key cannot be hashed.
     """
     try:
         key, _value = record
@@ -255,11 +259,11 @@ def _combine(
     pair: Any = None
     for first in source:
         try:
-            for pair in itertools.chain((first,), itertools.islice(source, _RECORDS_PER_LOOK)):
+            for pair in itertools.chain((first,), itertools.islice(source, _RECORDS_PER_CHECK)):
                 key, value = pair
                 combined[key] = merge(combined[key], value) if key in combined else create(value)
         except (TypeError, ValueError):
-            check_pair(pair)  # if it is not the pair, it is what the program's function raised
+            check_pair(pair)  # raises if the pair is to blame; else the program's function raised the error
             raise
         if get_used_memory() > combiner.memory_limit_mb:
             return _spill(combiner, combined, source, are_combiners=are_combiners)

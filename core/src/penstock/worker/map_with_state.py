@@ -15,7 +15,8 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from penstock.worker.state import State
-from penstock.worker.state_pairs import PartitionErrors, StatePairs
+from penstock.worker.state_errors import PartitionErrors
+from penstock.worker.state_pairs import StatePairs
 from penstock.worker.state_store import Found, StateStore, StateVersion, pickled
 
 # Records whose states are looked up together, and whose results travel together.
@@ -28,7 +29,7 @@ class StateHandle:
 
     Attributes:
         home: location of the state store.
-        version: of this partition's states.
+        version: the version of this partition's states.
     """
 
     home: str
@@ -50,7 +51,7 @@ class RelocateStates:
 
 @frozen
 class MappedRecords:
-    """Some records that the mapping function returned; in a form of their own, so that they are no new pairs."""
+    """Some records that the mapping function returned; in a form that differs from new pairs."""
 
     records: list[Any]
 
@@ -87,8 +88,8 @@ class MapWithState:
 
     Attributes:
         update: the program's mapping function.
-        time: of the batch, when the function takes it.
-        time_ms: of the batch.
+        time: the batch's datetime, when the function takes it.
+        time_ms: batch time.
         timeout_ms: states that are older time out; ``None`` for never.
         home: location of the state store.
         horizon_ms: older versions of the states are not needed any more.

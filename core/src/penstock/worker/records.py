@@ -1,4 +1,4 @@
-"""What the derived operators do with one record, or two. Runs in the Python worker."""
+"""Functions of one or two records that derived operators are built from. They run in the Python worker."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def same(record: Any) -> Any:
 
 
 def keyed(record: Any) -> tuple[None, Any]:
-    """All records under one key."""
+    """The record, with the key that all records share."""
     return None, record
 
 
@@ -21,32 +21,32 @@ def value_of(pair: tuple[Any, Any]) -> Any:
 
 
 def counted(record: Any) -> tuple[Any, int]:
-    """One of this record."""
+    """The record with the count 1."""
     return record, 1
 
 
 def is_counted(pair: tuple[Any, int]) -> bool:
-    """Whether a window still has one."""
+    """Whether a window still contains the record."""
     return pair[1] > 0
 
 
 def one(_record: Any) -> int:
-    """Any record counts one."""
+    """The count of one record."""
     return 1
 
 
 def listed(value: Any) -> list[Any]:
-    """A list of one."""
+    """A list with the value."""
     return [value]
 
 
 def appended(values: list[Any], value: Any) -> list[Any]:
-    """One more, in place."""
+    """Append a value in place."""
     values.append(value)
     return values
 
 
 def extended(values: list[Any], more: list[Any]) -> list[Any]:
-    """Several more, in place."""
+    """Append several values in place."""
     values.extend(more)
     return values

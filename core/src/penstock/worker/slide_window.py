@@ -31,9 +31,9 @@ class SlideWindow:
     """A partition function: from the previous window and the panes, as ``StatePairs``, to the next window.
 
     Attributes:
-        time_ms: of the window.
+        time_ms: batch time at the end of the window.
         begin_ms: panes up to this time have left.
-        combiner: of the panes.
+        combiner: reduces the values of a key.
         inverse: removes the values that left.
         keep_pair: says whether a pair stays; ``None`` to keep all.
     """

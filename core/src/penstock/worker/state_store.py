@@ -1,11 +1,10 @@
-"""``StateStore``: the states of one partition's keys, in a few files that are written once.
+"""``StateStore``: the states of one partition's keys, in a few files that are never changed.
 
-Owns the form of the files and the choice of which to merge. A version is a list of segments, each a SQLite file of
-states or of their removal; what a younger segment says holds. A batch adds one segment of what it changed, and segments
-of like size are merged, so that a batch costs in proportion to what it changed (times the logarithm of the whole) and
-older versions can be read until their files are deleted. A file's name follows from what is in it: when a batch is made
-again by another run, of other records, no copy of the old file is taken for the new one. Used by one task at a time, in
-the Python worker.
+A version of the states is a list of segments. A segment is a SQLite file of states and removals; newer segments
+override older ones. Each batch adds one segment with its changes, and segments of similar size are merged. The cost of
+a batch is therefore proportional to its changes, times the logarithm of all states, and older versions can be read
+until their files are deleted. File names are derived from the contents: when another run computes a batch again from
+other records, it does not mistake an old file for its own. Used by one task at a time, in the Python worker.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ from penstock.storage.uri import connect, is_remote
 if TYPE_CHECKING:
     from pyarrow import fs
 
-# A segment is merged with the one before it until that is so many times larger.
+# A segment is merged with the previous one unless that is more than this many times larger.
 _RATIO = 3
-# Keys a query; SQLite takes 32,766 parameters.
+# Keys in one query; SQLite accepts 32,766 parameters.
 _KEYS_PER_QUERY = 1_000
 
 _Row = tuple[int, bytes, bytes | None, int]
@@ -43,11 +42,11 @@ _Row = tuple[int, bytes, bytes | None, int]
 
 @frozen
 class Segment:
-    """One file.
+    """One file of a store.
 
     Attributes:
-        name: of the file, in the store's directory.
-        num_rows: states and removals in it.
+        name: file name in the store's directory.
+        num_rows: number of states and removals.
     """
 
     name: str
@@ -59,10 +58,10 @@ class StateVersion:
     """The states of a partition after one batch.
 
     Attributes:
-        time_ms: the batch.
+        time_ms: batch time.
         segments: oldest first.
-        timed_out_ms: states older than that have timed out.
-        retired: segments that were merged into others, with the time of the last version that needs them.
+        timed_out_ms: older states have timed out.
+        retired: segments that were merged into others, each with the time of the last version that needs it.
     """
 
     time_ms: int
@@ -73,12 +72,12 @@ class StateVersion:
 
 @frozen
 class Found:
-    """A key's state as it is stored.
+    """The stored state of a key.
 
     Attributes:
-        key: pickled, as it was first stored: equal keys may be pickled differently.
-        state: pickled, ``None`` when it was removed.
-        updated_ms: the batch that stored it.
+        key: pickled, as it was first stored, because equal keys may be pickled differently.
+        state: pickled; ``None`` when it was removed.
+        updated_ms: time of the batch that stored it.
     """
 
     key: bytes
@@ -91,8 +90,8 @@ class StateStore:
     """The files of one partition.
 
     Attributes:
-        directory: on this host: their home, or copies of what was used here.
-        remote: their home, where that is no directory of this host: a file system, and the path in it.
+        directory: on this host: the files themselves, or copies of those that were used here.
+        remote: file system and path of the files when they are not on this host; else ``None``.
     """
 
     directory: Path
@@ -103,8 +102,8 @@ class StateStore:
         """The store of a partition.
 
         Args:
-            home: directory of the stores of all partitions, as a path, or a URI that ``pyarrow.fs`` reads.
-            partition: its number.
+            home: directory of the stores of all partitions: a path, or a URI that ``pyarrow.fs`` reads.
+            partition: number of the partition.
         """
         if not is_remote(home):
             return StateStore(Path(home) / str(partition))
@@ -115,7 +114,7 @@ class StateStore:
         )
 
     def find(self, version: StateVersion, keys: Iterable[Any]) -> dict[Any, Found]:
-        """Look keys up; those that were never stored are absent."""
+        """Look up keys; the result lacks those that were never stored."""
         found: dict[Any, Found] = {}
         wanted = {key: portable_hash(key) for key in keys}
         for segment in reversed(version.segments):
@@ -129,10 +128,10 @@ class StateStore:
         return found
 
     def snapshot(self, version: StateVersion) -> Iterator[tuple[Any, Any]]:
-        """All keys and states, in no order that means anything; holds one row a segment in memory."""
+        """All keys and states, in no particular order; holds one row of each segment in memory."""
         connections = [self._open(segment.name) for segment in version.segments]
         try:
-            # Ages of the same key come together, the youngest segment's first.
+            # Rows of the same key follow each other, the newest segment's first.
             rows = heapq.merge(*(_aged(database, -age) for age, database in enumerate(connections)))
             for _, same in itertools.groupby(rows, key=lambda row: row[:2]):
                 _, key, _, state = next(same)
@@ -145,7 +144,7 @@ class StateStore:
     def older_than(self, version: StateVersion, before_ms: int) -> Iterator[Any]:
         """Keys that may have last been stored before a time, and not before ``version.timed_out_ms``.
 
-        A key is given once for each segment that has it; a younger segment may know better.
+        A key is given once for each segment that contains it, even when a newer segment overrides that.
         """
         since_ms = -1 if version.timed_out_ms is None else version.timed_out_ms
         for segment in version.segments:
@@ -158,15 +157,15 @@ class StateStore:
                     yield pickle.loads(key)
 
     def commit(self, version: StateVersion, time_ms: int, changes: Iterable[tuple[Any, Found]]) -> StateVersion:
-        """Add what a batch changed. Made again, it writes the same files.
+        """Add the changes of a batch. Computed again, the same batch writes the same files.
 
         Args:
-            version: before the batch.
-            time_ms: the batch.
-            changes: key and what is to be found under it from now on.
+            version: the states before the batch.
+            time_ms: batch time.
+            changes: keys and their new states.
 
         Returns:
-            The version after the batch.
+            The states after the batch.
         """
         rows = sorted((portable_hash(key), change.key, change.state, change.updated_ms) for key, change in changes)
         segments = [*version.segments]
@@ -176,7 +175,7 @@ class StateStore:
         merged = _to_merge(segments)
         retired = list(version.retired)
         if merged > 1:
-            # A removal must be remembered only as long as an older segment has what it removes.
+            # Removals are needed only while an older segment contains the state that they remove.
             whole = merged == len(segments)
             old = segments[-merged:]
             name = f"{time_ms}-{merged}-{_digest_of([b'%d' % whole, *(segment.name.encode() for segment in old)])}.db"
@@ -186,7 +185,7 @@ class StateStore:
         return evolve(version, time_ms=time_ms, segments=tuple(segments), retired=tuple(retired))
 
     def retire(self, version: StateVersion, before_ms: int) -> StateVersion:
-        """Delete the files that no version needs that is as young as a time."""
+        """Delete the files that no version since ``before_ms`` needs."""
         kept = []
         for last_ms, name in version.retired:
             if last_ms < before_ms:
@@ -215,7 +214,7 @@ class StateStore:
         return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
 
     def _write(self, name: str, fill: Callable[[sqlite3.Connection], None]) -> int:
-        """Write a segment, whole or not at all; say how many rows it has."""
+        """Write a segment atomically; return its number of rows."""
         self.directory.mkdir(parents=True, exist_ok=True)
         with atomic_write(self.directory / name) as unfinished:
             with closing(sqlite3.connect(unfinished, isolation_level=None, uri=True)) as database:
@@ -248,11 +247,11 @@ class StateStore:
 
 
 def pickled(value: Any) -> bytes:
-    """A key or a state, as it is stored."""
+    """A key or a state in its stored form."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        # A class of the program's own file: by value, as Spark's workers know it.
+        # An instance of a class in the program's main file: by value, as Spark sends it to workers.
         dumped: bytes = cloudpickle.dumps(value, pickle.HIGHEST_PROTOCOL)
         return dumped
 
@@ -287,7 +286,7 @@ def _digest_of(parts: Iterable[bytes]) -> str:
 
 
 def _to_merge(segments: list[Segment]) -> int:
-    """How many of the youngest segments are to be one."""
+    """How many of the newest segments to merge into one."""
     count, num_rows = 1, segments[-1].num_rows if segments else 0
     while count < len(segments) and segments[-count - 1].num_rows <= _RATIO * num_rows:
         count += 1

@@ -12,7 +12,8 @@ from typing import Any
 from attrs import frozen
 
 from penstock.worker.functions import gathering
-from penstock.worker.state_pairs import PartitionErrors, StatePairs, grouped
+from penstock.worker.state_errors import PartitionErrors
+from penstock.worker.state_pairs import StatePairs, grouped
 
 # Indices into the list of a key: its state, its new values.
 _STATE, _VALUES = range(2)

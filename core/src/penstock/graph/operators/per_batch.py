@@ -47,7 +47,7 @@ class ShuffledDStream(Node):
     Args:
         parent: key-value pairs.
         combiner: how the values of a key are combined.
-        num_partitions: of the result; ``None`` for the default parallelism.
+        num_partitions: partitions of the result; ``None`` for the default parallelism.
     """
 
     def __init__(self, parent: Node, combiner: functions.Combiner, num_partitions: int | None) -> None:
@@ -93,7 +93,7 @@ class TransformedDStream(Node):
     """RDDs that a function of the program makes from its parents' RDDs.
 
     Args:
-        parents: whose RDDs the function gets.
+        parents: the function gets their RDDs.
         function: called on the generator's loop with the batch's datetime and the RDDs; a parent without an RDD gives
             an empty one.
 

@@ -28,7 +28,7 @@ class InternalMapWithStateDStream(KeyedStateDStream):
 
     Args:
         parent: pairs of key and value.
-        spec: of the program.
+        spec: created by the program.
     """
 
     def __init__(self, parent: Node, spec: StateSpec[Any, Any, Any, Any]) -> None:

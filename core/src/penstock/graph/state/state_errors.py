@@ -9,37 +9,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from attrs import frozen
 from pyspark import Accumulator, SparkContext
-from pyspark.accumulators import AccumulatorParam
 
-from penstock.worker.state_pairs import PartitionErrors
+from penstock.worker.state_errors import MergeReported, PartitionErrors, Reported, ReportStateErrors
 
 # Partitions whose errors were raised; a partition that is computed again reports them again.
 _REMEMBERED = 10_000
-
-#: By batch time and partition.
-_Reported = dict[tuple[int, int], PartitionErrors]
-
-
-class _Merged(AccumulatorParam[_Reported]):
-    def zero(self, value: _Reported) -> _Reported:
-        return {}
-
-    def addInPlace(self, value1: _Reported, value2: _Reported) -> _Reported:
-        value1.update(value2)
-        return value1
-
-
-@frozen
-class ReportStateErrors:
-    """Reports the errors of a partition from a task."""
-
-    _reported: Accumulator[_Reported]
-
-    def __call__(self, time_ms: int, partition: int, errors: PartitionErrors) -> None:
-        """Report the errors of one partition of a batch."""
-        self._reported.add({(time_ms, partition): errors})
 
 
 class StateErrors:
@@ -50,7 +25,7 @@ class StateErrors:
     """
 
     def __init__(self, sc: SparkContext) -> None:
-        self._reported: Accumulator[_Reported] = sc.accumulator({}, _Merged())
+        self._reported: Accumulator[Reported] = sc.accumulator({}, MergeReported())
         self._raised: dict[tuple[int, int], None] = {}
         self._lock = threading.Lock()
 
@@ -66,7 +41,7 @@ class StateErrors:
             StateUpdateError: there are some.
         """
         with self._lock:
-            reported: _Reported = self._reported.value
+            reported: Reported = self._reported.value
             new: list[Any] = [(partition, reported.pop(partition)) for partition in list(reported)]
             new = [(partition, errors) for partition, errors in new if partition not in self._raised]
             self._raised.update(dict.fromkeys(partition for partition, _errors in new))

@@ -31,7 +31,7 @@ class StatefulDStream(Node):
 
     Args:
         parent: the new input of each batch.
-        num_partitions: of the state; ``None`` for the default parallelism.
+        num_partitions: partitions of the state; ``None`` for the default parallelism.
     """
 
     must_checkpoint = spans_batches = True
@@ -57,7 +57,7 @@ class StatefulDStream(Node):
 
         Args:
             files: checkpointed RDDs by batch time.
-            num_partitions: of these RDDs.
+            num_partitions: their number of partitions.
             home: location of the files beside them.
         """
         self.num_partitions, self._files = num_partitions, dict(files)
@@ -150,7 +150,7 @@ class KeyedStateDStream(StatefulDStream):
 
     Args:
         parent: pairs of key and new value.
-        num_partitions: of the state; ``None`` for the default parallelism.
+        num_partitions: partitions of the state; ``None`` for the default parallelism.
         initial: pairs of key and initial state; ``None`` for none.
         partition_function: from a key to a number; its remainder is the partition.
     """

@@ -18,7 +18,7 @@ class StateDStream(KeyedStateDStream):
     Args:
         parent: pairs of key and new value.
         update: from a key's new values and its state, or ``None``, to its new state, or ``None`` to remove the key.
-        num_partitions: of the state; ``None`` for the default parallelism.
+        num_partitions: partitions of the state; ``None`` for the default parallelism.
         initial: pairs of key and initial state; ``None`` for none.
         memory_limit_mb: past which a worker spills.
     """

@@ -1,4 +1,4 @@
-"""The table, the lines and the summary, from batches made by hand."""
+"""What the demo shows of given batches: the table, the lines and the summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from penstock.cli.batch_view import BatchTable, ViewedBatch, line, summary
+from penstock.cli.demo_view import BatchTable, ViewedBatch, line, summary
 from penstock.listen.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
 NOON_MS = 12 * 3_600_000
@@ -58,7 +58,7 @@ def drawn(batches: list[ViewedBatch], width: int = 80) -> list[str]:
     return [text.rstrip() for text in captured.get().splitlines()]
 
 
-def test_the_table() -> None:
+def test_table_has_a_row_per_batch_and_the_top_words() -> None:
     assert drawn(THREE) == [
         "batch      records   records/s   scheduling   processing      total   rate limit",
         "────────────────────────────────────────────────────────────────────────────────",
@@ -79,7 +79,7 @@ def test_the_table() -> None:
         (50, {"records/s", "scheduling", "rate limit"}),
     ],
 )
-def test_what_does_not_fit_is_left_out_whole(width: int, gone: set[str]) -> None:
+def test_columns_that_do_not_fit_are_left_out(width: int, gone: set[str]) -> None:
     text = "\n".join(drawn(THREE, width))
     columns = {"batch", "records", "records/s", "scheduling", "processing", "total", "rate limit"}
     head = text.splitlines()[0].replace("records/s", "records/s,")
@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_left_out_whole(width: int, gone: set[str]) -> None
     assert "12,345" in text
 
 
-def test_words_that_do_not_fit_are_cut() -> None:
+def test_words_that_do_not_fit_are_truncated() -> None:
     words = tuple((f"word{number}", 1) for number in range(20))
     (last,) = (text for text in drawn([batch(1, 9, 0, 1, top_words=words)]) if text.startswith("top words"))
     assert len(last) == 80
@@ -104,7 +104,7 @@ def test_words_that_do_not_fit_are_cut() -> None:
         (batch(1, 9, 0, None), None),
     ],
 )
-def test_a_rows_colour_says_whether_it_keeps_up(viewed: ViewedBatch, colour: str | None) -> None:
+def test_colour_of_a_row_shows_whether_the_batch_was_in_time(viewed: ViewedBatch, colour: str | None) -> None:
     console = Console(force_terminal=True, color_system="standard", width=80, no_color=False)
     with console.capture() as captured:
         console.print(BatchTable([viewed]))
@@ -112,44 +112,44 @@ def test_a_rows_colour_says_whether_it_keeps_up(viewed: ViewedBatch, colour: str
     assert [code for code in ("31", "32", "33") if f"\x1b[{code}m" in row] == ([colour] if colour else [])
 
 
-def test_no_colour_where_none_is_wanted() -> None:
+def test_no_color_is_respected() -> None:
     console = Console(force_terminal=True, color_system="standard", width=80, _environ={"NO_COLOR": "1"})
     with console.capture() as captured:
         console.print(BatchTable(THREE))
     assert "\x1b[3" not in captured.get()
 
 
-def test_a_line() -> None:
+def test_line_of_a_batch() -> None:
     assert line(THREE[1]) == (
         "12:00:02  9,000 records  9,000 records/s  scheduling 1 ms  processing 300 ms  total 301 ms  rate limit none  "
         "top words the 900, [red] 80"
     )
 
 
-def test_a_line_of_short_batches_shows_milliseconds() -> None:
+def test_line_of_a_short_batch_shows_milliseconds() -> None:
     assert line(batch(1, 500, 0, 9, interval_ms=250)).startswith("12:00:01.000  500 records  2,000 records/s")
 
 
-def test_a_line_of_a_failed_batch_says_why() -> None:
+def test_line_of_a_failed_batch_has_the_reason() -> None:
     assert line(batch(1, 5, 0, 9, failure=FAILURE)).endswith("  failed: ValueError: no such word")
 
 
-def test_a_batch_that_did_not_end() -> None:
+def test_batch_without_delays_shows_dashes() -> None:
     assert "scheduling -  processing -  total -" in line(batch(1, 5, None, None))
 
 
-def test_the_summary() -> None:
+def test_summary_counts_batches_and_records() -> None:
     assert summary(THREE) == (
         "3 batches, 21,345 records, 7,115 records/s, 0 failed\n"
         "delay p50/max: scheduling 1/5 ms, processing 300/1,200 ms, total 301/1,205 ms"
     )
 
 
-def test_the_summary_of_one_that_failed() -> None:
+def test_summary_counts_failed_batches() -> None:
     assert summary([batch(1, 1, None, None, failure=FAILURE)]) == (
         "1 batch, 1 record, 1 records/s, 1 failed\ndelay p50/max: scheduling -, processing -, total -"
     )
 
 
-def test_the_summary_of_nothing() -> None:
+def test_summary_without_batches() -> None:
     assert summary([]) == "no batches"

@@ -1,4 +1,4 @@
-"""The start of Spark, with a fake one: where words go, and what Ctrl-C does."""
+"""``quiet_spark`` with a fake Spark: where the JVM's output goes, and what Ctrl-C does."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.cli import quiet_spark as module
-from penstock.cli.quiet_spark import SparkNotStartedError, quiet_spark
+from penstock.cli import demo_program as module
+from penstock.cli.demo_program import SparkNotStartedError, quiet_spark
 
 
 class FakeSpark:
-    """Does something while it starts."""
+    """Runs a callback while it starts."""
 
     def __init__(self, while_starting: Callable[[], object]) -> None:
         self._while_starting = while_starting
@@ -53,7 +53,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Callable[..., FakeSpark]:
     return fake
 
 
-def test_what_the_jvm_says_is_not_heard(spark: Callable[..., FakeSpark], capfd: pytest.CaptureFixture[str]) -> None:
+def test_jvm_output_is_hidden(spark: Callable[..., FakeSpark], capfd: pytest.CaptureFixture[str]) -> None:
     made = spark()
     started: object = quiet_spark({"spark.x": "1"})
     assert started is made
@@ -61,34 +61,36 @@ def test_what_the_jvm_says_is_not_heard(spark: Callable[..., FakeSpark], capfd: 
     assert capfd.readouterr().err == "our own\n"
 
 
-def test_unless_it_is_asked_for(spark: Callable[..., FakeSpark], capfd: pytest.CaptureFixture[str]) -> None:
+def test_jvm_output_is_shown_when_verbose(spark: Callable[..., FakeSpark], capfd: pytest.CaptureFixture[str]) -> None:
     spark()
-    quiet_spark({}, heard=True)
+    quiet_spark({}, verbose=True)
     assert capfd.readouterr().err == "a warning of the JVM\n"
 
 
-def test_or_spark_does_not_start(spark: Callable[..., FakeSpark], capfd: pytest.CaptureFixture[str]) -> None:
+def test_last_jvm_output_is_shown_when_spark_does_not_start(
+    spark: Callable[..., FakeSpark], capfd: pytest.CaptureFixture[str]
+) -> None:
     spark(fail)
     with pytest.raises(SparkNotStartedError, match=r"^Spark did not start: RuntimeError: no port$"):
         quiet_spark({})
     assert capfd.readouterr().err == "a warning of the JVM\n"
 
 
-def test_ctrl_c_waits_until_there_is_something_to_stop(spark: Callable[..., FakeSpark]) -> None:
+def test_ctrl_c_is_delayed_until_spark_has_started(spark: Callable[..., FakeSpark]) -> None:
     made = spark(press_ctrl_c)
     with pytest.raises(KeyboardInterrupt):
         quiet_spark({})
     assert made.stopped
 
 
-def test_ctrl_c_twice_does_not_wait(spark: Callable[..., FakeSpark]) -> None:
+def test_second_ctrl_c_is_not_delayed(spark: Callable[..., FakeSpark]) -> None:
     made = spark(press_ctrl_c_twice)
     with pytest.raises(KeyboardInterrupt):
         quiet_spark({})
     assert not made.stopped
 
 
-def test_ctrl_c_afterwards_is_pythons_own(spark: Callable[..., FakeSpark]) -> None:
+def test_ctrl_c_after_the_start_is_a_keyboard_interrupt(spark: Callable[..., FakeSpark]) -> None:
     spark()
     quiet_spark({})
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

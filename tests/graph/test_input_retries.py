@@ -18,7 +18,7 @@ from penstock.graph.inputs import PulledInputDStream, QueueInputDStream
 from penstock.plugins.specs import SourceBatch
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext
+    from tests.helpers.fake_graph import FakeContext
 
 
 class Source:
@@ -62,7 +62,7 @@ def records(stream: Any, time_ms: int) -> list[Any]:
     return found
 
 
-def test_a_source_that_failed_is_asked_again(pulled: PulledInputDStream, source: Source) -> None:
+def test_failed_source_is_called_again_for_the_same_time(pulled: PulledInputDStream, source: Source) -> None:
     source.failures = 2
     for _ in range(2):
         with pytest.raises(ConnectionError):
@@ -72,7 +72,7 @@ def test_a_source_that_failed_is_asked_again(pulled: PulledInputDStream, source:
     assert source.asked == [100, 100, 100]
 
 
-def test_a_source_is_not_asked_where_it_is_while_it_makes_a_batch(context: FakeContext) -> None:
+def test_position_waits_for_a_batch_in_progress(context: FakeContext) -> None:
     # A further try is made on a job's thread: what it has taken and not yet noted would be in no batch.
     said: list[str] = []
     where = ["before"]
@@ -101,7 +101,7 @@ def test_a_source_is_not_asked_where_it_is_while_it_makes_a_batch(context: FakeC
     assert said == ["behind"]
 
 
-def test_a_source_is_not_asked_for_a_time_that_is_over(pulled: PulledInputDStream, source: Source) -> None:
+def test_failed_source_is_not_called_for_a_time_before_its_last(pulled: PulledInputDStream, source: Source) -> None:
     source.failures = 1
     with pytest.raises(ConnectionError):
         pulled.get_or_compute(100)
@@ -112,14 +112,14 @@ def test_a_source_is_not_asked_for_a_time_that_is_over(pulled: PulledInputDStrea
     assert source.asked == [100, 200]
 
 
-def test_a_time_that_was_skipped_has_no_records(pulled: PulledInputDStream, source: Source) -> None:
+def test_skipped_time_has_no_records(pulled: PulledInputDStream, source: Source) -> None:
     assert records(pulled, 500) == [500]
     # A window's.
     assert [records(pulled, time_ms) for time_ms in (300, 400, 500)] == [[], [], [500]]
     assert source.asked == [500]
 
 
-def test_failures_are_forgotten_with_their_batch(pulled: PulledInputDStream, source: Source) -> None:
+def test_source_errors_are_forgotten_with_their_batch(pulled: PulledInputDStream, source: Source) -> None:
     source.failures = 50
     for time_ms in range(100, 5100, 100):
         with pytest.raises(ConnectionError):
@@ -128,7 +128,7 @@ def test_failures_are_forgotten_with_their_batch(pulled: PulledInputDStream, sou
     assert len(pulled._failed) == 1
 
 
-def test_what_was_taken_from_a_queue_for_a_batch_is_tried_again_and_nothing_else(context: FakeContext) -> None:
+def test_retry_of_a_queue_batch_uses_the_same_items(context: FakeContext) -> None:
     seen: list[Any] = []
     items: deque[Any] = deque([None, [1], [2]])
     stream = QueueInputDStream(context.graph, items, one_at_a_time=True, default=None)
@@ -164,7 +164,7 @@ class LastingSource(Source):
         return SourceBatch(self._sc.parallelize([-batch_time_ms]), 1) if batch_time_ms in self.asked else None
 
 
-def test_a_batch_that_two_runs_begin_again_has_its_records_in_both(context: FakeContext) -> None:
+def test_batch_repeated_by_two_runs_has_its_records_in_both(context: FakeContext) -> None:
     # Each run dies before batch 200 is complete.
     def a_run(position: Mapping[str, Any] | None) -> tuple[PulledInputDStream, LastingSource]:
         source = LastingSource(context)

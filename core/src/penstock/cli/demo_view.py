@@ -1,33 +1,42 @@
-"""How a stream at work looks: a table with a row a batch, or a line a batch; and the summary at the end.
+"""What ``penstock demo`` shows: a table with a row per batch, or a line per batch, and a summary.
 
-Owns the words and the layout, which follow from the batches alone. Never asks Spark or the context for anything.
+The content follows from the completed batches alone. On the main thread; rich turns the spinner on its own thread.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from statistics import median_low
+from types import TracebackType
+from typing import Protocol
 
+import click
 from attrs import frozen
 from rich import box
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from penstock.listen.events import BatchInfo
 from penstock.spark import failure
 
+# Lines of the terminal that are not batches: the table's head, the words, the spinner and the shell's prompt.
+_OTHER_LINES = 8
+
 
 @frozen
 class ViewedBatch:
-    """A batch and what was seen beside it.
+    """A completed batch with what the demo shows beside it.
 
     Attributes:
-        info: of the completed batch.
-        interval_ms: between two batches.
-        rate_limit: the receiver's when the batch completed, records/s; ``None`` for no limit.
-        top_words: the batch's most frequent words with their counts, the most frequent first.
+        info: from the event.
+        interval_ms: the batch interval.
+        rate_limit: the receiver's rate limit at completion, records/s; ``None`` for no limit.
+        top_words: the most frequent words with their counts, descending.
     """
 
     info: BatchInfo
@@ -37,7 +46,7 @@ class ViewedBatch:
 
     @property
     def failure(self) -> str:
-        """Why an output operation failed, in one line; empty when none did."""
+        """The error of the first failed output operation, in one line; empty when none failed."""
         for operation in self.info.outputOperationInfos.values():
             if operation.failureReason is not None:
                 return failure.reason(RuntimeError(operation.failureReason))
@@ -46,16 +55,12 @@ class ViewedBatch:
 
 @frozen
 class BatchTable:
-    """Batches as a table, and the words of the last one below. Columns that do not fit are left out.
-
-    Attributes:
-        batches: the rows.
-    """
+    """Batches as a table, with the top words of the last one below. Columns that do not fit are left out."""
 
     batches: Sequence[ViewedBatch]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The table that fits, then the words."""
+        """The widest table that fits, then the words."""
         unbound = options.update(max_width=1000)
         for dropped in range(len(_DROPPED) + 1):
             columns = {name: cell for name, cell in _COLUMNS.items() if name not in _DROPPED[:dropped]}
@@ -93,7 +98,7 @@ def line(batch: ViewedBatch) -> str:
 
 
 def summary(batches: Sequence[ViewedBatch]) -> str:
-    """All batches in a few lines."""
+    """Counts and delays of all batches, in two lines."""
     if not batches:
         return "no batches"
     records = sum(batch.info.numRecords for batch in batches)
@@ -143,7 +148,7 @@ def _words(batch: ViewedBatch) -> str:
 
 
 def _style(batch: ViewedBatch) -> str:
-    """Green while batches finish within their interval, yellow when they do not, red when they fail."""
+    """Green for a batch that finished within its interval, yellow for a later one, red for a failed one."""
     if batch.failure:
         return "red"
     total = batch.info.totalDelay
@@ -159,5 +164,86 @@ _COLUMNS: dict[str, Callable[[ViewedBatch], str]] = {
     "total": lambda batch: _ms(batch.info.totalDelay),
     "rate limit": lambda batch: _limit(batch),
 }
-# The first goes first.
+# Left out in this order when the terminal is narrow.
 _DROPPED = ("records/s", "scheduling", "rate limit")
+
+
+class Screen(Protocol):
+    """Shows batches while they run."""
+
+    def __enter__(self) -> Screen:
+        """Start to show."""
+        ...
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Leave the final state on the terminal."""
+        ...
+
+    def phase(self, text: str) -> None:
+        """Show what the demo is doing."""
+        ...
+
+    def add(self, batch: ViewedBatch) -> None:
+        """Show a completed batch."""
+        ...
+
+
+class Lines:
+    """One line of text per batch, for pipes and files."""
+
+    def __enter__(self) -> Lines:
+        """Nothing to start."""
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Nothing to finish."""
+
+    def phase(self, text: str) -> None:
+        """Not printed."""
+
+    def add(self, batch: ViewedBatch) -> None:
+        """Print one line."""
+        click.echo(line(batch))
+
+
+class Picture:
+    """A table that is redrawn with each batch, and a spinner below it. For terminals only."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._spinner = Spinner("dots")
+        self._batches: list[ViewedBatch] = []
+        # Log lines appear above the table, unless standard error is redirected.
+        self._live = Live(console=console, refresh_per_second=8, redirect_stderr=sys.stderr.isatty())
+
+    def __enter__(self) -> Picture:
+        """Start to draw."""
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Leave the table, without the spinner."""
+        self._live.update(drawing(self._last()))
+        self._live.stop()
+
+    def phase(self, text: str) -> None:
+        """Show the text beside the spinner."""
+        self._spinner.update(text=Text(text, "dim"))
+        self._draw()
+
+    def add(self, batch: ViewedBatch) -> None:
+        """Add a row."""
+        self._batches.append(batch)
+        self._draw()
+
+    def _draw(self) -> None:
+        self._live.update(drawing(self._last(), self._spinner), refresh=True)
+
+    def _last(self) -> Sequence[ViewedBatch]:
+        return self._batches[-max(self._console.height - _OTHER_LINES, 1) :]
+
+
+def drawing(batches: Sequence[ViewedBatch], spinner: Spinner | None = None) -> RenderableType:
+    """The table, once there are batches, and the spinner."""
+    parts: list[RenderableType] = [BatchTable(batches), Text()] if batches else []
+    return Group(*parts, *([spinner] if spinner else []))

@@ -1,0 +1,281 @@
+"""``TrackedReceivers``: runs the life cycle of all receivers of a context.
+
+Owns the loop on which events are handled one at a time, the records, and the jobs of launches; carries out what
+``receiver_lifecycle.step`` decides, and sees every second to what no message reports.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from penstock.errors import text_of
+from penstock.receive.messages import CleanUpBlocks, UpdateRateLimit
+from penstock.runtime.clock import Clock
+from penstock.runtime.event_loop import EventLoop
+from penstock.runtime.log import get_logger
+from penstock.runtime.recurring_timer import RecurringTimer
+from penstock.spark import failure
+from penstock.spark.cluster import TaskLocation
+from penstock.track import lifecycle_effects as effects
+from penstock.track import lifecycle_events as events
+from penstock.track.block_locations import BlockLocations
+from penstock.track.received_block_tracker import ReceivedBlockTracker
+from penstock.track.receiver_connection import ReceiverConnection
+from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
+from penstock.track.receiver_lifecycle import step
+from penstock.track.receiver_rates import RateLimits
+from penstock.track.receiver_tracking_info import BackingOff, ReceiverTrackingInfo
+
+log = get_logger("tracked_receivers")
+
+_TICK_MS = 1000
+# How often executors that have joined are looked for.
+_REBALANCE_MS = 5000
+# How long a launch serves its blocks after its receiver has moved. It occupies a slot that batches may need in order to
+# complete: only while they do complete is it asked to serve longer. Afterwards tasks on that host read the files.
+_SERVE_MS = 60_000
+_SERVE_AGAIN_MS = 30_000
+
+
+class TrackedReceivers:
+    """Run the life cycle of receivers.
+
+    Args:
+        records: of receivers that were not launched yet, by stream id.
+        blocks: notes the numbers of launches.
+        clock: of the engine.
+        launcher: starts, cancels and connects to launches.
+        locations: says whose blocks are needed.
+        report: gives an event to the listeners, or stops the application.
+        limits: the configured rates.
+    """
+
+    def __init__(
+        self,
+        records: Mapping[int, ReceiverTrackingInfo],
+        blocks: ReceivedBlockTracker,
+        clock: Clock,
+        launcher: ReceiverLauncher,
+        locations: BlockLocations,
+        report: Callable[[effects.Post | effects.FailApplication], None],
+        limits: RateLimits | None = None,
+    ) -> None:
+        #: By stream id; replaced on the loop, read on any thread.
+        self.records = dict(records)
+        self._blocks, self._clock, self._launcher = blocks, clock, launcher
+        self._locations, self._connections = locations, locations.connections
+        self._report, self._limits = report, limits or RateLimits()
+        self.loop: EventLoop[Callable[[], None]] = EventLoop(
+            "ReceiverTracker", lambda action: action(), self._on_loop_error, clock
+        )
+        self._timer = RecurringTimer(
+            clock,
+            _TICK_MS,
+            lambda _tick: self.loop.post(self._tick),
+            "ReceiverTracker",
+            self._on_loop_error,
+            skip_missed=True,
+        )
+        #: Set once the application stops: nothing is launched from then on.
+        self.stopping = threading.Event()
+        #: By stream id: set while no launch may hold records.
+        self.ended = {stream_id: threading.Event() for stream_id in records}
+        #: Jobs that have not ended, by stream id and epoch.
+        self.jobs: dict[tuple[int, int], ReceiverJob] = {}
+        #: The rates that were set, records/s, by stream id, and the reasons for which all receivers pause.
+        self.estimates: dict[int, float] = {}
+        self.pause_reasons: set[str] = set()
+        # Monotonic times: of the start, the last look for executors, the last request to serve longer, and the last
+        # completed batch, which is written by the thread that completes it.
+        self._started_ms = self._rebalanced_ms = self._serve_asked_ms = self._batch_ms = 0.0
+        self._launched = False
+        self.desire()
+
+    # -- on any thread --
+
+    def start(self) -> None:
+        """Launch every receiver once enough executors have joined; tick from now on."""
+        self._started_ms = self._clock.monotonic_ms()
+        self.loop.post(self._launch_all)
+        self._timer.start(self._timer.start_time_ms())
+
+    def note_batch(self) -> None:
+        """A batch has completed."""
+        self._batch_ms = self._clock.monotonic_ms()
+
+    def stop(self) -> None:
+        """Stop the timer and the loop, close the connections; what is still active ends with them."""
+        self._timer.stop(interrupt=True)
+        self.loop.stop(5.0)
+        for stream_id, record in self.records.items():
+            if record.info.active:
+                # Its job has not ended, or the loop was too busy to hear of it.
+                self.step(stream_id, events.Stop())
+                self.step(stream_id, events.JobEnded(record.epoch))
+        self._connections.close()
+
+    def _on_loop_error(self, error: BaseException) -> None:
+        log.error("tracker event failed", exc_info=error)
+
+    # -- the life cycle and its effects; on the loop --
+
+    def step(self, stream_id: int, event: events.LifecycleEvent) -> Any:
+        """Give an event to a receiver's record and carry out what follows; return the answer, if there is one."""
+        before, answer = self.records[stream_id], None
+        record, decided = step(before, event, self._clock.monotonic_ms(), self._clock.now_ms())
+        self.records[stream_id] = record
+        for effect in decided:
+            match effect:
+                case effects.StartJob():
+                    on_end = partial(self._on_job_end, stream_id, effect.epoch)
+                    job = self._launcher.start(stream_id, effect.epoch, effect.candidates, on_end)
+                    self.jobs[stream_id, effect.epoch] = job
+                case effects.CancelJob():
+                    self._launcher.cancel(self.jobs[stream_id, effect.epoch])
+                case effects.Connect():
+                    undelivered = partial(self._on_undelivered, effect.message.epoch)
+                    connection = self._launcher.connect(effect.message, effect.location, undelivered)
+                    self._connections.add(effect.message.epoch, connection)
+                    self._locations.delete_leftovers(connection)
+                case effects.Send():
+                    self._send(stream_id, effect)
+                case effects.Answer():
+                    answer = effect.message
+                case effects.Post() | effects.FailApplication():
+                    self._report(effect)
+                case effects.WakeUp():
+                    self.loop.post_later(effect.delay_ms, partial(self._relaunch, stream_id, record.epoch))
+                case effects.Log():
+                    getattr(log, effect.level)(effect.event, stream_id=stream_id, **effect.context)
+        if record.launch is None:
+            self.ended[stream_id].set()
+        else:
+            self.ended[stream_id].clear()
+        if record.info.given_up and not before.info.given_up:
+            # The others may have its share of the application's rate.
+            self.desire()
+        return answer
+
+    def step_all(self, event: events.LifecycleEvent) -> None:
+        """Give an event to every record."""
+        for stream_id in self.records:
+            self.step(stream_id, event)
+
+    def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
+        """On the job's thread."""
+        failed = ("", "") if error is None else (failure.reason(error), text_of(error))
+
+        def ended() -> None:
+            self._connections.end(stream_id, epoch)
+            self.jobs.pop((stream_id, epoch), None)
+            self.step(stream_id, events.JobEnded(epoch, *failed))
+
+        self.loop.post(ended)
+
+    def _send(self, stream_id: int, effect: effects.Send) -> None:
+        connection = self._connections.get(stream_id, effect.epoch)
+        if connection is None:
+            return
+        if isinstance(effect.message, UpdateRateLimit):
+            connection.send_latest(effect.message)
+        else:
+            connection.send(effect.message, urgent=effect.urgent)
+
+    def _on_undelivered(self, epoch: int, connection: ReceiverConnection, message: object) -> None:
+        """On a sending thread."""
+        if isinstance(message, CleanUpBlocks):
+            self.loop.post(lambda: self._locations.not_deleted(connection, message.block_ids))
+        else:
+            self.loop.post(lambda: self.step(connection.stream_id, events.Undelivered(epoch, message)))
+
+    # -- launches; on the loop --
+
+    def _launch_all(self) -> None:
+        waited_ms = self._clock.monotonic_ms() - self._started_ms
+        if not self._launched and self._launcher.placement.has_enough_executors(len(self.records), waited_ms):
+            self._launched = True
+            preferred = self._preferred(self.records)
+            self._launch(self._launcher.placement.schedule(preferred), preferred)
+
+    def _relaunch(self, stream_id: int, epoch: int) -> None:
+        record = self.records[stream_id]
+        if self.stopping.is_set() or not isinstance(record.state, BackingOff) or record.epoch != epoch:
+            return
+        preferred = self._preferred([stream_id])
+        if preferred:
+            others = [other for other in self.records.values() if other is not record]
+            goes_back = self._locations.awaits(record.block_location)
+            candidates = self._launcher.placement.reschedule(record, others, preferred[stream_id], goes_back=goes_back)
+            self._launch({stream_id: candidates}, preferred)
+
+    def _preferred(self, stream_ids: Iterable[int]) -> dict[int, str | None]:
+        """The hosts that receivers prefer, without those that raise."""
+        preferred: dict[int, str | None] = {}
+        for stream_id in stream_ids:
+            try:
+                preferred[stream_id] = self._launcher.preferred_location(stream_id)
+            # The receiver's own code.
+            except Exception as error:
+                self.step(stream_id, events.LaunchFailed(failure.reason(error), text_of(error)))
+        return preferred
+
+    def _launch(self, candidates: Mapping[int, Sequence[TaskLocation]], preferred: Mapping[int, str | None]) -> None:
+        if self.stopping.is_set():
+            return
+        self._blocks.note_launches({stream_id: self.records[stream_id].epoch + 1 for stream_id in candidates})
+        for stream_id, chosen in candidates.items():
+            self.step(stream_id, events.LaunchDue(tuple(chosen), preferred[stream_id]))
+
+    # -- what no message reports; on the loop --
+
+    def _tick(self) -> None:
+        if self.stopping.is_set():
+            return
+        self._launch_all()
+        self.tick_all()
+        now_ms, infos = self._clock.monotonic_ms(), [record.info for record in self.records.values()]
+        is_due = now_ms - self._serve_asked_ms >= _SERVE_AGAIN_MS and self._batch_ms > self._serve_asked_ms
+        # A receiver that is not active may wait for the very slot.
+        if is_due and all(info.active or info.given_up for info in infos):
+            self._serve_asked_ms = now_ms
+            self.step_all(events.ServeLonger(_SERVE_MS))
+        if now_ms - self._rebalanced_ms >= _REBALANCE_MS:
+            self._rebalanced_ms = now_ms
+            self._rebalance()
+
+    def tick_all(self) -> None:
+        """Give every record the time, and which of its draining launches are needed."""
+        for stream_id, record in list(self.records.items()):
+            connections = {each: self._connections.get(stream_id, each.launch.epoch) for each in record.draining}
+            needed = [
+                each.launch.epoch for each, to in connections.items() if to is not None and self._locations.needs(to)
+            ]
+            self.step(stream_id, events.Tick(frozenset(needed)))
+
+    def _rebalance(self) -> None:
+        stream_id = self._launcher.placement.to_move(self.records)
+        if stream_id is not None:
+            connection = self._connections.get(stream_id, self.records[stream_id].epoch)
+            serves = connection is not None and self._locations.needs(connection)
+            self.step(stream_id, events.Move(_SERVE_MS if serves else 0))
+
+    def desire(self) -> None:
+        """Work out what each receiver should keep to now."""
+        estimates = {
+            stream_id: self.estimates.get(stream_id)
+            for stream_id, record in self.records.items()
+            if not record.info.given_up
+        }
+        for stream_id, rate in self._limits.divide(estimates).items():
+            self.step(stream_id, events.DesiredChange(rate, bool(self.pause_reasons)))
+
+    def set_paused(self, reason: str, paused: bool) -> None:
+        """Add or remove a reason for which all receivers pause."""
+        if paused:
+            self.pause_reasons.add(reason)
+        else:
+            self.pause_reasons.discard(reason)
+        self.desire()

@@ -1,0 +1,75 @@
+"""docs/architecture.md and CONTRIBUTING.md are true to the code."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import click
+import pytest
+
+from penstock.cli.command import penstock
+from penstock.track import receiver_tracking_info
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "core" / "src" / "penstock"
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PAGES = pytest.mark.parametrize("page", [ARCHITECTURE, CONTRIBUTING], ids=["architecture", "contributing"])
+
+
+def code_of(page: str) -> list[str]:
+    """What a page has between backticks, without its pictures."""
+    return re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", page, flags=re.DOTALL))
+
+
+def test_the_layers_are_those_of_the_import_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["id"] == "layers"]
+    section = ARCHITECTURE.partition("\n## Layers")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert [re.findall(r"`(\w+)`", row) for row in rows] == [re.findall(r"\w+", layer) for layer in layers]
+
+
+def test_the_state_diagram_has_the_states_of_the_receiver_life_cycle() -> None:
+    (diagram,) = re.findall(r"stateDiagram-v2\n(.*?)```", ARCHITECTURE, re.DOTALL)
+    named = {state for edge in re.findall(r"(\S+) --> ([^:\s]+)", diagram) for state in edge} - {"[*]"}
+    assert named == {state.__name__ for state in get_args(receiver_tracking_info.State)}
+
+
+@PAGES
+def test_every_path_exists(page: str) -> None:
+    commands = (".venv/", "make ", "penstock ")
+    paths = [code for code in code_of(page) if re.fullmatch(r"[\w.][\w./-]*", code) and not code.startswith(commands)]
+    paths = [path for path in paths if "/" in path or re.search(r"\.(py|md|toml)$", path)]
+    paths += re.findall(r"(?:tests|benchmarks)/[\w/]+\.py", page)
+    assert paths
+    assert [path for path in paths if not any((base / path).exists() for base in (ROOT, CORE))] == []
+
+
+@PAGES
+def test_every_link_leads_to_a_file(page: str) -> None:
+    folder = ROOT if page is CONTRIBUTING else ROOT / "docs"
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", page)
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+def test_every_command_exists() -> None:
+    commands = code_of(CONTRIBUTING)
+    makefile = (ROOT / "Makefile").read_text()
+    targets = {code.split()[1] for code in commands if code.startswith("make ")}
+    assert targets
+    assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)] == []
+    for code in (code for code in commands if code.startswith("penstock ")):
+        command: click.Command = penstock
+        for word in code.split()[1:]:
+            assert isinstance(command, click.Group)
+            command = command.commands[word]
+
+
+def test_the_readme_links_to_both_pages() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "(docs/architecture.md)" in readme
+    assert "(CONTRIBUTING.md)" in readme
