@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeInput
+    from tests.helpers.fake_graph import FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 

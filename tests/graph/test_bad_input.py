@@ -17,7 +17,7 @@ from penstock.graph.state import stateful
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
 
 SLIDE_MS = 100
 

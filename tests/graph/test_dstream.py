@@ -14,7 +14,7 @@ from penstock.graph.dstream import DStream
 from penstock.graph.operators.per_batch import UnionDStream
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 Run = Callable[[DStream[Any], int], Any]

@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import BatchFailedError, ConfigurationError, StreamingStateError
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 

@@ -15,7 +15,7 @@ from penstock.graph.graph_runtime import GraphRuntime
 from penstock.schedule.input_info_tracker import InputInfoTracker
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 

@@ -18,7 +18,7 @@ from penstock.graph.inputs import PulledInputDStream, QueueInputDStream
 from penstock.plugins.specs import SourceBatch
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext
+    from tests.helpers.fake_graph import FakeContext
 
 
 class Source:

@@ -12,7 +12,7 @@ from penstock.graph.node import Node
 from penstock.graph.operators.windows import TreeWindowDStream
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 pytestmark = pytest.mark.usefixtures("tables")
 

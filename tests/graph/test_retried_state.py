@@ -15,7 +15,7 @@ from penstock.graph.job import Job
 
 if TYPE_CHECKING:
     from pyspark import RDD
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 
 pytestmark = pytest.mark.usefixtures("tables")

@@ -20,7 +20,7 @@ from penstock.graph.operators.windows import WindowedDStream, cover
 from penstock.graph.state import stateful
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
 
 V = TypeVar("V")
 Pairs = list[tuple[str, Any]]

@@ -34,7 +34,7 @@ class Changes:
         self.entries.append((change.host, change.num_bytes, change.limit, change.is_full))
 
 
-def test_too_much_is_told_once_and_enough_room_again_once() -> None:
+def test_change_is_reported_once_each_way() -> None:
     changes = Changes()
     unread = Backlog(SizeLimit(1000), changes)
     unread.add("a", [block(n) for n in range(10)])
@@ -73,14 +73,14 @@ def test_each_host_has_its_own_bound() -> None:
     assert changes.entries == [("a", 300, 200, True)]
 
 
-def test_without_a_limit_nothing_is_told() -> None:
+def test_no_limit_reports_nothing() -> None:
     changes = Changes()
     Backlog(SizeLimit(), changes).add("a", [block(0, 10**15)])
     assert changes.entries == []
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_sum_is_that_of_what_is_there(seed: int) -> None:
+def test_backlog_equals_the_size_of_unprocessed_blocks(seed: int) -> None:
     rng = random.Random(seed)
     changes = Changes()
     unread, there = Backlog(SizeLimit(2000), changes), dict[int, StoredBlock]()
@@ -100,17 +100,17 @@ def test_the_sum_is_that_of_what_is_there(seed: int) -> None:
     ("text", "disk", "limit"),
     [("1g", 0, 1 << 30), ("50%", 1000, 500), ("12.5 %", 1000, 125), ("50%", 0, None), ("0", 9, None), ("0%", 9, None)],
 )
-def test_limits_as_they_are_written(text: str, disk: int, limit: int | None) -> None:
+def test_limit_is_parsed(text: str, disk: int, limit: int | None) -> None:
     assert parse_size_limit(text).of(disk) == limit
 
 
 @pytest.mark.parametrize("text", ["101%", "-1%", "x%", "-5", "much", "nan%"])
-def test_what_is_no_limit_is_refused(text: str) -> None:
+def test_invalid_limit_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_size_limit(text)
 
 
-def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
+def test_receivers_pause_above_the_backlog_limit(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
     # A block of the test has 1,000 bytes.
     tracked = make_tracker([silent(), silent()], conf={"spark.penstock.blocks.maxUnprocessed": "2500"})
     tracked.tracker.start()
@@ -143,7 +143,7 @@ def test_receivers_pause_while_too_much_is_unread(make_tracker: MakeTracker, sil
     assert tracked.tracker.unread_bytes() == 2000
 
 
-def test_two_reasons_to_pause_are_two(make_tracker: MakeTracker) -> None:
+def test_receivers_resume_only_when_no_reason_to_pause_remains(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
     tracked.tracker.start()
     process = tracked.registered()
@@ -160,7 +160,7 @@ def test_two_reasons_to_pause_are_two(make_tracker: MakeTracker) -> None:
     assert not process.told.await_one(UpdateRateLimit, 2).paused
 
 
-def test_one_that_registers_meanwhile_learns_it(make_tracker: MakeTracker) -> None:
+def test_receiver_that_registers_during_a_pause_is_paused(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
     tracked.tracker.start()
     process = tracked.registered()
@@ -171,7 +171,7 @@ def test_one_that_registers_meanwhile_learns_it(make_tracker: MakeTracker) -> No
     assert tracked.process(2).register().paused
 
 
-def test_what_comes_and_goes_is_told_of_once_a_minute(
+def test_fluttering_backlog_is_warned_about_once_a_minute(
     make_tracker: MakeTracker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})

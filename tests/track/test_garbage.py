@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.track.conftest import Tracked
 
 
-def test_the_driver_lives_on(tracked: Tracked) -> None:
+def test_driver_survives_garbage_at_its_port(tracked: Tracked) -> None:
     process = tracked.registered()
     endpoint = tracked.tracker._endpoint
     assert endpoint is not None

@@ -27,7 +27,7 @@ class Fickle(Receiver[Any]):
         return "host-b"
 
 
-def test_a_receiver_that_cannot_say_where_to_run_is_an_error_and_launched_again(
+def test_failing_preferred_location_is_reported_and_retried(
     make_tracker: Callable[..., Tracked],
 ) -> None:
     tracked = make_tracker([Fickle()])

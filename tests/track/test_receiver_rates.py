@@ -48,9 +48,7 @@ def three(make_tracker: Callable[..., Tracked], silent: type[Receiver[Any]]) -> 
         ([], 100, []),
     ],
 )
-def test_who_wants_less_than_an_equal_part_leaves_the_rest(
-    wanted: list[float], total: float, given: list[float]
-) -> None:
+def test_unused_share_is_divided_among_the_others(wanted: list[float], total: float, given: list[float]) -> None:
     assert shares(dict(enumerate(wanted)), total) == pytest.approx(dict(enumerate(given)))
 
 
@@ -88,7 +86,7 @@ def test_the_maximum_of_a_receiver_holds_too(three: Three) -> None:
     assert [process.register().rate for process in processes] == [20, 20, 20]
 
 
-def test_what_one_is_held_below_its_part_is_the_others(three: Three) -> None:
+def test_rate_below_an_equal_share_leaves_more_for_the_others(three: Three) -> None:
     tracked, processes = three({MAX_TOTAL_RATE: "90"})
     for process in processes:
         process.register()
@@ -102,7 +100,7 @@ def test_what_one_is_held_below_its_part_is_the_others(three: Three) -> None:
     assert tracked.tracker.rates() == {0: 1000, 1: 1000}
 
 
-def test_a_receiver_that_is_given_up_leaves_its_part(three: Three) -> None:
+def test_share_of_a_given_up_receiver_goes_to_the_others(three: Three) -> None:
     _tracked, processes = three(
         {
             MAX_TOTAL_RATE: "90",
@@ -116,7 +114,7 @@ def test_a_receiver_that_is_given_up_leaves_its_part(three: Three) -> None:
     assert [process.told.await_one(UpdateRateLimit).rate for process in processes[:2]] == [45, 45]
 
 
-def test_one_that_comes_back_has_the_part_that_is_its_now(three: Three) -> None:
+def test_relaunched_receiver_gets_its_current_share(three: Three) -> None:
     tracked, processes = three({MAX_TOTAL_RATE: "90"})
     for process in processes:
         process.register()
@@ -129,7 +127,7 @@ def test_one_that_comes_back_has_the_part_that_is_its_now(three: Three) -> None:
     assert again.told.entries == []
 
 
-def test_without_a_total_only_the_one_is_told(three: Three) -> None:
+def test_without_a_total_only_the_changed_receiver_is_notified(three: Three) -> None:
     tracked, processes = three({})
     assert [process.register().rate for process in processes] == [None, None, None]
     tracked.tracker.send_rate_update(0, 10.0)

@@ -37,7 +37,7 @@ def pair(
     return tracked, slow, fast
 
 
-def test_a_rate_reaches_the_others(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
+def test_slow_receiver_delays_no_rate_of_another(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
     # As when ``on_rate_change`` waits for a broker.
     tracked, _slow, fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
@@ -45,7 +45,7 @@ def test_a_rate_reaches_the_others(pair: tuple[Tracked, FakeProcess, FakeProcess
     assert fast.told.await_one(UpdateRateLimit, timeout_s=2).rate == 20.0
 
 
-def test_others_can_register_and_report(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
+def test_slow_receiver_delays_no_report_of_another(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
     tracked, slow, fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
     slow.told.await_one(UpdateRateLimit)
@@ -54,7 +54,7 @@ def test_others_can_register_and_report(pair: tuple[Tracked, FakeProcess, FakePr
     assert time.monotonic() - before < 2
 
 
-def test_the_others_are_told_to_stop_at_once(
+def test_slow_receiver_delays_no_stop_of_another(
     pair: tuple[Tracked, FakeProcess, FakeProcess], gate: threading.Event
 ) -> None:
     tracked, slow, fast = pair
@@ -70,7 +70,7 @@ def test_the_others_are_told_to_stop_at_once(
             stopping.result(timeout=20)
 
 
-def test_of_what_waits_for_it_the_newest_of_a_kind_is_sent(
+def test_slow_receiver_gets_the_newest_update_only(
     pair: tuple[Tracked, FakeProcess, FakeProcess], gate: threading.Event
 ) -> None:
     tracked, slow, _fast = pair

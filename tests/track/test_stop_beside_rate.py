@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.track.conftest import Tracked
 
 
-def test_a_receiver_whose_on_rate_change_hangs_is_told_to_stop(tracked: Tracked) -> None:
+def test_stop_overtakes_a_hanging_rate_update(tracked: Tracked) -> None:
     gate = threading.Event()
     process = tracked.registered()
     process.on_told = lambda message: isinstance(message, UpdateRateLimit) and gate.wait(20)

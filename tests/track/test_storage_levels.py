@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     ],
     ids=["cluster", "one machine", "no copies"],
 )
-def test_that_there_is_one_copy_is_said_once(
+def test_replicated_storage_level_is_warned_about_once(
     make_tracker: Callable[..., Tracked],
     silent: type[Receiver[Any]],
     caplog: pytest.LogCaptureFixture,
