@@ -12,7 +12,7 @@ import pytest
 from tests.helpers import run_in_background
 
 from penstock import BatchCompleted, StopProgress, StreamingContext, ThreadReceiver
-from penstock.context import StreamingContextState
+from penstock.context_state import StreamingContextState
 from penstock.errors import BatchFailedError
 
 pytestmark = pytest.mark.spark

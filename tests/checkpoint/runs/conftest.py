@@ -45,7 +45,7 @@ class Numbered(InputDStream):
 
 def numbered(context: StreamingContext, batches: Callable[[int], list[Any]]) -> DStream[Any]:
     """A stream of a Numbered source."""
-    return DStream(Numbered(context.graph, batches), context)
+    return DStream(Numbered(context._graph, batches), context)
 
 
 class Completed:

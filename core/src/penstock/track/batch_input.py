@@ -6,7 +6,7 @@ Small blocks of one host share a partition, in the order of their arrival. Calle
 from __future__ import annotations
 
 from penstock.blocks.block import BlockReference
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.worker.block_reader import ReadBlocks
 
