@@ -82,7 +82,7 @@ def test_rate_limit_holds_under_a_manual_clock() -> None:
 
 def test_example_of_the_documentation_runs() -> None:
     page = Path(__file__).parents[2] / "docs" / "writing-a-receiver.md"
-    countdown, test, _plugin = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    countdown, test, *_ = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(countdown + test, names)
     names["test_it_counts_down"]()
