@@ -25,7 +25,7 @@ class CheckpointWriter:
     """Writes checkpoints.
 
     Args:
-        store: where it writes them.
+        store: receives the checkpoints.
         clock: the engine's clock.
         on_written: called after a write with the oldest retained checkpoint, on the writer's thread.
         on_failures: called after a failure with the number of consecutive failures and the error, on the writer's
@@ -89,7 +89,7 @@ class CheckpointWriter:
         self.failures += 1
         try:
             self._on_failures(self.failures, error)
-        # The thread must go on to the next checkpoint.
+        # The thread must survive for the next checkpoint.
         except Exception:
             log.exception("checkpoint failure not reported", consecutive_failures=self.failures)
 
