@@ -1,4 +1,4 @@
-"""The program behind ``penstock demo``: a SparkContext without console output, and a word count of synthetic lines.
+"""The program of ``penstock demo``: a SparkContext without console output, and a word count of synthetic lines.
 
 Imported once the demo starts, because it imports Spark. The listener runs on the bus's thread, the output operation on
 a job's thread, everything else on the main thread.
@@ -38,7 +38,7 @@ class WordCount:
     Args:
         sc: runs the jobs.
         interval_s: batch interval in seconds.
-        options: for the receiver ``synthetic``.
+        options: options of the receiver ``synthetic``.
 
     Raises:
         PenstockError: the StreamingContext cannot be created.

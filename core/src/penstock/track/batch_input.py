@@ -7,7 +7,7 @@ loop.
 from __future__ import annotations
 
 from penstock.blocks.block import BlockReference
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.worker.block_reader import ReadBlocks
 
