@@ -12,7 +12,7 @@ from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 

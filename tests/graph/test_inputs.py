@@ -14,7 +14,7 @@ from penstock.graph import inputs
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import QueueInputDStream, ReceiverInputDStream
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 

@@ -21,7 +21,7 @@ from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.spark.located_rdd import LocatedPartition, located_rdd
+from penstock.spark.rdds import LocatedPartition, located_rdd
 from penstock.track.block_logs import BlockLogs
 from penstock.track.placement import Placement
 from penstock.track.receiver_connection import ReceiverConnection
