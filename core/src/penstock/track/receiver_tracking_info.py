@@ -6,8 +6,8 @@ Values only; ``receiver_lifecycle.step`` is the one function that makes a new re
                     ^                                      any job that ends ──> BackingOff | GivenUp
                     └─────── BackingOff                    application stops ──> Stopping ──> Stopped
 
-A launch that has stopped receiving and still serves its blocks is no state of the receiver, which may run elsewhere by
-then: it is one of the record's ``draining`` launches.
+A launch that has stopped receiving and still serves its blocks is not a state of the receiver, which may run elsewhere
+by then: it is one of the record's ``draining`` launches.
 """
 
 from __future__ import annotations
@@ -119,7 +119,6 @@ class Scheduled:
     """The job is submitted; the receiver has not registered.
 
     Attributes:
-        launch: the job.
         candidates: executors and hosts that it was scheduled to.
         refused: it came up somewhere else and was refused; its job is about to end.
         overdue: it exceeded the launch timeout; its job was cancelled.
@@ -143,7 +142,6 @@ class Moving:
     """The receiver was sent a stop so that it comes up on another executor.
 
     Attributes:
-        launch: the job.
         serves: its task serves its blocks after the receiver has stopped.
     """
 
@@ -163,7 +161,6 @@ class Stopping:
     """The application stops, and the launch may still hold records.
 
     Attributes:
-        launch: the job.
         stop: the message to deliver; ``None`` for a launch that has not registered, whose job is cancelled instead.
         sent: the message is on its way or delivered; otherwise the next tick sends it again.
     """
@@ -188,7 +185,7 @@ class BackingOff:
 
 @frozen
 class GivenUp:
-    """The receiver failed too often and is never launched again.
+    """The receiver failed too often and is never relaunched.
 
     Attributes:
         launch: its last job while that runs and may still report blocks.
@@ -210,8 +207,7 @@ class Draining:
     """A launch that has stopped receiving and serves its blocks.
 
     Attributes:
-        launch: the job.
-        released: it was told that nobody needs its blocks.
+        released: a release was sent to it: nobody needs its blocks.
     """
 
     launch: Launch
