@@ -1,4 +1,4 @@
-"""When the blocks of a batch cannot be had, every output says why, not that somebody asked before."""
+"""Every output reports why the blocks of its batch are not available."""
 
 from __future__ import annotations
 

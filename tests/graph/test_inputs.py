@@ -1,4 +1,4 @@
-"""Input streams: received blocks, and a queue; without Spark."""
+"""The nodes of receiver streams and of queues; without Spark."""
 
 from __future__ import annotations
 

@@ -55,11 +55,11 @@ class StreamingContext(StreamBuilder, EngineMonitor):
     Args:
         sparkContext: runs every job.
         batchDuration: batch interval in seconds; fractions down to a millisecond.
-        jssc: for PySpark's signature, must be ``None``: there is no JVM streaming context.
+        jssc: must be ``None``; exists because PySpark's signature has it.
         clock: gives the batch times; the system clock by default, a ``penstock.testing.ManualClock`` in tests.
 
     Raises:
-        AssertionError: there is no batch duration.
+        AssertionError: the batch duration is missing.
         ConfigurationError: the batch duration or a configuration value is invalid.
     """
 
