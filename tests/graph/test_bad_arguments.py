@@ -1,4 +1,4 @@
-"""What operators refuse where it is handed to them, not in a task; without Spark."""
+"""Operators check their arguments when they are called, not in a task; without Spark."""
 
 from __future__ import annotations
 

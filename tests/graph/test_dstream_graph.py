@@ -1,4 +1,4 @@
-"""``DStreamGraph`` and the outputs: what each batch makes of the streams; without Spark."""
+"""``DStreamGraph`` and the jobs that its outputs generate; without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch that could not be made, and state: later batches wait for it, or go on without it once it is given up."""
+"""State and batches that could not be generated: later batches wait for the retry, or skip the batch when it fails."""
 
 from __future__ import annotations
 

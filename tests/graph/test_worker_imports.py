@@ -1,4 +1,4 @@
-"""What a Python worker imports to run operators: not the driver's side, which would cost each worker 0.3 s."""
+"""Python workers import nothing of the driver side to run operators: it would cost each worker 0.3 s."""
 
 from __future__ import annotations
 

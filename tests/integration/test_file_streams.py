@@ -61,7 +61,7 @@ class Steps(StreamingListener):
         self.collected.clear()
         seen = len(self.infos)
         self.clock.await_waiters()
-        self.clock.advance(self.ssc.graph.batch_interval_ms)
+        self.clock.advance(self.ssc._graph.batch_interval_ms)
         with self._completed:
             assert self._completed.wait_for(lambda: len(self.infos) > seen, 60.0)
         return sorted(self.collected.get(0, []))
