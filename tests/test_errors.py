@@ -1,4 +1,4 @@
-"""The errors: what they are, and that they travel."""
+"""The errors: suggestions of names, and pickling."""
 
 import pickle
 
@@ -10,23 +10,23 @@ from penstock.errors import ConfigurationError, PenstockError, UnknownNameError
 ALL = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, PenstockError)]
 
 
-def test_an_unknown_name_offers_the_nearest() -> None:
+def test_unknown_name_suggests_the_nearest() -> None:
     error = UnknownNameError("receiver", "soket", ["synthetic", "socket"])
     assert str(error) == "unknown receiver 'soket'. Did you mean 'socket'? Known: socket, synthetic."
 
 
-def test_an_unknown_name_without_a_near_one_lists_all() -> None:
+def test_unknown_name_without_a_near_one_lists_all() -> None:
     assert str(UnknownNameError("receiver", "zzz", ["socket"])) == "unknown receiver 'zzz'. Known: socket."
     assert str(UnknownNameError("receiver", "zzz", [])) == "unknown receiver 'zzz'. Known: none."
 
 
-def test_an_unknown_name_is_a_wrong_configuration() -> None:
+def test_unknown_name_is_a_configuration_error() -> None:
     assert issubclass(UnknownNameError, ConfigurationError)
     assert issubclass(UnknownNameError, LookupError)
 
 
 @pytest.mark.parametrize("kind", ALL, ids=[kind.__name__ for kind in ALL])
-def test_every_error_travels_between_processes(kind: type[PenstockError]) -> None:
+def test_every_error_can_be_pickled(kind: type[PenstockError]) -> None:
     error = UnknownNameError("receiver", "a", ["b"]) if kind is UnknownNameError else kind("what happened")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind

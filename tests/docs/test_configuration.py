@@ -8,7 +8,7 @@ from penstock.conf import as_markdown
 from penstock.launch.launch_conf import UDS
 
 
-def test_tables_are_those_that_the_module_prints() -> None:
+def test_tables_are_those_that_the_code_generates() -> None:
     page = Path(__file__).parents[2] / "docs" / "configuration.md"
     prose, tables = page.read_text().split("## Start here", 1)
     assert "## Start here" + tables == as_markdown() + "\n"

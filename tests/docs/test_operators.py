@@ -1,4 +1,4 @@
-"""The table of operators is what the operators do."""
+"""``docs/operators.md``: the table agrees with what the operators do."""
 
 from __future__ import annotations
 
@@ -58,22 +58,22 @@ def make_stream(sc: Any, case: Any, numbers: list[int], *streams: Any) -> Any:
     return case.make(sc, [streams[number] for number in numbers], 1.0, around)
 
 
-def test_the_table_has_every_public_operator_of_pyspark() -> None:
+def test_table_has_every_public_operator_of_pyspark() -> None:
     from pyspark.streaming import DStream
 
     assert {row[0] for row in ROWS} == {name for name in vars(DStream) if not name.startswith("_")}
 
 
-def test_the_table_has_every_program_and_no_other() -> None:
+def test_table_has_exactly_the_compared_programs() -> None:
     assert [row[1] for row in ROWS] == [COMPARE["cell"](case.program) for case in CASES]
 
 
-def test_a_difference_has_a_reason() -> None:
+def test_every_difference_has_a_reason() -> None:
     for row in ROWS:
         assert row[5] == "yes" if row[3] == row[4] else re.match(r"no: \w+ \w+", row[5]), row
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{n}-{case.operator}" for n, case in enumerate(CASES)])
-def test_penstocks_result_is_as_the_table_says(ours: dict[int, Any], number: int) -> None:
+def test_penstocks_result_agrees_with_the_table(ours: dict[int, Any], number: int) -> None:
     assert COMPARE["cell"](ours[number]) == ROWS[number][4]

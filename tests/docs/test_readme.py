@@ -1,4 +1,4 @@
-"""The README's program is the example's, and it runs."""
+"""The README: its program is the example's and runs; its links exist."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "custom_receiver.py"
 
 
-def test_the_program_is_the_example() -> None:
+def test_program_is_that_of_the_example() -> None:
     (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     _docstring, _, code = EXAMPLE.read_text().partition('"""\n\n')
     assert program == code
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/windows-and-state.md", "docs/writing-a-receiver.md"])
-def test_links_lead_somewhere(page: str) -> None:
+def test_links_have_targets(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text())
     assert links
@@ -28,7 +28,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 
 @pytest.mark.spark
-def test_the_example_runs() -> None:
+def test_example_runs() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "penstock", "run", str(EXAMPLE)], capture_output=True, text=True, timeout=90, check=False
     )

@@ -1,4 +1,4 @@
-"""What operators refuse where it is handed to them, not in a task; without Spark."""
+"""Operators check their arguments when they are called, not in a task; without Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeInput
+    from tests.helpers.fake_graph import FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 
@@ -57,13 +57,17 @@ TWO_STREAMS = (
 
 
 @pytest.mark.parametrize(("operation", "argument"), NO_FUNCTION.values(), ids=NO_FUNCTION)
-def test_a_function_can_be_called(make_input: MakeInput, operation: Callable[[Any], Any], argument: str) -> None:
+def test_argument_that_is_not_callable_is_refused(
+    make_input: MakeInput, operation: Callable[[Any], Any], argument: str
+) -> None:
     with pytest.raises(TypeError, match=f"^{argument} must be a function, not 5$"):
         operation(make_input())
 
 
 @pytest.mark.parametrize("operation", PARTITIONED.values(), ids=PARTITIONED)
-def test_there_is_a_whole_number_of_partitions(make_input: MakeInput, operation: Callable[[Any, Any], Any]) -> None:
+def test_number_of_partitions_must_be_a_positive_integer(
+    make_input: MakeInput, operation: Callable[[Any, Any], Any]
+) -> None:
     for count in (0, -1):
         with pytest.raises(ValueError, match=f"numPartitions must be at least 1, not {count}"):
             operation(make_input(), count)
@@ -73,18 +77,18 @@ def test_there_is_a_whole_number_of_partitions(make_input: MakeInput, operation:
 
 
 @pytest.mark.parametrize("operator", TWO_STREAMS)
-def test_the_other_stream_is_one(make_input: MakeInput, operator: str) -> None:
+def test_second_operand_must_be_a_dstream(make_input: MakeInput, operator: str) -> None:
     with pytest.raises(TypeError, match=f"{operator} takes a DStream, not int"):
         getattr(make_input(), operator)(5)
 
 
-def test_what_an_rdd_is_for_is_said(make_input: MakeInput) -> None:
+def test_rdd_as_second_operand_is_refused_with_a_hint_at_transform(make_input: MakeInput) -> None:
     stream = make_input()
     stream.node.initialize(0)
     with pytest.raises(TypeError, match="transformWith takes a DStream, not FakeRDD; transform can use an RDD"):
         stream.transformWith(lambda a, b: a, stream.node.get_or_compute(100))  # type: ignore[call-overload]
 
 
-def test_a_storage_level_is_one(make_input: MakeInput) -> None:
+def test_persist_refuses_the_name_of_a_storage_level(make_input: MakeInput) -> None:
     with pytest.raises(TypeError, match=r"persist takes a StorageLevel, such as .*, not 'MEMORY_ONLY'"):
         make_input().persist("MEMORY_ONLY")  # type: ignore[arg-type]

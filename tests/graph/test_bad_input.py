@@ -1,4 +1,4 @@
-"""What every operator does with records, keys and functions that it cannot use; without Spark."""
+"""How operators fail on invalid records, keys and functions; without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.graph.state import stateful
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
 
 SLIDE_MS = 100
 
@@ -86,7 +86,7 @@ def fails(stream: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", BY_KEY)
-def test_keys_that_cannot_be_hashed(make_input: Callable[..., FakeInput], name: str) -> None:
+def test_unhashable_keys_fail_with_advice(make_input: Callable[..., FakeInput], name: str) -> None:
     stream, other = make_input(lambda _: [[([], 1)]]), make_input(lambda _: [[]])
     message = r"the key \[\] \(list\) cannot be hashed; make it a tuple, a string or another immutable value first"
     with pytest.raises(TypeError, match=message):
@@ -95,13 +95,15 @@ def test_keys_that_cannot_be_hashed(make_input: Callable[..., FakeInput], name: 
 
 @pytest.mark.parametrize("record", [5, (1, 2, 3), None], ids=str)
 @pytest.mark.parametrize("name", [name for name in BY_KEY if "initial" not in name and name not in MADE_OF_RECORDS])
-def test_records_that_are_no_pairs(make_input: Callable[..., FakeInput], name: str, record: Any) -> None:
+def test_records_that_are_not_pairs_fail_with_advice(
+    make_input: Callable[..., FakeInput], name: str, record: Any
+) -> None:
     stream, other = make_input(lambda _: [[record]]), make_input(lambda _: [[]])
     with pytest.raises(
         TypeError, match=r"take \(key, value\) pairs, and a record is .*; make pairs first, with map"
-    ) as told:
+    ) as raised:
         fails(BY_KEY[name](stream, other))
-    assert f"{record!r} ({type(record).__name__})" in str(told.value)
+    assert f"{record!r} ({type(record).__name__})" in str(raised.value)
 
 
 TAKING_FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -128,7 +130,7 @@ TAKING_FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", TAKING_FUNCTIONS)
-def test_a_stop_iteration_is_an_error(make_input: Callable[..., FakeInput], name: str) -> None:
+def test_stop_iteration_of_a_user_function_fails_the_batch(make_input: Callable[..., FakeInput], name: str) -> None:
     # Something leaves the windows of five batches in the sixth.
     stream = make_input(lambda time_ms: [[("a", 1), ("a", 2)], [("a", 3), ("a", 4)]] if time_ms == SLIDE_MS else [[]])
     made: Any = TAKING_FUNCTIONS[name](stream)

@@ -1,4 +1,4 @@
-"""Where in the program a stream was made."""
+"""The place in the program that created a stream."""
 
 import sys
 from collections.abc import Callable
@@ -17,13 +17,13 @@ def called_from(filename: str) -> Callable[[Callable[[], CallSite]], CallSite]:
     return names["calls"]
 
 
-def test_it_is_the_line_that_called() -> None:
+def test_call_site_is_the_calling_line_of_the_program() -> None:
     line = sys._getframe().f_lineno + 1
     site = call_site("pprint")
     assert site == CallSite("pprint", f"pprint at test_call_site.py:{line}", f"pprint at {__file__}:{line}")
 
 
-def test_frames_of_penstock_are_skipped() -> None:
+def test_call_site_skips_frames_of_penstock() -> None:
     in_graph = called_from(str(PACKAGE / "graph" / "dstream.py"))
     in_context = called_from(str(PACKAGE / "context.py"))
     in_program = called_from("/home/me/app.py")
@@ -38,5 +38,5 @@ _from_penstock: Callable[[], CallSite] = eval(
 )
 
 
-def test_a_program_of_penstock_alone_is_named_all_the_same() -> None:
+def test_call_site_of_a_stack_within_penstock_is_its_outermost_frame() -> None:
     assert call_site("x").short.startswith("x at ")

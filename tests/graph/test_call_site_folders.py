@@ -1,4 +1,4 @@
-"""A program is not taken for Penstock because the name of its folder begins like Penstock's."""
+"""Folders of programs whose names begin like Penstock's are not mistaken for Penstock."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,5 +25,5 @@ def called_from(filename: str) -> CallSite:
     ["/home/me", f"{PACKAGE}_app", f"{PACKAGE}-examples", f"{PACKAGE}2"],
     ids=["elsewhere", "penstock_app", "penstock-examples", "penstock2"],
 )
-def test_a_program_is_named_wherever_it_is(folder: str) -> None:
+def test_call_site_names_programs_in_any_folder(folder: str) -> None:
     assert called_from(f"{folder}/main.py").long == f"map at {folder}/main.py:2"

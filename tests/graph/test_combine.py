@@ -1,4 +1,4 @@
-"""``combineByKey`` inside a partition: in a dictionary, past the memory limit in PySpark's merger."""
+"""``combineByKey`` inside a partition: in a dictionary, and above the memory limit in PySpark's merger."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -68,7 +68,9 @@ def combines(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) ->
 @pytest.mark.parametrize("memory_limit_mb", [1e9, 100], ids=["far from the limit", "at the limit"])
 @given(partitions=st.lists(PAIRS, max_size=3))
 @settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_in_memory_it_is_one_dictionary(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) -> None:
+def test_combine_within_memory_equals_a_dictionary(
+    memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]
+) -> None:
     assert combines(memory_limit_mb, partitions)
 
 
@@ -76,11 +78,13 @@ def test_in_memory_it_is_one_dictionary(memory_limit_mb: float, partitions: list
 @pytest.mark.parametrize("memory_limit_mb", [99, 0], ids=["past the limit", "without memory"])
 @given(partitions=st.lists(st.lists(st.tuples(KEY, st.integers()), max_size=15), max_size=2))
 @settings(max_examples=5, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_in_the_merger_it_is_the_same(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) -> None:
+def test_combine_in_the_external_merger_equals_a_dictionary(
+    memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]
+) -> None:
     assert combines(memory_limit_mb, partitions)
 
 
-def test_past_the_limit_it_spills_to_the_disk_and_cleans_up(spills: list[int], tmp_path: Path) -> None:
+def test_combine_above_the_memory_limit_spills_to_disk_and_cleans_up(spills: list[int], tmp_path: Path) -> None:
     pairs = [(n % 1000, n) for n in range(20_000)]
     combiner = Combiner(int, lambda a, b: a + b, lambda a, b: a + b, 50)
     for side in (CombineValues, CombineCombiners):
@@ -91,12 +95,12 @@ def test_past_the_limit_it_spills_to_the_disk_and_cleans_up(spills: list[int], t
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_within_the_limit_nothing_is_spilled(spills: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_combine_within_the_memory_limit_spills_nothing(spills: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark.shuffle, "ExternalMerger", lambda *_args: pytest.fail("the merger was used"))
     assert len(list(CombineValues(listed(100))(0, ((n, n) for n in range(100))))) == 100
 
 
-def test_values_are_merged_and_combiners_are_not_made_anew_on_the_other_side() -> None:
+def test_reduce_side_merges_combiners_without_creating_new_ones() -> None:
     made: list[int] = []
 
     def create(value: int) -> tuple[str, int]:
@@ -118,7 +122,7 @@ def test_values_are_merged_and_combiners_are_not_made_anew_on_the_other_side() -
 
 
 @pytest.mark.parametrize("memory_limit_mb", [1e9, 0], ids=["in memory", "no memory"])
-def test_errors_of_the_functions_are_the_programs_own(memory_limit_mb: float) -> None:
+def test_errors_of_combine_functions_are_raised_unchanged(memory_limit_mb: float) -> None:
     def fail(_one: Any, _other: Any) -> Any:
         raise KeyError("mine")
 
@@ -132,7 +136,7 @@ def test_errors_of_the_functions_are_the_programs_own(memory_limit_mb: float) ->
 
 
 @pytest.mark.parametrize("memory_limit_mb", [1e9, 0], ids=["in memory", "no memory"])
-def test_a_StopIteration_is_an_error_on_every_way(memory_limit_mb: float) -> None:
+def test_stop_iteration_is_an_error_on_every_combine_path(memory_limit_mb: float) -> None:
     calls = 0
 
     def stop(one: Any, other: Any) -> Any:
@@ -146,7 +150,7 @@ def test_a_StopIteration_is_an_error_on_every_way(memory_limit_mb: float) -> Non
         list(CombineValues(Combiner(int, stop, stop, memory_limit_mb))(0, [(n % 10, n) for n in range(100)]))
 
 
-def test_records_are_taken_one_after_the_other() -> None:
+def test_combine_reads_records_lazily() -> None:
     taken = 0
 
     def source() -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""``DStream``: a sequence of RDDs; without Spark."""
+"""``DStream`` and its nodes; without Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.graph.dstream import DStream
 from penstock.graph.operators.per_batch import UnionDStream
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 Run = Callable[[DStream[Any], int], Any]
@@ -43,21 +43,21 @@ def test_zero_time_is_fixed_once(make_input: MakeInput) -> None:
         stream.node.initialize(2000)
 
 
-def test_an_rdd_is_made_once(make_input: MakeInput) -> None:
+def test_rdd_of_a_batch_is_computed_once(make_input: MakeInput) -> None:
     stream = make_input()
     stream.node.initialize(0)
     assert stream.node.get_or_compute(100) is stream.node.get_or_compute(100)
     assert stream.node.computed == [100]
 
 
-def test_no_rdd_is_asked_for_again(make_input: MakeInput) -> None:
+def test_batch_without_an_rdd_is_computed_again_when_asked(make_input: MakeInput) -> None:
     stream = make_input(lambda _time_ms: None)
     stream.node.initialize(0)
     assert [stream.node.get_or_compute(100), stream.node.get_or_compute(100)] == [None, None]
     assert stream.node.computed == [100, 100]
 
 
-def test_operators_give_their_records(make_input: MakeInput, run: Run) -> None:
+def test_operators_compute_their_records(make_input: MakeInput, run: Run) -> None:
     assert run(make_input().map(plus_one), 100) == [101, 102, 103]
     assert run(make_input().filter(lambda n: n % 2), 100) == [101]
     assert run(make_input().flatMap(lambda n: [n] * (n - 99)), 100) == [100, 101, 101, 102, 102, 102]
@@ -66,7 +66,7 @@ def test_operators_give_their_records(make_input: MakeInput, run: Run) -> None:
     assert run(make_input().glom(), 100) == [[100], [101, 102]]
 
 
-def test_operators_on_pairs_give_theirs(make_input: MakeInput, run: Run) -> None:
+def test_pair_operators_compute_their_records(make_input: MakeInput, run: Run) -> None:
     def pairs(_time_ms: int) -> list[list[tuple[str, int]]]:
         return [[("a", 1), ("b", 2)], [("a", 3)]]
 
@@ -117,7 +117,14 @@ def test_a_chain_of_operators_is_one_pass(make_input: MakeInput, run: Run) -> No
     assert source.node.made[100].done == ["mapPartitionsWithIndex False"]
 
 
-def test_partitioning_is_kept_when_every_step_keeps_it(make_input: MakeInput, run: Run) -> None:
+def test_map_side_of_reduce_by_key_is_fused_with_the_operators_before_it(make_input: MakeInput, run: Run) -> None:
+    source = make_input(lambda _: [["a b", "a"]])
+    counts = source.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(lambda a, b: a + b)
+    assert sorted(run(counts, 100)) == [("a", 2), ("b", 1)]
+    assert source.node.made[100].done == ["mapPartitionsWithIndex False"]
+
+
+def test_partitioning_is_preserved_when_every_step_preserves_it(make_input: MakeInput, run: Run) -> None:
     keeping, losing = make_input(lambda _: [[("a", 1)]]), make_input(lambda _: [[("a", 1)]])
     run(keeping.filter(bool).mapValues(plus_one).map(tuple, True), 100)
     run(losing.filter(bool).map(tuple).mapValues(plus_one), 100)
@@ -125,7 +132,7 @@ def test_partitioning_is_kept_when_every_step_keeps_it(make_input: MakeInput, ru
     assert losing.node.made[100].done == ["mapPartitionsWithIndex False"]
 
 
-def test_a_stream_that_is_kept_is_computed_once_for_all_its_children(make_input: MakeInput) -> None:
+def test_persisted_stream_is_computed_once_for_all_children(make_input: MakeInput) -> None:
     calls: list[int] = []
 
     def noted(n: int) -> int:
@@ -145,7 +152,7 @@ def test_a_stream_that_is_kept_is_computed_once_for_all_its_children(make_input:
     assert rdd.done.count(f"persist {StorageLevel.MEMORY_ONLY}") == 1
 
 
-def test_a_stream_can_be_kept_at_any_level(make_input: MakeInput) -> None:
+def test_stream_is_persisted_at_the_given_level(make_input: MakeInput) -> None:
     source = make_input()
     assert source.persist(StorageLevel.DISK_ONLY) is source
     source.node.initialize(0)
@@ -153,7 +160,7 @@ def test_a_stream_can_be_kept_at_any_level(make_input: MakeInput) -> None:
     assert source.node.made[100].done == [f"persist {StorageLevel.DISK_ONLY}"]
 
 
-def test_old_rdds_are_forgotten_here_and_in_the_parents(make_input: MakeInput) -> None:
+def test_old_rdds_are_forgotten_in_the_stream_and_its_parents(make_input: MakeInput) -> None:
     source = make_input()
     kept = source.map(plus_one).cache()
     kept._node.initialize(0)
@@ -173,7 +180,7 @@ def test_old_rdds_are_forgotten_here_and_in_the_parents(make_input: MakeInput) -
     assert all("unpersist" not in rdd.done for rdd in source.node.made.values())
 
 
-def test_without_unpersist_old_rdds_are_forgotten_and_left(make_input: MakeInput) -> None:
+def test_without_unpersist_old_rdds_are_forgotten_but_stay_persisted(make_input: MakeInput) -> None:
     source = make_input()
     source.cache()
     source.node.initialize(0)
@@ -184,7 +191,7 @@ def test_without_unpersist_old_rdds_are_forgotten_and_left(make_input: MakeInput
     assert source.node.computed == [100, 100]
 
 
-def test_a_stream_remembers_a_slide_at_least_and_never_less_than_before(make_input: MakeInput) -> None:
+def test_remember_duration_is_at_least_one_slide_and_never_shrinks(make_input: MakeInput) -> None:
     source = make_input()
     child = source.map(plus_one)
     child._node.initialize(0)
@@ -243,7 +250,7 @@ def test_transform_runs_once_a_batch(make_input: MakeInput) -> None:
     assert len(calls) == 1
 
 
-def test_transform_may_give_nothing_and_must_not_give_anything_else(make_input: MakeInput, run: Run) -> None:
+def test_transform_may_return_none_and_nothing_but_an_rdd_else(make_input: MakeInput, run: Run) -> None:
     assert run(make_input().transform(lambda rdd: None), 100) is None
     with pytest.raises(TypeError, match="returned list, not an RDD"):
         run(make_input().transform(lambda rdd: [1]), 100)  # type: ignore[arg-type, return-value]
@@ -255,7 +262,7 @@ def test_a_function_of_another_number_of_arguments_is_refused(make_input: MakeIn
         getattr(make_input(), method)(lambda a, b, c: None)
 
 
-def test_once_the_context_runs_nothing_is_added(make_input: MakeInput, context: FakeContext) -> None:
+def test_nothing_can_be_added_once_the_context_was_started(make_input: MakeInput, context: FakeContext) -> None:
     stream = make_input()
     context.refuses = "after starting a context is not supported"
     for add in (

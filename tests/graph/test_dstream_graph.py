@@ -1,4 +1,4 @@
-"""``DStreamGraph`` and the outputs: what each batch makes of the streams; without Spark."""
+"""``DStreamGraph`` and the jobs that its outputs generate; without Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import BatchFailedError, ConfigurationError, StreamingStateError
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 
@@ -20,7 +20,7 @@ def fail(_rdd: Any) -> Any:
     raise ValueError("the program's own")
 
 
-def test_inputs_and_outputs_are_numbered_as_they_are_made(make_input: MakeInput, context: FakeContext) -> None:
+def test_inputs_and_outputs_are_numbered_in_creation_order(make_input: MakeInput, context: FakeContext) -> None:
     inputs = [make_input() for _ in range(5)]
     for stream in reversed(inputs):
         stream.foreachRDD(print)
@@ -65,7 +65,7 @@ def test_a_batch_has_a_job_for_each_output_in_order(make_input: MakeInput, conte
     assert source.node.computed == [100]
 
 
-def test_streams_that_no_output_needs_are_not_computed(make_input: MakeInput, context: FakeContext) -> None:
+def test_streams_without_an_output_are_not_computed(make_input: MakeInput, context: FakeContext) -> None:
     source, unused = make_input(), make_input()
     unused.map(str)
     source.foreachRDD(print)
@@ -83,9 +83,7 @@ def test_an_output_without_an_rdd_has_no_job(make_input: MakeInput, context: Fak
     assert context.graph.generate_jobs(150) == []
 
 
-def test_a_transform_that_raises_is_a_job_that_fails_and_the_others_run(
-    make_input: MakeInput, context: FakeContext
-) -> None:
+def test_transform_that_raises_fails_its_own_job_only(make_input: MakeInput, context: FakeContext) -> None:
     seen: list[Any] = []
     source = make_input()
     source.transform(fail).foreachRDD(print)
@@ -98,7 +96,7 @@ def test_a_transform_that_raises_is_a_job_that_fails_and_the_others_run(
     assert seen == [[100, 101, 102]]
 
 
-def test_a_job_raises_what_its_function_raises(make_input: MakeInput, context: FakeContext) -> None:
+def test_job_raises_the_error_of_its_function(make_input: MakeInput, context: FakeContext) -> None:
     make_input().foreachRDD(fail)
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
@@ -121,7 +119,7 @@ def test_pprint_prints_like_pyspark(
     assert capsys.readouterr().out == f"{head}100\ntwo\n...\n\n{head}100\ntwo\nNone\n\n"
 
 
-def test_the_context_can_make_all_streams_remember_longer(make_input: MakeInput, context: FakeContext) -> None:
+def test_remember_of_the_context_applies_to_all_streams(make_input: MakeInput, context: FakeContext) -> None:
     source = make_input()
     source.map(str).foreachRDD(print)
     context.graph.remember(500)
@@ -130,14 +128,12 @@ def test_the_context_can_make_all_streams_remember_longer(make_input: MakeInput,
     assert context.graph.max_input_remember_ms == 500
 
 
-def test_an_input_that_nobody_uses_does_not_matter_to_what_is_remembered(
-    make_input: MakeInput, context: FakeContext
-) -> None:
+def test_unused_inputs_do_not_extend_the_remember_duration(make_input: MakeInput, context: FakeContext) -> None:
     make_input()
     make_input().foreachRDD(print)
     context.graph.start(0)
     assert context.graph.max_input_remember_ms == 100
 
 
-def test_a_graph_without_inputs_remembers_an_interval(context: FakeContext) -> None:
+def test_graph_without_inputs_remembers_one_batch_interval(context: FakeContext) -> None:
     assert context.graph.max_input_remember_ms == 100

@@ -1,4 +1,4 @@
-"""An output whose RDD cannot be made: its job tries again, and only then has failed; without Spark."""
+"""Retries of an output whose RDD could not be generated; without Spark."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.graph.graph_runtime import GraphRuntime
 from penstock.schedule.input_info_tracker import InputInfoTracker
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 
 
 class Flaky:
-    """A function for ``transform`` that raises so many times."""
+    """A function for ``transform`` that raises a number of times before it succeeds."""
 
     def __init__(self, failures: int, error: BaseException | None = None) -> None:
         self.left, self.calls, self._error = failures, 0, error
@@ -36,7 +36,7 @@ class Flaky:
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("failures", [0, 1, 2])
-def test_a_generation_that_works_in_the_end_runs_the_output(
+def test_output_runs_when_a_retry_generates_its_rdd(
     make_input: MakeInput, context: FakeContext, failures: int, error: BaseException
 ) -> None:
     seen: list[Any] = []
@@ -52,7 +52,7 @@ def test_a_generation_that_works_in_the_end_runs_the_output(
     assert flaky.calls == failures + 1
 
 
-def test_the_input_is_not_asked_again(make_input: MakeInput, context: FakeContext) -> None:
+def test_retry_does_not_compute_the_input_again(make_input: MakeInput, context: FakeContext) -> None:
     source = make_input()
     source.transform(Flaky(2)).foreachRDD(lambda _rdd: None)
     context.graph.connect(GraphRuntime(generation_retries=2))
@@ -62,7 +62,7 @@ def test_the_input_is_not_asked_again(make_input: MakeInput, context: FakeContex
     assert source.node.computed == [100]
 
 
-def test_an_output_that_cannot_be_made_says_which_it_is_and_how_often_it_was_tried(
+def test_error_of_an_output_without_rdd_names_the_output_and_the_tries(
     make_input: MakeInput, context: FakeContext
 ) -> None:
     make_input().foreachRDD(print)
@@ -79,7 +79,7 @@ def test_an_output_that_cannot_be_made_says_which_it_is_and_how_often_it_was_tri
     assert isinstance(raised.value.__cause__, ValueError)
 
 
-def test_a_later_try_that_finds_no_rdd_has_nothing_to_do(make_input: MakeInput, context: FakeContext) -> None:
+def test_retry_that_finds_no_rdd_runs_nothing(make_input: MakeInput, context: FakeContext) -> None:
     seen: list[Any] = []
     failing = [ValueError("once")]
 
@@ -95,7 +95,7 @@ def test_a_later_try_that_finds_no_rdd_has_nothing_to_do(make_input: MakeInput, 
     assert seen == []
 
 
-def test_a_further_try_is_made_under_the_lock(make_input: MakeInput, context: FakeContext) -> None:
+def test_retry_holds_the_graph_lock(make_input: MakeInput, context: FakeContext) -> None:
     flaky = Flaky(1)
     make_input().transform(flaky).foreachRDD(lambda _rdd: None)
     context.graph.connect(GraphRuntime(generation_retries=1))
@@ -111,7 +111,7 @@ def test_a_further_try_is_made_under_the_lock(make_input: MakeInput, context: Fa
     assert flaky.calls == 2
 
 
-def test_a_stop_ends_the_wait_between_two_tries(make_input: MakeInput, context: FakeContext) -> None:
+def test_stop_ends_the_wait_for_a_retry(make_input: MakeInput, context: FakeContext) -> None:
     flaky = Flaky(99)
     make_input().transform(flaky).foreachRDD(print)
     context.graph.connect(GraphRuntime(generation_retries=1_000_000))
@@ -127,7 +127,7 @@ def test_a_stop_ends_the_wait_between_two_tries(make_input: MakeInput, context: 
             running.result(timeout=10)
 
 
-def test_an_error_of_the_outputs_own_function_is_not_tried_again(make_input: MakeInput, context: FakeContext) -> None:
+def test_error_of_the_output_function_is_not_retried(make_input: MakeInput, context: FakeContext) -> None:
     output = Flaky(99)
     make_input().transform(Flaky(1)).foreachRDD(output)
     context.graph.connect(GraphRuntime(generation_retries=5))
@@ -138,9 +138,7 @@ def test_an_error_of_the_outputs_own_function_is_not_tried_again(make_input: Mak
     assert output.calls == 1
 
 
-def test_what_an_input_reports_at_a_later_try_is_in_the_batchs_final_info(
-    make_input: MakeInput, context: FakeContext
-) -> None:
+def test_input_reported_by_a_retry_is_in_the_final_info(make_input: MakeInput, context: FakeContext) -> None:
     infos = InputInfoTracker()
     context.graph.connect(GraphRuntime(report_input=infos.report, generation_retries=1))
     failing = [ConnectionError("not now")]
@@ -159,7 +157,7 @@ def test_what_an_input_reports_at_a_later_try_is_in_the_batchs_final_info(
     assert infos.final_info(100)[0].numRecords == 2
 
 
-def test_each_output_is_announced_before_it_is_made(make_input: MakeInput, context: FakeContext) -> None:
+def test_before_output_is_called_before_each_output_is_generated(make_input: MakeInput, context: FakeContext) -> None:
     order: list[Any] = []
     source = make_input()
 
@@ -178,7 +176,7 @@ def test_each_output_is_announced_before_it_is_made(make_input: MakeInput, conte
     assert order == [(100, 0), "a", (100, 1), "b"]
 
 
-def test_the_slowest_output_is_known(make_input: MakeInput, context: FakeContext) -> None:
+def test_slowest_output_of_a_batch_is_recorded(make_input: MakeInput, context: FakeContext) -> None:
     now_ms = [0.0]
 
     def took(duration_ms: float) -> Callable[[Any], Any]:
@@ -197,9 +195,7 @@ def test_the_slowest_output_is_known(make_input: MakeInput, context: FakeContext
     assert context.graph.slowest == (70, jobs[1].call_site.short)
 
 
-def test_the_jobs_of_a_batch_that_could_not_be_made_fail_with_the_reason(
-    make_input: MakeInput, context: FakeContext
-) -> None:
+def test_jobs_of_a_batch_that_was_not_generated_raise_the_reason(make_input: MakeInput, context: FakeContext) -> None:
     for _ in range(2):
         make_input().foreachRDD(print)
     error = BatchFailedError("the blocks are away")

@@ -1,4 +1,4 @@
-"""When the blocks of a batch cannot be had, every output says why, not that somebody asked before."""
+"""Every output reports why the blocks of its batch are not available."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext
+    from tests.helpers.fake_graph import FakeContext
 
 
 class Silent(Receiver[Any]):
@@ -38,7 +38,7 @@ class Unavailable:
         raise ConnectionError("the JVM does not answer")
 
 
-def test_each_output_fails_with_the_reason(context: FakeContext) -> None:
+def test_every_output_fails_with_the_error_of_its_input(context: FakeContext) -> None:
     context.graph.connect(GraphRuntime(received_blocks=Unavailable(), report_input=InputInfoTracker().report))
     stream: DStream[Any] = DStream(ReceiverInputDStream(context.graph, Silent()), cast(StreamingContext, context))
     for _ in range(2):

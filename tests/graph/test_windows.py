@@ -1,4 +1,4 @@
-"""Windows against brute force: which batches each is made of, in what order, at what cost; without Spark."""
+"""Windows compared with brute force: their batches, the order of values, and the cost; without Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.graph.operators.windows import WindowedDStream, cover
 from penstock.graph.state import stateful
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
 
 V = TypeVar("V")
 Pairs = list[tuple[str, Any]]
@@ -63,7 +63,7 @@ class Program:
         self.stream.remember(0)
 
     def run(self, clear_lag: int = 0) -> dict[int, list[Any] | None]:
-        """The records by number of batch, each forgotten so many batches later."""
+        """The records by batch number; each batch is forgotten ``clear_lag`` batches later."""
         made = {}
         for number in range(1, len(self._batches) + 1):
             if self.stream.is_time_valid(number * SLIDE_MS):
@@ -109,7 +109,7 @@ WINDOW, SLIDE, LAG = st.integers(1, 13), st.integers(1, 4), st.integers(0, 3)
 
 @given(st.integers(0, 300), st.integers(0, 300))
 @settings(deadline=None, derandomize=True)
-def test_a_cover_is_exact_and_has_at_most_two_nodes_a_level(begin: int, length: int) -> None:
+def test_tree_cover_is_exact_with_at_most_two_nodes_per_level(begin: int, length: int) -> None:
     nodes = cover(begin, begin + length)
     panes = [pane for level, number in nodes for pane in range(number << level, (number + 1) << level)]
     assert panes == list(range(begin, begin + length))
@@ -117,7 +117,7 @@ def test_a_cover_is_exact_and_has_at_most_two_nodes_a_level(begin: int, length: 
     assert all(levels.count(level) <= 2 for level in levels)
 
 
-def test_a_cover_is_the_smallest_there_is() -> None:
+def test_tree_cover_is_minimal() -> None:
     for begin in range(20):
         fewest = {begin: 0}
         for end in range(begin + 1, 40):
@@ -132,7 +132,7 @@ def test_a_cover_is_the_smallest_there_is() -> None:
 
 @given(LETTERS, WINDOW, SLIDE, LAG)
 @FIXTURES
-def test_a_window_has_the_records_of_its_batches(
+def test_window_contains_the_records_of_its_batches(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
     made = program(batches, lambda stream: stream.window(seconds(window), seconds(slide)))
@@ -144,7 +144,7 @@ def test_a_window_has_the_records_of_its_batches(
 
 @given(LETTERS, WINDOW, SLIDE, LAG)
 @FIXTURES
-def test_a_reduced_window_keeps_the_order_of_time(
+def test_reduced_window_preserves_the_order_of_time(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
     made = program(
@@ -161,7 +161,7 @@ def test_a_reduced_window_keeps_the_order_of_time(
 
 @given(LETTERS, WINDOW, SLIDE, LAG)
 @FIXTURES
-def test_a_grouped_window_has_the_values_in_the_order_of_time(
+def test_grouped_window_has_values_in_the_order_of_time(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
     made = program(batches, lambda stream: stream.groupByKeyAndWindow(seconds(window), seconds(slide)))
@@ -174,7 +174,7 @@ def test_a_grouped_window_has_the_values_in_the_order_of_time(
 
 @given(NUMBERS, WINDOW, SLIDE, LAG)
 @FIXTURES
-def test_an_inverse_window_that_filters_zeros_is_the_window_reduced_anew(
+def test_window_with_inverse_and_zero_filter_equals_the_recomputed_window(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
     made = program(
@@ -191,7 +191,7 @@ def test_an_inverse_window_that_filters_zeros_is_the_window_reduced_anew(
 
 @given(NUMBERS, WINDOW, SLIDE, LAG)
 @FIXTURES
-def test_in_an_inverse_window_of_five_slides_keys_stay(
+def test_keys_stay_in_a_window_with_inverse_of_five_slides(
     program: Callable[..., Program], batches: list[Batch], window: int, slide: int, lag: int
 ) -> None:
     made = program(
@@ -208,7 +208,7 @@ def test_in_an_inverse_window_of_five_slides_keys_stay(
         before = expected
 
 
-def test_a_batch_of_the_inverse_window_is_added_once_and_taken_out_once(program: Callable[..., Program]) -> None:
+def test_window_with_inverse_adds_and_removes_each_batch_once(program: Callable[..., Program]) -> None:
     calls: list[tuple[str, int]] = []
 
     def add(one: int, other: int) -> int:
@@ -231,7 +231,7 @@ def test_a_batch_of_the_inverse_window_is_added_once_and_taken_out_once(program:
 
 
 @pytest.mark.parametrize("window", [16, 64, 256])
-def test_a_slide_merges_a_logarithm_of_the_windows_panes(
+def test_slide_merges_logarithmically_many_panes(
     program: Callable[..., Program], merged: list[int], window: int
 ) -> None:
     batches: list[Batch] = [[[("a", "x")]] for _ in range(3 * window)]
@@ -250,7 +250,7 @@ def test_a_slide_merges_a_logarithm_of_the_windows_panes(
     assert most <= levels * (levels + 5) / 2
 
 
-def test_nodes_that_no_window_reaches_are_let_go(program: Callable[..., Program]) -> None:
+def test_tree_nodes_that_no_window_reaches_are_forgotten(program: Callable[..., Program]) -> None:
     batches: list[Batch] = [[[("a", "x")]] for _ in range(100)]
     made = program(batches, lambda stream: stream.reduceByKeyAndWindow(operator.add, None, seconds(8)))
     made.run()
@@ -262,7 +262,7 @@ def test_nodes_that_no_window_reaches_are_let_go(program: Callable[..., Program]
 # -- what is kept --
 
 
-def test_to_keep_a_window_is_to_keep_its_parent(make_input: Callable[..., FakeInput]) -> None:
+def test_persisting_a_window_persists_its_parent(make_input: Callable[..., FakeInput]) -> None:
     parent = make_input()
     window = parent.window(seconds(2))
     assert isinstance(window._node, WindowedDStream)
@@ -271,13 +271,13 @@ def test_to_keep_a_window_is_to_keep_its_parent(make_input: Callable[..., FakeIn
     assert (window._node._storage_level, parent.node._storage_level) == (None, StorageLevel.DISK_ONLY)
 
 
-def test_a_parent_that_is_kept_stays_at_its_level(make_input: Callable[..., FakeInput]) -> None:
+def test_window_does_not_change_the_storage_level_of_its_parent(make_input: Callable[..., FakeInput]) -> None:
     parent = make_input().persist(StorageLevel.DISK_ONLY)
     parent.window(seconds(2))
     assert parent.node._storage_level == StorageLevel.DISK_ONLY
 
 
-def test_windows_of_windows_have_their_parents_remember(make_input: Callable[..., FakeInput]) -> None:
+def test_nested_windows_extend_the_remember_durations_of_their_parents(make_input: Callable[..., FakeInput]) -> None:
     # Spark's numbers, in batches: remember 3, window 4 every 2 of window 2 every 1.
     mapped = make_input().map(str)
     inner = mapped.window(seconds(2), seconds(1))
@@ -299,7 +299,7 @@ def test_windows_of_windows_have_their_parents_remember(make_input: Callable[...
     assert 1 not in mapped_times
 
 
-def test_checkpoints_make_a_stream_remember_two_of_them(make_input: Callable[..., FakeInput]) -> None:
+def test_checkpointed_stream_remembers_two_checkpoint_intervals(make_input: Callable[..., FakeInput]) -> None:
     pairs = make_input(lambda time_ms: [[("a", time_ms)]])
     states = pairs.updateStateByKey(lambda values, state: values[-1])
     states.checkpoint(seconds(3))
@@ -316,7 +316,7 @@ def test_checkpoints_make_a_stream_remember_two_of_them(make_input: Callable[...
 @pytest.mark.parametrize(
     ("batch_ms", "every_ms"), [(100, 1_000), (1_000, 10_000), (10_000, 100_000)], ids=["0.1 s", "1 s", "10 s"]
 )
-def test_keyed_states_are_checkpointed_every_ten_slides(
+def test_map_with_state_is_checkpointed_every_ten_slides(
     context: FakeContext, make_input: Callable[..., FakeInput], batch_ms: int, every_ms: int
 ) -> None:
     from penstock import StateSpec

@@ -1,4 +1,4 @@
-"""What a Python worker imports to run operators: not the driver's side, which would cost each worker 0.3 s."""
+"""Python workers import nothing of the driver side to run operators: it would cost each worker 0.3 s."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
 
 BATCHES = 12
 
@@ -135,7 +135,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, context: FakeContext, tables: None) ->
     return sent
 
 
-def test_operators_import_nothing_of_the_drivers_side(
+def test_tasks_of_operators_import_nothing_of_the_driver_side(
     make_input: Callable[..., FakeInput], sent: list[Any], tmp_path: Path
 ) -> None:
     pairs = make_input(lambda time_ms: [[("a", 1)], [("b", 2)]] if time_ms < 800 else [[], []])
@@ -151,7 +151,7 @@ def test_operators_import_nothing_of_the_drivers_side(
     assert (worker.returncode, worker.stdout) == (0, ""), worker.stderr
 
 
-def test_every_operator_is_looked_at() -> None:
+def test_every_operator_is_checked_for_its_imports() -> None:
     public = {name for name in dir(DStream) if not name.startswith("_")}
     assert OPERATORS.keys() | OTHERS == public
 

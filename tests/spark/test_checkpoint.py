@@ -1,4 +1,4 @@
-"""Directories in full, as Spark understands them."""
+"""Checkpoint directories: their full URI, and the empty folders of earlier runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_path_of_this_host(sc: SparkContext) -> None:
+def test_local_path_is_qualified(sc: SparkContext) -> None:
     for given in ("/some/check point", "file:/some/check point", "file:///some/check point", "/some/check point/"):
         assert location_of_hadoop(qualified(sc, given)) == "/some/check point"
     assert location_of_hadoop(qualified(sc, "/some/a%20b")) == "/some/a%20b"
     assert location_of_hadoop(qualified(sc, "check")) == str(Path("check").absolute())
 
 
-def test_a_path_of_another_file_system_is_a_uri(sc: SparkContext) -> None:
+def test_path_on_another_file_system_is_qualified(sc: SparkContext) -> None:
     hadoop = sc._jsc.hadoopConfiguration()
     before = hadoop.get("fs.defaultFS")
     hadoop.set("fs.defaultFS", "hdfs://127.0.0.1:8020")
@@ -35,12 +35,12 @@ def test_a_path_of_another_file_system_is_a_uri(sc: SparkContext) -> None:
         hadoop.set("fs.defaultFS", before)
 
 
-def test_what_no_file_system_answers_to(sc: SparkContext) -> None:
+def test_path_without_a_file_system_is_refused(sc: SparkContext) -> None:
     with pytest.raises(ConfigurationError, match="nosuch://host/check"):
         qualified(sc, "nosuch://host/check")
 
 
-def test_empty_folders_of_other_runs_are_deleted_and_nothing_else(sc: SparkContext, tmp_path: Path) -> None:
+def test_only_empty_folders_of_other_runs_are_deleted(sc: SparkContext, tmp_path: Path) -> None:
     mine, empty, full = (f"0000000{number}-0000-4000-8000-000000000000" for number in range(3))
     for name in (mine, empty, f"{full}/rdd-1", "receivedData", "0" * 36):
         (tmp_path / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What Spark says of its executors."""
+"""``cluster.executors``: the registered executors."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class FakeSparkContext:
         return self._summaries[index]
 
 
-def test_executors_come_in_the_order_of_their_ids_without_the_driver() -> None:
+def test_executors_are_ordered_by_id_without_the_driver() -> None:
     sc = FakeSparkContext(Summary("driver", "a:1"), Summary("10", "a:2"), Summary("9", "b:3"))
     assert cluster.executors(cast(SparkContext, sc)) == [TaskLocation("b", "9"), TaskLocation("a", "10")]
 
 
-def test_one_whose_host_is_not_known_yet_is_not_there_yet() -> None:
+def test_executor_without_a_known_host_is_not_listed() -> None:
     sc = FakeSparkContext(Summary("0", "a:2"), Summary("1", ""))
     assert cluster.executors(cast(SparkContext, sc)) == [TaskLocation("a", "0")]

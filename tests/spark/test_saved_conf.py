@@ -1,4 +1,4 @@
-"""Saved configuration and the current one, before there is a SparkContext: what the new process says wins."""
+"""The saved configuration, and the current one that overrides it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     return made
 
 
-def test_no_secret_is_saved_and_nothing_that_is_one_process_own() -> None:
+def test_secrets_and_values_of_one_process_are_not_saved() -> None:
     secret = [
         "spark.authenticate.secret",
         "spark.ssl.keyStorePassword",
@@ -86,14 +86,14 @@ def test_no_secret_is_saved_and_nothing_that_is_one_process_own() -> None:
     assert saved_conf.conf_to_save(cast(Any, SimpleNamespace(getConf=lambda: Conf(pairs)))) == SAVED
 
 
-def test_what_the_new_process_says_wins_but_for_the_name(spark: Spark) -> None:
+def test_current_configuration_overrides_the_saved_one_except_the_name(spark: Spark) -> None:
     made: Any = saved_conf.spark_context(SAVED)
     assert made == {**SAVED, "own": "current"}
     # What files of defaults say of the rest would lose to it.
     assert spark.launched_with == LAUNCH
 
 
-def test_what_files_of_defaults_say_of_the_launch_wins_too(
+def test_spark_defaults_override_the_saved_launch_configuration(
     spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # What the JVM is launched with wins over them there.
@@ -109,7 +109,7 @@ def test_what_files_of_defaults_say_of_the_launch_wins_too(
     assert "spark.penstock.checkpoint.rebuild" not in saved_conf.current_conf()
 
 
-def test_before_there_is_a_jvm_what_it_will_be_launched_with_is_known(
+def test_current_configuration_without_a_jvm_is_that_of_its_launch(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert saved_conf.current_conf() == {}
@@ -119,26 +119,28 @@ def test_before_there_is_a_jvm_what_it_will_be_launched_with_is_known(
     assert spark.launched_with is None
 
 
-def test_of_spark_submit_there_is_a_jvm(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_configuration_under_spark_submit_is_that_of_its_jvm(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
     assert saved_conf.current_conf() == {"own": "current", "spark.app.name": "app.py"}
 
 
-def test_a_name_that_the_launch_gives_is_that_of_the_application_or_of_its_launch(
-    spark: Spark, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launch_under_another_name_is_refused(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     # None is given.
     saved_conf.check_name("counts", "")
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--name other pyspark-shell")
     assert saved_conf.launched_as() == "other"
-    with pytest.raises(CheckpointError, match="of the application 'counts', and this process was launched as 'other'"):
+    with pytest.raises(
+        CheckpointError, match="belongs to the application 'counts', but this process was launched as 'other'"
+    ):
         saved_conf.check_name("counts", "")
     # Its code calls it counts.
     saved_conf.check_name("counts", "other")
     saved_conf.check_name("other", "")
 
 
-def test_the_name_of_the_file_is_none_that_anybody_gave(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_of_the_program_file_does_not_count_as_a_name(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "4711")
     monkeypatch.setattr("sys.argv", ["/jobs/app.py", "argument"])
     assert saved_conf.launched_as() == ""

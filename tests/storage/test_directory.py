@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -228,3 +230,17 @@ def test_failed_write_leaves_the_old_local_file_and_no_remote_one(folder: Direct
     assert folder.names() == (["a"] if folder.can_append else [])
     folder.write("a", b"new")
     assert folder.read("a") == b"new"
+
+
+def test_many_threads_write_with_sync_into_a_new_directory(tmp_path: Path) -> None:
+    folder = local(tmp_path.joinpath(*"abcdefgh"))
+    barrier = threading.Barrier(8)
+
+    def write(number: int) -> None:
+        barrier.wait(10)
+        for each in range(5):
+            folder.write(f"{number}-{each}", b"x", sync=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert len(folder.names()) == 40

@@ -1,4 +1,4 @@
-"""Partition functions: what operators do inside a task."""
+"""The partition functions of operators."""
 
 import operator
 import pickle
@@ -68,7 +68,7 @@ def test_count() -> None:
     assert run(functions.CountRecords(), []) == [0]
 
 
-def test_a_chain_runs_in_its_order_and_only_when_asked() -> None:
+def test_fused_chain_runs_in_order_and_lazily() -> None:
     seen: list[int] = []
 
     def note(value: int) -> int:
@@ -83,7 +83,7 @@ def test_a_chain_runs_in_its_order_and_only_when_asked() -> None:
     assert list(records) == [2, 3, 3]
 
 
-def test_a_chain_hands_the_index_on() -> None:
+def test_fused_chain_passes_the_partition_index() -> None:
     indexed = functions.MapPartitionsWithIndex(lambda index, records: [(index, record) for record in records])
     assert run(functions.Fused((functions.Map(str), indexed)), [1], 3) == [(3, "1")]
 
@@ -107,7 +107,7 @@ def test_a_chain_hands_the_index_on() -> None:
     ],
     ids=range(13),
 )
-def test_a_function_that_raises_StopIteration_is_an_error_and_not_the_end(function: PartitionFunction) -> None:
+def test_stop_iteration_of_a_function_is_an_error_and_not_the_end_of_the_partition(function: PartitionFunction) -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
         run(function, [(1, 1), (1, 1), (1, 1)])
 
@@ -117,7 +117,7 @@ def test_a_function_that_raises_StopIteration_is_an_error_and_not_the_end(functi
     [functions.Map, functions.FlatMap, functions.Filter, functions.MapPartitions],
     ids=lambda make: make.__name__,
 )
-def test_any_other_error_is_the_programs_own(make: Callable[..., PartitionFunction]) -> None:
+def test_error_of_a_user_function_is_raised_unchanged(make: Callable[..., PartitionFunction]) -> None:
     def fail(_value: Any) -> Any:
         raise KeyError("mine")
 
@@ -137,5 +137,5 @@ def test_any_other_error_is_the_programs_own(make: Callable[..., PartitionFuncti
     ],
     ids=lambda function: type(function).__name__,
 )
-def test_they_travel(function: PartitionFunction) -> None:
+def test_partition_functions_are_picklable(function: PartitionFunction) -> None:
     assert pickle.loads(pickle.dumps(function)) == function

@@ -1,4 +1,4 @@
-"""``StateStore``: every version against a dictionary, on this host and on a file system that counts as remote."""
+"""``StateStore`` compared with a dictionary, on the local and on a remote file system."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def new_home(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str
 
 
 class Store:
-    """A store that is told what to change, as a batch of ``mapWithState`` does it."""
+    """A store with the changes of a ``mapWithState`` batch applied to it."""
 
     def __init__(self, home: str) -> None:
         self.store = StateStore.of(home, 3)
@@ -99,7 +99,7 @@ def test_the_keys_of_these_tests_are_equal_and_pickled_differently() -> None:
 
 @given(st.lists(CHANGES, max_size=14))
 @SETTINGS
-def test_every_version_is_a_dictionary(new_home: Callable[[], str], batches: list[Changes]) -> None:
+def test_every_version_of_the_store_equals_a_dictionary(new_home: Callable[[], str], batches: list[Changes]) -> None:
     store = Store(new_home())
     versions = []
     for time_ms, changes in enumerate(batches):
@@ -115,7 +115,7 @@ def test_every_version_is_a_dictionary(new_home: Callable[[], str], batches: lis
 
 @given(st.lists(CHANGES, min_size=1, max_size=10), st.data())
 @SETTINGS
-def test_an_old_version_can_be_made_again(
+def test_old_version_can_be_committed_again(
     new_home: Callable[[], str], batches: list[Changes], data: st.DataObject
 ) -> None:
     store = Store(new_home())
@@ -132,7 +132,7 @@ def test_an_old_version_can_be_made_again(
 
 @given(st.lists(CHANGES, min_size=1, max_size=14), st.integers(0, 6))
 @SETTINGS
-def test_only_files_that_no_younger_version_needs_are_deleted(
+def test_retire_deletes_only_files_that_no_newer_version_needs(
     new_home: Callable[[], str], batches: list[Changes], kept: int
 ) -> None:
     store = Store(new_home())
@@ -149,7 +149,7 @@ def test_only_files_that_no_younger_version_needs_are_deleted(
     assert needed <= store.names
 
 
-def test_files_and_rows_read_stay_few(new_home: Callable[[], str]) -> None:
+def test_number_of_files_and_rows_read_stays_logarithmic(new_home: Callable[[], str]) -> None:
     store, draw = Store(new_home()), random.Random(7)
     segments = []
     for time_ms in range(100):
@@ -162,7 +162,7 @@ def test_files_and_rows_read_stay_few(new_home: Callable[[], str]) -> None:
     assert sum(segment.num_rows for segment in store.version.segments) <= 2 * len(store.expected)
 
 
-def test_removals_go_when_all_is_merged(new_home: Callable[[], str]) -> None:
+def test_merge_of_all_segments_drops_removals(new_home: Callable[[], str]) -> None:
     store = Store(new_home())
     store.commit(1, {"a": "x", "b": "y"})
     store.commit(2, {"a": None, "b": None})
@@ -179,7 +179,7 @@ def test_a_batch_without_changes_writes_nothing(new_home: Callable[[], str]) -> 
     assert store.names == names
 
 
-def test_keys_are_given_by_age(new_home: Callable[[], str]) -> None:
+def test_older_than_gives_keys_by_age(new_home: Callable[[], str]) -> None:
     from attrs import evolve
 
     store = Store(new_home())
@@ -191,7 +191,7 @@ def test_keys_are_given_by_age(new_home: Callable[[], str]) -> None:
     assert set(store.store.older_than(later, 40)) == {"at 30"}
 
 
-def test_a_file_that_is_gone_is_told_of(new_home: Callable[[], str], tmp_path: Path) -> None:
+def test_missing_state_file_is_named_in_the_error(new_home: Callable[[], str], tmp_path: Path) -> None:
     store = Store(new_home())
     version = store.commit(1, {"a": "x"})
     for path in tmp_path.rglob("*.db"):
@@ -207,7 +207,7 @@ def test_a_file_that_is_gone_is_told_of(new_home: Callable[[], str], tmp_path: P
     assert list(tmp_path.rglob("*.db")) == []
 
 
-def test_a_host_that_has_no_copy_takes_one(tmp_path: Path) -> None:
+def test_host_without_a_copy_fetches_the_file(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     store = Store(home.as_uri())
@@ -220,13 +220,15 @@ def test_a_host_that_has_no_copy_takes_one(tmp_path: Path) -> None:
     assert copies[0].exists()
 
 
-def test_a_copy_is_not_taken_for_what_another_run_has_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copy_of_one_run_is_not_mistaken_for_the_file_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = tmp_path / "home"
     first = Store(home.as_uri())
     left = first.commit(1, {"a": "x", "b": "x", "c": "x", "d": "x", "e": "x"})
     first.commit(2, {"a": "y"})
     first.commit(3, {"b": "y"})
-    # It dies, and a run that knows of batch 1 goes on, on another host: the batches have other records now.
+    # The run dies, and another recovers from batch 1 on another host: its batches have other records.
     (tmp_path / "other").mkdir()
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(tempfile, "tempdir", str(tmp_path / "other"))
@@ -238,7 +240,7 @@ def test_a_copy_is_not_taken_for_what_another_run_has_written(tmp_path: Path, mo
     assert first.states(second.version) == second.expected
 
 
-def test_what_cannot_be_pickled_by_name_is_pickled_by_value() -> None:
+def test_instances_of_unimportable_classes_are_pickled_by_value() -> None:
     class Own:
         number = 5
 

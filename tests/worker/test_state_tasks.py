@@ -1,4 +1,4 @@
-"""What state operators do in one partition, against dictionaries, over many batches; without Spark."""
+"""State operators in one partition compared with dictionaries, over many batches; without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEYS = st.sampled_from(["a", "b", 1, 1.0, True, None, ("a", 1)])
 
 
 class Noted:
-    """What the driver is told of failures."""
+    """Collects the errors that are reported to the driver."""
 
     def __init__(self) -> None:
         self.failures: list[tuple[int, int, PartitionErrors]] = []
@@ -125,11 +125,11 @@ def test_states_are_updated_in_every_batch(batches: list[Pairs]) -> None:
 
 @given(BATCHES)
 @settled(4)
-def test_without_memory_the_states_are_the_same(batches: list[Pairs]) -> None:
+def test_states_are_the_same_when_everything_spills(batches: list[Pairs]) -> None:
     updates(batches, 0)
 
 
-def test_past_the_memory_limit_states_are_spilled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_spill_above_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     spills: list[int] = []
     spill: Any = pyspark.shuffle.ExternalMerger._spill
 
@@ -150,15 +150,15 @@ def test_past_the_memory_limit_states_are_spilled(monkeypatch: pytest.MonkeyPatc
     assert spills
 
 
-def test_failures_are_told_by_key() -> None:
+def test_errors_of_the_state_function_name_their_keys() -> None:
     pairs = [(("key", number), "fail") for number in range(12)]
     noted = Noted()
     made = list(UpdateState(1, updated, AMPLE, noted.note)(7, pairs))
     ((time_ms, partition, failures),) = noted.failures
     assert (time_ms, partition, failures.count) == (1, 7, 12)
-    with pytest.raises(StateUpdateError) as told:
+    with pytest.raises(StateUpdateError) as raised:
         list(FromStatePairs()(0, made))
-    message = str(told.value)
+    message = str(raised.value)
     assert message.startswith("the state of 12 key(s) was not updated, first that of key ('key', 0): ValueError: mine;")
     assert "in updated" in message
     assert message.endswith("... and 2 more")
@@ -173,7 +173,9 @@ def test_failures_are_told_by_key() -> None:
     st.sampled_from([AMPLE, AMPLE, AMPLE, 0]),
 )
 @settled(40)
-def test_a_window_slides(panes: list[Pairs], slide: int, memory_limit_mb: float) -> None:
+def test_slide_window_adds_new_panes_and_removes_old_ones(
+    panes: list[Pairs], slide: int, memory_limit_mb: float
+) -> None:
     window = 5 * slide
     combiner = Combiner(int, lambda a, b: a + b, lambda a, b: a + b, memory_limit_mb)
     tables = [
@@ -328,22 +330,20 @@ def follows(partition: Partition, model: Model, batches: list[Pairs]) -> list[di
 @pytest.mark.parametrize("timeout_ms", [None, TIMEOUT_MS], ids=["no timeout", "timeout"])
 @given(batches=programs(OPERATIONS))
 @settled(40)
-def test_states_are_a_dictionary(new_home: Homes, timeout_ms: int | None, batches: list[Pairs]) -> None:
+def test_mapped_states_equal_a_dictionary(new_home: Homes, timeout_ms: int | None, batches: list[Pairs]) -> None:
     follows(Partition(new_home(), timeout_ms), Model(timeout_ms), batches)
 
 
 @pytest.mark.parametrize("timeout_ms", [None, TIMEOUT_MS], ids=["no timeout", "timeout"])
 @given(batches=programs(WITH_FAILURES))
 @settled(40)
-def test_a_call_that_fails_leaves_the_state_as_it_was(
-    new_home: Homes, timeout_ms: int | None, batches: list[Pairs]
-) -> None:
+def test_failed_call_leaves_the_state_unchanged(new_home: Homes, timeout_ms: int | None, batches: list[Pairs]) -> None:
     follows(Partition(new_home(), timeout_ms), Model(timeout_ms), batches)
 
 
 @given(batches=programs(OPERATIONS), data=st.data())
 @settled(25)
-def test_a_batch_that_is_run_again_makes_the_same(new_home: Homes, batches: list[Pairs], data: st.DataObject) -> None:
+def test_repeated_batch_computes_the_same_states(new_home: Homes, batches: list[Pairs], data: st.DataObject) -> None:
     partition = Partition(new_home(), TIMEOUT_MS)
     history = follows(partition, Model(TIMEOUT_MS), batches)
     number = data.draw(st.integers(max(len(batches) - REMEMBERED + 1, 1), len(batches)))
@@ -353,7 +353,7 @@ def test_a_batch_that_is_run_again_makes_the_same(new_home: Homes, batches: list
         assert partition.states(partition.made[old]) == history[old]
 
 
-def test_initial_states_come_first(new_home: Homes) -> None:
+def test_initial_states_are_used_before_the_first_records(new_home: Homes) -> None:
     partition = Partition(new_home(), TIMEOUT_MS)
     partition.made[0] = list(ToStatePairs(0)(2, [("a", "A"), ("b", "B"), ("c", "C")]))
     made = partition.batch(10, [("a", "x"), ("b", "remove"), ("d", "y")])
@@ -368,7 +368,7 @@ def test_initial_states_come_first(new_home: Homes) -> None:
     ]
 
 
-def test_a_call_that_fails_on_an_initial_state_leaves_that(new_home: Homes) -> None:
+def test_failed_call_leaves_an_initial_state_unchanged(new_home: Homes) -> None:
     partition = Partition(new_home(), None)
     partition.made[0] = list(ToStatePairs(0)(2, [("a", "A")]))
     made = partition.batch(10, [("a", "x"), ("a", "fail"), ("a", "x"), ("b", "fail"), ("c", "x")])
@@ -381,7 +381,7 @@ def test_a_call_that_fails_on_an_initial_state_leaves_that(new_home: Homes) -> N
         list(SelectStates()(2, made))
 
 
-def test_a_state_times_out_past_the_limit_and_not_at_it(new_home: Homes) -> None:
+def test_state_times_out_after_the_timeout_and_not_at_it(new_home: Homes) -> None:
     partition = Partition(new_home(), TIMEOUT_MS)
     partition.batch(10, [("a", "x")])
     assert partition.returned(partition.batch(10 + TIMEOUT_MS, [])) == []
@@ -389,7 +389,7 @@ def test_a_state_times_out_past_the_limit_and_not_at_it(new_home: Homes) -> None
     assert partition.returned(partition.batch(12 + TIMEOUT_MS, [])) == []
 
 
-def test_a_state_whose_call_failed_when_it_was_old_times_out_later(new_home: Homes) -> None:
+def test_state_whose_timeout_call_failed_times_out_later(new_home: Homes) -> None:
     partition = Partition(new_home(), TIMEOUT_MS)
     for time_ms, pairs in ((10, [("a", "x")]), (20, []), (30, []), (40, [])):
         partition.batch(time_ms, pairs)
@@ -398,7 +398,7 @@ def test_a_state_whose_call_failed_when_it_was_old_times_out_later(new_home: Hom
     assert [record for returned in later for record in returned] == [("timed out", "a", "x")]
 
 
-def test_a_function_of_the_time_is_told_it_and_leaves_records_out(new_home: Homes) -> None:
+def test_mapping_function_with_time_gets_it_and_may_drop_records(new_home: Homes) -> None:
     time = datetime(2026, 1, 2)
 
     def of_the_time(now: datetime, key: str, value: int, state: State[int]) -> Any:
@@ -409,7 +409,7 @@ def test_a_function_of_the_time_is_told_it_and_leaves_records_out(new_home: Home
     assert list(SelectMapped()(0, made)) == [(time, "a")]
 
 
-def test_records_that_look_like_what_the_engine_makes_are_records(new_home: Homes) -> None:
+def test_results_that_resemble_internal_records_are_records(new_home: Homes) -> None:
     # What is returned travels beside the states, and is not taken for new pairs in the next batch.
     partition = Partition(new_home(), None)
     first = partition.batch(10, [("a", "x"), ("b", "x")])
@@ -417,7 +417,7 @@ def test_records_that_look_like_what_the_engine_makes_are_records(new_home: Home
     assert partition.returned(partition.batch(20, [])) == []
 
 
-def test_the_cost_of_a_batch_is_the_batchs(new_home: Homes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_of_a_batch_is_independent_of_the_number_of_keys(new_home: Homes, monkeypatch: pytest.MonkeyPatch) -> None:
     partition = Partition(new_home(), None)
     partition.made[0] = list(ToStatePairs(0)(2, [(number, "x") for number in range(2000)]))
     partition.batch(10, [])

@@ -1,7 +1,4 @@
-"""The errors Penstock raises.
-
-Owns the exception types and nothing else: a message says what happened, where, and what to do.
-"""
+"""The exceptions that Penstock raises. A message says what happened, with which value, and what to do."""
 
 from __future__ import annotations
 
@@ -10,23 +7,28 @@ from difflib import get_close_matches
 
 
 def text_of(error: object) -> str:
-    """An error's own words. The error may be the program's, and its words may fail."""
+    """The text of an error; never raises, although an exception of the program may fail to print."""
     try:
         return str(error)
     except Exception as failed:
         return f"(no text: {type(failed).__name__})"
 
 
+def summary_of(error: BaseException) -> str:
+    """Return an error's class and text: ``OSError: disk full``."""
+    return f"{type(error).__name__}: {text}" if (text := text_of(error)) else type(error).__name__
+
+
 class PenstockError(Exception):
-    """Base of every error that Penstock itself raises."""
+    """Base class of all errors that Penstock raises."""
 
 
 class ConfigurationError(PenstockError, ValueError):
-    """A configuration value, an option or an argument cannot be used as it is."""
+    """A configuration value, an option or an argument is invalid."""
 
 
 class UnknownNameError(ConfigurationError, LookupError):
-    """A name that nothing answers to. Offers the nearest one that exists."""
+    """An unknown name, for instance of a receiver. The message suggests the nearest known one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
@@ -36,73 +38,76 @@ class UnknownNameError(ConfigurationError, LookupError):
         super().__init__(f"unknown {kind} {name!r}.{hint} Known: {listing}.")
 
     def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...]]]:
-        """Pickle by the arguments: the message is made from them."""
+        """Pickle the arguments, from which the message is built."""
         return type(self), (self.kind, self.name, self.known)
 
 
 class PluginError(PenstockError):
-    """A plugin could not be loaded or did not keep its contract."""
+    """A plugin cannot be loaded or violates its contract."""
 
 
 class StreamingStateError(PenstockError, RuntimeError):
-    """The call is not allowed in the state the context is in (not started, active, stopped)."""
+    """The call is not allowed in the context's current state (not started, active, stopped)."""
 
 
 class BatchFailedError(PenstockError):
-    """User code or Spark failed while a batch was made or run; the cause is the original error."""
+    """User code or Spark failed while a batch was generated or run; the cause is the original error."""
 
 
 class StateUpdateError(PenstockError):
-    """A state function failed for some keys: their state is as it was before the batch, that of the others went on."""
+    """A state function failed for some keys. Their state is unchanged; the state of all other keys is updated."""
 
 
 class StateGoneError(PenstockError):
-    """A file of the states that ``mapWithState`` keeps is not there any more."""
+    """A file of the state store of ``mapWithState`` is missing."""
 
 
 class ReceiverStoppedError(PenstockError):
-    """A store was asked of a receiver that is not running; the record was not stored."""
+    """``store`` was called on a receiver that is not running; the record was not stored."""
 
 
 class ReceiverRefusedError(PenstockError):
-    """The driver does not take this receiver (any more): it is stopping, or a newer one has its place."""
+    """The driver refused a receiver: it is stopping, or a newer launch has replaced the receiver."""
 
 
 class ReceiverStuckError(PenstockError):
-    """A receiver's ``onStart`` or ``onStop`` did not return within its deadline (``startTimeout``, ``stopTimeout``)."""
+    """A receiver's ``onStart`` or ``onStop`` did not return within its timeout.
+
+    The timeouts are ``spark.penstock.receiver.startTimeout`` and ``spark.penstock.receiver.stopTimeout``.
+    """
 
 
 class ReceiverFailedError(PenstockError):
-    """A receiver failed more often than its restart budget allows, and the application is to end with it."""
+    """A receiver used up its restart budget, and ``spark.penstock.receiver.onFailure`` is ``fail-application``."""
 
 
 class StoreError(PenstockError):
-    """A block could not be stored or was not accepted by the driver."""
+    """A block could not be stored, or the driver did not accept it."""
 
 
 class BlockGoneError(PenstockError):
-    """A block that a batch needs can be read neither from its file nor from the host that had it, now or later."""
+    """A block is lost: neither its file nor the host that stored it has it any more."""
 
 
 class BlockUnreachableError(PenstockError):
-    """The host that has a block cannot be reached now: the task is to be tried again, nothing is lost yet."""
+    """The host that stores a block cannot be reached. Nothing is lost yet; Spark retries the task."""
 
 
 class CheckpointError(PenstockError):
-    """A checkpoint cannot be read, or the program does not fit it."""
+    """A checkpoint cannot be read, or does not match the program."""
 
 
 class WriteAheadLogError(CheckpointError):
-    """An event could not be written to a write-ahead log, or the log is damaged."""
+    """An event could not be written to a write-ahead log, or the log is corrupt."""
 
 
 class BlockDamagedError(BlockGoneError):
-    """A block's file is there, and its bytes are not those that were stored."""
+    """The file of a block is corrupt: its checksum does not match."""
 
 
 class WireError(PenstockError):
-    """The other side of a control connection could not be reached or refused the message."""
+    """The other end of a control connection cannot be reached, or refused the request."""
 
 
 class JavaNotFoundError(PenstockError):
-    """No Java that Spark can use was found on this machine."""
+    """No Java that Spark can use was found; the message says how to install one."""

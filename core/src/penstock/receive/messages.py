@@ -123,25 +123,12 @@ class UpdateRateLimit:
     Attributes:
         rate: records/s; ``None`` for no limit.
         number: grows with every change of the desired state.
-        paused: store nothing; ``None`` leaves that unchanged.
+        paused: store nothing.
     """
 
     rate: float | None
     number: int
-    paused: bool | None = None
-
-
-@frozen
-class PauseReceiver:
-    """Driver to receiver: the desired pause alone.
-
-    Attributes:
-        paused: store nothing.
-        number: the number of this desired state, see ``UpdateRateLimit``.
-    """
-
-    paused: bool
-    number: int
+    paused: bool = False
 
 
 @frozen

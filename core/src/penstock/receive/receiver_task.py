@@ -30,7 +30,6 @@ from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
 from penstock.receive.messages import (
     CleanUpBlocks,
-    PauseReceiver,
     RegisterReceiver,
     ReleaseReceiver,
     StopReceiver,
@@ -157,7 +156,6 @@ class _Launch:
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
             UpdateRateLimit: on_rate,
-            PauseReceiver: lambda message: self._supervisor.update(message.number, paused=message.paused),
             CleanUpBlocks: lambda message: self._blocks.delete(message.block_ids),
         }
         return {kind: partial(_accepted, handler) for kind, handler in handlers.items()}

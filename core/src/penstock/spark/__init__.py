@@ -1,1 +1,1 @@
-"""All that touches Py4J: RDDs with locations, executors, local properties, the Java that runs it."""
+"""The only package that touches Py4J: calls of Spark's JVM that PySpark does not offer."""

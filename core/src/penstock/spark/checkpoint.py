@@ -1,6 +1,6 @@
-"""Where RDDs are checkpointed, and the files that are left of RDDs that nobody needs any more.
+"""RDD checkpoints: their directory and their files.
 
-Owns the calls for what PySpark does not offer. Called on the program's thread and on the generator's loop.
+Called on the program's thread and on the generator's loop.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from penstock.spark import failure
 
 log = get_logger("checkpoint")
 
-#: Has a job checkpoint every marked RDD on its way, not the last one alone.
+#: Makes a job checkpoint every marked RDD of its lineage, not only the last one.
 ALL_MARKED_ANCESTORS = "spark.checkpoint.checkpointAllMarkedAncestors"
 
 
 @frozen
 class RunFolder:
-    """Where in a checkpoint directory a run's RDDs go.
+    """The folder of one run in a checkpoint directory: Spark checkpoints RDDs into it.
 
     Attributes:
-        name: of the folder; no other run has it.
-        uri: of the checkpoint directory, as Spark names it.
+        name: the folder's name, unique to the run.
+        uri: the URI of the checkpoint directory, as Spark writes it.
     """
 
     name: str
@@ -35,13 +35,13 @@ class RunFolder:
 
 
 def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
-    """Have RDDs checkpointed in a directory, which is made if it does not exist.
+    """Set the directory for RDD checkpoints; it is created if it does not exist.
 
     Returns:
-        Where in it this run's RDDs go.
+        This run's folder in it.
 
     Raises:
-        ConfigurationError: it cannot be made or written to.
+        ConfigurationError: the directory cannot be created or written to.
     """
     try:
         sc.setCheckpointDir(directory)
@@ -49,14 +49,14 @@ def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
     except Exception as error:
         raise ConfigurationError(
             f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}; "
-            "name one that this program may write to"
+            "choose a directory that this program may write to"
         ) from error
     assert folder is not None
     return folder
 
 
 def checkpoint_folder(sc: SparkContext) -> RunFolder | None:
-    """The folder to which a SparkContext checkpoints RDDs; ``None`` if it has none, or Spark is stopped."""
+    """The folder for RDD checkpoints of a SparkContext; ``None`` if none is set or Spark has stopped."""
     directory = None if sc._jsc is None else sc._jsc.sc().getCheckpointDir()
     if directory is None or directory.isEmpty():
         return None
@@ -66,10 +66,10 @@ def checkpoint_folder(sc: SparkContext) -> RunFolder | None:
 
 
 def qualified(sc: SparkContext, directory: str) -> str:
-    """The URI of a directory as Spark understands it, with Hadoop's default file system where none is named.
+    """The full URI of a directory, completed with Hadoop's default file system.
 
     Raises:
-        ConfigurationError: no file system of Spark's answers to it.
+        ConfigurationError: Hadoop has no file system for it.
     """
     try:
         jvm: Any = sc._jvm
@@ -82,7 +82,7 @@ def qualified(sc: SparkContext, directory: str) -> str:
 
 
 def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:
-    """Delete what is left in a checkpoint directory of runs that began and wrote nothing; told of where that fails."""
+    """Delete the empty folders of earlier runs in a checkpoint directory; failures are logged."""
     try:
         jvm: Any = sc._jvm
         home = jvm.org.apache.hadoop.fs.Path(folder.uri)
@@ -90,7 +90,7 @@ def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:
         for status in files.listStatus(home):
             path = status.getPath()
             if status.isDirectory() and _is_of_a_run(path.getName(), folder) and not list(files.listStatus(path)):
-                # Not what has come to be in it meanwhile.
+                # Not recursively: the folder may have got a file meanwhile.
                 files.delete(path, False)
     except Exception as error:
         log.warning("empty folders of earlier runs not deleted", directory=folder.uri, reason=failure.reason(error))
@@ -98,22 +98,22 @@ def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:
 
 def _is_of_a_run(name: str, folder: RunFolder) -> bool:
     try:
-        # As Spark calls them.
+        # Spark names the folders with UUIDs.
         return str(UUID(name)) == name != folder.name
     except ValueError:
         return False
 
 
 def checkpoint_file(rdd: RDD[Any]) -> str | None:
-    """Where an RDD was checkpointed; ``None`` when it was not (yet)."""
+    """The file of a checkpointed RDD; ``None`` while it is not checkpointed."""
     return rdd.getCheckpointFile() if rdd.isCheckpointed() else None
 
 
 def delete_file(sc: SparkContext, path: str) -> None:
-    """Delete the file of a checkpointed RDD; what cannot be deleted is told of and left."""
+    """Delete the file of a checkpointed RDD; a failure is logged."""
     try:
         jvm: Any = sc._jvm
         target = jvm.org.apache.hadoop.fs.Path(path)
         target.getFileSystem(sc._jsc.hadoopConfiguration()).delete(target, True)
     except Exception as error:
-        log.warning("an old checkpoint was not deleted", path=path, reason=failure.reason(error))
+        log.warning("RDD checkpoint not deleted", path=path, reason=failure.reason(error))

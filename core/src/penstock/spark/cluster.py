@@ -1,6 +1,6 @@
-"""What is known of the machine Spark runs on: its master, cores, executors, and where a job's task runs.
+"""Queries of the cluster: master, cores, executors, the location of a running task.
 
-Owns nothing; asks Spark each time. Never called on a thread that must not wait for the JVM.
+Nothing is cached. Most functions call the JVM and block meanwhile.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 @frozen
 class TaskLocation:
-    """Where a task runs: host and executor, as Spark names them."""
+    """Host and executor of a task, as Spark names them."""
 
     host: str
     executor_id: str
 
     @property
     def preference(self) -> str:
-        """As a task's preferred location: this executor, or any on the host when there is no executor id."""
+        """Spark's preferred location: this executor, or the host when there is no executor id."""
         return f"executor_{self.host}_{self.executor_id}" if self.executor_id else self.host
 
 
 def is_on_this_machine(sc: SparkContext) -> bool:
-    """Say whether driver and executors share this machine (``local``, ``local[n]``, ``local-cluster[…]``)."""
+    """Whether driver and executors share this machine (``local``, ``local[n]``, ``local-cluster[…]``)."""
     return _master(sc).startswith("local")
 
 
@@ -41,7 +41,7 @@ def _master(sc: SparkContext) -> str:
 
 
 def local_cores(sc: SparkContext) -> int | None:
-    """The task slots of a ``local[n]`` master; ``None`` for any other master, where they come and go."""
+    """Number of task slots of a ``local[n]`` master; ``None`` for other masters, where executors come and go."""
     match = _LOCAL.fullmatch(_master(sc))
     if match is None:
         return None
@@ -52,15 +52,15 @@ def local_cores(sc: SparkContext) -> int | None:
 
 
 def fixed_cores(sc: SparkContext) -> int | None:
-    """All the task slots there will ever be; ``None`` where that is not for the master to say."""
+    """Number of task slots of a local or ``local-cluster`` master; ``None`` where executors come and go."""
     match = _CLUSTER.fullmatch(_master(sc))
     return local_cores(sc) if match is None else int(match[1]) * int(match[2])
 
 
 def executors(sc: SparkContext) -> list[TaskLocation]:
-    """The executors that are there now, without the driver, in the order of their ids.
+    """The registered executors without the driver, ordered by id.
 
-    One that has just joined is there as soon as Spark knows its host.
+    A new executor is listed once Spark knows its host.
     """
     store: Any = sc._jsc.sc().statusStore()
     found = store.executorList(True)
@@ -74,17 +74,17 @@ def executors(sc: SparkContext) -> list[TaskLocation]:
 
 
 def request_executors(sc: SparkContext, count: int) -> bool:
-    """Ask the cluster manager for this many more executors; say whether it accepted (in local mode never)."""
+    """Ask the cluster manager for this many more executors; returns whether it accepted (never in local mode)."""
     return bool(sc._jsc.sc().requestExecutors(count))
 
 
 def kill_executor(sc: SparkContext, executor_id: str) -> bool:
-    """Ask the cluster manager to end an executor; say whether it accepted (in local mode never)."""
+    """Ask the cluster manager to end an executor; returns whether it accepted (never in local mode)."""
     return bool(sc._jsc.sc().killExecutor(executor_id))
 
 
 def expected_executors(sc: SparkContext) -> int:
-    """How many executors Spark was asked for; 1 where that cannot be known."""
+    """Number of executors requested from Spark; 1 where the configuration does not say."""
     match, settings = _CLUSTER.fullmatch(_master(sc)), sc.getConf()
     if match is not None:
         return int(match[1])
@@ -96,10 +96,10 @@ def expected_executors(sc: SparkContext) -> int:
 
 
 def use_this_python(sc: SparkContext) -> None:
-    """Where driver and executors share the machine, have tasks run in this very Python unless the user chose one.
+    """On one machine, run tasks with the driver's Python unless the user chose another one.
 
-    PySpark takes ``python3`` from PATH, which in a virtual environment that is not activated is another Python, without
-    Penstock and without the program's packages.
+    PySpark runs ``python3`` from PATH. In a virtual environment that is not activated that is another Python, without
+    Penstock and the program's packages.
     """
     chosen = "PYSPARK_PYTHON" in os.environ or sc.getConf().contains("spark.pyspark.python")
     if is_on_this_machine(sc) and not chosen and sys.executable:
@@ -107,28 +107,28 @@ def use_this_python(sc: SparkContext) -> None:
 
 
 def driver_host(sc: SparkContext) -> str:
-    """The name or address by which executors reach this driver."""
+    """Name or address at which executors reach this driver."""
     return str(sc.getConf().get("spark.driver.host"))
 
 
 def driver_bind_address(sc: SparkContext) -> str:
-    """The address on which the driver's ports listen: the one that Spark's own do."""
+    """Address that the driver's ports bind to: the same as for Spark's own ports."""
     return str(sc.getConf().get("spark.driver.bindAddress") or driver_host(sc))
 
 
 def is_stopped(sc: SparkContext) -> bool:
-    """Say whether the SparkContext was stopped, or its JVM is no more."""
+    """Whether the SparkContext was stopped or its JVM has ended."""
     if sc._jsc is None:
         return True
     try:
         return bool(sc._jsc.sc().isStopped())
-    # Py4J has several errors for a connection that is refused.
+    # Py4J has several errors for a refused connection.
     except Exception:
         return True
 
 
 def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
-    """Where the one running task of a job group runs; ``None`` when Spark knows of none (yet)."""
+    """The location of the single running task of a job group; ``None`` while there is none."""
     tracker = sc.statusTracker()
     store: Any = sc._jsc.sc().statusStore()
     for job_id in tracker.getJobIdsForGroup(job_group):

@@ -1,7 +1,4 @@
-"""What went wrong, in words: Spark's errors without the stack of the JVM.
-
-Owns the reading of Spark's and Python workers' error texts. Never raises.
-"""
+"""Spark's errors without the JVM's stack trace. Parses the texts of Spark and of Python workers; never raises."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 
 
 def python_traceback(error: BaseException) -> str:
-    """The traceback of the program's code inside a task, empty when the error holds none."""
+    """The Python traceback from inside a task; empty when the error has none."""
     _, found, rest = text_of(error).rpartition(_TRACEBACK)
     if not found:
         return ""
@@ -25,7 +22,7 @@ def python_traceback(error: BaseException) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """One line: the type and message that say what happened."""
+    """Type and message of the original error, in one line."""
     text = text_of(error)
     for line in text.splitlines():
         for words in _WORKER_DIED:
@@ -34,7 +31,7 @@ def reason(error: BaseException) -> str:
     inner = python_traceback(error)
     if inner:
         lines = [line for line in inner.splitlines()[1:] if line.strip()]
-        # Behind the indented frames: the type and the first line of the message.
+        # After the indented frames come the type and the first line of the message.
         return next((line for line in lines if not line.startswith(" ")), lines[-1])
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and "An error occurred while calling" not in line

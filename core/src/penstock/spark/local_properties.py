@@ -1,7 +1,7 @@
-"""Spark's local properties of a thread: saved when the context starts, put in force for each output operation.
+"""Spark's local properties: saved at the start of the context, set on the job's thread for each output operation.
 
-Owns the internal properties that tie Spark's jobs to a batch and an output operation. Every call concerns the calling
-thread only, and that must be one of the engine's: what was in force there before is not kept.
+Adds the properties that tie Spark's jobs to a batch and an output operation. Each call concerns the calling thread
+only; that must be an engine thread, because its earlier properties are overwritten.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
 _OUTPUT_OP_ID = "spark.streaming.internal.outputOpId"
-#: How many runs have begun the batch, this one among them.
+#: Number of runs that have started the batch, including this one.
 ATTEMPT = "spark.penstock.batch.attempt"
 
 
 class LocalProperties:
-    """The properties of the thread that makes this object.
+    """The local properties of the thread that creates this object.
 
     Args:
-        sc: whose properties.
-        attempts: how many runs have begun a batch.
+        sc: the SparkContext.
+        attempts: returns the number of runs that have started a batch, by batch time in ms.
     """
 
     def __init__(self, sc: SparkContext, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
@@ -36,9 +36,9 @@ class LocalProperties:
         self._saved.remove("spark.jobGroup.id")
 
     def put(self, batch_time_ms: int, output_op_id: int) -> None:
-        """Have what the calling thread runs in Spark be an output operation's, under the saved properties.
+        """Set the saved properties, and those of an output operation, on the calling thread.
 
-        Six calls of the JVM: a fresh copy, so that what the program sets in one operation does not reach the next.
+        A fresh copy each time (six JVM calls): what the program sets in one operation does not leak into the next.
         """
         mine = self._saved.clone()
         mine.setProperty(_BATCH_TIME, str(batch_time_ms))

@@ -1,7 +1,7 @@
-"""The configuration of a SparkContext in a checkpoint, and a SparkContext from it.
+"""Saves the configuration of a SparkContext in a checkpoint, and creates a SparkContext from it.
 
-Owns what is left out: secrets, and what belongs to one process (the list is Spark's). What the new process says wins.
-Called on the program's thread.
+Secrets are not saved, nor are values that belong to one process (Spark's list). The new process's configuration
+overrides the saved one. Called on the program's thread.
 """
 
 from __future__ import annotations
@@ -30,70 +30,72 @@ _OF_THE_LAUNCH = re.compile(r"spark\.(master|app\.name|driver\..*|jars(\..*)?|fi
 
 
 def conf_to_save(sc: SparkContext) -> dict[str, str]:
-    """What a later run may need of the configuration."""
+    """The part of the configuration that a recovered run may need."""
     pairs = sc.getConf().getAll()
     return {key: value for key, value in pairs if not _SECRET.search(key) and not _OF_A_PROCESS.fullmatch(key)}
 
 
 def current_conf() -> dict[str, str]:
-    """What is in force: of the SparkContext there is, else what this process was started with, as far as that is known.
+    """The configuration of the active SparkContext, or else the one that this process was started with.
 
-    A JVM is not launched for it: the program's own configuration would come too late.
+    Launches no JVM: the program's own configuration would then have no effect.
 
     Raises:
-        ConfigurationError: what ``PYSPARK_SUBMIT_ARGS`` holds cannot be read.
+        ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
     active = SparkContext._active_spark_context
     if active is not None:
         return dict(active.getConf().getAll())
-    # Started by spark-submit, which is such a JVM.
+    # spark-submit started this process, and its JVM is running.
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         SparkContext._ensure_initialized()
-    return {**_said_here(), **dict(SparkConf().getAll())}
+    return {**_launch_conf(), **dict(SparkConf().getAll())}
 
 
-def _said_here() -> dict[str, str]:
-    """What a JVM would be launched with from here; nothing where there is one already, which knows."""
+def _launch_conf() -> dict[str, str]:
+    """The configuration for launching a JVM here; empty when the JVM runs already and has its own."""
     return {} if "PYSPARK_GATEWAY_PORT" in os.environ else conf_here()
 
 
 def launched_as() -> str:
-    """The application's name, as the launch of this process gives it; empty when it gives none."""
+    """The application's name as given at the launch of this process; empty for none."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return conf_here().get(_NAME, "")
     SparkContext._ensure_initialized()
     name = SparkConf().get(_NAME) or ""
-    # Without one spark-submit takes that of the program's file.
+    # Without a name spark-submit uses the name of the program's file.
     return "" if name == Path(sys.argv[0]).name else name
 
 
 def check_name(application: str, launched: str) -> None:
-    """Check that this process is not launched as another application.
+    """Check that this process was not launched as another application.
 
     Args:
-        application: the name of that which it is to go on with.
-        launched: as which that one was launched; its code may have given it another name.
+        application: name of the checkpoint's application.
+        launched: name at the launch of the run that wrote the checkpoint; its code may have set another one.
 
     Raises:
-        CheckpointError: it is; whether its code names it so, too, that code knows.
+        CheckpointError: this process was launched under a name that is neither.
     """
     name = launched_as()
     if name and name not in (application, launched):
-        raise CheckpointError(f"it is of the application {application!r}, and this process was launched as {name!r}")
+        raise CheckpointError(
+            f"the checkpoint belongs to the application {application!r}, but this process was launched as {name!r}"
+        )
 
 
 def spark_context(saved: Mapping[str, str]) -> SparkContext:
-    """The SparkContext there is; else one of the saved configuration, where the current one says nothing.
+    """The active SparkContext, or else a new one: the saved configuration, overridden by the current one.
 
-    The name is the saved one: by it a checkpoint directory belongs to the application.
+    The application's name is the saved one, because it identifies the owner of a checkpoint directory.
     """
     if SparkContext._active_spark_context is not None:
         return SparkContext._active_spark_context
     ensure_java()
-    # The JVM is launched with what would come too late afterwards, and with what the launcher has its own default for.
-    # It would win over the files of defaults: what they say, or the command line does, is left out.
-    said = _said_here().keys() - {_NAME}
-    launch = [(key, value) for key, value in saved.items() if _OF_THE_LAUNCH.fullmatch(key) and key not in said]
+    # Some keys take effect at the launch of the JVM only. They would override spark-defaults.conf and the command line,
+    # so keys that are set there are left out.
+    configured = _launch_conf().keys() - {_NAME}
+    launch = [(key, value) for key, value in saved.items() if _OF_THE_LAUNCH.fullmatch(key) and key not in configured]
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(launch))
     conf = SparkConf()
     for key, value in saved.items():
@@ -104,6 +106,6 @@ def spark_context(saved: Mapping[str, str]) -> SparkContext:
 
 
 def hash_seed() -> str:
-    """By which Python's workers hash strings, and so partition."""
-    # As PySpark gives it to them.
+    """The hash seed of the Python workers, which decides the partitions of string keys."""
+    # PySpark passes this to its workers.
     return os.environ.get("PYTHONHASHSEED", "0")

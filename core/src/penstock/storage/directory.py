@@ -214,8 +214,8 @@ class LocalDirectory(Directory):
         self._path.mkdir(parents=True, exist_ok=True)
 
     def _sync_parents(self) -> None:
-        # Forgotten only when synced: another thread must not return before the disk has them.
-        for each in sorted(self._unsynced):
+        # Several threads may be here. Each forgets a directory only when it is synced; until then, all wait for it.
+        for each in sorted(list(self._unsynced)):  # noqa: C414  # copied first: a set may not change while it is sorted
             fsync(each)
             self._unsynced.discard(each)
 

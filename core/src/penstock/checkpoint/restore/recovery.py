@@ -53,7 +53,7 @@ class RecoveredRun:
         first: the run's first checkpoint, not written yet.
         found: the checkpoint that it recovers from; ``None`` if it starts fresh.
         attempts: how many runs have begun a batch.
-        batches: what the generator begins with; ``None`` without an earlier batch.
+        batches: late batches and how to catch up; ``None`` if the earlier run had no batch.
         obsolete: folders of an earlier run that this one replaces, to delete when the first checkpoint is written.
         block_log: the driver write-ahead log, not recovered yet; ``None`` if it is off.
         completed_outputs: the log of completed outputs; ``None`` if it is off.

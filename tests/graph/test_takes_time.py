@@ -1,4 +1,4 @@
-"""How many arguments a function of the program takes."""
+"""Whether a function of the program takes the batch time."""
 
 import functools
 import operator
@@ -122,12 +122,12 @@ WITH_TIME: list[Callable[..., Any]] = [
 
 
 @pytest.mark.parametrize("function", WITHOUT_TIME, ids=range(len(WITHOUT_TIME)))
-def test_functions_of_the_data_alone(function: Callable[..., Any]) -> None:
+def test_functions_without_time_are_recognized(function: Callable[..., Any]) -> None:
     assert not takes_time(function, 1, "func should take one or two arguments")
 
 
 @pytest.mark.parametrize("function", WITH_TIME, ids=range(len(WITH_TIME)))
-def test_functions_of_time_and_data(function: Callable[..., Any]) -> None:
+def test_functions_with_time_are_recognized(function: Callable[..., Any]) -> None:
     assert takes_time(function, 1, "func should take one or two arguments")
 
 
@@ -143,18 +143,18 @@ def test_functions_of_time_and_data(function: Callable[..., Any]) -> None:
     ],
     ids=range(6),
 )
-def test_what_takes_another_number_is_refused_as_pyspark_does(function: Callable[..., Any]) -> None:
+def test_other_numbers_of_arguments_raise_assertion_errors_as_in_pyspark(function: Callable[..., Any]) -> None:
     with pytest.raises(AssertionError, match=r"^func should take one or two arguments$"):
         takes_time(function, 1, "func should take one or two arguments")
 
 
 @pytest.mark.parametrize("nothing", [None, 5, "print", [one]])
-def test_what_cannot_be_called_is_refused(nothing: Any) -> None:
+def test_value_that_is_not_callable_is_refused(nothing: Any) -> None:
     with pytest.raises(TypeError, match=f"got {type(nothing).__name__}, which cannot be called"):
         takes_time(nothing, 1, "func should take one or two arguments")
 
 
-def test_functions_of_two_streams() -> None:
+def test_functions_of_two_streams_with_and_without_time_are_recognized() -> None:
     assert not takes_time(operator.add, 2, "m")
     assert takes_time(lambda time, one, other: one, 2, "m")
     with pytest.raises(AssertionError, match="m"):

@@ -1,4 +1,4 @@
-"""Input streams: received blocks, and a queue; without Spark."""
+"""The nodes of receiver streams and of queues; without Spark."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.graph import inputs
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import QueueInputDStream, ReceiverInputDStream
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext
+    from tests.helpers.fake_graph import FakeContext
 
 TOKEN = Token("t")
 
@@ -69,7 +69,7 @@ def received(context: FakeContext) -> ReceiverInputDStream:
     return ReceiverInputDStream(context.graph, Silent())
 
 
-def test_a_batch_reads_its_blocks(
+def test_receiver_stream_reads_the_blocks_of_its_batch(
     received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
 ) -> None:
     DStream(received, cast(StreamingContext, context)).foreachRDD(print)
@@ -78,7 +78,7 @@ def test_a_batch_reads_its_blocks(
     assert found == ([("100-0-0",), ("100-0-1",)], ReadBlocks(TOKEN))
 
 
-def test_a_batch_is_reported_once_however_many_outputs_need_it(
+def test_input_is_reported_once_for_several_outputs(
     received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
 ) -> None:
     context.graph.start(0)
@@ -92,7 +92,7 @@ def test_a_batch_is_reported_once_however_many_outputs_need_it(
     ]
 
 
-def test_before_the_start_there_are_no_records_and_no_report(
+def test_times_before_the_start_have_no_records_and_no_report(
     received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
 ) -> None:
     # Windows reach that far back.
@@ -102,7 +102,7 @@ def test_before_the_start_there_are_no_records_and_no_report(
     assert reports == []
 
 
-def test_without_a_started_context_there_is_nothing_to_compute(received: ReceiverInputDStream) -> None:
+def test_receiver_stream_needs_a_started_context(received: ReceiverInputDStream) -> None:
     with pytest.raises(StreamingStateError, match="only in a started context"):
         received.compute(100)
 

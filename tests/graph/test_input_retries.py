@@ -1,4 +1,4 @@
-"""An input that fails is asked again for the same time, and for none that is over; without Spark."""
+"""Retries of inputs, which use the same time and the same items; without Spark."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from penstock.graph.inputs import PulledInputDStream, QueueInputDStream
 from penstock.plugins.specs import SourceBatch
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext
+    from tests.helpers.fake_graph import FakeContext
 
 
 class Source:
-    """Gives a batch's time; fails when it is told to."""
+    """Gives each batch its time as its record; fails ``failures`` times."""
 
     def __init__(self, context: FakeContext) -> None:
         self._sc = context.sparkContext
@@ -62,7 +62,7 @@ def records(stream: Any, time_ms: int) -> list[Any]:
     return found
 
 
-def test_a_source_that_failed_is_asked_again(pulled: PulledInputDStream, source: Source) -> None:
+def test_failed_source_is_called_again_for_the_same_time(pulled: PulledInputDStream, source: Source) -> None:
     source.failures = 2
     for _ in range(2):
         with pytest.raises(ConnectionError):
@@ -72,8 +72,8 @@ def test_a_source_that_failed_is_asked_again(pulled: PulledInputDStream, source:
     assert source.asked == [100, 100, 100]
 
 
-def test_a_source_is_not_asked_where_it_is_while_it_makes_a_batch(context: FakeContext) -> None:
-    # A further try is made on a job's thread: what it has taken and not yet noted would be in no batch.
+def test_position_waits_for_a_batch_in_progress(context: FakeContext) -> None:
+    # A retry runs on a job's thread: a position taken meanwhile would lose the records that it reads.
     said: list[str] = []
     where = ["before"]
 
@@ -89,7 +89,7 @@ def test_a_source_is_not_asked_where_it_is_while_it_makes_a_batch(context: FakeC
             where[0] = "in between"
             asking.start()
             asking.join(0.1)
-            where[0] = "behind"
+            where[0] = "after"
             return super().compute(batch_time_ms)
 
     stream = PulledInputDStream(context.graph, lambda: Moving(context))
@@ -98,10 +98,10 @@ def test_a_source_is_not_asked_where_it_is_while_it_makes_a_batch(context: FakeC
     with context.graph.lock:
         stream.get_or_compute(100)
     asking.join(30)
-    assert said == ["behind"]
+    assert said == ["after"]
 
 
-def test_a_source_is_not_asked_for_a_time_that_is_over(pulled: PulledInputDStream, source: Source) -> None:
+def test_failed_source_is_not_called_for_a_time_before_its_last(pulled: PulledInputDStream, source: Source) -> None:
     source.failures = 1
     with pytest.raises(ConnectionError):
         pulled.get_or_compute(100)
@@ -112,14 +112,14 @@ def test_a_source_is_not_asked_for_a_time_that_is_over(pulled: PulledInputDStrea
     assert source.asked == [100, 200]
 
 
-def test_a_time_that_was_skipped_has_no_records(pulled: PulledInputDStream, source: Source) -> None:
+def test_skipped_time_has_no_records(pulled: PulledInputDStream, source: Source) -> None:
     assert records(pulled, 500) == [500]
     # A window's.
     assert [records(pulled, time_ms) for time_ms in (300, 400, 500)] == [[], [], [500]]
     assert source.asked == [500]
 
 
-def test_failures_are_forgotten_with_their_batch(pulled: PulledInputDStream, source: Source) -> None:
+def test_source_errors_are_forgotten_with_their_batch(pulled: PulledInputDStream, source: Source) -> None:
     source.failures = 50
     for time_ms in range(100, 5100, 100):
         with pytest.raises(ConnectionError):
@@ -128,7 +128,7 @@ def test_failures_are_forgotten_with_their_batch(pulled: PulledInputDStream, sou
     assert len(pulled._failed) == 1
 
 
-def test_what_was_taken_from_a_queue_for_a_batch_is_tried_again_and_nothing_else(context: FakeContext) -> None:
+def test_retry_of_a_queue_batch_uses_the_same_items(context: FakeContext) -> None:
     seen: list[Any] = []
     items: deque[Any] = deque([None, [1], [2]])
     stream = QueueInputDStream(context.graph, items, one_at_a_time=True, default=None)
@@ -147,7 +147,7 @@ def test_what_was_taken_from_a_queue_for_a_batch_is_tried_again_and_nothing_else
 
 
 class LastingSource(Source):
-    """A source that a later run goes on with."""
+    """A source whose position a later run restores."""
 
     def __init__(self, context: FakeContext) -> None:
         super().__init__(context)
@@ -164,7 +164,7 @@ class LastingSource(Source):
         return SourceBatch(self._sc.parallelize([-batch_time_ms]), 1) if batch_time_ms in self.asked else None
 
 
-def test_a_batch_that_two_runs_begin_again_has_its_records_in_both(context: FakeContext) -> None:
+def test_batch_repeated_by_two_runs_has_its_records_in_both(context: FakeContext) -> None:
     # Each run dies before batch 200 is complete.
     def a_run(position: Mapping[str, Any] | None) -> tuple[PulledInputDStream, LastingSource]:
         source = LastingSource(context)

@@ -1,4 +1,4 @@
-"""A batch that could not be made, and state: later batches wait for it, or go on without it once it is given up."""
+"""State and batches that could not be generated: later batches wait for the retry, or skip the batch when it fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.graph.job import Job
 
 if TYPE_CHECKING:
     from pyspark import RDD
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 
 pytestmark = pytest.mark.usefixtures("tables")
@@ -53,7 +53,7 @@ def sums(context: FakeContext, make_input: Callable[..., FakeInput]) -> Sums:
     return Sums(context, make_input)
 
 
-def test_a_batch_that_is_made_late_is_in_the_state_of_those_behind_it(sums: Sums) -> None:
+def test_retried_batch_is_in_the_state_of_later_batches(sums: Sums) -> None:
     sums.make(100).run()
     sums.failing.add(0.2)
     second, third = sums.make(200), sums.make(300)
@@ -65,7 +65,7 @@ def test_a_batch_that_is_made_late_is_in_the_state_of_those_behind_it(sums: Sums
     assert not sums.graph.unmade
 
 
-def test_a_batch_behind_it_makes_it(sums: Sums) -> None:
+def test_later_batch_computes_the_state_of_a_batch_to_be_retried(sums: Sums) -> None:
     sums.failing.add(0.1)
     first = sums.make(100)
     sums.failing.clear()
@@ -75,7 +75,7 @@ def test_a_batch_behind_it_makes_it(sums: Sums) -> None:
     assert sums.totals == {100: 100, 200: 300}
 
 
-def test_a_batch_that_is_given_up_is_left_out(sums: Sums) -> None:
+def test_state_skips_a_batch_whose_retries_failed(sums: Sums) -> None:
     sums.make(100).run()
     sums.failing.add(0.2)
     second, third, fourth = sums.make(200), sums.make(300), sums.make(400)
@@ -87,7 +87,7 @@ def test_a_batch_that_is_given_up_is_left_out(sums: Sums) -> None:
     assert sums.totals == {100: 100, 300: 400, 400: 800, 500: 1300}
 
 
-def test_a_batch_whose_job_never_ran_holds_up_none_for_ever(sums: Sums) -> None:
+def test_state_advances_past_a_batch_whose_job_was_dropped(sums: Sums) -> None:
     sums.failing.add(0.1)
     sums.make(100)
     sums.graph.clear_metadata(100, unpersist=True)
@@ -111,7 +111,7 @@ STATES: dict[str, Callable[[DStream[Any]], DStream[Any]]] = {
 
 
 @pytest.mark.parametrize("operation", STATES.values(), ids=STATES)
-def test_an_outage_longer_than_what_is_remembered_leaves_the_state(
+def test_state_outlasts_an_outage_longer_than_the_remember_duration(
     context: FakeContext, make_input: Callable[..., FakeInput], operation: Callable[[DStream[Any]], DStream[Any]]
 ) -> None:
     seen: dict[int, list[Any]] = {}

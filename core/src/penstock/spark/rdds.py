@@ -1,0 +1,112 @@
+"""RDDs that PySpark cannot create: with preferred locations, and co-partitioned ones.
+
+Called on the generator's loop and on launching threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from attrs import frozen
+from pyspark import RDD, SparkContext
+from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
+
+# Elements pickled together; the elements of a state store are chunks of it.
+_BATCH = 10
+
+
+@frozen
+class LocatedPartition:
+    """A partition with one element.
+
+    Attributes:
+        element: any object that can be pickled.
+        hosts: preferred locations as Spark writes them; empty for none.
+    """
+
+    element: Any
+    hosts: tuple[str, ...] = ()
+
+
+def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
+    """Create an RDD with one element per partition; an empty RDD for no partitions."""
+    if not partitions:
+        return sc.emptyRDD()
+    jvm: Any = sc._jvm
+    rows = jvm.java.util.ArrayList()
+    for partition in partitions:
+        hosts = jvm.java.util.ArrayList()
+        for host in partition.hosts:
+            hosts.add(host)
+        payload = pickle.dumps(partition.element, pickle.HIGHEST_PROTOCOL)
+        rows.add(jvm.scala.Tuple2(payload, jvm.PythonUtils.toSeq(hosts)))
+    byte_arrays = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+    java_rdd = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), byte_arrays).toJavaRDD()
+    return RDD(java_rdd, sc, CPickleSerializer())
+
+
+def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partitions: int) -> RDD[Any]:
+    """Concatenate partitions with the same number, in the order of the RDDs.
+
+    Args:
+        sc: the RDDs' SparkContext.
+        rdds: at least one; RDDs of Python objects with the same partitioner.
+        num_partitions: number of partitions of each.
+
+    Raises:
+        ValueError: the RDDs have different partitioners.
+    """
+    if len(rdds) == 1:
+        return rdds[0]
+    gateway: Any = sc._gateway
+    jvm: Any = sc._jvm
+    java_rdds = gateway.new_array(jvm.org.apache.spark.api.java.JavaRDD, len(rdds))
+    for number, rdd in enumerate(rdds):
+        java_rdds[number] = rdd._jrdd
+    union = sc._jsc.union(java_rdds)
+    # With different partitioners Spark appends the partitions, and a key would be in several of them.
+    if union.getNumPartitions() != num_partitions:
+        raise ValueError(f"the {len(rdds)} RDDs do not have the same partitioner into {num_partitions} partitions")
+    # The batch sizes of the serializers may differ; all contain pickled lists of records.
+    return RDD(union, sc, BatchedSerializer(CPickleSerializer()))
+
+
+def checkpointed_table(
+    sc: SparkContext, path: str, num_partitions: int, partition_function: Callable[[Any], int]
+) -> RDD[Any]:
+    """Read a checkpointed RDD and restore its partitioner.
+
+    Spark compares Python partitioners by the address of their function, which differs in each process. So each
+    partition is shuffled, as a whole, to the partition of its number.
+
+    Args:
+        sc: the SparkContext that reads.
+        path: path of the checkpointed RDD.
+        num_partitions: its number of partitions.
+        partition_function: the function that assigned keys to them.
+    """
+    serializer = CPickleSerializer()
+    saved: RDD[Any] = sc._checkpointFile(path, BatchedSerializer(serializer))  # type: ignore[arg-type]
+    keyed: Any = saved.mapPartitionsWithIndex(_NumberPartition(serializer))
+    keyed._bypass_serializer = True
+    jvm: Any = sc._jvm
+    pairs = jvm.PairwiseRDD(keyed._jrdd.rdd()).asJavaPairRDD()
+    placed = pairs.partitionBy(jvm.PythonPartitioner(num_partitions, id(partition_function)))
+    return RDD(jvm.PythonRDD.valueOfPair(placed), sc, BatchedSerializer(serializer))
+
+
+@frozen
+class _NumberPartition:
+    """Puts a partition's number before each batch of its elements: PySpark's input for a shuffle."""
+
+    serializer: CPickleSerializer
+
+    def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[bytes]:
+        """Yield number and pickled batch alternately."""
+        rest = iter(elements)
+        while batch := list(itertools.islice(rest, _BATCH)):
+            yield pack_long(index)
+            yield self.serializer.dumps(batch)

@@ -1,0 +1,44 @@
+"""The saved program holds nodes of the graph; a DStream in a function of the program is saved around its node."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, cast
+
+import pytest
+from pyspark import cloudpickle
+from tests.helpers.fake_graph import FakeContext, FakeInput
+
+from penstock.checkpoint.program import Program
+from penstock.checkpoint.restore.program import load_program, save_program
+from penstock.conf import Settings
+from penstock.runtime.clock import ManualClock
+
+
+def program_of(context: FakeContext) -> Program:
+    return Program(context, cast(Any, context.sparkContext), Settings.parse({}), ManualClock(), context.graph)
+
+
+def stored_batches(time_ms: int) -> list[list[int]]:
+    return [[time_ms]]
+
+
+def test_a_dstream_in_an_output_function_is_restored_around_the_restored_node() -> None:
+    before, after = FakeContext(), FakeContext()
+    source = FakeInput(before, stored_batches).map(str)
+    source.foreachRDD(lambda rdd: source)
+    load_program(save_program(program_of(before)), program_of(after))
+    (output,) = after.graph.outputs
+    restored = output.function(cast(Any, None), cast(Any, None))
+    assert restored is not source
+    assert cast(Any, restored)._node is output.parents[0]
+    assert cast(Any, restored).context() is after
+
+
+def test_a_function_that_runs_in_a_task_cannot_refer_to_a_stream() -> None:
+    stream = FakeInput(FakeContext(), stored_batches)
+    for refers_to in (stream, stream.node):
+        with pytest.raises(
+            pickle.PicklingError, match="streams live on the driver only: use what the function is given"
+        ):
+            cloudpickle.dumps(lambda record, refers_to=refers_to: refers_to)
