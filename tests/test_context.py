@@ -1,4 +1,4 @@
-"""``StreamingContext``: who may end it. Its engine only notes what it is asked for, and there is no Spark."""
+"""``StreamingContext``: its life cycle, with a fake engine and without Spark."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark import SparkConf, SparkContext
 
 from penstock import StreamingContext
 from penstock import context as context_module
+from penstock.context_state import StreamingContextState
+from penstock.errors import ConfigurationError
 from penstock.runtime.threads import EngineThread
+from penstock.spark import cluster
 
 ON_SHUTDOWN = "spark.streaming.stopGracefullyOnShutdown"
 
@@ -36,24 +39,24 @@ class FakeSpark(SparkContext):
 
 
 class FakeEngine:
-    """Stops as the test says."""
+    """An engine that stops as the test says."""
 
-    generator = checkpointer = None
+    generator = None
 
     def __init__(self, *_parts: Any) -> None:
         self.deadlines: list[float | None] = []
         self.on_stop: Callable[[], object] = lambda: None
-        self.broken_off = threading.Event()
+        self.stopped_at_once = threading.Event()
 
-    def start(self, _kept: object) -> None:
-        """Nothing to start."""
+    def start(self, _listener_values: object) -> None:
+        """There is nothing to start."""
 
     def stop(self, deadline: float | None) -> None:
         self.deadlines.append(deadline)
         self.on_stop()
 
     def stop_at_once(self) -> None:
-        self.broken_off.set()
+        self.stopped_at_once.set()
 
 
 @pytest.fixture
@@ -63,10 +66,10 @@ def spark() -> FakeSpark:
 
 @pytest.fixture
 def context(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> Iterator[StreamingContext]:
-    """One that has started, on the main thread."""
+    """An active context."""
     monkeypatch.setattr(context_module, "Engine", FakeEngine)
     made = StreamingContext(spark, 1.0)
-    monkeypatch.setattr(made.graph, "validate", lambda: None)
+    monkeypatch.setattr(made._graph, "validate", lambda: None)
     made.start()
     yield made
     made.stop(stopSparkContext=False)
@@ -76,38 +79,38 @@ def engine_of(context: StreamingContext) -> Any:
     return context._engine
 
 
-def test_a_second_signal_during_the_stop_at_exit_stops_at_once(context: StreamingContext) -> None:
+def test_second_signal_during_the_stop_at_exit_stops_at_once(context: StreamingContext) -> None:
     engine = engine_of(context)
 
     def stop() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        assert engine.broken_off.wait(10)
+        assert engine.stopped_at_once.wait(10)
 
     engine.on_stop = stop
     context._on_exit()
     assert [deadline is not None for deadline in engine.deadlines] == [True]
 
 
-def test_signals_are_given_back_when_the_context_has_ended_though_nobody_waits_for_it(
+def test_signal_handlers_are_restored_when_the_context_ends(
     context: StreamingContext,
 ) -> None:
-    heard: list[int] = []
+    received: list[int] = []
 
     def own(number: int, _frame: object) -> None:
-        heard.append(number)
+        received.append(number)
 
     before, context._signals._before[signal.SIGTERM] = context._signals._before[signal.SIGTERM], own
     stopping = threading.Thread(target=lambda: context.stop(stopSparkContext=False))
     stopping.start()
     stopping.join(10)
     os.kill(os.getpid(), signal.SIGTERM)
-    given_back = signal.signal(signal.SIGTERM, before)
-    assert heard == [signal.SIGTERM]
-    assert given_back is own
+    restored = signal.signal(signal.SIGTERM, before)
+    assert received == [signal.SIGTERM]
+    assert restored is own
 
 
 def on_engine_thread_do(action: Callable[[], object]) -> None:
-    """As a listener does."""
+    """Run an action as a listener would."""
     thread = EngineThread("listener", action)
     thread.start()
     thread.join(10)
@@ -115,7 +118,7 @@ def on_engine_thread_do(action: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("asks", [True, False])
-def test_spark_is_stopped_once_if_a_listener_asks_for_it_while_all_stops(
+def test_spark_context_is_stopped_once_if_a_listener_requests_it_during_a_stop(
     asks: bool, context: StreamingContext, spark: FakeSpark
 ) -> None:
     engine = engine_of(context)
@@ -126,7 +129,7 @@ def test_spark_is_stopped_once_if_a_listener_asks_for_it_while_all_stops(
     assert spark.stops == asks
 
 
-def test_spark_is_stopped_if_a_listener_asks_for_it_when_all_has_stopped(
+def test_spark_context_is_stopped_if_a_listener_requests_it_after_a_stop(
     context: StreamingContext, spark: FakeSpark
 ) -> None:
     context.stop(stopSparkContext=False)
@@ -135,7 +138,71 @@ def test_spark_is_stopped_if_a_listener_asks_for_it_when_all_has_stopped(
     assert spark.stops == 1
 
 
-def test_spark_is_stopped_at_exit_if_a_listener_asks_for_it(context: StreamingContext, spark: FakeSpark) -> None:
+def test_spark_context_is_stopped_at_exit_if_a_listener_requests_it(
+    context: StreamingContext, spark: FakeSpark
+) -> None:
     engine_of(context).on_stop = lambda: on_engine_thread_do(context.stop)
     context._on_exit()
     assert spark.stops == 1
+
+
+# -- with --
+
+
+def test_leaving_a_with_block_stops_gracefully_and_keeps_the_spark_context(
+    context: StreamingContext, spark: FakeSpark
+) -> None:
+    with context as entered:
+        assert entered is context
+    assert context.getState() is StreamingContextState.STOPPED
+    assert [deadline is not None for deadline in engine_of(context).deadlines] == [True]
+    assert spark.stops == 0
+
+
+def test_exception_in_a_with_block_stops_at_once_and_is_raised(context: StreamingContext) -> None:
+    with pytest.raises(KeyError, match="reason"), context:
+        raise KeyError("reason")
+    assert context.getState() is StreamingContextState.STOPPED
+    assert engine_of(context).deadlines == [None]
+
+
+def test_with_block_of_a_context_that_was_not_started_stops_it(spark: FakeSpark) -> None:
+    with StreamingContext(spark, 1.0) as context:
+        assert context.getState() is StreamingContextState.INITIALIZED
+    assert context.getState() is StreamingContextState.STOPPED
+
+
+# -- arguments --
+
+
+class SparkSession:
+    """Only the name of Spark's."""
+
+
+def test_spark_session_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(ConfigurationError, match=r"not SparkSession: pass spark\.sparkContext"):
+        StreamingContext(cast(Any, SparkSession()), 1)
+    with pytest.raises(ConfigurationError, match=r"must be a SparkContext, not str$"):
+        StreamingContext(cast(Any, "local"), 1)
+
+
+# -- errors --
+
+
+def test_first_error_is_raised_by_await_termination(context: StreamingContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "is_stopped", lambda _sc: False)
+    assert context.awaitTermination(0) is False
+    first = ValueError("first")
+    for error in (first, ValueError("second")):
+        context._on_error(error)
+    with pytest.raises(ValueError, match="first"):
+        context.awaitTermination(10)
+
+
+def test_reason_for_giving_up_is_raised_only_after_the_stop(context: StreamingContext) -> None:
+    seen: list[bool] = []
+    engine_of(context).on_stop = lambda: seen.append(context.awaitTermination(0))
+    context._on_give_up(ValueError("too many failures"))
+    with pytest.raises(ValueError, match="too many failures"):
+        context.awaitTermination(10)
+    assert seen == [False]

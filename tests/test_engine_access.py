@@ -11,11 +11,13 @@ import pytest
 from attrs import field, frozen
 
 from penstock import BatchCompleted, BatchInfo, RateEstimatorSpec, Receiver, StreamInputInfo
+from penstock.checkpoint.program import Program
 from penstock.conf import Settings
 from penstock.engine_access import EngineAccess
 from penstock.errors import ConfigurationError, UnknownNameError
 from penstock.plugins.listener_context import DStreamInfo, ReceiverStreamInfo
 from penstock.rate.guarded_estimator import GuardedEstimator
+from penstock.runtime.clock import ManualClock
 from penstock_rate import FixedRateEstimator, PIDRateEstimator, listeners, rate_estimators
 from penstock_rate.rate_controller import RateController
 
@@ -51,7 +53,7 @@ def stream(number: int, *parents: Any, receiver: object = None, name: str | None
     return SimpleNamespace(number=number, id=number, parents=parents, call_site=where, name=name, receiver=receiver)
 
 
-class Program:
+class FakeProgram:
     """A program's configuration and graph, with a listener context."""
 
     def __init__(self, *specs: RateEstimatorSpec, streams: Any = (0, 1), **pairs: str) -> None:
@@ -80,16 +82,14 @@ class Program:
         inputs.append(stream(99))
         output = stream(100, *inputs)
         configuration["spark.penstock.other.level"] = "7"
+        spark = SimpleNamespace(
+            getConf=lambda: SimpleNamespace(getAll=configuration.items), appName="app", applicationId="id-1"
+        )
+        graph = SimpleNamespace(inputs=inputs, batch_interval_ms=1000, streams=lambda: [inputs[0], output])
+        settings, clock = Settings.parse(configuration), ManualClock(0)
         self.context = EngineAccess(
-            cast(
-                "Any",
-                SimpleNamespace(
-                    getConf=lambda: SimpleNamespace(getAll=configuration.items), appName="app", applicationId="id-1"
-                ),
-            ),
-            Settings.parse(configuration),
+            Program(None, cast("Any", spark), settings, clock, cast("Any", graph)),
             cast("Any", SimpleNamespace(spec=spec)),
-            cast("Any", SimpleNamespace(inputs=inputs, batch_interval_ms=1000, streams=lambda: [inputs[0], output])),
             cast("Any", SimpleNamespace(tracker=self.tracker)),
             cast("Any", SimpleNamespace(saved_value=lambda name: self.found.get(name))),
         )
@@ -108,7 +108,7 @@ def completed(records: Mapping[int, int], *, time: int = T, took: int = 10) -> B
 
 
 def test_describes_the_application_its_streams_and_its_graph() -> None:
-    context = Program(streams=(0, 1)).context
+    context = FakeProgram(streams=(0, 1)).context
     assert (context.application_name, context.application_id, context.batch_interval_ms) == ("app", "id-1", 1000)
     assert context.receiver_streams == [
         ReceiverStreamInfo(0, "Numbers-0", "Numbers"),
@@ -123,7 +123,7 @@ def test_describes_the_application_its_streams_and_its_graph() -> None:
 
 
 def test_rates_go_to_the_tracker() -> None:
-    program = Program()
+    program = FakeProgram()
     program.tracker.limits = {1: 5.0}
     program.context.set_rate(1, 70)
     assert program.tracker.rates == [(1, 70)]
@@ -136,7 +136,7 @@ class Options:
 
 
 def test_options_of_a_plugin_come_from_configuration() -> None:
-    context = Program().context
+    context = FakeProgram().context
     assert context.options("spark.penstock.other.", Options) == Options(7)
     assert context.options("spark.penstock.mine.", Options) == Options(3)
     assert context.configuration["spark.penstock.other.level"] == "7"
@@ -157,11 +157,11 @@ def test_options_of_a_plugin_come_from_configuration() -> None:
     ids=str,
 )
 def test_only_receiver_streams_share_a_processing_delay(records: dict[int, int], expected: int) -> None:
-    assert Program().context.attributed_delay(0, completed(records, took=1000).batchInfo) == expected
+    assert FakeProgram().context.attributed_delay(0, completed(records, took=1000).batchInfo) == expected
 
 
 def test_batch_that_has_not_completed_has_no_attributed_delay() -> None:
-    assert Program().context.attributed_delay(0, BatchInfo(T, {}, T, T, None, {})) is None
+    assert FakeProgram().context.attributed_delay(0, BatchInfo(T, {}, T, T, None, {})) is None
 
 
 @pytest.mark.parametrize("name", ["pid", "model"])
@@ -169,16 +169,16 @@ def test_recovered_run_estimates_as_if_it_had_not_ended(name: str) -> None:
     def batch(number: int) -> BatchCompleted:
         return completed({0: 400 + 37 * (number % 5)}, time=T + 1000 * number, took=700 + 11 * (number % 7))
 
-    whole = Program(enabled="true", rateEstimator=name, streams=(0,))
+    whole = FakeProgram(enabled="true", rateEstimator=name, streams=(0,))
     (one,) = whole.controllers()
     for number in range(20):
         one.onBatchCompleted(batch(number))
 
-    first = Program(enabled="true", rateEstimator=name, streams=(0,))
+    first = FakeProgram(enabled="true", rateEstimator=name, streams=(0,))
     (before,) = first.controllers()
     for number in range(12):
         before.onBatchCompleted(batch(number))
-    second = Program(enabled="true", rateEstimator=name, streams=(0,))
+    second = FakeProgram(enabled="true", rateEstimator=name, streams=(0,))
     second.found = first.saved()
     (after,) = second.controllers()
     assert second.tracker.rates == []  # the checkpoint has the receiver's rate
@@ -192,7 +192,7 @@ def test_recovered_run_estimates_as_if_it_had_not_ended(name: str) -> None:
 def test_saved_state_of_another_estimator_is_rejected_with_a_warning(
     saved: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    program = Program(enabled="true", rateEstimator="model", streams=(0,))
+    program = FakeProgram(enabled="true", rateEstimator="model", streams=(0,))
     program.found = {"rate model 0": saved}
     (made,) = program.controllers()
     assert "saved state of rate estimator rejected" in caplog.text
@@ -202,7 +202,7 @@ def test_saved_state_of_another_estimator_is_rejected_with_a_warning(
 
 @pytest.mark.parametrize("pairs", [{}, {"enabled": "false"}])
 def test_without_backpressure_there_is_no_estimator(pairs: dict[str, str]) -> None:
-    program = Program(**pairs)
+    program = FakeProgram(**pairs)
     assert program.context.rate_estimator(0) is None
     assert program.controllers() == []
 
@@ -214,7 +214,7 @@ def estimator(context: EngineAccess, stream_id: int) -> GuardedEstimator:
 
 
 def test_each_receiver_stream_has_one_estimator() -> None:
-    context = Program(enabled="true").context
+    context = FakeProgram(enabled="true").context
     assert isinstance(estimator(context, 0).estimator, PIDRateEstimator)
     assert estimator(context, 0) is estimator(context, 0)
     assert estimator(context, 0) is not estimator(context, 1)
@@ -223,7 +223,7 @@ def test_each_receiver_stream_has_one_estimator() -> None:
 
 
 def test_options_of_the_estimator_come_from_configuration() -> None:
-    program = Program(enabled="true", rateEstimator="fixed", fixed__rate="42.5", streams=(3,))
+    program = FakeProgram(enabled="true", rateEstimator="fixed", fixed__rate="42.5", streams=(3,))
     (made,) = program.controllers()
     assert isinstance(estimator(program.context, 3).estimator, FixedRateEstimator)
     made.onBatchCompleted(completed({3: 1}))
@@ -242,14 +242,14 @@ def test_options_of_the_estimator_come_from_configuration() -> None:
 def test_initial_rate_is_the_configured_one_or_else_the_estimators(
     name: str, pairs: dict[str, str], rates: list[tuple[int, float]]
 ) -> None:
-    program = Program(enabled="true", rateEstimator=name, **pairs)
+    program = FakeProgram(enabled="true", rateEstimator=name, **pairs)
     program.controllers()
     assert program.tracker.rates == rates
 
 
 @pytest.mark.parametrize("max_rate", ["0", "3000"])
 def test_model_starts_from_the_configured_first_rate(max_rate: str) -> None:
-    program = Program(enabled="true", rateEstimator="model", initialRate="7000", max_rate=max_rate, streams=(0,))
+    program = FakeProgram(enabled="true", rateEstimator="model", initialRate="7000", max_rate=max_rate, streams=(0,))
     (controller,) = program.controllers()
     # The input was the limit, not the rate: the rate in force stays.
     controller.onBatchCompleted(completed({0: 10}, took=50))
@@ -259,7 +259,7 @@ def test_model_starts_from_the_configured_first_rate(max_rate: str) -> None:
 
 def test_unknown_estimator_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UnknownNameError, match=r"'pit'. Did you mean 'pid'\? Known: fixed, model, pid\."):
-        Program(enabled="true", rateEstimator="pit").controllers()
+        FakeProgram(enabled="true", rateEstimator="pit").controllers()
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_unknown_estimator_is_refused_with_the_known_ones() -> None:
 def test_invalid_estimator_option_is_refused(name: str, option: str, value: str) -> None:
     pairs: Any = {f"{name}__{option}": value}
     with pytest.raises(ConfigurationError, match=option):
-        Program(enabled="true", rateEstimator=name, **pairs).controllers()
+        FakeProgram(enabled="true", rateEstimator=name, **pairs).controllers()
 
 
 def test_estimator_faults_are_logged_with_stream_and_estimator(caplog: pytest.LogCaptureFixture) -> None:
@@ -279,7 +279,7 @@ def test_estimator_faults_are_logged_with_stream_and_estimator(caplog: pytest.Lo
 
         return Broken(cast("Any", None), 1000)
 
-    program = Program(RateEstimatorSpec("broken", broken), enabled="true", rateEstimator="broken", streams=(0,))
+    program = FakeProgram(RateEstimatorSpec("broken", broken), enabled="true", rateEstimator="broken", streams=(0,))
     (controller,) = program.controllers()
     for number in range(3):
         controller.onBatchCompleted(completed({0: 1}, time=T + 1000 * number))
@@ -291,9 +291,9 @@ def test_estimator_faults_are_logged_with_stream_and_estimator(caplog: pytest.Lo
 
 
 def test_saved_value_of_a_plugin_is_found_after_a_restart() -> None:
-    program = Program()
+    program = FakeProgram()
     value: Callable[[], Any] = lambda: {"peak": 5}  # noqa: E731
     assert program.context.save("mine", value) is None
-    second = Program()
+    second = FakeProgram()
     second.found = program.saved()
     assert second.context.save("mine", value) == {"peak": 5}

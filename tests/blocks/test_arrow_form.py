@@ -79,13 +79,13 @@ def through_a_file(table: pa.Table) -> list[Any]:
 
 @given(RECORDS)
 @settings(max_examples=400, derandomize=True, deadline=None)
-def test_what_comes_out_equals_what_went_in(records: list[Any]) -> None:
+def test_decoded_records_equal_the_encoded_ones(records: list[Any]) -> None:
     assert same(there_and_back(records), records)
 
 
 @given(RECORDS)
 @settings(max_examples=100, derandomize=True, deadline=None)
-def test_so_it_does_through_a_file(records: list[Any]) -> None:
+def test_records_survive_a_file(records: list[Any]) -> None:
     assert same(through_a_file(arrow_form.encode(records)), records)
 
 
@@ -128,11 +128,11 @@ def test_records_of_one_plain_type_are_a_typed_column(records: list[Any], data_t
     ],
     ids=repr,
 )
-def test_whatever_else_there_is_comes_back_too(records: list[Any]) -> None:
+def test_arbitrary_objects_equal_after_decoding(records: list[Any]) -> None:
     assert same(there_and_back(records), records)
 
 
-def test_no_records_come_back_as_none() -> None:
+def test_empty_block_reads_as_no_records() -> None:
     assert there_and_back([]) == through_a_file(arrow_form.encode([])) == []
 
 
@@ -162,7 +162,7 @@ def test_a_class_of_the_main_program_travels_by_value() -> None:
     assert (type(back).__name__, back.value) == ("Local", 5)
 
 
-def test_what_cannot_be_pickled_is_an_error() -> None:
+def test_unpicklable_record_is_an_error() -> None:
     class Refuses:
         def __reduce__(self) -> str:
             raise pickle.PicklingError("not this one")

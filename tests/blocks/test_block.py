@@ -10,7 +10,7 @@ def test_a_block_reads_as_its_records(make_block: Callable[..., Block]) -> None:
     assert list(make_block([1, None]).records()) == [1, None]
 
 
-def test_what_is_in_a_block_is_not_printed(make_block: Callable[..., Block]) -> None:
+def test_repr_of_a_block_has_no_records(make_block: Callable[..., Block]) -> None:
     assert "secret" not in repr(make_block(["secret"], metadata={"password": "secret"}))
 
 

@@ -42,24 +42,24 @@ def test_a_block_on_this_host_is_read_from_its_file(store: LocalBlockHandler, ma
 @pytest.mark.parametrize(
     "block", [["a", "b"], [1, None, "x"], [], list(range(40_000))], ids=["typed", "pickled", "none", "many"]
 )
-def test_a_block_of_another_host_is_fetched(
+def test_block_of_another_host_is_fetched(
     store: LocalBlockHandler, make_block: MakeBlock, source: str, block: list[Any]
 ) -> None:
     stored = store.store(make_block(block))
     assert records(BlockReference(stored.block_id, "/not/on/this/host.arrow", len(block), source)) == block
 
 
-def test_without_a_source_a_block_of_another_host_is_gone() -> None:
+def test_block_of_another_host_without_an_endpoint_is_lost() -> None:
     with pytest.raises(BlockGoneError, match=r"input-0-1-0 \(7 records\) is lost"):
         records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, ""))
 
 
-def test_a_source_that_does_not_have_it_is_named(source: str) -> None:
+def test_error_names_an_endpoint_without_the_block(source: str) -> None:
     with pytest.raises(BlockGoneError, match=rf"input-0-1-0 \(7 records\) cannot be fetched from {source}"):
         records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, source))
 
 
-def test_a_source_that_is_down_is_named(store: LocalBlockHandler, make_block: MakeBlock) -> None:
+def test_error_names_an_endpoint_that_is_down(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     with pytest.raises(BlockUnreachableError, match=r"cannot be fetched from grpc://127\.0\.0\.1:1:"):
         records(BlockReference("input-0-1-0", "/not/on/this/host.arrow", 7, "grpc://127.0.0.1:1"))
 
@@ -89,7 +89,7 @@ def test_a_partition_reads_its_blocks_in_order(store: LocalBlockHandler, make_bl
     assert list(read(0, partition)) == ["0a", "0b", "1a", "1b", "2a", "2b", "3a", "3b"]
 
 
-def test_reading_is_lazy(store: LocalBlockHandler, make_block: MakeBlock) -> None:
+def test_blocks_are_read_when_their_records_are(store: LocalBlockHandler, make_block: MakeBlock) -> None:
     stored = store.store(make_block(["a"]))
     here = BlockReference(stored.block_id, stored.path, 1, "")
     gone = BlockReference("input-0-1-1", "/not/on/this/host.arrow", 1, "")

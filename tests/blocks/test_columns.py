@@ -29,7 +29,7 @@ def test_several_columns_read_as_rows() -> None:
     assert rows[0].asDict() == {"word": "a", "count": 1}
 
 
-def test_a_slice_reads_as_that_part() -> None:
+def test_slice_reads_as_its_records() -> None:
     whole = pa.table({"a": list(range(10)), "b": [str(n) for n in range(10)]})
     assert records(whole.slice(3, 2)) == [Row(a=3, b="3"), Row(a=4, b="4")]
     assert records(whole.select(["a"]).slice(8, 100)) == [8, 9]
@@ -69,7 +69,7 @@ def test_metadata_of_the_schema_is_kept() -> None:
     assert arrow_form.from_columns(table).schema.metadata[b"theirs"] == b"x"
 
 
-def test_a_batch_that_says_it_is_pickled_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columnar_batch_that_claims_to_be_pickled_is_never_unpickled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pickle, "loads", lambda _data: pytest.fail("unpickled"))
     for form in ("pickle", "value"):
         table = pa.table({"a": [b"\x80\x05K\x01."]}).replace_schema_metadata({"penstock.form": form})
@@ -77,7 +77,7 @@ def test_a_batch_that_says_it_is_pickled_is_not_believed(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("nothing", [[1, 2], {"a": [1]}, "text", None, pa.array([1])], ids=lambda v: type(v).__name__)
-def test_what_is_no_batch_is_refused(nothing: Any) -> None:
+def test_store_arrow_of_something_else_is_refused(nothing: Any) -> None:
     with pytest.raises(TypeError, match=type(nothing).__name__):
         arrow_form.from_columns(nothing)
 

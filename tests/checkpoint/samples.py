@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import evolve
-from tests.graph.conftest import FakeContext, FakeInput
+from tests.helpers.fake_graph import FakeContext, FakeInput
 from tests.helpers.memory_directory import MemoryDirectory
 
 from penstock import DStream

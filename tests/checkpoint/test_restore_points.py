@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from attrs import evolve
 from tests.checkpoint.samples import FakeProgram, total
-from tests.graph.conftest import FakeRDD
+from tests.helpers.fake_graph import FakeRDD
 
 from penstock.checkpoint.manifest import Checkpoint
 from penstock.graph.state import stateful

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.checkpoint.samples import FakeProgram, total
-from tests.graph.conftest import FakeInput, FakeRDD
+from tests.helpers.fake_graph import FakeInput, FakeRDD
 
 from penstock import StateSpec
 from penstock.errors import CheckpointError

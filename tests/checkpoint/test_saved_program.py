@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from pyspark import cloudpickle
-from tests.graph.conftest import FakeContext, FakeInput
+from tests.helpers.fake_graph import FakeContext, FakeInput
 
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.program import load_program, save_program

@@ -109,6 +109,15 @@ def test_disabled_plugins_are_listed_as_such(
     assert cli("plugins", "list").stdout.count("disabled by spark.penstock.plugins.disable") == 2
 
 
+def test_invalid_value_of_another_key_does_not_hide_the_plugins(
+    cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("well", WELL)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--conf spark.streaming.blockInterval=soon pyspark-shell")
+    for command in (["plugins", "list"], ["doctor"]):
+        assert "well" in cli(*command).stdout
+
+
 def test_show_prints_offers_and_options(cli: Cli, install: Install) -> None:
     install("well", WELL)
     result = cli("plugins", "show", "well")

@@ -1,4 +1,4 @@
-"""What operators refuse where it is handed to them, not in a task; without Spark."""
+"""Operators check their arguments when they are called, not in a task; without Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeInput
+    from tests.helpers.fake_graph import FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 

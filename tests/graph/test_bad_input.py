@@ -1,4 +1,4 @@
-"""What every operator does with records, keys and functions that it cannot use; without Spark."""
+"""How operators fail on invalid records, keys and functions; without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.graph.state import stateful
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
 
 SLIDE_MS = 100
 
@@ -101,9 +101,9 @@ def test_records_that_are_not_pairs_fail_with_advice(
     stream, other = make_input(lambda _: [[record]]), make_input(lambda _: [[]])
     with pytest.raises(
         TypeError, match=r"take \(key, value\) pairs, and a record is .*; make pairs first, with map"
-    ) as told:
+    ) as raised:
         fails(BY_KEY[name](stream, other))
-    assert f"{record!r} ({type(record).__name__})" in str(told.value)
+    assert f"{record!r} ({type(record).__name__})" in str(raised.value)
 
 
 TAKING_FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""Where in the program a stream was made."""
+"""The place in the program that created a stream."""
 
 import sys
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A program is not taken for Penstock because the name of its folder begins like Penstock's."""
+"""Folders of programs whose names begin like Penstock's are not mistaken for Penstock."""
 
 from collections.abc import Callable
 from pathlib import Path

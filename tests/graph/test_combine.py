@@ -1,4 +1,4 @@
-"""``combineByKey`` inside a partition: in a dictionary, past the memory limit in PySpark's merger."""
+"""``combineByKey`` inside a partition: in a dictionary, and above the memory limit in PySpark's merger."""
 
 from collections import defaultdict
 from collections.abc import Iterator

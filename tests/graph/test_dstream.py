@@ -1,4 +1,4 @@
-"""``DStream``: a sequence of RDDs; without Spark."""
+"""``DStream`` and its nodes; without Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.graph.dstream import DStream
 from penstock.graph.operators.per_batch import UnionDStream
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 Run = Callable[[DStream[Any], int], Any]
@@ -114,6 +114,13 @@ def test_a_chain_of_operators_is_one_pass(make_input: MakeInput, run: Run) -> No
     source = make_input()
     chain = source.map(plus_one).filter(lambda n: n % 2).flatMap(lambda n: [n, n]).map(str)
     assert run(chain, 100) == ["101", "101", "103", "103"]
+    assert source.node.made[100].done == ["mapPartitionsWithIndex False"]
+
+
+def test_map_side_of_reduce_by_key_is_fused_with_the_operators_before_it(make_input: MakeInput, run: Run) -> None:
+    source = make_input(lambda _: [["a b", "a"]])
+    counts = source.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(lambda a, b: a + b)
+    assert sorted(run(counts, 100)) == [("a", 2), ("b", 1)]
     assert source.node.made[100].done == ["mapPartitionsWithIndex False"]
 
 

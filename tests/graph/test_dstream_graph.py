@@ -1,4 +1,4 @@
-"""``DStreamGraph`` and the outputs: what each batch makes of the streams; without Spark."""
+"""``DStreamGraph`` and the jobs that its outputs generate; without Spark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import BatchFailedError, ConfigurationError, StreamingStateError
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 

@@ -1,4 +1,4 @@
-"""An output whose RDD cannot be made: its job tries again, and only then has failed; without Spark."""
+"""Retries of an output whose RDD could not be generated; without Spark."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.graph.graph_runtime import GraphRuntime
 from penstock.schedule.input_info_tracker import InputInfoTracker
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 MakeInput = Callable[..., "FakeInput"]
 
 
 class Flaky:
-    """A function for ``transform`` that raises so many times."""
+    """A function for ``transform`` that raises a number of times before it succeeds."""
 
     def __init__(self, failures: int, error: BaseException | None = None) -> None:
         self.left, self.calls, self._error = failures, 0, error

@@ -1,4 +1,4 @@
-"""When the blocks of a batch cannot be had, every output says why, not that somebody asked before."""
+"""Every output reports why the blocks of its batch are not available."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import ReceiverInputDStream
 from penstock.schedule.input_info_tracker import InputInfoTracker
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext
+    from tests.helpers.fake_graph import FakeContext
 
 
 class Silent(Receiver[Any]):

@@ -1,4 +1,4 @@
-"""An input that fails is asked again for the same time, and for none that is over; without Spark."""
+"""Retries of inputs, which use the same time and the same items; without Spark."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from penstock.graph.inputs import PulledInputDStream, QueueInputDStream
 from penstock.plugins.specs import SourceBatch
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext
+    from tests.helpers.fake_graph import FakeContext
 
 
 class Source:
-    """Gives a batch's time; fails when it is told to."""
+    """Gives each batch its time as its record; fails ``failures`` times."""
 
     def __init__(self, context: FakeContext) -> None:
         self._sc = context.sparkContext
@@ -73,7 +73,7 @@ def test_failed_source_is_called_again_for_the_same_time(pulled: PulledInputDStr
 
 
 def test_position_waits_for_a_batch_in_progress(context: FakeContext) -> None:
-    # A further try is made on a job's thread: what it has taken and not yet noted would be in no batch.
+    # A retry runs on a job's thread: a position taken meanwhile would lose the records that it reads.
     said: list[str] = []
     where = ["before"]
 
@@ -89,7 +89,7 @@ def test_position_waits_for_a_batch_in_progress(context: FakeContext) -> None:
             where[0] = "in between"
             asking.start()
             asking.join(0.1)
-            where[0] = "behind"
+            where[0] = "after"
             return super().compute(batch_time_ms)
 
     stream = PulledInputDStream(context.graph, lambda: Moving(context))
@@ -98,7 +98,7 @@ def test_position_waits_for_a_batch_in_progress(context: FakeContext) -> None:
     with context.graph.lock:
         stream.get_or_compute(100)
     asking.join(30)
-    assert said == ["behind"]
+    assert said == ["after"]
 
 
 def test_failed_source_is_not_called_for_a_time_before_its_last(pulled: PulledInputDStream, source: Source) -> None:
@@ -147,7 +147,7 @@ def test_retry_of_a_queue_batch_uses_the_same_items(context: FakeContext) -> Non
 
 
 class LastingSource(Source):
-    """A source that a later run goes on with."""
+    """A source whose position a later run restores."""
 
     def __init__(self, context: FakeContext) -> None:
         super().__init__(context)

@@ -1,4 +1,4 @@
-"""Input streams: received blocks, and a queue; without Spark."""
+"""The nodes of receiver streams and of queues; without Spark."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.graph import inputs
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import QueueInputDStream, ReceiverInputDStream
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext
+    from tests.helpers.fake_graph import FakeContext
 
 TOKEN = Token("t")
 

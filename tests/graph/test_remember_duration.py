@@ -1,4 +1,4 @@
-"""Ten thousand batches of windows and state: what streams remember does not grow; without Spark."""
+"""Windows and state over ten thousand batches remember a bounded number of RDDs; without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.graph.node import Node
 from penstock.graph.operators.windows import TreeWindowDStream
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 pytestmark = pytest.mark.usefixtures("tables")
 
@@ -46,6 +46,6 @@ def test_remembered_rdds_stay_bounded_over_ten_thousand_batches(
         context.graph.clear_metadata(number * 100, unpersist=True)
         if number % 500 == 0:
             counts.append(remembered(streams))
-    # What is carried on is remembered for two checkpoints, which are two hundred batches, and so are its parents' RDDs.
-    # The tree has a node more or less as its window goes on.
+    # State is remembered for two checkpoint intervals, two hundred batches, and so are the RDDs of its parents. The
+    # number of tree nodes varies by a few as the window slides.
     assert max(counts[1:]) - min(counts[1:]) < 10

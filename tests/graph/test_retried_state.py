@@ -1,4 +1,4 @@
-"""A batch that could not be made, and state: later batches wait for it, or go on without it once it is given up."""
+"""State and batches that could not be generated: later batches wait for the retry, or skip the batch when it fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.graph.job import Job
 
 if TYPE_CHECKING:
     from pyspark import RDD
-    from tests.graph.conftest import FakeContext, FakeInput
+    from tests.helpers.fake_graph import FakeContext, FakeInput
 
 
 pytestmark = pytest.mark.usefixtures("tables")

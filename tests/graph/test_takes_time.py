@@ -1,4 +1,4 @@
-"""How many arguments a function of the program takes."""
+"""Whether a function of the program takes the batch time."""
 
 import functools
 import operator

@@ -1,4 +1,4 @@
-"""Windows against brute force: which batches each is made of, in what order, at what cost; without Spark."""
+"""Windows compared with brute force: their batches, the order of values, and the cost; without Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.graph.operators.windows import WindowedDStream, cover
 from penstock.graph.state import stateful
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
 
 V = TypeVar("V")
 Pairs = list[tuple[str, Any]]
@@ -63,7 +63,7 @@ class Program:
         self.stream.remember(0)
 
     def run(self, clear_lag: int = 0) -> dict[int, list[Any] | None]:
-        """The records by number of batch, each forgotten so many batches later."""
+        """The records by batch number; each batch is forgotten ``clear_lag`` batches later."""
         made = {}
         for number in range(1, len(self._batches) + 1):
             if self.stream.is_time_valid(number * SLIDE_MS):

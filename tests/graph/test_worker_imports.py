@@ -1,4 +1,4 @@
-"""What a Python worker imports to run operators: not the driver's side, which would cost each worker 0.3 s."""
+"""Python workers import nothing of the driver side to run operators: it would cost each worker 0.3 s."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 
 if TYPE_CHECKING:
-    from tests.graph.conftest import FakeContext, FakeInput, FakeRDD
+    from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
 
 BATCHES = 12
 

@@ -16,7 +16,7 @@ from pyarrow import flight
 from tests.helpers import Gate, listening_ports, run_in_background
 
 from penstock import StopProgress, StreamingContext, StreamingListener, ThreadReceiver
-from penstock.context import StreamingContextState
+from penstock.context_state import StreamingContextState
 
 pytestmark = pytest.mark.spark
 

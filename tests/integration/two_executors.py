@@ -24,7 +24,7 @@ from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import executor_process
 from penstock.launch.java import ensure_java
 from penstock.spark import cluster
-from penstock.spark.located_rdd import LocatedPartition, located_rdd
+from penstock.spark.rdds import LocatedPartition, located_rdd
 
 
 class Start(NamedTuple):

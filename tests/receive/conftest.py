@@ -1,4 +1,4 @@
-"""A receiver's surroundings without Spark: a driver that notes what it is told, a store in memory."""
+"""A receiver's surroundings without Spark: a driver that notes what it is received, a store in memory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class FakeDriver:
 
     @property
     def blocks(self) -> list[StoredBlock]:
-        """The blocks it was told of, in order."""
+        """The blocks reported to it, in order."""
         return [block for message in self.log.of(AddBlocks) for block in message.blocks]
 
 
@@ -116,7 +116,7 @@ def store() -> FakeStore:
 
 @pytest.fixture
 def records(driver: FakeDriver, store: FakeStore) -> Callable[[], list[Any]]:
-    """All records that the driver was told of, in order."""
+    """All records reported to the driver, in order."""
     return lambda: [record for block in driver.blocks for record in store.kept[block.block_id].records()]
 
 
@@ -126,7 +126,7 @@ def clock() -> ManualClock:
 
 
 class Noting(Receiver[Any]):
-    """Notes that it was started and stopped; does more when told to."""
+    """Logs that it was started and stopped, and calls ``on_start`` and ``on_stop``."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log

@@ -23,7 +23,7 @@ Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
 
 class Scripted(AsyncReceiver[Any]):
-    """Does what it is told with each run of ``receive``."""
+    """Runs one function in each run of ``receive``."""
 
     def __init__(self, log: EventLog, *runs: Callable[[Scripted], Awaitable[object]]) -> None:
         self._log, self._runs = log, list(runs)
@@ -48,7 +48,7 @@ async def fail(_receiver: Scripted) -> None:
     raise OSError("reset by peer")
 
 
-def test_a_receive_that_returns_is_the_end_of_the_source(
+def test_receive_that_returns_ends_the_source(
     supervise: Supervise, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     async def store(receiver: Scripted) -> None:
@@ -66,7 +66,7 @@ def test_a_receive_that_returns_is_the_end_of_the_source(
     assert log.of(ReportError) == []
 
 
-def test_stop_cancels_it(supervise: Supervise, log: EventLog, background: Background) -> None:
+def test_stop_cancels_receive(supervise: Supervise, log: EventLog, background: Background) -> None:
     supervisor = supervise(Scripted(log, forever))
     supervisor.start()
     log.await_count("receive")
@@ -74,7 +74,7 @@ def test_stop_cancels_it(supervise: Supervise, log: EventLog, background: Backgr
     assert log.names == ["RegisterReceiver", "receive", "cancelled", "DeregisterReceiver"]
 
 
-def test_what_it_raises_restarts_it(supervise: Supervise, log: EventLog, clock: ManualClock) -> None:
+def test_error_of_receive_restarts_the_receiver(supervise: Supervise, log: EventLog, clock: ManualClock) -> None:
     supervise(Scripted(log, fail, forever)).start()
     log.await_count(ReportError)
     assert "OSError: reset by peer" in log.of(ReportError)[0].error
@@ -83,7 +83,7 @@ def test_what_it_raises_restarts_it(supervise: Supervise, log: EventLog, clock: 
     log.await_count("receive", 2)
 
 
-def test_a_cancellation_that_nobody_asked_for_restarts_it(
+def test_cancellation_without_a_stop_restarts_the_receiver(
     supervise: Supervise, log: EventLog, clock: ManualClock
 ) -> None:
     async def cancel(_receiver: Scripted) -> None:
@@ -107,7 +107,7 @@ def test_after_a_restart_it_can_be_cancelled_again(supervise: Supervise, log: Ev
     assert log.names.count("cancelled") == 2
 
 
-def test_it_may_clean_up_when_it_is_cancelled(
+def test_cancelled_receive_may_store_its_last_records(
     supervise: Supervise, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     async def drain(receiver: Scripted) -> None:

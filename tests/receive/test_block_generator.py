@@ -68,7 +68,7 @@ def make(clock: ManualClock) -> Iterator[Callable[..., Pushed]]:
 Make = Callable[..., Pushed]
 
 
-def test_what_is_added_is_pushed_in_order_after_the_interval(make: Make, clock: ManualClock) -> None:
+def test_records_are_pushed_in_order_after_the_interval(make: Make, clock: ManualClock) -> None:
     pushed = make()
     for record in range(1, 11):
         pushed.generator.add(record)
@@ -93,7 +93,7 @@ def test_an_interval_without_records_makes_no_block(make: Make, clock: ManualClo
     assert pushed.blocks == [["only"]]
 
 
-def test_stop_pushes_all_that_was_added_in_order_before_it_returns(make: Make) -> None:
+def test_stop_pushes_all_records_in_order(make: Make) -> None:
     pushed = make()
     for record in range(1, 1001):
         pushed.generator.add(record)
@@ -101,7 +101,7 @@ def test_stop_pushes_all_that_was_added_in_order_before_it_returns(make: Make) -
     assert pushed.records == list(range(1, 1001))
 
 
-def test_a_second_stop_is_harmless(make: Make) -> None:
+def test_stop_is_idempotent(make: Make) -> None:
     pushed = make()
     pushed.generator.add(1)
     pushed.generator.stop()
@@ -192,14 +192,14 @@ def test_at_the_bound_of_bytes_add_waits_until_some_are_pushed(
     assert pushed.records == [record] * 3 + ["small"]
 
 
-def test_one_record_may_always_wait_however_large(make: Make) -> None:
+def test_one_record_may_exceed_the_bound_of_bytes(make: Make) -> None:
     pushed = make(records=1, num_bytes=10)
     pushed.generator.add("x" * 100_000)
     pushed.generator.stop()
     assert [len(record) for record in pushed.records] == [100_000]
 
 
-def test_blocks_that_cannot_be_pushed_are_bounded_too(
+def test_blocks_waiting_to_be_pushed_are_bounded(
     make: Make, clock: ManualClock, gate: Gate, background: Background, drive: Callable[[Future[Any]], Any]
 ) -> None:
     pushed = make(records=50, blocks=2)
@@ -222,7 +222,7 @@ def test_blocks_that_cannot_be_pushed_are_bounded_too(
     assert max(map(len, pushed.blocks)) <= 50
 
 
-def test_stop_wakes_who_waits_with_an_error(make: Make, clock: ManualClock, gate: Gate, background: Background) -> None:
+def test_stop_fails_waiting_callers(make: Make, clock: ManualClock, gate: Gate, background: Background) -> None:
     pushed = make(records=2)
     pushed.on_push = gate
     pushed.generator.add(0)
@@ -241,7 +241,7 @@ def test_stop_wakes_who_waits_with_an_error(make: Make, clock: ManualClock, gate
     assert pushed.records == [0, 1]
 
 
-def test_a_push_that_fails_is_told_once_and_what_follows_is_dropped_and_counted(make: Make, clock: ManualClock) -> None:
+def test_failed_push_is_reported_once_and_later_records_are_dropped_and_counted(make: Make, clock: ManualClock) -> None:
     pushed = make()
     tried: list[list[Any]] = []
 
@@ -264,9 +264,7 @@ def test_a_push_that_fails_is_told_once_and_what_follows_is_dropped_and_counted(
     assert pushed.generator.dropped_records == 10
 
 
-def test_a_push_that_fails_makes_room_for_those_who_wait(
-    make: Make, clock: ManualClock, background: Background
-) -> None:
+def test_failed_push_frees_waiting_callers(make: Make, clock: ManualClock, background: Background) -> None:
     pushed = make(records=2)
 
     def fail(_records: list[Any]) -> None:
@@ -283,7 +281,7 @@ def test_a_push_that_fails_makes_room_for_those_who_wait(
     assert pushed.generator.dropped_records == 3
 
 
-def test_nothing_is_dropped_when_all_goes_well(make: Make) -> None:
+def test_no_record_is_dropped_without_errors(make: Make) -> None:
     pushed = make()
     for n in range(100):
         pushed.generator.add(n)

@@ -61,7 +61,7 @@ def four(reported: Driver, gate: Gate, background: Background) -> list[Future[An
     return [first, *others]
 
 
-def test_what_waits_goes_together(reported: Driver, gate: Gate, background: Background) -> None:
+def test_waiting_blocks_are_reported_together(reported: Driver, gate: Gate, background: Background) -> None:
     reporting = four(reported, gate, background)
     assert len(reported.groups) == 1
     gate.open()
@@ -69,7 +69,7 @@ def test_what_waits_goes_together(reported: Driver, gate: Gate, background: Back
     assert [sorted(group) for group in reported.groups] == [["input-0-1-0"], [f"input-0-1-{n}" for n in (1, 2, 3)]]
 
 
-def test_a_refusal_is_that_of_all(reported: Driver, gate: Gate, background: Background) -> None:
+def test_refusal_applies_to_the_whole_group(reported: Driver, gate: Gate, background: Background) -> None:
     reporting = four(reported, gate, background)
     reported.reply = Reply(accepted=False, reason="it was replaced")
     gate.open()
@@ -77,7 +77,9 @@ def test_a_refusal_is_that_of_all(reported: Driver, gate: Gate, background: Back
     assert (first, others) == (Reply(), [reported.reply] * 3)
 
 
-def test_so_is_an_error_and_the_next_is_tried(reported: Driver, gate: Gate, background: Background) -> None:
+def test_error_applies_to_the_whole_group_and_the_next_is_reported(
+    reported: Driver, gate: Gate, background: Background
+) -> None:
     reporting = four(reported, gate, background)
     reported.error = StoreError("nobody answers")
     gate.open()
@@ -87,7 +89,7 @@ def test_so_is_an_error_and_the_next_is_tried(reported: Driver, gate: Gate, back
             each.result(timeout=10)
 
 
-def test_one_at_a_time_waits_for_nobody(reported: Driver, gate: Gate) -> None:
+def test_single_reports_do_not_wait(reported: Driver, gate: Gate) -> None:
     gate.open()
     reporter = BlockReporter(reported.report)
     for number in range(3):

@@ -27,7 +27,7 @@ class Crowd(Receiver[int]):
         """Nothing to start."""
 
     def receive(self, index: int) -> None:
-        """Store every so many-th number: singly, or in batches of seven."""
+        """Store the numbers of one thread: singly, or in batches of seven."""
         numbers = range(index, THREADS * EACH, THREADS)
         if index % 2:
             for start in range(0, EACH, 7):

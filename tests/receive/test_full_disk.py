@@ -41,7 +41,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, store: FakeStore, *errors: OSErro
 
 
 @pytest.mark.parametrize("error", FULL, ids=["space", "quota"])
-def test_it_is_waited_for_longer_than_any_other_error(
+def test_full_disk_is_retried_longer_than_other_errors(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,
@@ -56,15 +56,15 @@ def test_it_is_waited_for_longer_than_any_other_error(
     drive(background(lambda: receiver.store_all(["a", "b"])))
     assert store.tries == 26
     assert records() == ["a", "b"]
-    (told,) = log.of(ReportError)
-    assert told.message == "the disk is full: the receiver pauses until there is room"
-    assert str(error.strerror) in told.error
+    (received,) = log.of(ReportError)
+    assert received.message == "the disk is full: the receiver pauses until there is room"
+    assert str(error.strerror) in received.error
     assert receiver.isStarted()
     drive(background(lambda: receiver.store_all(["c"])))
     assert records() == ["a", "b", "c"]
 
 
-def test_meanwhile_nothing_is_taken(
+def test_no_record_is_accepted_during_a_restart(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,
@@ -93,7 +93,7 @@ def test_meanwhile_nothing_is_taken(
     assert sorted(records()) == [1, 2, 3, 4]
 
 
-def test_one_that_is_told_to_stop_tries_a_few_times_more(
+def test_stop_during_a_full_disk_retries_as_for_other_errors(
     supervise: Supervise, receiver: Noting, store: FakeStore, log: EventLog, background: Background, drive: Drive
 ) -> None:
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "2"})
@@ -108,7 +108,7 @@ def test_one_that_is_told_to_stop_tries_a_few_times_more(
     assert log.names[-1] == "DeregisterReceiver"
 
 
-def test_the_driver_and_the_disk_pause_it_each_on_its_own(
+def test_driver_and_full_disk_pause_independently(
     supervise: Supervise, receiver: Noting, store: FakeStore, log: EventLog, background: Background, drive: Drive
 ) -> None:
     supervisor = supervise(receiver)
@@ -124,7 +124,7 @@ def test_the_driver_and_the_disk_pause_it_each_on_its_own(
     drive(waiting)
 
 
-def test_another_error_behind_it_ends_the_pause(
+def test_another_error_after_a_full_disk_ends_the_pause(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,
@@ -142,7 +142,7 @@ def test_another_error_behind_it_ends_the_pause(
     assert records() == [2]
 
 
-def test_it_is_over_when_no_block_waits_for_room(
+def test_pause_ends_when_no_block_waits_for_disk_space(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,
@@ -181,7 +181,7 @@ def test_it_is_over_when_no_block_waits_for_room(
     assert len(log.of(ReportError)) == 1
 
 
-def test_the_tries_of_other_errors_are_counted_apart(
+def test_retries_of_other_errors_are_counted_separately(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,

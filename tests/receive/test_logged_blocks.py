@@ -11,29 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from attrs import evolve
+from tests.helpers.fake_tracker import FakeTracker
 
 from penstock import Block, Receiver, StoredBlock, hookimpl
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.block_transfer import fetch_block
 from penstock.blocks.received_block_handler import WriteAheadLogBlockHandler, stream_directory
-from penstock.conf import Settings
 from penstock.errors import BlockUnreachableError, StoreError
 from penstock.plugins.discovery import Plugins
 from penstock.receive import receiver_task
 from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
-    DeregisterReceiver,
-    Registered,
     RegisterReceiver,
     ReportError,
     StopReceiver,
 )
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.receive.receiver_task import ReceiverTask
 from penstock.wire.client import Client
-from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 from penstock.worker.block_reader import read_block
@@ -66,7 +62,7 @@ def records(block: StoredBlock) -> list[Any]:
     ],
     ids=["three", "one", "seven", "without the log"],
 )
-def test_a_write_is_tried_so_often(
+def test_write_is_retried_as_configured(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,
@@ -85,7 +81,7 @@ def test_a_write_is_tried_so_often(
     assert store.tries == tries
 
 
-def test_the_report_is_tried_as_often_as_ever(
+def test_report_is_retried_as_configured(
     supervise: Supervise,
     receiver: Noting,
     driver: FakeDriver,
@@ -99,7 +95,7 @@ def test_the_report_is_tried_as_often_as_ever(
     assert (store.tries, len(driver.blocks)) == (1, 1)
 
 
-def test_a_full_disk_is_waited_for(
+def test_store_waits_while_the_disk_is_full(
     supervise: Supervise,
     receiver: Noting,
     store: FakeStore,
@@ -123,8 +119,8 @@ def test_a_full_disk_is_waited_for(
     store.on_store = store_where_it_is_full
     drive(background(lambda: receiver.store_all(["a"])))
     assert store.tries == 9
-    (told,) = log.of(ReportError)
-    assert told.message == "the disk is full: the receiver pauses until there is room"
+    (received,) = log.of(ReportError)
+    assert received.message == "the disk is full: the receiver pauses until there is room"
     assert [path.name for path in full.parent.iterdir()] == ["input-3-7-0.arrow"]
 
 
@@ -141,42 +137,20 @@ class Counting(Receiver[int]):
         self.store(4)
 
 
-class FakeTracker:
-    """A real endpoint that notes what receivers tell it."""
+class LoggingTracker(FakeTracker):
+    """Launches receivers that store into the write-ahead log."""
 
     def __init__(self, log: EventLog, directory: str) -> None:
-        self.log, self.token, self.directory = log, Token.generate(), directory
-        self.accepts = True
-        self.endpoint = Endpoint(
-            "127.0.0.1",
-            self.token,
-            {
-                RegisterReceiver: lambda message: self._note(message, Registered(True)),
-                AddBlocks: lambda message: self._note(message, Reply(self.accepts, "not wanted")),
-                ReportError: lambda message: self._note(message, Reply()),
-                DeregisterReceiver: lambda message: self._note(message, Reply()),
-            },
-        )
-
-    def _note(self, message: object, reply: object) -> object:
-        self.log.add(message)
-        return reply
+        super().__init__(log)
+        self.directory = directory
 
     def run(self, receiver: Receiver[Any]) -> None:
-        location = f"grpc://127.0.0.1:{self.endpoint.port}"
-        task = ReceiverTask(
-            receiver, 2, 5, "app-1", location, self.token, Settings.parse(LOG), log_directory=self.directory
-        )
-        assert list(task(0, [])) == []
+        assert list(self.task(receiver, LOG, self.directory)(0, [])) == []
 
     def receiver(self) -> Client:
-        """A client of the receiver that registered."""
+        """A client of the receiver that has stored a block."""
         self.log.await_count(AddBlocks)
-        return Client(f"grpc://127.0.0.1:{self.log.of(RegisterReceiver)[0].port}", self.token, 10_000)
-
-    @property
-    def blocks(self) -> list[StoredBlock]:
-        return [block for message in self.log.of(AddBlocks) for block in message.blocks]
+        return self.client()
 
 
 @pytest.fixture(autouse=True)
@@ -189,14 +163,14 @@ def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def tracker(log: EventLog, tmp_path: Path) -> Iterator[FakeTracker]:
-    tracker = FakeTracker(log, stream_directory(str(tmp_path / "check"), 2))
+def tracker(log: EventLog, tmp_path: Path) -> Iterator[LoggingTracker]:
+    tracker = LoggingTracker(log, stream_directory(str(tmp_path / "check"), 2))
     yield tracker
     tracker.endpoint.stop()
 
 
 def test_blocks_are_in_the_log_and_nowhere_else(
-    tracker: FakeTracker, log: EventLog, tmp_path: Path, local: Path, background: Background
+    tracker: LoggingTracker, log: EventLog, tmp_path: Path, local: Path, background: Background
 ) -> None:
     stopping = background(lambda: tracker.receiver().ask(StopReceiver("enough"), Reply))
     tracker.run(Counting())
@@ -210,7 +184,9 @@ def test_blocks_are_in_the_log_and_nowhere_else(
     assert sorted(path.name for path in Path(tracker.directory).iterdir()) == ["input-2-5-0.arrow", "input-2-5-1.arrow"]
 
 
-def test_it_serves_none_and_deletes_when_told(tracker: FakeTracker, tmp_path: Path, background: Background) -> None:
+def test_task_with_logged_blocks_serves_none_and_deletes_on_command(
+    tracker: LoggingTracker, tmp_path: Path, background: Background
+) -> None:
     def drive() -> None:
         client = tracker.receiver()
         (block,) = tracker.blocks
@@ -226,16 +202,16 @@ def test_it_serves_none_and_deletes_when_told(tracker: FakeTracker, tmp_path: Pa
     driven.result(timeout=10)
 
 
-def test_what_the_driver_does_not_take_is_deleted(tracker: FakeTracker, log: EventLog) -> None:
-    tracker.accepts = False
+def test_block_refused_by_the_driver_is_deleted(tracker: LoggingTracker, log: EventLog) -> None:
+    tracker.accepts_blocks = False
     with pytest.raises(StoreError, match="not wanted"):
         tracker.run(Counting())
     assert tracker.blocks
     assert list(Path(tracker.directory).iterdir()) == []
 
 
-def test_another_file_system(log: EventLog, background: Background) -> None:
-    tracker = FakeTracker(log, stream_directory(f"mock:///{uuid.uuid4().hex}", 2))
+def test_block_of_another_file_system_is_read(log: EventLog, background: Background) -> None:
+    tracker = LoggingTracker(log, stream_directory(f"mock:///{uuid.uuid4().hex}", 2))
     stopping = background(lambda: tracker.receiver().ask(StopReceiver("enough"), Reply))
     tracker.run(Counting())
     stopping.result(timeout=10)
@@ -280,7 +256,7 @@ def with_plugin(monkeypatch: pytest.MonkeyPatch, plugin: object) -> None:
 
 
 def test_a_plugin_may_wrap_the_store(
-    tracker: FakeTracker, background: Background, monkeypatch: pytest.MonkeyPatch
+    tracker: LoggingTracker, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = Observing()
     with_plugin(monkeypatch, plugin)
@@ -293,7 +269,7 @@ def test_a_plugin_may_wrap_the_store(
 
 
 def test_a_plugin_may_answer_instead(
-    tracker: FakeTracker, tmp_path: Path, background: Background, monkeypatch: pytest.MonkeyPatch
+    tracker: LoggingTracker, tmp_path: Path, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_plugin(monkeypatch, Answering(str(tmp_path / "own")))
     stopping = background(lambda: tracker.receiver().ask(StopReceiver("enough"), Reply))

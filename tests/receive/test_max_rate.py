@@ -27,7 +27,7 @@ RATE, BURST_MS = 100, 200
 SECONDS = 60
 # How far the clock moves at a time: no divisor of the burst.
 STEP_MS = 70
-# For so long a thread stores, and then idles, so that unused permits gather.
+# How long a thread stores, and then idles, so that unused permits gather.
 BUSY_MS, IDLE_MS = 5000, 1500
 
 
@@ -134,5 +134,5 @@ def test_over_a_minute_no_form_of_store_exceeds_it(
         ([(0, 5), (1000, 20), (1000, 3)], 23),
     ],
 )
-def test_what_passed_above_the_rate_is_seen(released: list[tuple[int, int]], most: float) -> None:
+def test_limiter_that_passes_too_many_is_detected(released: list[tuple[int, int]], most: float) -> None:
     assert most_above(released, RATE) == pytest.approx(most)

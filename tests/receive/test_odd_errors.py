@@ -53,22 +53,20 @@ def test_an_error_without_text_in_onStart_ends_the_receiver_all_the_same(
     starting.result(timeout=2)
 
 
-def test_text_for_an_error_is_reported(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
+def test_text_given_as_an_error_is_reported(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervise(receiver).start()
     receiver.reportError("message", TEXT)
-    assert [(told.message, told.error) for told in log.of(ReportError)] == [("message", TEXT)]
+    assert [(received.message, received.error) for received in log.of(ReportError)] == [("message", TEXT)]
 
 
-def test_text_for_an_error_keeps_no_receiver_from_restarting(
-    supervise: Supervise, receiver: Noting, log: EventLog
-) -> None:
+def test_text_given_as_an_error_restarts_the_receiver(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervise(receiver).start()
     receiver.restart("message", TEXT, 0)
     log.await_count("onStart", 2, timeout_s=2)
     assert TEXT in log.of(DeregisterReceiver)[0].error
 
 
-def test_text_for_an_error_keeps_no_receiver_from_stopping(
+def test_text_given_as_an_error_stops_the_receiver(
     supervise: Supervise, receiver: Noting, log: EventLog, background: Background
 ) -> None:
     supervisor = supervise(receiver)

@@ -1,4 +1,4 @@
-"""``store(record, on_stored=...)``: told when a record is safe, or that it is lost."""
+"""``store(record, on_stored=...)``: called when a record is accepted or lost."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Supervise = Callable[..., ReceiverSupervisor]
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
 
-class Told:
-    """What callbacks were told, in order."""
+class Callbacks:
+    """The calls of ``on_stored`` callbacks, in order."""
 
     def __init__(self) -> None:
         self.entries: list[tuple[object, BaseException | None]] = []
@@ -48,123 +48,123 @@ def tick(clock: ManualClock) -> None:
     clock.advance(200)
 
 
-def test_a_record_is_safe_when_the_driver_has_accepted_its_block(
+def test_on_stored_is_called_when_the_driver_has_accepted_the_block(
     supervise: Supervise, receiver: Noting, driver: FakeDriver, clock: ManualClock
 ) -> None:
-    told = Told()
+    received = Callbacks()
     supervise(receiver).start()
-    driver.on_message = lambda message: isinstance(message, AddBlocks) and told.of("asked")(None)
-    receiver.store("a", on_stored=told.of("a"))
+    driver.on_message = lambda message: isinstance(message, AddBlocks) and received.of("asked")(None)
+    receiver.store("a", on_stored=received.of("a"))
     receiver.store("b")
-    receiver.store("c", on_stored=told.of("c"))
-    assert told.entries == []
+    receiver.store("c", on_stored=received.of("c"))
+    assert received.entries == []
     tick(clock)
-    assert told.await_count(3) == [("asked", None), ("a", None), ("c", None)]
+    assert received.await_count(3) == [("asked", None), ("a", None), ("c", None)]
     receiver.store("d")
-    receiver.store("e", told.of("e"))
+    receiver.store("e", received.of("e"))
     tick(clock)
-    assert told.await_count(5)[3:] == [("asked", None), ("e", None)]
+    assert received.await_count(5)[3:] == [("asked", None), ("e", None)]
 
 
-def test_what_is_buffered_at_the_end_is_told_and_counted(
+def test_flushed_records_are_reported_and_counted(
     supervise: Supervise, receiver: Noting, clock: ManualClock, log: EventLog
 ) -> None:
-    told = Told()
+    received = Callbacks()
     supervisor = supervise(receiver)
     supervisor.start()
     receiver.store(0)
     tick(clock)
     log.await_count(AddBlocks)
     for number in range(1, 4):
-        receiver.store(number, told.of(number))
+        receiver.store(number, received.of(number))
     supervisor.stop("enough")
-    assert told.entries == [(1, None), (2, None), (3, None)]
+    assert received.entries == [(1, None), (2, None), (3, None)]
     (ended,) = log.of(DeregisterReceiver)
     assert (ended.message, ended.flushed, ended.dropped) == ("enough", 3, 0)
     assert supervisor.stored_records == 4
     with pytest.raises(ReceiverStoppedError):
-        receiver.store(4, told.of(4))
-    assert len(told.entries) == 3
+        receiver.store(4, received.of(4))
+    assert len(received.entries) == 3
 
 
-def test_a_record_that_is_lost_is_told_with_the_error(
+def test_on_stored_of_a_lost_record_gets_the_error(
     supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock, log: EventLog
 ) -> None:
-    told = Told()
+    received = Callbacks()
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
     supervisor.start()
     store.failures = 1
-    receiver.store("a", told.of("a"))
-    receiver.store("b", told.of("b"))
+    receiver.store("a", received.of("a"))
+    receiver.store("b", received.of("b"))
     tick(clock)
     with pytest.raises(StoreError):
         supervisor.await_termination()
-    assert [(name, type(error)) for name, error in told.entries] == [("a", StoreError), ("b", StoreError)]
+    assert [(name, type(error)) for name, error in received.entries] == [("a", StoreError), ("b", StoreError)]
     (ended,) = log.of(DeregisterReceiver)
     assert (ended.flushed, ended.dropped) == (0, 2)
 
 
-def test_a_try_that_succeeds_in_the_end_is_a_success(
+def test_retry_that_succeeds_is_a_success(
     supervise: Supervise, receiver: Noting, store: FakeStore, clock: ManualClock
 ) -> None:
-    told = Told()
+    received = Callbacks()
     supervise(receiver).start()
     store.failures = 2
-    receiver.store("a", told.of("a"))
+    receiver.store("a", received.of("a"))
     for _ in range(3):
         clock.await_waiters()
         clock.advance(200)
     for _ in range(100):
-        if told.entries:
+        if received.entries:
             break
         clock.advance(200)
         threading.Event().wait(0.01)
-    assert told.await_count(1) == [("a", None)]
+    assert received.await_count(1) == [("a", None)]
     assert store.tries == 3
 
 
-def test_one_that_cannot_be_pickled_is_lost_alone(
+def test_on_stored_of_an_unpicklable_record_gets_its_error(
     supervise: Supervise, receiver: Noting, clock: ManualClock, log: EventLog
 ) -> None:
-    told = Told()
+    received = Callbacks()
     supervise(receiver).start()
     for name, record in (("a", 1), ("lock", threading.Lock()), ("b", "x")):
-        receiver.store(record, told.of(name))
+        receiver.store(record, received.of(name))
     tick(clock)
-    entries = told.await_count(3)
+    entries = received.await_count(3)
     assert [name for name, error in entries if error is None] == ["a", "b"]
     assert isinstance(entries[1][1], TypeError)
 
 
-def test_a_callback_that_raises_is_reported_and_disturbs_nobody(
+def test_error_of_a_callback_is_reported_and_others_are_still_called(
     supervise: Supervise, receiver: Noting, clock: ManualClock, log: EventLog
 ) -> None:
     def fail(_error: object) -> None:
         raise KeyError("not mine")
 
-    told = Told()
+    received = Callbacks()
     supervise(receiver).start()
     receiver.store(1, fail)
-    receiver.store(2, told.of(2))
+    receiver.store(2, received.of(2))
     tick(clock)
-    assert told.await_count(1) == [(2, None)]
+    assert received.await_count(1) == [(2, None)]
     log.await_count(ReportError)
     assert [each.message for each in log.of(ReportError)] == ["on_stored failed"]
-    receiver.store(3, told.of(3))
+    receiver.store(3, received.of(3))
     tick(clock)
-    assert told.await_count(2) == [(2, None), (3, None)]
+    assert received.await_count(2) == [(2, None), (3, None)]
 
 
-def test_every_record_is_told_of_once_whoever_stores(
+def test_on_stored_is_called_once_for_each_record_of_any_thread(
     supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background
 ) -> None:
-    told = Told()
+    received = Callbacks()
     supervisor = supervise(receiver, {"spark.penstock.receiver.maxBufferedRecords": "100"})
     supervisor.start()
 
     def store(thread: int) -> None:
         for number in range(200):
-            receiver.store(number, told.of((thread, number)))
+            receiver.store(number, received.of((thread, number)))
 
     storing = [background(lambda thread=thread: store(thread)) for thread in range(5)]  # type: ignore[misc]
     for each in storing:
@@ -175,7 +175,7 @@ def test_every_record_is_told_of_once_whoever_stores(
             threading.Event().wait(0.001)
         each.result(timeout=10)
     supervisor.stop("enough")
-    assert sorted(name for name, _error in told.entries) == [(t, n) for t in range(5) for n in range(200)]  # type: ignore[type-var]
-    assert all(error is None for _name, error in told.entries)
+    assert sorted(name for name, _error in received.entries) == [(t, n) for t in range(5) for n in range(200)]  # type: ignore[type-var]
+    assert all(error is None for _name, error in received.entries)
     for thread in range(5):
-        assert [name for name, _error in told.entries if name[0] == thread] == [(thread, n) for n in range(200)]  # type: ignore[index]
+        assert [name for name, _error in received.entries if name[0] == thread] == [(thread, n) for n in range(200)]  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""A paused receiver: nothing is taken, in whatever form, until the driver lets it go on; a stop ends the wait."""
+"""A pause holds every form of store until the driver resumes the receiver; a stop ends the wait."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ limits = pytest.mark.parametrize("conf", [{}, {"spark.streaming.receiver.maxRate
 
 @forms
 @limits
-def test_every_form_of_store_waits_and_goes_on(
+def test_pause_holds_every_form_of_store_until_resume(
     supervise: Supervise,
     receiver: Noting,
     records: Callable[[], list[Any]],
@@ -81,7 +81,7 @@ def test_a_stop_ends_the_wait_and_nothing_was_stored(
     assert records() == []
 
 
-def test_what_was_stored_before_is_reported_while_it_is_paused(
+def test_records_stored_before_a_pause_are_reported_during_it(
     supervise: Supervise, receiver: Noting, records: Callable[[], list[Any]], clock: ManualClock
 ) -> None:
     supervisor = supervise(receiver)
@@ -94,7 +94,7 @@ def test_what_was_stored_before_is_reported_while_it_is_paused(
     assert records() == ["a"]
 
 
-def test_what_a_receiver_stores_while_it_is_stopped_is_taken_paused_or_not(
+def test_records_stored_in_onStop_are_accepted_during_a_pause(
     supervise: Supervise, receiver: Noting, records: Callable[[], list[Any]]
 ) -> None:
     # The last records of a receiver's own buffer: the graceful stop processes them.
@@ -106,7 +106,7 @@ def test_what_a_receiver_stores_while_it_is_stopped_is_taken_paused_or_not(
     assert records() == ["last"]
 
 
-def test_a_receiver_that_registers_while_others_are_paused_is_paused_too(
+def test_receiver_registering_during_a_pause_is_paused(
     supervise: Supervise, receiver: Noting, driver: FakeDriver, background: Background
 ) -> None:
     driver.paused = True
@@ -119,7 +119,7 @@ def test_a_receiver_that_registers_while_others_are_paused_is_paused_too(
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_what_is_told_while_a_receiver_registers_counts_more_than_the_answer(
+def test_pause_during_registration_precedes_the_older_one_of_the_answer(
     supervise: Supervise, receiver: Noting, driver: FakeDriver, background: Background, paused: bool
 ) -> None:
     supervisor = supervise(receiver)
@@ -137,7 +137,7 @@ def test_what_is_told_while_a_receiver_registers_counts_more_than_the_answer(
         storing.result(timeout=10)
 
 
-def test_a_pause_outlives_a_restart(
+def test_pause_survives_a_restart(
     supervise: Supervise, receiver: Noting, driver: FakeDriver, clock: ManualClock, background: Background, log: Any
 ) -> None:
     supervisor = supervise(receiver, {"spark.streaming.receiverRestartDelay": "100"})
@@ -157,7 +157,7 @@ def test_a_pause_outlives_a_restart(
 # -- the limiter --
 
 
-def test_a_pause_earns_nothing_and_keeps_the_turn(clock: ManualClock) -> None:
+def test_pause_earns_no_permits_and_keeps_the_queue(clock: ManualClock) -> None:
     limiter = RateLimiter(clock, max_rate=float("inf"), initial_rate=10, burst_ms=100)
     limiter.acquire(1)
     order: list[int] = []
@@ -202,7 +202,7 @@ def test_a_new_rate_does_not_end_a_pause(clock: ManualClock, rate: float) -> Non
         assert waiting.result(timeout=10) == 1
 
 
-def test_a_limiter_without_limit_lets_all_pass_that_waited(clock: ManualClock) -> None:
+def test_unlimited_limiter_passes_all_waiting_callers_on_resume(clock: ManualClock) -> None:
     limiter = RateLimiter(clock, max_rate=float("inf"), initial_rate=float("inf"), burst_ms=200)
     limiter.pause(True)
     with ThreadPoolExecutor() as pool:

@@ -35,14 +35,14 @@ INITIAL_RATE = "spark.streaming.backpressure.initialRate"
     ],
     ids=["none", "maximum", "initial", "both"],
 )
-def test_at_first_it_comes_from_configuration(
+def test_initial_rate_comes_from_configuration(
     supervise: Supervise, receiver: Noting, conf: dict[str, str], rate: float | None
 ) -> None:
     supervise(receiver, conf).start()
     assert receiver.rate_limit == rate
 
 
-def test_the_driver_hands_it_over_at_registration(
+def test_rate_is_given_at_registration(
     supervise: Supervise, receiver: Noting, driver: FakeDriver, log: EventLog
 ) -> None:
     driver.rate = 25.5
@@ -51,9 +51,7 @@ def test_the_driver_hands_it_over_at_registration(
     assert log.entries.count("rate 25.5") == 1
 
 
-def test_an_update_is_told_to_the_receiver_when_it_changes_something(
-    supervise: Supervise, receiver: Noting, log: EventLog
-) -> None:
+def test_receiver_is_notified_of_a_changed_rate(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervisor = supervise(receiver, {MAX_RATE: "50"})
     supervisor.start()
     for rate in (20.0, 20.0, 0.0, -1.0, float("nan"), 1000.0, 60.0):
@@ -87,7 +85,7 @@ def test_an_on_rate_change_that_raises_is_reported_and_the_rate_is_in_force(
     ],
     ids=["store", "store_all", "store_arrow"],
 )
-def test_every_form_of_store_is_held_back(
+def test_rate_limit_holds_every_form_of_store(
     supervise: Supervise,
     receiver: Noting,
     clock: ManualClock,
@@ -124,7 +122,7 @@ def test_every_form_of_store_is_held_back(
     ],
     ids=["default", "another block interval", "longer", "shorter than a record"],
 )
-def test_unused_permits_keep_for_a_block_interval_or_as_long_as_configured(
+def test_unused_permits_are_saved_for_the_burst_which_defaults_to_the_block_interval(
     supervise: Supervise,
     receiver: Noting,
     clock: ManualClock,
@@ -145,7 +143,7 @@ def test_unused_permits_keep_for_a_block_interval_or_as_long_as_configured(
     storing.result(timeout=10)
 
 
-def test_a_new_rate_wakes_who_waits(
+def test_new_rate_wakes_waiting_callers(
     supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background
 ) -> None:
     supervisor = supervise(receiver, {INITIAL_RATE: "0.001"})
@@ -159,7 +157,7 @@ def test_a_new_rate_wakes_who_waits(
     storing.result(timeout=10)
 
 
-def test_stop_wakes_who_waits_with_an_error(
+def test_stop_fails_waiting_callers(
     supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background
 ) -> None:
     supervisor = supervise(receiver, {INITIAL_RATE: "0.001"})
@@ -173,7 +171,7 @@ def test_stop_wakes_who_waits_with_an_error(
             each.result(timeout=10)
 
 
-def test_a_restart_wakes_who_waits_and_lets_the_next_wait_again(
+def test_restart_wakes_waiting_callers_and_later_ones_wait_again(
     supervise: Supervise, receiver: Noting, clock: ManualClock, background: Background, log: EventLog
 ) -> None:
     supervise(receiver, {INITIAL_RATE: "1"}).start()

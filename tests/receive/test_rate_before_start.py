@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.receive.conftest import FakeDriver, Noting
 
 
-def test_a_rate_that_is_handed_over_at_registration_is_told_after_onStart(
+def test_rate_of_the_registration_is_notified_after_onStart(
     supervise: Callable[..., ReceiverSupervisor], receiver: Noting, driver: FakeDriver, log: EventLog
 ) -> None:
     driver.rate = 25.0

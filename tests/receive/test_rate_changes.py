@@ -64,7 +64,7 @@ def burst_at(rate: float) -> float:
     changes=st.lists(st.tuples(st.floats(0, 3000), st.floats(0.5, 5000)), max_size=8),
 )
 @settings(max_examples=300, derandomize=True, deadline=None)
-def test_who_waits_while_the_rate_changes_passes_within_the_bounds(
+def test_waiting_callers_respect_changing_rates(
     wanted: list[int], initial: float, changes: list[tuple[float, float]]
 ) -> None:
     clock = EventfulClock()
@@ -105,7 +105,7 @@ def test_who_waits_while_the_rate_changes_passes_within_the_bounds(
 
 
 @pytest.mark.parametrize(("before", "after"), [(100, 10), (5000, 1), (10, 0.5)])
-def test_who_waits_for_a_full_burst_passes_after_the_rate_has_fallen(before: float, after: float) -> None:
+def test_caller_waiting_for_a_burst_passes_after_the_rate_has_fallen(before: float, after: float) -> None:
     clock = EventfulClock()
     limiter = RateLimiter(clock, math.inf, before, BURST_MS)
     limiter.acquire(1)
@@ -115,7 +115,7 @@ def test_who_waits_for_a_full_burst_passes_after_the_rate_has_fallen(before: flo
     assert clock.time_ms <= 1 + passed / after * 1000 + clock.waits
 
 
-def test_who_passed_because_there_was_no_limit_owes_nothing_when_there_is_one_again() -> None:
+def test_records_passed_without_a_limit_are_not_owed_later() -> None:
     clock = EventfulClock()
     limiter = RateLimiter(clock, math.inf, 1, BURST_MS)
     for _ in range(5):
@@ -128,7 +128,7 @@ def test_who_passed_because_there_was_no_limit_owes_nothing_when_there_is_one_ag
         assert clock.time_ms - before_ms <= 2000
 
 
-def test_what_was_due_when_the_receiver_stopped_is_not_given_twice() -> None:
+def test_permits_granted_at_a_stop_are_not_granted_twice() -> None:
     clock = EventfulClock()
     limiter = RateLimiter(clock, math.inf, 100, BURST_MS)
 
@@ -150,7 +150,7 @@ def test_what_was_due_when_the_receiver_stopped_is_not_given_twice() -> None:
             assert passed <= 20 + (grants[last][0] - since_ms) / 10 + 1e-3
 
 
-def test_those_who_come_later_wait_behind_those_who_came_first() -> None:
+def test_callers_pass_in_order_of_arrival() -> None:
     clock = ManualClock()
     limiter = RateLimiter(clock, math.inf, 100, BURST_MS)
     limiter.acquire(1)

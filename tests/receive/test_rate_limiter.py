@@ -56,7 +56,7 @@ def test_an_update_sets_the_rate_up_to_the_maximum(max_rate: float, update: floa
 
 
 @pytest.mark.parametrize("update", [0, -1, -math.inf, math.nan, -0.0])
-def test_an_update_that_is_no_rate_is_ignored(update: float) -> None:
+def test_invalid_rate_is_ignored(update: float) -> None:
     limit = limiter(ManualClock(), rate=50)
     limit.update(update)
     assert limit.rate == 50
@@ -127,7 +127,7 @@ def test_over_any_time_no_more_than_rate_times_time_and_a_burst_pass(
 
 @given(rate=st.floats(0.01, 100_000), wanted=st.lists(st.integers(1, 10_000), min_size=1, max_size=10))
 @settings(max_examples=100, derandomize=True, deadline=None)
-def test_what_waits_passes_as_soon_as_it_may(rate: float, wanted: list[int]) -> None:
+def test_waiting_caller_passes_as_soon_as_permitted(rate: float, wanted: list[int]) -> None:
     clock = JumpingClock()
     limit = limiter(clock, rate)
     total = 0
@@ -152,7 +152,7 @@ def test_one_record_may_always_pass_and_then_one_each_period(rate: float) -> Non
     assert times == pytest.approx([n * 1000 / rate for n in range(4)], abs=4)
 
 
-def test_unused_permits_keep_for_the_burst_and_no_longer() -> None:
+def test_unused_permits_are_saved_for_the_burst() -> None:
     clock = JumpingClock()
     limit = limiter(clock, rate=100, burst_ms=200)
     clock.time_ms += 3_600_000
@@ -162,7 +162,7 @@ def test_unused_permits_keep_for_the_burst_and_no_longer() -> None:
     assert clock.time_ms == pytest.approx(3_600_200)
 
 
-def test_a_lower_rate_takes_the_permits_of_the_higher_one() -> None:
+def test_lower_rate_revokes_the_permits_of_the_higher_one() -> None:
     clock = JumpingClock()
     limit = limiter(clock, rate=1000, burst_ms=200)
     clock.time_ms += 1000
@@ -170,7 +170,7 @@ def test_a_lower_rate_takes_the_permits_of_the_higher_one() -> None:
     assert limit.acquire(1000) == 2
 
 
-def test_waiting_is_on_the_clock(background: Background) -> None:
+def test_limiter_waits_on_the_clock(background: Background) -> None:
     clock = ManualClock()
     limit = limiter(clock, rate=10)
     assert limit.acquire(1) == 1
@@ -183,7 +183,7 @@ def test_waiting_is_on_the_clock(background: Background) -> None:
     assert waiting.result(timeout=10) == 1
 
 
-def test_a_higher_rate_wakes_who_waits(background: Background) -> None:
+def test_higher_rate_wakes_waiting_callers(background: Background) -> None:
     clock = ManualClock()
     limit = limiter(clock, rate=0.001)
     assert limit.acquire(1) == 1
@@ -196,7 +196,7 @@ def test_a_higher_rate_wakes_who_waits(background: Background) -> None:
     assert waiting.result(timeout=10) == 1
 
 
-def test_no_limit_any_more_wakes_who_waits(background: Background) -> None:
+def test_lifted_limit_wakes_waiting_callers(background: Background) -> None:
     clock = ManualClock()
     limit = limiter(clock, rate=0.001)
     assert limit.acquire(1) == 1
@@ -206,7 +206,7 @@ def test_no_limit_any_more_wakes_who_waits(background: Background) -> None:
     assert waiting.result(timeout=10) == 500
 
 
-def test_stop_wakes_all_who_wait_with_an_error(background: Background) -> None:
+def test_stop_fails_all_waiting_callers(background: Background) -> None:
     clock = ManualClock()
     limit = limiter(clock, rate=0.001)
     assert limit.acquire(1) == 1
@@ -218,7 +218,7 @@ def test_stop_wakes_all_who_wait_with_an_error(background: Background) -> None:
             each.result(timeout=10)
 
 
-def test_when_stopped_what_may_pass_passes_and_the_rest_is_an_error() -> None:
+def test_stopped_limiter_passes_only_what_needs_no_wait() -> None:
     clock = ManualClock()
     limit = limiter(clock, rate=100, burst_ms=200)
     clock.advance(50)
@@ -228,7 +228,7 @@ def test_when_stopped_what_may_pass_passes_and_the_rest_is_an_error() -> None:
         limit.acquire(1)
 
 
-def test_after_a_start_who_has_to_wait_waits(background: Background) -> None:
+def test_callers_wait_again_after_a_start(background: Background) -> None:
     clock = ManualClock()
     limit = limiter(clock, rate=10)
     limit.acquire(1)

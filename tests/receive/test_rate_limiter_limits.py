@@ -49,7 +49,7 @@ class BusyClock:
         """Nobody waits."""
 
 
-def test_a_bulk_store_comes_through_beside_single_ones() -> None:
+def test_store_all_is_not_starved_by_single_stores() -> None:
     clock = BusyClock(period_ms=10)
     clock.limiter = RateLimiter(clock, max_rate=1000, initial_rate=100, burst_ms=200)
     clock.limiter.acquire(1)
@@ -57,7 +57,7 @@ def test_a_bulk_store_comes_through_beside_single_ones() -> None:
 
 
 @pytest.mark.parametrize("rate", [1e-9, 1e-300])
-def test_a_rate_however_small_is_waited_for(rate: float) -> None:
+def test_very_small_rate_is_waited_for(rate: float) -> None:
     limiter = RateLimiter(SystemClock(), max_rate=1000, initial_rate=1000, burst_ms=200)
     # What is there passes; then there is nothing for longer than anybody lives.
     limiter.update(rate)
@@ -69,7 +69,7 @@ def test_a_rate_however_small_is_waited_for(rate: float) -> None:
     stopping.join(10)
 
 
-def test_a_stop_reaches_who_waits_even_when_a_start_follows_at_once() -> None:
+def test_stop_fails_waiting_callers_even_if_a_start_follows_at_once() -> None:
     # A restart without delay: the thread of the last run must not store into the next one.
     clock = ManualClock()
     limiter = RateLimiter(clock, max_rate=1000, initial_rate=1, burst_ms=200)

@@ -40,7 +40,7 @@ CALLS: dict[str, Callable[[Receiver[Any]], object]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_before_it_runs_a_receiver_says_that_it_does_not(call: str) -> None:
+def test_call_before_the_receiver_runs_is_an_error(call: str) -> None:
     with pytest.raises(StreamingStateError, match=r"Plain does not run yet: .* work from onStart on"):
         CALLS[call](Plain("h"))
 
@@ -73,7 +73,7 @@ def test_before_it_runs_it_is_neither_started_nor_stopped() -> None:
     assert (Plain("h").isStarted(), Plain("h").isStopped()) == (False, False)
 
 
-def test_what_it_knows_while_it_runs(supervise: Supervise) -> None:
+def test_properties_of_a_running_receiver(supervise: Supervise) -> None:
     receiver = Plain("h")
     supervise(receiver, {"spark.streaming.blockInterval": "50ms", "spark.streaming.receiver.maxRate": "5"}).start()
     assert (receiver.streamId, receiver.block_interval_ms, receiver.rate_limit) == (3, 50, 5)
@@ -87,12 +87,12 @@ def test_a_receiver_has_one_supervisor(supervise: Supervise) -> None:
         supervise(receiver)
 
 
-def test_a_receiver_travels_with_its_options() -> None:
+def test_receiver_is_pickled_with_its_options() -> None:
     copy = pickle.loads(pickle.dumps(Plain("there")))
     assert (type(copy), copy.host) == (Plain, "there")
 
 
-def test_by_default_it_has_no_preferences() -> None:
+def test_receiver_has_no_preferences_by_default() -> None:
     receiver = Plain("h")
     assert receiver.preferredLocation() is None
     assert receiver.storageLevel is None
@@ -110,7 +110,7 @@ def test_onStart_must_be_written(supervise: Supervise) -> None:
         supervisor.await_termination()
 
 
-def test_what_the_author_does_reaches_the_supervisor(supervise: Supervise, receiver: Noting) -> None:
+def test_calls_of_the_author_reach_the_supervisor(supervise: Supervise, receiver: Noting) -> None:
     # Spark's ReceiverSuite: the same objects arrive, each once.
     supervisor, calls = supervise(receiver), list[tuple[Any, ...]]()
 

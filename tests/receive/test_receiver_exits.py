@@ -33,7 +33,7 @@ class LeavingAsync(AsyncReceiver[Any]):
 
 
 @pytest.mark.parametrize("kind", [Leaving, LeavingAsync])
-def test_a_receive_that_calls_sys_exit_is_an_error_that_is_told(
+def test_sys_exit_in_receive_is_reported_as_an_error(
     supervise: Supervise, log: EventLog, kind: type[Receiver[Any]]
 ) -> None:
     supervise(kind()).start()
@@ -42,7 +42,7 @@ def test_a_receive_that_calls_sys_exit_is_an_error_that_is_told(
 
 
 class Polite(ThreadReceiver[Any]):
-    """Says that it is done when it is told to end."""
+    """Logs when it has ended."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
@@ -53,7 +53,7 @@ class Polite(ThreadReceiver[Any]):
         self.stop("done")
 
 
-def test_a_receiver_that_calls_stop_while_it_is_stopped_holds_up_nothing(
+def test_stop_during_a_stop_does_not_deadlock(
     supervise: Supervise, log: EventLog, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_receiver, "_JOIN_S", 4.0)
@@ -63,7 +63,7 @@ def test_a_receiver_that_calls_stop_while_it_is_stopped_holds_up_nothing(
     background(lambda: supervisor.stop("enough")).result(timeout=2)
 
 
-def test_a_receiver_that_calls_stop_while_it_is_restarted_holds_up_nothing(
+def test_stop_during_a_restart_does_not_deadlock(
     supervise: Supervise, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_receiver, "_JOIN_S", 4.0)

@@ -17,6 +17,7 @@ import pyarrow.ipc
 import pytest
 from pyspark import TaskContext
 from tests.helpers import await_blocked
+from tests.helpers.fake_tracker import FakeTracker
 from tests.wire.garbage import exploded, pelt
 
 from penstock import Block, Receiver
@@ -25,24 +26,20 @@ from penstock.blocks.block import BlockReference
 from penstock.blocks.block_transfer import fetch_block
 from penstock.blocks.leftovers import Process, claim
 from penstock.blocks.received_block_handler import LocalBlockHandler
-from penstock.conf import Settings
 from penstock.errors import WireError
 from penstock.receive.messages import (
     AddBlocks,
     CleanUpBlocks,
     DeregisterReceiver,
-    Registered,
     RegisterReceiver,
     ReleaseReceiver,
-    ReportError,
     StopReceiver,
     UpdateRateLimit,
 )
 from penstock.receive.rate_limiter import RateLimiter
-from penstock.receive.receiver_task import ReceiverTask, local_directory
+from penstock.receive.receiver_task import local_directory
 from penstock.version import __version__
 from penstock.wire.client import Client
-from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
@@ -67,44 +64,6 @@ class Failing(Receiver[int]):
         raise ValueError("the receiver's own")
 
 
-class FakeTracker:
-    """A real endpoint that notes what receivers tell it."""
-
-    def __init__(self, log: EventLog) -> None:
-        self.log, self.token = log, Token.generate()
-        self.rate: float | None = None
-        #: Refuses to hear that a receiver has ended.
-        self.deaf = False
-        self.endpoint = Endpoint(
-            "127.0.0.1",
-            self.token,
-            {
-                RegisterReceiver: lambda message: self._note(message, Registered(True, "", self.rate)),
-                AddBlocks: lambda message: self._note(message, Reply()),
-                ReportError: lambda message: self._note(message, Reply()),
-                DeregisterReceiver: self._on_deregister,
-            },
-        )
-
-    def _on_deregister(self, message: object) -> object:
-        if self.deaf:
-            raise RuntimeError("not now")
-        return self._note(message, Reply())
-
-    def _note(self, message: object, reply: object) -> object:
-        self.log.add(message)
-        return reply
-
-    def task(self, receiver: Receiver[Any], conf: dict[str, str] | None = None) -> ReceiverTask:
-        location = f"grpc://127.0.0.1:{self.endpoint.port}"
-        return ReceiverTask(receiver, 2, 5, "app-1", location, self.token, Settings.parse(conf or {}))
-
-    def receiver(self) -> Client:
-        """A client of the receiver that registered."""
-        self.log.await_count(RegisterReceiver)
-        return Client(f"grpc://127.0.0.1:{self.log.of(RegisterReceiver)[0].port}", self.token, 10_000)
-
-
 @pytest.fixture
 def tracker(log: EventLog) -> Iterator[FakeTracker]:
     tracker = FakeTracker(log)
@@ -125,12 +84,12 @@ def read(path: str) -> list[Any]:
         return list(arrow_form.records(map(reader.get_batch, range(reader.num_record_batches))))
 
 
-def test_it_runs_from_registration_to_deregistration(
+def test_task_runs_from_registration_to_deregistration(
     tracker: FakeTracker, log: EventLog, blocks: Path, background: Background
 ) -> None:
     def stop() -> None:
         log.await_count(AddBlocks)
-        tracker.receiver().ask(StopReceiver("Stopped by driver"), Reply)
+        tracker.client().ask(StopReceiver("Stopped by driver"), Reply)
 
     stopping = background(stop)
     task = pickle.loads(pickle.dumps(tracker.task(Counting())))
@@ -152,7 +111,7 @@ def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
 
     def drive() -> tuple[list[Any], list[str], float | None]:
         log.await_count(AddBlocks)
-        client = tracker.receiver()
+        client = tracker.client()
         block = log.of(AddBlocks)[0].blocks[0]
         reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
         fetched = list(arrow_form.records(fetch_block(reference, reference.source, tracker.token)))
@@ -168,7 +127,7 @@ def test_while_it_runs_it_serves_cleans_up_and_changes_its_rate(
     assert driven.result(timeout=10) == ([1, 2, 3], [], 12.5)
 
 
-def test_it_serves_and_deletes_what_other_receivers_and_earlier_launches_left_on_its_host(
+def test_task_serves_and_deletes_blocks_of_other_launches_on_its_host(
     tracker: FakeTracker, log: EventLog, background: Background, blocks: Path
 ) -> None:
     ids = ["input-9-1-0", "input-2-4-7"]
@@ -176,7 +135,7 @@ def test_it_serves_and_deletes_what_other_receivers_and_earlier_launches_left_on
         LocalBlockHandler(blocks).store(Block(block_id, 9, 1, arrow_form.encode([block_id])))
 
     def drive() -> tuple[list[Any], bool]:
-        client = tracker.receiver()
+        client = tracker.client()
         assert log.of(RegisterReceiver)[0].directory == str(blocks)
         references = [BlockReference(block_id, "/elsewhere", 1, client.location) for block_id in ids]
         fetched = [next(arrow_form.records(fetch_block(each, each.source, tracker.token))) for each in references]
@@ -190,10 +149,10 @@ def test_it_serves_and_deletes_what_other_receivers_and_earlier_launches_left_on
     assert driven.result(timeout=10) == (ids, False)
 
 
-def test_it_can_be_asked_to_serve_for_longer(tracker: FakeTracker, log: EventLog, background: Background) -> None:
+def test_second_stop_extends_the_time_of_serving(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     def drive() -> bool:
         log.await_count(AddBlocks)
-        client = tracker.receiver()
+        client = tracker.client()
         client.ask(StopReceiver("moves to another executor", serve_ms=300), Reply)
         log.await_count(DeregisterReceiver)
         client.ask(StopReceiver("Stopped by driver", serve_ms=60_000), Reply)
@@ -208,12 +167,12 @@ def test_it_can_be_asked_to_serve_for_longer(tracker: FakeTracker, log: EventLog
     assert driven.result(timeout=10)
 
 
-def test_nobody_who_asks_for_less_shortens_that(
+def test_second_stop_does_not_shorten_the_time_of_serving(
     tracker: FakeTracker, log: EventLog, background: Background, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def drive() -> bool:
         log.await_count(AddBlocks)
-        client = tracker.receiver()
+        client = tracker.client()
         for serve_ms in (60_000, 0):
             client.ask(StopReceiver("enough", serve_ms), Reply)
         gate.open()
@@ -230,10 +189,10 @@ def test_nobody_who_asks_for_less_shortens_that(
     assert driven.result(timeout=10)
 
 
-def test_it_serves_its_blocks_until_it_is_released(tracker: FakeTracker, log: EventLog, background: Background) -> None:
+def test_task_serves_its_blocks_until_released(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     def drive() -> tuple[bool, list[Any]]:
         log.await_count(AddBlocks)
-        client = tracker.receiver()
+        client = tracker.client()
         client.ask(StopReceiver("Stopped by driver", serve_ms=60_000), Reply)
         log.await_count(DeregisterReceiver)
         fetched = []
@@ -251,12 +210,12 @@ def test_it_serves_its_blocks_until_it_is_released(tracker: FakeTracker, log: Ev
     assert driven.result(timeout=10) == (True, [1, 2, 3, 4])
 
 
-def test_a_driver_that_never_releases_it_is_not_waited_for_without_end(
+def test_serving_ends_at_its_deadline_without_a_release(
     tracker: FakeTracker, log: EventLog, background: Background
 ) -> None:
     def stop() -> None:
         log.await_count(AddBlocks)
-        tracker.receiver().ask(StopReceiver("Stopped by driver", serve_ms=100), Reply)
+        tracker.client().ask(StopReceiver("Stopped by driver", serve_ms=100), Reply)
 
     stopping = background(stop)
     before = time.monotonic()
@@ -265,14 +224,14 @@ def test_a_driver_that_never_releases_it_is_not_waited_for_without_end(
     assert 0.1 <= time.monotonic() - before < 10
 
 
-def test_a_driver_that_does_not_hear_of_the_end_waits_for_the_task(
+def test_task_ends_at_once_when_the_driver_is_not_notified_of_the_end(
     tracker: FakeTracker, log: EventLog, background: Background
 ) -> None:
     def stop() -> None:
         log.await_count(AddBlocks)
-        tracker.receiver().ask(StopReceiver("Stopped by driver", serve_ms=60_000), Reply)
+        tracker.client().ask(StopReceiver("Stopped by driver", serve_ms=60_000), Reply)
 
-    tracker.deaf = True
+    tracker.fails_deregistration = True
     stopping = background(stop)
     before = time.monotonic()
     list(tracker.task(Counting(), {"spark.penstock.wire.timeout": "200ms"})(0, []))
@@ -285,7 +244,7 @@ def test_driver_pauses_and_resumes_a_receiver(tracker: FakeTracker, log: EventLo
 
     def drive() -> bool:
         log.await_count(AddBlocks)
-        client = tracker.receiver()
+        client = tracker.client()
         client.ask(UpdateRateLimit(None, 1, paused=True), Reply)
         storing = background(lambda: receiver.store_all([4]))
         await_blocked(RateLimiter.acquire)
@@ -299,7 +258,7 @@ def test_driver_pauses_and_resumes_a_receiver(tracker: FakeTracker, log: EventLo
     assert driven.result(timeout=10)
 
 
-def test_what_stopped_it_fails_the_task(tracker: FakeTracker, log: EventLog) -> None:
+def test_error_that_stopped_the_receiver_fails_the_task(tracker: FakeTracker, log: EventLog) -> None:
     with pytest.raises(ValueError, match="the receiver's own"):
         list(tracker.task(Failing())(0, []))
     assert "ValueError: the receiver's own" in log.of(DeregisterReceiver)[0].error
@@ -310,7 +269,7 @@ def test_the_rate_of_the_last_launch_is_in_force(tracker: FakeTracker, log: Even
     receiver = Counting()
 
     def stop() -> None:
-        tracker.receiver().ask(StopReceiver("enough"), Reply)
+        tracker.client().ask(StopReceiver("enough"), Reply)
 
     stopping = background(stop)
     list(tracker.task(receiver, {"spark.streaming.receiver.maxRate": "1000"})(0, []))
@@ -318,9 +277,9 @@ def test_the_rate_of_the_last_launch_is_in_force(tracker: FakeTracker, log: Even
     assert receiver.rate_limit == 7.0
 
 
-def test_strangers_cannot_stop_it(tracker: FakeTracker, log: EventLog, background: Background) -> None:
+def test_stranger_cannot_stop_a_receiver(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     def drive() -> str:
-        real = tracker.receiver()
+        real = tracker.client()
         stranger = Client(real.location, Token.generate(), 10_000)
         with pytest.raises(Exception, match="refused StopReceiver"):
             stranger.ask(StopReceiver("mine now"), Reply)
@@ -330,13 +289,13 @@ def test_strangers_cannot_stop_it(tracker: FakeTracker, log: EventLog, backgroun
     driven = background(drive)
     list(tracker.task(Counting())(0, []))
     assert driven.result(timeout=10)
-    assert [told.message for told in log.of(DeregisterReceiver)] == ["enough"]
+    assert [received.message for received in log.of(DeregisterReceiver)] == ["enough"]
 
 
-def test_garbage_at_its_port_does_it_no_harm(tracker: FakeTracker, log: EventLog, background: Background) -> None:
+def test_garbage_at_the_port_is_harmless(tracker: FakeTracker, log: EventLog, background: Background) -> None:
     def drive() -> list[Any]:
         log.await_count(AddBlocks)
-        client = tracker.receiver()
+        client = tracker.client()
         pelt(log.of(RegisterReceiver)[0].port, tracker.token, "StopReceiver")
         block = log.of(AddBlocks)[0].blocks[0]
         reference = BlockReference(block.block_id, "/elsewhere", 3, client.location)
@@ -348,10 +307,10 @@ def test_garbage_at_its_port_does_it_no_harm(tracker: FakeTracker, log: EventLog
     list(tracker.task(Counting())(0, []))
     assert driven.result(timeout=10) == [1, 2, 3]
     assert exploded == []
-    assert [told.message for told in log.of(DeregisterReceiver)] == ["enough"]
+    assert [received.message for received in log.of(DeregisterReceiver)] == ["enough"]
 
 
-def test_a_driver_of_another_version_is_named_with_ones_own(
+def test_driver_of_another_version_is_an_error_that_names_both_versions(
     tracker: FakeTracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.wire.token.__version__", "9.8.7")
@@ -370,7 +329,7 @@ def test_a_retry_by_spark_does_nothing(tracker: FakeTracker, log: EventLog, monk
     assert log.entries == []
 
 
-def test_an_interrupt_is_what_it_was_before(tracker: FakeTracker) -> None:
+def test_interrupt_handler_is_restored(tracker: FakeTracker) -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(ValueError, match="the receiver's own"):
         list(tracker.task(Failing())(0, []))
@@ -383,7 +342,7 @@ def test_the_secret_and_the_settings_are_not_printed(tracker: FakeTracker) -> No
     assert "hunter2" not in repr(task)
 
 
-def test_what_dead_runs_left_is_swept(tracker: FakeTracker, tmp_path: Path) -> None:
+def test_block_directories_of_dead_runs_are_deleted(tracker: FakeTracker, tmp_path: Path) -> None:
     # A process that started in 1970 is gone.
     left, alive = tmp_path / "penstock" / "app-0", tmp_path / "penstock" / "app-00"
     claim(left, Process(os.getpid(), create_time=1.0))
@@ -403,7 +362,7 @@ def test_what_dead_runs_left_is_swept(tracker: FakeTracker, tmp_path: Path) -> N
         ("/data", "/data"),
     ],
 )
-def test_blocks_outlive_the_executor_where_there_is_a_place_for_it(
+def test_blocks_survive_the_executor_in_the_applications_directory(
     monkeypatch: pytest.MonkeyPatch, given: str, home: str
 ) -> None:
     monkeypatch.setenv("SPARK_LOCAL_DIRS", given)

@@ -29,8 +29,11 @@ def boom() -> None:
 
 
 def announced_delays(log: EventLog) -> list[int]:
-    """The delays that the driver was told of."""
-    said = (re.match(r"Restarting receiver with delay (\d+) ms: ", told.message) for told in log.of(DeregisterReceiver))
+    """The delays reported to the driver."""
+    said = (
+        re.match(r"Restarting receiver with delay (\d+) ms: ", received.message)
+        for received in log.of(DeregisterReceiver)
+    )
     return [int(match[1]) for match in said if match]
 
 
@@ -56,7 +59,7 @@ def test_a_restart_stops_waits_and_starts(
     ]
 
 
-def test_a_restart_with_an_error_tells_it(
+def test_error_of_a_restart_is_reported(
     supervise: Supervise, receiver: Noting, log: EventLog, clock: ManualClock
 ) -> None:
     supervise(receiver).start()
@@ -65,8 +68,8 @@ def test_a_restart_with_an_error_tells_it(
     (reported,) = log.of(ReportError)
     assert reported.message == "connection lost"
     assert "OSError: reset by peer" in reported.error
-    (told,) = log.of(DeregisterReceiver)
-    assert "OSError: reset by peer" in told.error
+    (received,) = log.of(DeregisterReceiver)
+    assert "OSError: reset by peer" in received.error
     assert log.names == ["RegisterReceiver", "onStart", "ReportError", *CYCLE]
 
 
@@ -84,7 +87,7 @@ def test_a_restart_returns_at_once_and_further_ones_are_ignored_until_it_is_done
     assert log.names == ["RegisterReceiver", "onStart", *CYCLE]
     receiver.restart("later", None, 0)
     log.await_count("onStart", 3)
-    assert [told.message.partition(": ")[2] for told in log.of(DeregisterReceiver)] == ["restart 0", "later"]
+    assert [received.message.partition(": ")[2] for received in log.of(DeregisterReceiver)] == ["restart 0", "later"]
 
 
 def test_a_receiver_can_restart_itself_in_onStart(
@@ -128,7 +131,7 @@ def test_delays_double_while_nothing_is_stored_in_between(
     assert 500 <= announced_delays(log)[-1] <= 1000
 
 
-def test_what_was_buffered_before_a_restart_is_stored(
+def test_records_buffered_before_a_restart_are_stored(
     supervise: Supervise, receiver: Noting, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     supervisor = supervise(receiver)
@@ -184,9 +187,7 @@ def test_a_driver_that_refuses_at_the_restart_ends_the_receiver(
     assert log.names.count("onStart") == 1
 
 
-def test_an_onStop_that_raises_does_not_keep_the_receiver_from_starting_again(
-    supervise: Supervise, receiver: Noting, log: EventLog
-) -> None:
+def test_error_of_onStop_does_not_prevent_the_restart(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervise(receiver).start()
     receiver.on_stop = boom
     receiver.restart("again", None, 0)

@@ -56,15 +56,15 @@ def test_large_records_are_taken_a_few_at_a_time(make: Callable[[int], Any]) -> 
     assert max(later - earlier for earlier, later in zip([0, *taken], taken, strict=False)) <= 4
 
 
-def test_one_that_is_larger_than_the_bound_goes_alone() -> None:
+def test_record_above_the_bound_is_a_table_of_its_own() -> None:
     assert sizes([b"x" * 3 * MB] * 3, max_bytes=MB) == [1, 1, 1]
 
 
-def test_small_ones_fill_a_chunk_to_the_record() -> None:
+def test_small_records_fill_a_table_to_the_limit() -> None:
     assert sizes(range(250_000), max_records=100_000) == [100_000, 100_000, 50_000]
 
 
-def test_when_all_at_once_they_are_large_a_chunk_is_soon_full() -> None:
+def test_suddenly_large_records_end_a_table_early() -> None:
     source = Source(lambda n: "x" * (100 if n < 50_000 else 100_000), 60_000)
     tables = [(table.nbytes, count) for table, count in sized_tables(source, lambda: 10**6, 4 * MB)]
     assert sum(count for _size, count in tables) == 60_000
@@ -79,7 +79,7 @@ RECORD = st.one_of(
 
 @given(st.lists(RECORD, max_size=60), st.integers(1, 40), st.integers(1, 300))
 @settings(max_examples=200, derandomize=True, deadline=None)
-def test_what_comes_out_equals_what_went_in(records: list[Any], max_records: int, max_bytes: int) -> None:
+def test_decoded_records_equal_the_encoded_ones(records: list[Any], max_records: int, max_bytes: int) -> None:
     out: list[Any] = []
     for table, count in sized_tables(iter(records), lambda: max_records, max_bytes):
         part = list(arrow_form.records(table.to_batches()))
@@ -88,7 +88,7 @@ def test_what_comes_out_equals_what_went_in(records: list[Any], max_records: int
     assert [(type(each), each) for each in out] == [(type(each), each) for each in records]
 
 
-def test_what_waits_for_the_rate_limit_does_not_wait_in_memory(
+def test_records_waiting_for_the_rate_limit_are_not_read_ahead(
     supervise: Callable[..., ReceiverSupervisor],
     receiver: Noting,
     driver: FakeDriver,
@@ -107,7 +107,7 @@ def test_what_waits_for_the_rate_limit_does_not_wait_in_memory(
     assert taken == [50, 100, 150, 200]
 
 
-def test_a_rate_that_sinks_meanwhile_is_kept_to(
+def test_rate_that_falls_during_store_all_is_respected(
     supervise: Callable[..., ReceiverSupervisor],
     receiver: Noting,
     records: Callable[[], list[Any]],
@@ -124,7 +124,7 @@ def test_a_rate_that_sinks_meanwhile_is_kept_to(
     assert records() == mixed
 
 
-def test_however_often_it_sinks_a_chunk_is_read_once(
+def test_falling_rate_reads_each_record_once(
     supervise: Callable[..., ReceiverSupervisor], receiver: Noting, driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     supervisor = supervise(receiver)
@@ -142,7 +142,7 @@ def test_however_often_it_sinks_a_chunk_is_read_once(
     assert next(times) == 1
 
 
-def test_single_records_and_all_together_have_one_bound() -> None:
+def test_store_and_store_all_share_the_rate_limit() -> None:
     # What is measured is not more than a little beside what Python says.
     (table, _count), *_ = sized_tables(["x" * 1000] * 100, lambda: 1000, MB)
     assert table.nbytes == pytest.approx(100 * sys.getsizeof("x" * 1000), rel=0.1)

@@ -1,4 +1,4 @@
-"""An ``onStart`` that does not return: told, and the end of the process unless it stores."""
+"""An ``onStart`` that does not return: received, and the end of the process unless it stores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def pass_time(clock: ManualClock, seconds: int) -> None:
     clock.await_waiters()
 
 
-def test_one_that_hangs_is_ended_with_that_error(
+def test_onStart_that_hangs_ends_the_receiver_with_an_error(
     supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock
 ) -> None:
     supervisor = supervise(receiver, CONF)
@@ -42,9 +42,9 @@ def test_one_that_hangs_is_ended_with_that_error(
     clock.advance(1000)
     with pytest.raises(ReceiverStuckError, match="onStart has not returned for 5 s"):
         supervisor.await_termination()
-    (told,) = log.of(DeregisterReceiver)
-    assert told.message == "onStart has not returned for 5 s; it must only start what receives"
-    assert "ReceiverStuckError" in told.error
+    (received,) = log.of(DeregisterReceiver)
+    assert received.message == "onStart has not returned for 5 s; it must only start what receives"
+    assert "ReceiverStuckError" in received.error
     with pytest.raises(ReceiverStoppedError):
         receiver.store(1)
     gate.open()
@@ -52,7 +52,7 @@ def test_one_that_hangs_is_ended_with_that_error(
     assert "onStop" not in log.entries
 
 
-def test_one_that_is_told_to_stop_meanwhile_ends_too(
+def test_stop_during_a_hanging_onStart_ends_the_receiver(
     supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock
 ) -> None:
     supervisor = supervise(receiver, CONF)
@@ -67,7 +67,7 @@ def test_one_that_is_told_to_stop_meanwhile_ends_too(
     gate.open()
 
 
-def test_one_that_stores_meanwhile_is_told_of_once_and_goes_on(
+def test_onStart_that_stores_is_reported_once_and_continues(
     supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock
 ) -> None:
     def receive() -> None:
@@ -80,7 +80,7 @@ def test_one_that_stores_meanwhile_is_told_of_once_and_goes_on(
     assert gate.reached.wait(10)
     pass_time(clock, 20)
     log.await_count(ReportError)
-    assert [told.message for told in log.of(ReportError)] == [
+    assert [received.message for received in log.of(ReportError)] == [
         "onStart has not returned for 5 s; it must only start what receives: the receiver cannot be stopped in order"
     ]
     assert receiver.isStarted()
@@ -90,7 +90,7 @@ def test_one_that_stores_meanwhile_is_told_of_once_and_goes_on(
 
 
 @pytest.mark.parametrize("conf", [{}, {"spark.penstock.receiver.startTimeout": "0"}], ids=["in time", "no limit"])
-def test_one_that_returns_in_time_is_left_alone(
+def test_onStart_that_returns_in_time_is_no_error(
     supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock, conf: dict[str, str]
 ) -> None:
     supervisor = supervise(receiver, {"spark.streaming.blockInterval": "1s"} | conf)
@@ -103,7 +103,7 @@ def test_one_that_returns_in_time_is_left_alone(
     assert log.names == ["RegisterReceiver", "onStart", "onStop", "DeregisterReceiver"]
 
 
-def test_what_ends_a_thread_ends_the_receiver(supervise: Supervise, receiver: Noting) -> None:
+def test_exit_of_a_thread_ends_the_receiver(supervise: Supervise, receiver: Noting) -> None:
     class Unusual(BaseException):
         """Neither an Exception nor SystemExit."""
 

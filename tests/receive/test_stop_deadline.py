@@ -25,7 +25,7 @@ CONF = {"spark.penstock.receiver.stopTimeout": "3s", "spark.streaming.blockInter
 SAID = "onStop has not returned for 3 s: does it wake what receives, and that end?"
 
 
-def test_what_is_buffered_is_stored_and_the_driver_told(
+def test_buffer_is_flushed_and_the_driver_notified(
     supervise: Supervise,
     receiver: Noting,
     log: EventLog,
@@ -55,11 +55,11 @@ def test_what_is_buffered_is_stored_and_the_driver_told(
     (reported,) = log.of(ReportError)
     assert reported.message == SAID
     assert "ReceiverStuckError" in reported.error
-    (told,) = log.of(DeregisterReceiver)
-    assert (told.message, told.flushed, told.ended) == ("Stopped by driver", 1, True)
+    (received,) = log.of(DeregisterReceiver)
+    assert (received.message, received.flushed, received.ended) == ("Stopped by driver", 1, True)
 
 
-def test_what_it_stops_for_is_the_error_of_the_task(
+def test_error_that_stops_the_receiver_fails_the_task(
     supervise: Supervise, receiver: Noting, gate: Gate, clock: ManualClock, background: Background
 ) -> None:
     supervisor = supervise(receiver, CONF)
@@ -74,7 +74,7 @@ def test_what_it_stops_for_is_the_error_of_the_task(
         supervisor.await_termination()
 
 
-def test_one_that_was_to_restart_is_for_another_process(
+def test_restart_with_a_hanging_onStop_fails_the_task(
     supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock
 ) -> None:
     supervisor = supervise(receiver, CONF)
@@ -82,15 +82,15 @@ def test_one_that_was_to_restart_is_for_another_process(
     receiver.on_stop = gate
     receiver.restart("connection lost", None, 0)
     assert gate.reached.wait(10)
-    # The driver's stop does not wait behind it for ever either.
+    # The driver's stop does not wait for ever for it either.
     supervisor.stop_soon("Stopped by driver")
     clock.await_waiters(2)
     clock.advance(3000)
     log.await_count(DeregisterReceiver)
     assert log.names.count("onStart") == log.names.count("onStop") == 1
     assert [each.message for each in log.of(ReportError)] == [SAID]
-    (told,) = log.of(DeregisterReceiver)
-    assert told.ended
+    (received,) = log.of(DeregisterReceiver)
+    assert received.ended
 
 
 def test_a_restart_ends_with_that_error(
@@ -105,11 +105,11 @@ def test_a_restart_ends_with_that_error(
     clock.advance(3000)
     with pytest.raises(ReceiverStuckError, match="onStop has not returned for 3 s"):
         supervisor.await_termination()
-    (told,) = log.of(DeregisterReceiver)
-    assert told.message == SAID
+    (received,) = log.of(DeregisterReceiver)
+    assert received.message == SAID
 
 
-def test_without_a_limit_it_is_waited_for(
+def test_stop_timeout_of_zero_waits_for_onStop(
     supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, clock: ManualClock, background: Background
 ) -> None:
     supervisor = supervise(receiver, CONF | {"spark.penstock.receiver.stopTimeout": "0"})

@@ -91,7 +91,7 @@ def test_no_two_blocks_have_one_name(started: Started, driver: FakeDriver) -> No
     assert {block.stream_id for block in driver.blocks} == {3}
 
 
-def test_nothing_makes_no_block(started: Started, driver: FakeDriver) -> None:
+def test_empty_store_all_makes_no_block(started: Started, driver: FakeDriver) -> None:
     receiver = started()
     receiver.store_all([])
     receiver.store_all(iter(()))
@@ -99,9 +99,7 @@ def test_nothing_makes_no_block(started: Started, driver: FakeDriver) -> None:
     assert driver.blocks == []
 
 
-def test_an_iterable_is_taken_in_parts_and_its_order_kept(
-    started: Started, driver: FakeDriver, records: Records
-) -> None:
+def test_iterable_is_read_in_parts_in_order(started: Started, driver: FakeDriver, records: Records) -> None:
     receiver, taken = started(), 0
 
     def source() -> Iterator[int]:
@@ -118,7 +116,7 @@ def test_an_iterable_is_taken_in_parts_and_its_order_kept(
     assert seen == [200_000, 250_000]
 
 
-def test_an_iterable_that_raises_hands_its_error_on(started: Started, records: Records) -> None:
+def test_error_of_the_iterable_is_raised(started: Started, records: Records) -> None:
     receiver = started()
 
     def source() -> Iterator[int]:
@@ -138,7 +136,7 @@ def test_one_column_is_stored_as_its_values_and_several_as_rows(started: Started
     assert records() == ["x", "y", Row(a="x", b=1)]
 
 
-def test_what_is_no_batch_is_refused(started: Started, driver: FakeDriver) -> None:
+def test_store_arrow_of_something_else_is_refused(started: Started, driver: FakeDriver) -> None:
     receiver = started()
     with pytest.raises(TypeError, match="list"):
         receiver.store_arrow([1, 2])
@@ -157,7 +155,7 @@ def test_a_block_that_the_driver_does_not_accept_is_an_error_and_deleted(
     assert (store.kept, store.discarded) == ({}, ["input-3-7-0"])
 
 
-def test_a_block_that_is_not_stored_is_tried_again(
+def test_failed_store_is_retried(
     started: Started, store: FakeStore, background: Background, drive: Drive, records: Records
 ) -> None:
     receiver = started()
@@ -178,7 +176,7 @@ class ImpatientClock(ManualClock):
         self.waits.append(duration_ms)
 
 
-def test_tries_are_apart_and_further_each_time(started: Started, store: FakeStore) -> None:
+def test_delays_between_retries_grow(started: Started, store: FakeStore) -> None:
     clock = ImpatientClock()
     receiver = started(its_clock=clock)
     store.failures = 5
@@ -209,7 +207,7 @@ def test_without_retries_there_is_one_try(started: Started, store: FakeStore) ->
     assert store.tries == 1
 
 
-def test_a_report_that_gets_no_answer_is_made_again_without_storing_again(
+def test_unanswered_report_is_retried_without_storing_again(
     started: Started, store: FakeStore, driver: FakeDriver, background: Background, drive: Drive
 ) -> None:
     receiver = started()
@@ -219,7 +217,7 @@ def test_a_report_that_gets_no_answer_is_made_again_without_storing_again(
     assert [block.block_id for block in driver.blocks] == ["input-3-7-0"]
 
 
-def test_a_store_hook_that_gives_no_stored_block_is_an_error(started: Started, store: FakeStore) -> None:
+def test_store_hook_without_a_stored_block_is_an_error(started: Started, store: FakeStore) -> None:
     receiver = started(conf={"spark.penstock.receiver.storeRetries": "0"})
     store.answer = lambda _block, _stored: None
     with pytest.raises(StoreError, match="gave None for block input-3-7-0, not a StoredBlock"):

@@ -36,7 +36,7 @@ def test_a_receiver_registers_and_is_started(supervise: Supervise, receiver: Not
     assert (supervisor.is_started, supervisor.is_stopped) == (True, False)
 
 
-def test_it_stops_in_order_and_what_it_stores_meanwhile_is_taken(
+def test_stop_calls_onStop_flushes_and_deregisters_in_this_order(
     supervise: Supervise, receiver: Noting, log: EventLog, records: Records
 ) -> None:
     supervisor = supervise(receiver)
@@ -80,12 +80,12 @@ def test_awaiting_its_end_raises_the_error_that_stopped_it(
     with pytest.raises(ValueError, match="the reason") as caught:
         supervisor.await_termination()
     assert caught.value is error
-    (told,) = log.of(DeregisterReceiver)
-    assert told.message == "it failed"
-    assert "ValueError: the reason" in told.error
+    (received,) = log.of(DeregisterReceiver)
+    assert received.message == "it failed"
+    assert "ValueError: the reason" in received.error
 
 
-def test_a_second_stop_is_harmless(
+def test_stop_is_idempotent(
     supervise: Supervise, receiver: Noting, log: EventLog, gate: Gate, background: Background
 ) -> None:
     supervisor = supervise(receiver)
@@ -99,7 +99,7 @@ def test_a_second_stop_is_harmless(
     supervisor.stop("again", RuntimeError("too late"))
     supervisor.await_termination()
     assert log.names.count("onStop") == 1
-    assert [told.message for told in log.of(DeregisterReceiver)] == ["first"]
+    assert [received.message for received in log.of(DeregisterReceiver)] == ["first"]
 
 
 def test_a_receiver_can_stop_itself_from_any_call(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
@@ -108,7 +108,7 @@ def test_a_receiver_can_stop_itself_from_any_call(supervise: Supervise, receiver
     receiver.on_stop = lambda: receiver.stop("in onStop")
     supervisor.start()
     supervisor.await_termination()
-    assert [told.message for told in log.of(DeregisterReceiver)] == ["in onStart"]
+    assert [received.message for received in log.of(DeregisterReceiver)] == ["in onStart"]
 
 
 def test_after_stop_nothing_is_stored(supervise: Supervise, receiver: Noting, driver: FakeDriver) -> None:
@@ -128,7 +128,7 @@ def test_after_stop_nothing_is_stored(supervise: Supervise, receiver: Noting, dr
     assert driver.blocks == []
 
 
-def test_stop_waits_for_the_store_that_is_at_it(
+def test_stop_waits_for_a_store_in_progress(
     supervise: Supervise, receiver: Noting, log: EventLog, store: FakeStore, gate: Gate, background: Background
 ) -> None:
     supervisor = supervise(receiver)
@@ -151,13 +151,13 @@ def test_an_onStart_that_raises_stops_the_receiver(supervise: Supervise, receive
     supervisor.start()
     with pytest.raises(RuntimeError, match="boom"):
         supervisor.await_termination()
-    (told,) = log.of(DeregisterReceiver)
-    assert told.message == "Error starting receiver 3: boom"
-    assert "RuntimeError: boom" in told.error
+    (received,) = log.of(DeregisterReceiver)
+    assert received.message == "Error starting receiver 3: RuntimeError: boom"
+    assert "RuntimeError: boom" in received.error
     assert receiver.isStopped()
 
 
-def test_an_onStop_that_raises_is_reported_and_the_rest_goes_on(
+def test_error_of_onStop_is_reported_and_the_stop_continues(
     supervise: Supervise, receiver: Noting, log: EventLog, records: Records
 ) -> None:
     supervisor = supervise(receiver)
@@ -184,7 +184,7 @@ def test_a_receiver_that_the_driver_refuses_is_not_started(
     assert "onStop" not in log.entries
 
 
-def test_a_receiver_whose_driver_is_away_is_not_started(
+def test_receiver_without_a_driver_is_not_started(
     supervise: Supervise, receiver: Noting, log: EventLog, driver: FakeDriver
 ) -> None:
     driver.failures[RegisterReceiver] = 1
@@ -195,7 +195,7 @@ def test_a_receiver_whose_driver_is_away_is_not_started(
     assert "onStart" not in log.entries
 
 
-def test_a_driver_that_is_away_holds_up_no_stop(supervise: Supervise, receiver: Noting, driver: FakeDriver) -> None:
+def test_stop_succeeds_without_the_driver(supervise: Supervise, receiver: Noting, driver: FakeDriver) -> None:
     supervisor = supervise(receiver)
     supervisor.start()
     driver.failures[DeregisterReceiver] = 1
@@ -203,7 +203,7 @@ def test_a_driver_that_is_away_holds_up_no_stop(supervise: Supervise, receiver: 
     supervisor.await_termination()
 
 
-def test_an_error_that_is_reported_stops_nothing(
+def test_reported_error_does_not_stop_the_receiver(
     supervise: Supervise, receiver: Noting, log: EventLog, driver: FakeDriver
 ) -> None:
     supervisor = supervise(receiver)
@@ -235,9 +235,9 @@ def test_a_push_that_fails_for_good_stops_the_receiver_with_that_error(
     clock.advance(200)
     with pytest.raises(Exception, match="Input/output error"):
         supervisor.await_termination()
-    (told,) = log.of(DeregisterReceiver)
-    assert "(5 buffered records could not be stored and are lost)" in told.message
-    assert "Input/output error" in told.error
+    (received,) = log.of(DeregisterReceiver)
+    assert "(5 buffered records could not be stored and are lost)" in received.message
+    assert "Input/output error" in received.error
     assert log.of(AddBlocks) == []
     with pytest.raises(ReceiverStoppedError):
         receiver.store(5)

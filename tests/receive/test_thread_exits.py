@@ -24,7 +24,7 @@ def leave(_argument: object = None) -> None:
     raise SystemExit("leaving")
 
 
-def test_in_onStop_it_does_not_keep_the_rest_of_the_stop_from_happening(
+def test_exit_in_onStop_does_not_prevent_the_stop(
     supervise: Supervise, receiver: Noting, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     supervisor = supervise(receiver)
@@ -36,7 +36,7 @@ def test_in_onStop_it_does_not_keep_the_rest_of_the_stop_from_happening(
     assert records() == ["buffered"]
 
 
-def test_in_onStart_at_a_restart_it_ends_the_receiver_with_that_error(
+def test_exit_in_onStart_of_a_restart_ends_the_receiver_with_that_error(
     supervise: Supervise, receiver: Noting, log: EventLog, background: Background
 ) -> None:
     supervisor = supervise(receiver)
@@ -47,7 +47,7 @@ def test_in_onStart_at_a_restart_it_ends_the_receiver_with_that_error(
         background(supervisor.await_termination).result(timeout=2)
 
 
-def test_in_the_store_hook_it_is_a_failed_push(
+def test_exit_in_the_store_hook_is_a_failed_push(
     supervise: Supervise, receiver: Noting, log: EventLog, store: FakeStore, clock: ManualClock, background: Background
 ) -> None:
     supervisor = supervise(receiver, {"spark.penstock.receiver.storeRetries": "0"})
@@ -58,5 +58,5 @@ def test_in_the_store_hook_it_is_a_failed_push(
     clock.advance(200)
     with pytest.raises(BaseException, match="leaving"):
         background(supervisor.await_termination).result(timeout=2)
-    (told,) = log.of(DeregisterReceiver)
-    assert "(1 buffered records could not be stored and are lost)" in told.message
+    (received,) = log.of(DeregisterReceiver)
+    assert "(1 buffered records could not be stored and are lost)" in received.message

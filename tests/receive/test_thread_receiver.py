@@ -25,7 +25,7 @@ Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
 
 class Scripted(ThreadReceiver[Any]):
-    """Does what it is told with each run of ``receive``."""
+    """Runs one function in each run of ``receive``."""
 
     def __init__(self, log: EventLog, *runs: Callable[[Scripted], object]) -> None:
         self._log, self._runs = log, list(runs)
@@ -54,7 +54,7 @@ def test_receive_runs_on_a_thread_of_its_own(supervise: Supervise, log: EventLog
     assert (thread.name, thread.daemon) == ("Scripted-3", True)
 
 
-def test_a_receive_that_returns_is_the_end_of_the_source_and_no_error(
+def test_receive_that_returns_ends_the_source_without_error(
     supervise: Supervise, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     receiver = Scripted(log, lambda receiver: receiver.store_all([1, 2]))
@@ -68,7 +68,7 @@ def test_a_receive_that_returns_is_the_end_of_the_source_and_no_error(
     assert log.names == ["RegisterReceiver", "receive", "AddBlocks", "returned", "DeregisterReceiver"]
 
 
-def test_what_receive_raises_restarts_it(supervise: Supervise, log: EventLog, clock: ManualClock) -> None:
+def test_error_of_receive_restarts_the_receiver(supervise: Supervise, log: EventLog, clock: ManualClock) -> None:
     supervise(Scripted(log, fail, fail, wait)).start()
     for restarts in (1, 2):
         log.await_count(ReportError, restarts)
@@ -76,11 +76,11 @@ def test_what_receive_raises_restarts_it(supervise: Supervise, log: EventLog, cl
         clock.advance(30_000)
         log.await_count("receive", restarts + 1)
     first, _second = log.of(ReportError)
-    assert first.message == "Error receiving data: reset by peer"
+    assert first.message == "Error receiving data: OSError: reset by peer"
     assert "OSError: reset by peer" in first.error
 
 
-def test_stop_wakes_a_wait(supervise: Supervise, log: EventLog, background: Background) -> None:
+def test_stop_ends_a_wait(supervise: Supervise, log: EventLog, background: Background) -> None:
     supervisor = supervise(Scripted(log, wait))
     supervisor.start()
     log.await_count("receive")
@@ -89,7 +89,7 @@ def test_stop_wakes_a_wait(supervise: Supervise, log: EventLog, background: Back
     assert log.of(ReportError) == []
 
 
-def test_a_wait_that_nobody_ends_takes_its_time(supervise: Supervise, log: EventLog) -> None:
+def test_wait_lasts_its_time_without_a_stop(supervise: Supervise, log: EventLog) -> None:
     said: list[bool] = []
 
     def pause(receiver: Scripted) -> None:
@@ -106,7 +106,7 @@ def test_before_it_runs_a_wait_returns_at_once(log: EventLog) -> None:
     assert not receiver.isStopped()
 
 
-def test_what_receive_raises_because_it_was_stopped_is_no_error(supervise: Supervise, log: EventLog) -> None:
+def test_error_of_receive_after_a_stop_is_ignored(supervise: Supervise, log: EventLog) -> None:
     def closed(receiver: Scripted) -> None:
         receiver.wait(60)
         raise OSError("read on a closed socket")
@@ -135,7 +135,7 @@ def test_stop_waits_for_receive_to_store_its_last(
     assert sorted(records()) == ["last", "very last"]
 
 
-def test_a_receive_that_does_not_end_is_left_behind(
+def test_receive_that_does_not_return_does_not_block_the_stop(
     supervise: Supervise, log: EventLog, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_receiver, "_JOIN_S", 0.01)
@@ -148,7 +148,7 @@ def test_a_receive_that_does_not_end_is_left_behind(
     log.await_count("returned")
 
 
-def test_a_receive_that_does_not_end_is_not_started_beside_itself(
+def test_receive_that_does_not_return_is_not_started_twice(
     supervise: Supervise, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread_receiver, "_JOIN_S", 0.01)
@@ -193,6 +193,6 @@ class Plain(ThreadReceiver[str]):
         """Nothing to receive."""
 
 
-def test_it_travels() -> None:
+def test_message_survives_json() -> None:
     copy = pickle.loads(pickle.dumps(Plain("there")))
     assert (type(copy), vars(copy)) == (Plain, {"host": "there"})

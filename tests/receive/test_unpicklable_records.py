@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.receive.conftest import Noting
 
 
-def test_a_record_that_cannot_be_pickled_is_told_of_and_left_out(
+def test_record_that_cannot_be_pickled_is_reported_and_left_out(
     supervise: Callable[..., ReceiverSupervisor], receiver: Noting, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     supervisor = supervise(receiver)
@@ -24,12 +24,12 @@ def test_a_record_that_cannot_be_pickled_is_told_of_and_left_out(
     supervisor.stop("enough")
     supervisor.await_termination()
     assert records() == [1, "two"]
-    (told,) = log.of(ReportError)
-    assert told.message == "1 records cannot be pickled: they are left out"
-    assert "lock" in told.error
+    (received,) = log.of(ReportError)
+    assert received.message == "1 records cannot be pickled: they are left out"
+    assert "lock" in received.error
 
 
-def test_nothing_is_pushed_when_none_can(
+def test_block_of_unpicklable_records_is_not_pushed(
     supervise: Callable[..., ReceiverSupervisor], receiver: Noting, log: EventLog, records: Callable[[], list[Any]]
 ) -> None:
     supervisor = supervise(receiver)

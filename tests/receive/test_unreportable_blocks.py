@@ -28,7 +28,7 @@ def test_metadata_that_is_not_json_is_refused_without_trying_again(
     supervise(receiver).start()
     storing = background(lambda: receiver.store_all(["a"], {"at": object()}))
     try:
-        error = storing.exception(timeout=1)  # the clock stands still: there is no waiting for another try
+        error = storing.exception(timeout=1)  # the clock stands still: it did not wait for a retry
     except TimeoutError:
         with pytest.raises(StoreError):
             drive(storing)
@@ -39,7 +39,7 @@ def test_metadata_that_is_not_json_is_refused_without_trying_again(
 
 
 @pytest.mark.parametrize("wrong", [{"num_records": "x"}, {"num_bytes": None}, {"path": 5}, {"stream_id": 4}], ids=str)
-def test_one_that_a_plugin_got_wrong_fails_alone(
+def test_invalid_stored_block_of_a_plugin_fails_alone(
     supervise: Callable[..., ReceiverSupervisor],
     receiver: Noting,
     store: FakeStore,

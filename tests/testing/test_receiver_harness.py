@@ -68,7 +68,7 @@ def test_timeout_names_records_and_errors_so_far() -> None:
 def test_rate_limit_holds_under_a_manual_clock() -> None:
     clock = ManualClock()
     with ReceiverHarness(Countdown(100), {"spark.streaming.receiver.maxRate": "100"}, clock) as harness:
-        # One step behind the other, until all is there: what the limit allows by now bounds what is there by now.
+        # Step by step until all records are stored: at each step no more than the limit allows by then.
         for _ in range(20_000):
             if harness.count == 100:
                 break
@@ -82,7 +82,7 @@ def test_rate_limit_holds_under_a_manual_clock() -> None:
 
 def test_example_of_the_documentation_runs() -> None:
     page = Path(__file__).parents[2] / "docs" / "writing-a-receiver.md"
-    countdown, test, _plugin = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    countdown, test, *_ = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     names: dict[str, Any] = {}
     exec(countdown + test, names)
     names["test_it_counts_down"]()
@@ -112,7 +112,7 @@ def test_receiver_that_ends_within_the_stop_deadline_passes() -> None:
 def test_error_of_onStart_is_in_errors() -> None:
     with ReceiverHarness(NeverStarts()) as harness:
         pass
-    assert harness.errors == ["Error starting receiver 0: no broker"]
+    assert harness.errors == ["Error starting receiver 0: OSError: no broker"]
     assert "OSError: no broker" in harness.tracebacks[0]
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("how", ["deregistered", "died", "ended by force"])
-def test_a_receiver_has_stopped_however_it_ended(tracked: Tracked, how: str) -> None:
+def test_receiver_is_reported_stopped_after_a_stop(tracked: Tracked, how: str) -> None:
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + (0.05 if how == "ended by force" else 30))
-        process.told.await_one(StopReceiver)
+        process.received.await_one(StopReceiver)
         if how == "deregistered":
             process.deregister("Stopped by driver")
         if how != "ended by force":
@@ -33,7 +33,7 @@ def test_a_receiver_has_stopped_however_it_ended(tracked: Tracked, how: str) -> 
     assert tracked.events.names.count("ReceiverStopped") == 1
 
 
-def test_nobody_waits_to_launch_a_receiver_again(tracked: Tracked) -> None:
+def test_no_relaunch_is_pending_after_release(tracked: Tracked) -> None:
     tracked.registered().launch.end(RuntimeError("lost"))
     tracked.await_waiters()
     # Nobody moves the clock any more.

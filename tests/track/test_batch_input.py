@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.blocks.block import BlockReference
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.track.batch_input import BatchInput, pack
 from penstock.worker.block_reader import ReadBlocks
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.track.conftest import Tracked
 
 
-def test_the_place_of_a_block_is_where_it_was_stored(make_tracker: Callable[..., Tracked]) -> None:
+def test_location_of_a_block_is_where_it_was_stored(make_tracker: Callable[..., Tracked]) -> None:
     tracked = make_tracker()
     tracked.tracker.start()
     first = tracked.registered()
@@ -32,7 +32,7 @@ def test_the_place_of_a_block_is_where_it_was_stored(make_tracker: Callable[...,
     assert found[0][2].source != found[1][2].source
 
 
-def test_on_the_same_host_the_new_process_has_the_older_blocks(make_tracker: Callable[..., Tracked]) -> None:
+def test_relaunched_receiver_serves_older_blocks_of_its_host(make_tracker: Callable[..., Tracked]) -> None:
     tracked = make_tracker()
     tracked.tracker.start()
     first = tracked.registered()
@@ -44,4 +44,4 @@ def test_on_the_same_host_the_new_process_has_the_older_blocks(make_tracker: Cal
     ((host, _size, reference),) = tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(100, 0))
     assert (host, reference.source) == ("host-a", f"grpc://127.0.0.1:{second.endpoint.port}")
     tracked.tracker.clean_up(200, delete=True)
-    assert second.told.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0"])
+    assert second.received.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0"])

@@ -125,9 +125,7 @@ def test_remote_blocks_of_two_hosts_share_a_partition(make_tracker: MakeTracker)
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_a_damaged_block_is_told_and_counted_as_a_lost_one(
-    make_tracker: MakeTracker, tmp_path: Path, policy: str
-) -> None:
+def test_corrupt_block_is_reported_as_lost(make_tracker: MakeTracker, tmp_path: Path, policy: str) -> None:
     tracked = make_tracker(
         conf=LOG | {"spark.penstock.blocks.onLost": policy}, checkpoint_directory=str(tmp_path / "check")
     )
@@ -165,10 +163,10 @@ def test_the_driver_deletes_what_was_cleaned_up(make_tracker: MakeTracker, direc
     tracked.tracker.clean_up(200, delete=True)
     wait_for(lambda: files(directory) == ["input-0-1-2.arrow"], "deleted")
     tracked.settle()
-    assert not any(isinstance(told, CleanUpBlocks) for told in process.told.entries)
+    assert not any(isinstance(message, CleanUpBlocks) for message in process.received.entries)
 
 
-def test_nothing_is_deleted_that_is_to_be_kept(make_tracker: MakeTracker, directory: str) -> None:
+def test_blocks_are_not_deleted_without_unpersist(make_tracker: MakeTracker, directory: str) -> None:
     tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
     tracked.tracker.start()
     add(tracked.registered(), 0)
@@ -179,9 +177,7 @@ def test_nothing_is_deleted_that_is_to_be_kept(make_tracker: MakeTracker, direct
     assert files(directory) == ["input-0-1-0.arrow"]
 
 
-def test_a_stop_leaves_the_log_but_for_what_was_cleaned_up_until_then(
-    make_tracker: MakeTracker, directory: str
-) -> None:
+def test_stop_deletes_only_cleaned_up_blocks_from_the_log(make_tracker: MakeTracker, directory: str) -> None:
     tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
     tracked.tracker.start()
     process = tracked.registered()
@@ -198,7 +194,7 @@ def test_a_stop_leaves_the_log_but_for_what_was_cleaned_up_until_then(
     assert files(directory) == ["input-0-1-2.arrow", "input-0-1-3.arrow"]
 
 
-def test_a_file_system_that_takes_its_time_holds_up_nobody(
+def test_slow_deletion_blocks_nobody(
     make_tracker: MakeTracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: WaitFor
 ) -> None:
     directory = str(tmp_path / "check")
@@ -247,18 +243,18 @@ def test_an_error_while_deleting_is_logged_and_the_next_are_deleted(
         return delete(self, block_ids)
 
     tracked.tracker.clean_up(200, delete=True)
-    wait_for(lambda: "block files not deleted" in caplog.text, "told")
+    wait_for(lambda: "block files not deleted" in caplog.text, "the first warning")
     monkeypatch.setattr(WriteAheadLogBlockHandler, "delete", fail_first)
     tracked.tracker.clean_up(300, delete=True)
-    wait_for(lambda: "odd" in caplog.text, "told of what nobody expects")
+    wait_for(lambda: "odd" in caplog.text, "the warning about an unexpected error")
     tracked.tracker.clean_up(400, delete=True)
     wait_for(lambda: files(directory) == ["input-0-1-1.arrow"], "the next is deleted")
 
 
-# -- what is unread --
+# -- backlog --
 
 
-def test_the_bound_of_unread_data_is_that_of_the_log(
+def test_receivers_that_share_a_log_share_its_backlog_limit(
     make_tracker: MakeTracker, silent: type[Receiver[Any]], tmp_path: Path
 ) -> None:
     """Two receivers of two hosts fill one log: each pauses when it is full."""
@@ -274,7 +270,7 @@ def test_the_bound_of_unread_data_is_that_of_the_log(
     add(second, 0, records=15)
     assert tracked.tracker.unread_bytes() > 3000
     for process in (first, second):
-        assert process.told.await_one(UpdateRateLimit).paused
+        assert process.received.await_one(UpdateRateLimit).paused
     tracked.settle()
     said = {
         each.receiverInfo.streamId: each.receiverInfo.lastErrorMessage
@@ -286,4 +282,4 @@ def test_the_bound_of_unread_data_is_that_of_the_log(
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     tracked.tracker.processed(100)
     for process in (first, second):
-        assert not process.told.await_one(UpdateRateLimit, 2).paused
+        assert not process.received.await_one(UpdateRateLimit, 2).paused

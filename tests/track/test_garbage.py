@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.track.conftest import Tracked
 
 
-def test_the_driver_lives_on(tracked: Tracked) -> None:
+def test_driver_survives_garbage_at_its_port(tracked: Tracked) -> None:
     process = tracked.registered()
     endpoint = tracked.tracker._endpoint
     assert endpoint is not None
@@ -22,5 +22,5 @@ def test_the_driver_lives_on(tracked: Tracked) -> None:
     assert exploded == []
     assert process.add(0, 1).accepted
     tracked.tracker.send_rate_update(0, 5.0)
-    assert process.told.await_one(UpdateRateLimit).rate == 5.0
+    assert process.received.await_one(UpdateRateLimit).rate == 5.0
     assert tracked.events.names == ["ReceiverStarted"]

@@ -276,16 +276,14 @@ def test_a_launch_that_cannot_be_noted_takes_place(
     tracker = live()
     fail_writes(monkeypatch, tracker)
     tracker.note_launches({1: 1})
-    assert "launches not noted" in caplog.text
+    assert "launches not written" in caplog.text
 
 
-def test_blocks_of_a_stream_that_is_no_more_are_kept_aside_and_told(
-    live: Live, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_blocks_of_a_removed_stream_are_set_aside_with_a_warning(live: Live, caplog: pytest.LogCaptureFixture) -> None:
     live(1, 2).add_blocks([*blocks(1, 2), *blocks(3, stream_id=2)])
     without = live(1)
     assert without.set_aside() == {2: 10}
-    assert "kept aside" in caplog.text
+    assert "set aside" in caplog.text
     assert without.leftovers() == {1: 20}
     without.allocate_blocks_to_batch(100)
     assert batches(without) == {100: {1: 20}}
@@ -300,7 +298,7 @@ def test_blocks_of_a_stream_that_is_no_more_are_kept_aside_and_told(
     assert batches(again) == {200: {2: 10}}
 
 
-def test_a_stream_that_is_forgotten_leaves_nothing(live: Live) -> None:
+def test_forgotten_stream_leaves_no_blocks(live: Live) -> None:
     first = live(1, 2)
     first.note_launches({1: 1, 2: 5})
     first.add_blocks([*blocks(1), *blocks(2, stream_id=2)])
@@ -327,7 +325,7 @@ def numbers_of(tracker: ReceivedBlockTracker, time_ms: int, stream_id: int = 1) 
     return [int(each.block_id.split("-")[-1]) for each in tracker.blocks_of_batch(time_ms, stream_id)]
 
 
-def test_recovered_blocks_are_spread_over_batches_and_new_ones_wait_behind_them(live: Live) -> None:
+def test_recovered_blocks_are_spread_over_batches_before_new_ones(live: Live) -> None:
     live().add_blocks(blocks(*range(5)))
     tracker = live()
     tracker.spread_leftovers({1: 25})
@@ -397,7 +395,7 @@ def test_without_a_crash_nothing_is_left_over(live: Live) -> None:
     assert numbers_of(tracker, 100) == [0, 1, 2]
 
 
-def test_a_slow_disk_holds_up_nobody_who_only_asks(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_disk_does_not_delay_queries(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     tracker = live()
     tracker.add_blocks(blocks(1))
     tracker.allocate_blocks_to_batch(100)
@@ -459,7 +457,7 @@ STEP = st.one_of(
 
 @given(st.lists(STEP, max_size=25))
 @settings(max_examples=100, derandomize=True, deadline=None)
-def test_a_tracker_that_dies_behaves_like_one_that_lives_on(steps: list[tuple[str, Any]]) -> None:
+def test_recovered_tracker_behaves_like_an_uninterrupted_one(steps: list[tuple[str, Any]]) -> None:
     clock = ManualClock(0)
     with TemporaryDirectory() as folder:
 
@@ -493,7 +491,7 @@ def test_a_tracker_that_dies_behaves_like_one_that_lives_on(steps: list[tuple[st
             dying.close()
 
 
-def test_the_events_of_a_state_make_the_same_state() -> None:
+def test_state_written_as_events_is_restored() -> None:
     ledger, copy = Allocations(), Allocations()
     for time_ms in (100, 200, 300):
         ledger.add([*blocks(*range(time_ms, time_ms + 5)), block(time_ms, 2, epoch=time_ms)])

@@ -39,7 +39,7 @@ def test_accepted_blocks_outlive_the_driver(make_tracker: MakeTracker, make_jour
     assert ids(second.tracker.blocks, 200) == ["input-0-1-2"]
 
 
-def test_launches_go_on_counting_where_the_run_before_ended(
+def test_recovered_run_continues_launch_numbers(
     make_tracker: MakeTracker, make_journal: MakeJournal, silent: type[Receiver[Any]]
 ) -> None:
     first = make_tracker([silent(), silent()], journal=make_journal())
@@ -58,7 +58,7 @@ def test_launches_go_on_counting_where_the_run_before_ended(
     assert ids(second.tracker.blocks, 100) == ["input-0-2-7"]
 
 
-def test_a_block_that_cannot_be_journalled_is_to_be_reported_again(
+def test_block_whose_log_write_fails_may_be_reported_again(
     make_tracker: MakeTracker, make_journal: MakeJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal = make_journal()
@@ -108,9 +108,7 @@ def test_a_journal_that_cannot_be_written_fails_the_start(
     assert tracked.launches == []
 
 
-def test_a_report_made_again_behind_a_relaunch_is_not_refused(
-    make_tracker: MakeTracker, make_journal: MakeJournal
-) -> None:
+def test_repeated_report_after_a_relaunch_is_accepted(make_tracker: MakeTracker, make_journal: MakeJournal) -> None:
     tracked = make_tracker(journal=make_journal())
     tracked.tracker.start()
     process = tracked.registered()

@@ -1,4 +1,4 @@
-"""A receiver for which no slot is free: told, counted, launched again, never waited for in silence."""
+"""A receiver without a free slot is reported, counted as a failure and relaunched."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def wait(tracked: Tracked, duration_ms: int) -> None:
     tracked.settle()
 
 
-def test_a_receiver_that_does_not_register_in_time_is_launched_again(make_tracker: MakeTracker) -> None:
+def test_receiver_that_misses_its_launch_timeout_is_relaunched(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf={"spark.penstock.receiver.launchTimeout": "30s"})
     tracked.tracker.start()
     launch = tracked.launch()
@@ -43,7 +43,7 @@ def test_a_receiver_that_does_not_register_in_time_is_launched_again(make_tracke
     assert tracked.events.names == ["ReceiverError", "ReceiverStarted"]
 
 
-def test_it_counts_as_a_failure(make_tracker: MakeTracker) -> None:
+def test_missed_launch_timeout_counts_as_a_failure(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(
         conf={
             "spark.penstock.receiver.launchTimeout": "5s",
@@ -64,7 +64,7 @@ def test_it_counts_as_a_failure(make_tracker: MakeTracker) -> None:
     assert len(tracked.launches) == 2
 
 
-def test_without_a_deadline_it_waits(make_tracker: MakeTracker) -> None:
+def test_no_launch_timeout_waits(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf={"spark.penstock.receiver.launchTimeout": "0"})
     tracked.tracker.start()
     launch = tracked.launch()
@@ -73,7 +73,7 @@ def test_without_a_deadline_it_waits(make_tracker: MakeTracker) -> None:
     assert tracked.events.entries == []
 
 
-def test_a_job_that_cannot_be_cancelled_is_told_once(make_tracker: MakeTracker) -> None:
+def test_job_that_cannot_be_cancelled_is_reported_once(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf={"spark.penstock.receiver.launchTimeout": "5s"})
     tracked.tracker.start()
 
@@ -103,7 +103,7 @@ def test_a_job_that_cannot_be_cancelled_is_told_once(make_tracker: MakeTracker) 
     ],
     ids=["both", "both, in Python", "speculation", "threshold", "neither"],
 )
-def test_a_spark_that_would_start_second_copies_is_refused(
+def test_speculation_of_receiver_tasks_is_refused(
     make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], refused: bool
 ) -> None:
     tracked = make_tracker()

@@ -1,4 +1,4 @@
-"""A launch that cannot be made is told and tried again; it does not stay away in silence."""
+"""A launch that fails before its job starts is reported and retried."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Fickle(Receiver[Any]):
         return "host-b"
 
 
-def test_a_receiver_that_cannot_say_where_to_run_is_an_error_and_launched_again(
+def test_failing_preferred_location_is_reported_and_retried(
     make_tracker: Callable[..., Tracked],
 ) -> None:
     tracked = make_tracker([Fickle()])

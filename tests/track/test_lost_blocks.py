@@ -1,4 +1,4 @@
-"""Blocks that tasks could not read are counted, once each, and told of."""
+"""Blocks that tasks could not read are counted once and reported."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def errors(tracked: Tracked) -> list[str]:
     return [each.receiverInfo.lastErrorMessage for each in tracked.events.entries if isinstance(each, ReceiverError)]
 
 
-def test_each_is_counted_once_and_for_its_own_stream(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
+def test_lost_block_is_counted_once_for_its_stream(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
     tracked = make_tracker([silent(), silent()])
     tracked.tracker.start()
     driver = Client(tracked.launch().task.driver_location, tracked.launch().task.token, 10_000)
@@ -52,7 +52,7 @@ def test_each_is_counted_once_and_for_its_own_stream(make_tracker: MakeTracker, 
     assert [(info.lost_blocks, info.lost_records) for info in infos.values()] == [(3, 30), (1, 10)]
 
 
-def test_a_task_tells_and_fails(tracked: Tracked) -> None:
+def test_task_reports_a_lost_block_and_fails(tracked: Tracked) -> None:
     tracked.launch()
     for _ in range(2):
         with pytest.raises(BlockGoneError, match="input-0-1-7"):
@@ -61,7 +61,7 @@ def test_a_task_tells_and_fails(tracked: Tracked) -> None:
     assert said.startswith("1 blocks (10 records) are lost, their batch fails: block input-0-1-7 (10 records) is lost")
 
 
-def test_a_task_tells_and_goes_on_without(make_tracker: MakeTracker, tmp_path: Any) -> None:
+def test_task_reports_a_lost_block_and_skips_it(make_tracker: MakeTracker, tmp_path: Any) -> None:
     from penstock import Block
     from penstock.blocks.received_block_handler import LocalBlockHandler
 
@@ -75,7 +75,7 @@ def test_a_task_tells_and_goes_on_without(make_tracker: MakeTracker, tmp_path: A
     assert [said.split(":")[0] for said in errors(tracked)] == ["1 blocks (10 records) are lost, they are left out"] * 2
 
 
-def test_a_driver_that_is_gone_keeps_no_task_and_makes_no_block_gone(tracked: Tracked) -> None:
+def test_unreachable_driver_fails_the_task_without_losing_the_block(tracked: Tracked) -> None:
     tracked.launch()
     reader = ReadBlocks(tracked.launch().task.token, "grpc://127.0.0.1:1", skips_lost=True)
     with pytest.raises(BlockUnreachableError, match="the driver does not say where it is"):

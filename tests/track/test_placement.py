@@ -56,7 +56,7 @@ def test_receivers_are_spread_over_the_executors(make_tracker: MakeTracker, sile
     ]
 
 
-def test_one_that_is_launched_again_goes_where_least_is_to_do(make_tracker: MakeTracker, silent: SilentClass) -> None:
+def test_relaunch_goes_to_the_least_loaded_executors(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked = make_tracker([silent(), silent()], master=MASTER)
     tracked.executors = [ONE, TWO]
     tracked.tracker.start()
@@ -70,7 +70,7 @@ def test_one_that_is_launched_again_goes_where_least_is_to_do(make_tracker: Make
     assert tracked.launch(3).hosts == ("executor_host-a_1", "executor_host-c_3")
 
 
-def test_one_that_has_not_registered_is_tried_again_where_it_was_scheduled(
+def test_unregistered_receiver_is_relaunched_where_it_was_scheduled(
     make_tracker: MakeTracker, silent: SilentClass
 ) -> None:
     tracked = make_tracker([silent(), silent()], master=MASTER)
@@ -90,7 +90,7 @@ def test_one_that_has_not_registered_is_tried_again_where_it_was_scheduled(
     assert tracked.launch(4).hosts == ("executor_host-c_3",)
 
 
-def test_one_on_a_wrong_executor_is_sent_away_and_that_is_no_failure(make_tracker: MakeTracker) -> None:
+def test_receiver_on_a_wrong_executor_is_refused_without_counting_a_failure(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(
         conf={"spark.penstock.receiver.maxRestarts": "0", "spark.penstock.receiver.onFailure": "stop-stream"},
         master=MASTER,
@@ -113,7 +113,7 @@ def test_one_on_a_wrong_executor_is_sent_away_and_that_is_no_failure(make_tracke
     assert tracked.tracker.receiver_infos()[0].executorId == "2"
 
 
-def test_a_place_that_spark_does_not_tell_is_taken(make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_on_unknown_executor_is_accepted(make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch) -> None:
     from penstock.track import receiver_launcher
 
     monkeypatch.setattr(receiver_launcher, "_LOCATION_PAUSE_S", 0.0)
@@ -123,7 +123,7 @@ def test_a_place_that_spark_does_not_tell_is_taken(make_tracker: MakeTracker, mo
     assert tracked.registered().add(0).accepted
 
 
-def test_the_executors_that_were_asked_for_are_waited_for(make_tracker: MakeTracker, silent: SilentClass) -> None:
+def test_launch_waits_for_the_requested_executors(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked = make_tracker([silent(), silent()], master="local-cluster[2,2,1024]")
     tracked.executors = []
     tracked.tracker.start()
@@ -137,7 +137,7 @@ def test_the_executors_that_were_asked_for_are_waited_for(make_tracker: MakeTrac
     assert sorted(launch.hosts for launch in tracked.launches) == [("executor_host-a_1",), ("executor_host-b_2",)]
 
 
-def test_they_are_not_waited_for_without_end(make_tracker: MakeTracker, silent: SilentClass) -> None:
+def test_wait_for_executors_has_a_timeout(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked = make_tracker(
         [silent(), silent()], conf={"spark.penstock.receiver.executorsWait": "5s"}, master="local-cluster[4,1,1024]"
     )
@@ -149,7 +149,7 @@ def test_they_are_not_waited_for_without_end(make_tracker: MakeTracker, silent: 
     assert {launch.hosts for launch in tracked.launches} == {("executor_host-a_1",)}
 
 
-def test_a_stop_while_executors_are_waited_for_launches_nothing(make_tracker: MakeTracker) -> None:
+def test_stop_while_waiting_for_executors_launches_nothing(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(master="local-cluster[2,1,1024]")
     tracked.executors = []
     tracked.tracker.start()
@@ -169,14 +169,14 @@ def two_on_one(
     return tracked, {process.task.stream_id: process for process in processes}
 
 
-def test_when_an_executor_joins_a_receiver_moves_there(make_tracker: MakeTracker, silent: SilentClass) -> None:
+def test_receiver_moves_to_an_executor_that_joins(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked, processes = two_on_one(make_tracker, silent)
     tick(tracked, 5000)
-    assert processes[1].told.entries == []
+    assert processes[1].received.entries == []
     tracked.executors = [ONE, TWO]
     tick(tracked, 5000)
-    assert processes[1].told.await_one(StopReceiver) == StopReceiver("moves to another executor")
-    # While it is on its way no other is told.
+    assert processes[1].received.await_one(StopReceiver) == StopReceiver("moves to another executor")
+    # While it moves, no other receiver does.
     tick(tracked, 5000)
     assert processes[1].add(0).accepted
     processes[1].deregister("moves to another executor")
@@ -187,12 +187,12 @@ def test_when_an_executor_joins_a_receiver_moves_there(make_tracker: MakeTracker
     moved = on(tracked, 3, TWO)
     tick(tracked, 5000)
     tick(tracked, 5000)
-    assert processes[0].told.entries == moved.told.entries == []
+    assert processes[0].received.entries == moved.received.entries == []
     assert "ReceiverError" not in tracked.events.names
     assert tracked.tracker.receiver_infos()[1].location == "host-b"
 
 
-def test_none_moves_when_that_makes_nothing_better(make_tracker: MakeTracker, silent: SilentClass) -> None:
+def test_no_move_without_improvement(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked = make_tracker(master=MASTER, receivers=[silent()])
     tracked.executors = [ONE]
     tracked.tracker.start()
@@ -200,14 +200,14 @@ def test_none_moves_when_that_makes_nothing_better(make_tracker: MakeTracker, si
     tracked.executors = [ONE, TWO]
     for _ in range(3):
         tick(tracked, 5000)
-    assert process.told.entries == []
+    assert process.received.entries == []
 
 
-def test_none_moves_when_that_is_switched_off(make_tracker: MakeTracker, silent: SilentClass) -> None:
+def test_no_move_when_rebalance_is_off(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked, processes = two_on_one(make_tracker, silent, conf={"spark.penstock.receiver.rebalance": "false"})
     tracked.executors = [ONE, TWO]
     tick(tracked, 5000)
-    assert processes[0].told.entries == processes[1].told.entries == []
+    assert processes[0].received.entries == processes[1].received.entries == []
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_none_moves_when_that_is_switched_off(make_tracker: MakeTracker, silent:
         (MASTER, {}, 1),
     ],
 )
-def test_how_many_executors_are_expected(
+def test_expected_executors(
     make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], count: int
 ) -> None:
     from penstock.spark import cluster

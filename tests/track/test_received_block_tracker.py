@@ -91,7 +91,7 @@ def test_a_clean_up_forgets_what_is_strictly_older_and_gives_its_blocks(tracker:
     assert tracker.blocks_of_batch(2, 1) == []
 
 
-def test_what_is_given_out_is_a_copy(tracker: ReceivedBlockTracker) -> None:
+def test_returned_lists_are_copies(tracker: ReceivedBlockTracker) -> None:
     tracker.add_blocks(blocks(1))
     tracker.allocate_blocks_to_batch(1)
     tracker.blocks_of_batch(1, 1).clear()
@@ -132,7 +132,7 @@ STEP = st.one_of(
 
 @given(st.lists(STEP, max_size=30))
 @settings(max_examples=200, derandomize=True, deadline=None)
-def test_it_behaves_like_a_list_of_batches(steps: list[tuple[str, object]]) -> None:
+def test_tracker_agrees_with_a_simple_model(steps: list[tuple[str, object]]) -> None:
     tracker = ReceivedBlockTracker([1])
     waiting: list[int] = []
     batches: dict[int, list[int]] = {}

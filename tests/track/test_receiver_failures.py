@@ -47,7 +47,7 @@ def restart(process: FakeProcess, reason: str = "lost") -> None:
     process.deregister(f"Restarting receiver with delay 0 ms: {reason}", f"Traceback: {reason}")
 
 
-def test_a_receiver_that_fails_too_often_is_unhealthy_and_goes_on(make_tracker: MakeTracker) -> None:
+def test_receiver_that_fails_too_often_is_unhealthy_and_restarts(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf=conf("restart"))
     tracked.tracker.start()
     fail(tracked, 2)
@@ -61,7 +61,7 @@ def test_a_receiver_that_fails_too_often_is_unhealthy_and_goes_on(make_tracker: 
         "the receiver's task failed: RuntimeError: failure 3"
     ]
     tracked.relaunch()
-    # Told once, however long it stays so.
+    # Reported once, however long it lasts.
     fail(tracked, 3, first=4)
     assert sum("unhealthy" in said for said in messages(tracked)) == 1
     tracked.relaunch()
@@ -69,7 +69,7 @@ def test_a_receiver_that_fails_too_often_is_unhealthy_and_goes_on(make_tracker: 
     assert tracked.application_errors == []
 
 
-def test_it_is_healthy_again_when_the_window_has_passed(make_tracker: MakeTracker) -> None:
+def test_receiver_is_healthy_again_after_the_restart_window(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf=conf("restart", 1) | {"spark.penstock.receiver.restartWindow": "5min"})
     tracked.tracker.start()
     fail(tracked, 2)
@@ -81,7 +81,7 @@ def test_it_is_healthy_again_when_the_window_has_passed(make_tracker: MakeTracke
     tracked.await_waiters(0)
     tracked.settle()
     assert not tracked.tracker.receiver_infos()[0].unhealthy
-    # And told anew when it is not.
+    # The next time it is not, that is reported again.
     tracked.launch(3).end(RuntimeError("failure 3"))
     tracked.relaunch()
     tracked.launch(4).end(RuntimeError("failure 4"))
@@ -89,7 +89,7 @@ def test_it_is_healthy_again_when_the_window_has_passed(make_tracker: MakeTracke
     assert sum("unhealthy" in said for said in messages(tracked)) == 2
 
 
-def test_with_stop_stream_it_is_given_up_and_the_others_go_on(make_tracker: MakeTracker, silent: SilentClass) -> None:
+def test_stop_stream_gives_up_one_receiver_and_keeps_the_others(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked = make_tracker([silent(), silent()], conf=conf("stop-stream", 0))
     tracked.tracker.start()
     tracked.launch(2)
@@ -114,14 +114,14 @@ def test_with_stop_stream_it_is_given_up_and_the_others_go_on(make_tracker: Make
     assert tracked.application_errors == []
 
 
-def test_one_that_restarts_itself_too_often_is_told_to_stop(make_tracker: MakeTracker) -> None:
+def test_receiver_that_restarts_itself_too_often_is_sent_a_stop(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf=conf("stop-stream", 1))
     tracked.tracker.start()
     process = tracked.registered()
     restart(process)
     assert process.register().accepted
     restart(process, "lost again")
-    assert process.told.await_one(StopReceiver) == StopReceiver("given up")
+    assert process.received.await_one(StopReceiver) == StopReceiver("given up")
     refused = process.register()
     assert (refused.accepted, refused.reason) == (False, "the receiver is given up: it failed too often")
     # What it flushes is taken still.
@@ -133,7 +133,7 @@ def test_one_that_restarts_itself_too_often_is_told_to_stop(make_tracker: MakeTr
     assert "lost again" in tracked.tracker.receiver_infos()[0].lastErrorMessage
 
 
-def test_with_fail_application_the_application_is_given_the_error(make_tracker: MakeTracker) -> None:
+def test_fail_application_raises_the_receivers_error(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf=conf("fail-application", 1))
     tracked.tracker.start()
     fail(tracked, 2)
@@ -148,7 +148,7 @@ def test_with_fail_application_the_application_is_given_the_error(make_tracker: 
     assert len(tracked.launches) == 2
 
 
-def test_an_error_counts_once_though_told_in_several_ways(make_tracker: MakeTracker) -> None:
+def test_error_reported_in_several_ways_counts_once(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf=conf("stop-stream", 1))
     tracked.tracker.start()
     process = tracked.registered()
@@ -161,7 +161,7 @@ def test_an_error_counts_once_though_told_in_several_ways(make_tracker: MakeTrac
 
 
 @pytest.mark.parametrize("policy", ["stop-stream", "fail-application"])
-def test_what_is_no_failure_does_not_count(make_tracker: MakeTracker, policy: str) -> None:
+def test_restarts_without_error_do_not_count_as_failures(make_tracker: MakeTracker, policy: str) -> None:
     tracked = make_tracker(conf=conf(policy, 0))
     tracked.tracker.start()
     process = tracked.registered()
@@ -177,7 +177,7 @@ def test_what_is_no_failure_does_not_count(make_tracker: MakeTracker, policy: st
     assert (info.unhealthy, info.given_up, tracked.application_errors) == (False, False, [])
 
 
-def test_the_last_errors_are_kept_with_their_times(tracked: Tracked) -> None:
+def test_recent_errors_have_their_times(tracked: Tracked) -> None:
     process = tracked.registered()
     for number in range(25):
         process.report(f"error {number}", f"Traceback {number}")
@@ -190,7 +190,7 @@ def test_the_last_errors_are_kept_with_their_times(tracked: Tracked) -> None:
     assert (info.lastErrorTime, info.lastErrorMessage) == (1_000_240, "error 24")
 
 
-def test_a_good_end_moves_no_error_time(tracked: Tracked) -> None:
+def test_end_without_error_leaves_the_error_time(tracked: Tracked) -> None:
     process = tracked.registered()
     process.report("something", "Traceback")
     tracked.clock.advance(500)

@@ -28,7 +28,7 @@ def hosts(locations: list[TaskLocation]) -> set[str]:
 # -- one receiver again --
 
 
-def test_without_executors_there_is_nowhere_to_go() -> None:
+def test_no_executors_give_no_candidates() -> None:
     assert reschedule_receiver(None, [], []) == []
 
 
@@ -42,26 +42,26 @@ def test_an_idle_executor_on_the_preferred_host_is_better_than_any_other() -> No
     assert hosts(reschedule_receiver("host2", [Occupation(there[1])], there)) == {"host1", "host2", "host3"}
 
 
-def test_all_executors_that_have_no_receiver() -> None:
+def test_candidates_are_all_idle_executors() -> None:
     there = executors(5)
     assert hosts(reschedule_receiver(None, [Occupation(there[0])], there)) == {"host2", "host3", "host4", "host5"}
 
 
-def test_one_that_is_scheduled_weighs_on_each_of_its_candidates() -> None:
+def test_scheduled_receiver_weighs_on_each_of_its_candidates() -> None:
     # Weights 1.5, 0.5 and 1; two are idle.
     there = executors(5)
     others = [Occupation(there[0]), Occupation(candidates=(there[0], there[1])), Occupation(candidates=(there[2],))]
     assert hosts(reschedule_receiver(None, others, there)) == {"host4", "host5"}
 
 
-def test_when_none_is_idle_all_of_the_lightest() -> None:
+def test_candidates_are_the_least_loaded_when_none_is_idle() -> None:
     there = executors(3)
     others = [Occupation(there[0]), Occupation(candidates=(there[0], there[1])), Occupation(candidates=(there[2],))]
     assert hosts(reschedule_receiver(None, others, there)) == {"host2"}
     assert hosts(reschedule_receiver(None, [Occupation(each) for each in there], there)) == {"host1", "host2", "host3"}
 
 
-def test_one_that_is_nowhere_weighs_nothing() -> None:
+def test_inactive_receiver_weighs_nothing() -> None:
     there = executors(2)
     assert reschedule_receiver(None, [Occupation(), Occupation(TaskLocation("gone", "9"))], there) == there
 
@@ -126,13 +126,13 @@ def test_a_receiver_moves_when_two_more_run_there_than_elsewhere() -> None:
     assert receiver_to_move({}, {}, [one, two]) is None
 
 
-def test_one_that_is_where_it_prefers_to_be_stays() -> None:
+def test_receiver_on_its_preferred_host_stays() -> None:
     one, two = executors(2)
     assert receiver_to_move({0: one, 1: one}, {1: "host1"}, [one, two]) == 0
     assert receiver_to_move({0: one, 1: one}, {0: "host1", 1: "host1"}, [one, two]) is None
 
 
-def test_one_moves_to_its_preferred_host_when_an_idle_executor_is_there() -> None:
+def test_receiver_moves_to_an_idle_executor_on_its_preferred_host() -> None:
     one, two = executors(2)
     assert receiver_to_move({0: one, 1: two}, {0: "host3"}, [one, two, TaskLocation("host3", "3")]) == 0
     assert receiver_to_move({0: one, 1: two}, {0: "host2"}, [one, two]) is None
@@ -140,7 +140,7 @@ def test_one_moves_to_its_preferred_host_when_an_idle_executor_is_there() -> Non
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_moving_comes_to_an_end(seed: int) -> None:
+def test_moves_come_to_an_end(seed: int) -> None:
     rng = random.Random(seed)
     there = executors(rng.randint(1, 6))
     places = {number: rng.choice(there) for number in range(rng.randint(1, 20))}

@@ -1,4 +1,4 @@
-"""``ReceiverTracker``: launches, registrations, what receivers store and are told; without Spark."""
+"""``ReceiverTracker``: launches, registrations, accepted blocks and commands; without Spark."""
 
 from __future__ import annotations
 
@@ -97,11 +97,14 @@ def test_enough_cores_or_cores_that_come_and_go_are_fine(make_tracker: MakeTrack
     assert tracked.launch().started
 
 
-def test_on_other_machines_executors_reach_the_driver_by_its_name(make_tracker: MakeTracker) -> None:
+def test_on_other_machines_executors_reach_the_driver_by_its_name(
+    make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tracked = make_tracker(master="spark://host:7077")
+    driver = {"spark.driver.host": "127.0.0.9", "spark.driver.bindAddress": "127.0.0.1"}
+    monkeypatch.setattr(tracked.tracker._sc, "conf", driver, raising=False)
     tracked.tracker.start()
-    task = tracked.launch().task
-    assert task.driver_location.startswith("grpc://127.0.0.1:")
+    assert tracked.launch().task.driver_location.startswith("grpc://127.0.0.9:")
 
 
 class Unpicklable(Receiver[Any]):
@@ -150,16 +153,16 @@ def test_a_receiver_may_register_again_after_a_restart(tracked: Tracked) -> None
     assert tracked.tracker.receiver_infos()[0].active
 
 
-def test_a_registration_that_is_made_again_is_no_second_start(tracked: Tracked) -> None:
+def test_repeated_registration_is_no_second_start(tracked: Tracked) -> None:
     process = tracked.process()
     assert process.register().accepted
     assert process.register().accepted
     assert tracked.events.names == ["ReceiverStarted"]
     tracked.tracker.send_rate_update(0, 10.0)
-    process.told.await_one(UpdateRateLimit)
+    process.received.await_one(UpdateRateLimit)
 
 
-def test_while_spark_does_not_say_where_one_runs_others_are_served(
+def test_slow_location_lookup_delays_no_other_receiver(
     make_tracker: MakeTracker, silent: SilentClass, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracked = make_tracker([silent(), silent()])
@@ -241,7 +244,7 @@ def test_an_error_that_is_reported_is_an_event_and_the_receiver_goes_on(tracked:
     assert process.add(0).accepted
 
 
-def test_a_receiver_that_stops_well_has_stopped(tracked: Tracked) -> None:
+def test_deregistration_is_reported_as_stopped(tracked: Tracked) -> None:
     process = tracked.registered()
     assert process.deregister("enough").accepted
     event = tracked.events.await_one(ReceiverStopped)
@@ -251,7 +254,7 @@ def test_a_receiver_that_stops_well_has_stopped(tracked: Tracked) -> None:
     assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
 
 
-def test_a_receiver_that_stops_with_an_error_has_failed_and_stopped(tracked: Tracked) -> None:
+def test_deregistration_with_an_error_is_reported_as_error_and_stopped(tracked: Tracked) -> None:
     process = tracked.registered()
     process.deregister("it failed", "Traceback: boom")
     assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
@@ -261,7 +264,7 @@ def test_a_receiver_that_stops_with_an_error_has_failed_and_stopped(tracked: Tra
     assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
 
 
-def test_an_error_is_told_once(tracked: Tracked) -> None:
+def test_error_is_reported_once_per_start(tracked: Tracked) -> None:
     process = tracked.registered()
     process.report("connection lost")
     process.deregister("Restarting receiver with delay 0 ms: connection lost", "Traceback …")
@@ -271,7 +274,7 @@ def test_an_error_is_told_once(tracked: Tracked) -> None:
     assert tracked.events.names[3:] == ["ReceiverStarted", "ReceiverError", "ReceiverStopped"]
 
 
-def test_a_death_is_told_though_an_error_was_that_it_went_on_from(tracked: Tracked) -> None:
+def test_death_after_a_survived_error_is_reported(tracked: Tracked) -> None:
     process = tracked.registered()
     process.report("the disk is full", "Traceback: no space left")
     process.launch.end(RuntimeError("Python worker exited unexpectedly"))
@@ -280,7 +283,7 @@ def test_a_death_is_told_though_an_error_was_that_it_went_on_from(tracked: Track
     assert "exited unexpectedly" in tracked.tracker.receiver_infos()[0].lastErrorMessage
 
 
-def test_a_receiver_whose_process_dies_has_failed_and_stopped_and_is_launched_again(tracked: Tracked) -> None:
+def test_receiver_whose_process_dies_is_reported_and_relaunched(tracked: Tracked) -> None:
     process = tracked.registered()
     process.close()
     process.launch.end(RuntimeError("Python worker exited unexpectedly (crashed)"))
@@ -293,7 +296,7 @@ def test_a_receiver_whose_process_dies_has_failed_and_stopped_and_is_launched_ag
     assert tracked.events.names == ["ReceiverStarted", "ReceiverError", "ReceiverStopped", "ReceiverStarted"]
 
 
-def test_a_launch_that_fails_before_it_registers_has_failed_and_is_launched_again(tracked: Tracked) -> None:
+def test_launch_that_fails_before_registration_is_reported_and_relaunched(tracked: Tracked) -> None:
     tracked.launch().end(RuntimeError("no such module"))
     assert "no such module" in tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
     tracked.relaunch()
@@ -301,7 +304,7 @@ def test_a_launch_that_fails_before_it_registers_has_failed_and_is_launched_agai
     assert tracked.events.names == ["ReceiverError"]
 
 
-def test_a_receiver_that_ends_well_is_launched_again(tracked: Tracked) -> None:
+def test_receiver_that_ends_without_error_is_relaunched(tracked: Tracked) -> None:
     process = tracked.registered()
     process.deregister("done")
     process.launch.end()
@@ -325,7 +328,7 @@ def test_after_a_relaunch_the_older_launch_is_refused_everything(tracked: Tracke
     assert tracked.registered(2).add(0).accepted
 
 
-def test_relaunches_are_further_apart_each_time(make_tracker: MakeTracker) -> None:
+def test_relaunch_delays_double(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(
         conf={"spark.penstock.receiver.relaunchDelay": "1s", "spark.penstock.receiver.maxRelaunchDelay": "5s"}
     )
@@ -340,7 +343,7 @@ def test_relaunches_are_further_apart_each_time(make_tracker: MakeTracker) -> No
         tracked.launch(number + 1)
 
 
-def test_a_launch_that_lived_long_starts_the_delays_anew(make_tracker: MakeTracker) -> None:
+def test_healthy_launch_resets_the_relaunch_delay(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(conf={"spark.penstock.receiver.relaunchDelay": "1s"})
     tracked.tracker.start()
     for number in (1, 2, 3, 4):
@@ -356,25 +359,25 @@ def test_a_launch_that_lived_long_starts_the_delays_anew(make_tracker: MakeTrack
 # -- rates --
 
 
-def test_a_rate_is_told_to_the_receiver(tracked: Tracked) -> None:
+def test_rate_is_sent_to_the_receiver(tracked: Tracked) -> None:
     process = tracked.registered()
     tracked.tracker.send_rate_update(0, 100.0)
-    assert process.told.await_one(UpdateRateLimit).rate == 100.0
+    assert process.received.await_one(UpdateRateLimit).rate == 100.0
     assert tracked.tracker.rate_limit(0) == 100.0
 
 
-def test_a_rate_is_kept_for_a_receiver_that_registers_later(tracked: Tracked) -> None:
+def test_rate_is_in_the_answer_to_a_later_registration(tracked: Tracked) -> None:
     tracked.tracker.send_rate_update(0, 50.0)
     tracked.settle()
     process = tracked.process()
     assert process.register().rate == 50.0
-    assert process.told.entries == []
+    assert process.received.entries == []
 
 
-def test_a_rate_is_kept_over_a_relaunch(tracked: Tracked) -> None:
+def test_rate_outlives_a_relaunch(tracked: Tracked) -> None:
     process = tracked.registered()
     tracked.tracker.send_rate_update(0, 50.0)
-    process.told.await_one(UpdateRateLimit)
+    process.received.await_one(UpdateRateLimit)
     process.launch.end(RuntimeError("lost"))
     tracked.relaunch()
     tracked.launch(2)
@@ -384,16 +387,16 @@ def test_a_rate_is_kept_over_a_relaunch(tracked: Tracked) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
-def test_what_is_no_rate_is_ignored(tracked: Tracked, rate: float) -> None:
+def test_invalid_rate_is_ignored(tracked: Tracked, rate: float) -> None:
     process = tracked.registered()
     tracked.tracker.send_rate_update(0, rate)
     tracked.tracker.send_rate_update(7, 10.0)
     tracked.settle()
-    assert process.told.entries == []
+    assert process.received.entries == []
     assert tracked.tracker.rate_limit(0) is None
 
 
-def test_the_rate_in_force_is_that_of_configuration_until_there_is_another(make_tracker: MakeTracker) -> None:
+def test_configured_rate_applies_until_an_estimate(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(
         conf={"spark.streaming.receiver.maxRate": "100", "spark.streaming.backpressure.initialRate": "30"}
     )
@@ -408,9 +411,7 @@ def test_the_rate_in_force_is_that_of_configuration_until_there_is_another(make_
     assert tracked.tracker.rate_limit(0) == 100
 
 
-def test_a_receiver_that_cannot_be_reached_keeps_nobody_else_waiting(
-    make_tracker: MakeTracker, silent: SilentClass
-) -> None:
+def test_unreachable_receiver_delays_no_other(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked = make_tracker([silent(), silent()])
     tracked.tracker.start()
     tracked.launch(2)
@@ -418,7 +419,7 @@ def test_a_receiver_that_cannot_be_reached_keeps_nobody_else_waiting(
     dead.endpoint.stop()
     tracked.tracker.send_rate_update(0, 10.0)
     tracked.tracker.send_rate_update(1, 20.0)
-    assert alive.told.await_one(UpdateRateLimit, timeout_s=5).rate == 20.0
+    assert alive.received.await_one(UpdateRateLimit, timeout_s=5).rate == 20.0
 
 
 # -- deleting --
@@ -431,23 +432,23 @@ def test_blocks_that_nothing_needs_are_deleted_where_they_are(tracked: Tracked) 
     process.add(2)
     stored(tracked, 200)
     tracked.tracker.clean_up(200, delete=True)
-    assert process.told.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0", "input-0-1-1"])
+    assert process.received.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0", "input-0-1-1"])
     tracked.tracker.clean_up(200, delete=True)
     tracked.settle()
-    assert len(process.told.entries) == 1
+    assert len(process.received.entries) == 1
 
 
-def test_blocks_that_shall_stay_are_forgotten_only(tracked: Tracked) -> None:
+def test_clean_up_without_delete_keeps_the_files(tracked: Tracked) -> None:
     process = tracked.registered()
     process.add(0)
     stored(tracked, 100)
     tracked.tracker.clean_up(200, delete=False)
     tracked.settle()
-    assert process.told.entries == []
+    assert process.received.entries == []
     assert tracked.tracker.blocks.blocks_of_batch(100, 0) == []
 
 
-def test_what_could_not_be_deleted_is_deleted_when_the_receiver_is_back(tracked: Tracked) -> None:
+def test_undeleted_blocks_are_deleted_by_the_relaunched_receiver(tracked: Tracked) -> None:
     process = tracked.registered()
     process.add(0, 1)
     stored(tracked, 100)
@@ -464,22 +465,22 @@ def test_what_could_not_be_deleted_is_deleted_when_the_receiver_is_back(tracked:
     again = tracked.registered(2)
     deleted = ["input-0-1-0", "input-0-1-1", "input-0-1-2"]
 
-    def told() -> list[str]:
-        told = [message for message in again.told.entries if isinstance(message, CleanUpBlocks)]
-        return sorted(block_id for message in told for block_id in message.block_ids)
+    def cleaned_up() -> list[str]:
+        messages = [message for message in again.received.entries if isinstance(message, CleanUpBlocks)]
+        return sorted(block_id for message in messages for block_id in message.block_ids)
 
     for number in range(1, 4):
-        again.told.await_one(CleanUpBlocks, number)
-        if told() == deleted:
+        again.received.await_one(CleanUpBlocks, number)
+        if cleaned_up() == deleted:
             break
     tracked.settle()
-    assert told() == deleted
+    assert cleaned_up() == deleted
 
 
 # -- stopping --
 
 
-def test_stop_tells_the_receivers_and_waits_for_them(make_tracker: MakeTracker, silent: SilentClass) -> None:
+def test_stop_waits_for_all_receivers(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked = make_tracker([silent(), silent()])
     tracked.tracker.start()
     tracked.launch(2)
@@ -487,13 +488,18 @@ def test_stop_tells_the_receivers_and_waits_for_them(make_tracker: MakeTracker, 
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
         for process in processes:
-            assert process.told.await_one(StopReceiver) == StopReceiver("Stopped by driver")
+            assert process.received.await_one(StopReceiver) == StopReceiver("Stopped by driver")
             # What is flushed now is taken.
             assert process.add(0).accepted
             assert process.deregister("Stopped by driver").accepted
         processes[0].launch.end()
-        with pytest.raises(TimeoutError):
-            stopping.result(timeout=0.02)
+        tracked.settle()
+        ended = tracked.tracker._tracked.ended
+        assert (ended[processes[0].task.stream_id].is_set(), ended[processes[1].task.stream_id].is_set()) == (
+            True,
+            False,
+        )
+        assert not stopping.done()
         processes[1].launch.end()
         stopping.result(timeout=10)
     assert stored(tracked, 100) == ["input-0-1-0"]
@@ -501,18 +507,18 @@ def test_stop_tells_the_receivers_and_waits_for_them(make_tracker: MakeTracker, 
     assert len(tracked.launches) == 2
 
 
-def test_a_receiver_that_waits_for_its_restart_is_told_to_stop_too(tracked: Tracked) -> None:
+def test_receiver_between_two_starts_is_sent_a_stop(tracked: Tracked) -> None:
     # Its buffer may hold records.
     process = tracked.registered()
     process.deregister("Restarting receiver with delay 30000 ms: again")
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        process.told.await_one(StopReceiver)
+        process.received.await_one(StopReceiver)
         process.launch.end()
         stopping.result(timeout=10)
 
 
-def test_a_receiver_that_was_not_told_to_stop_is_told_again(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undelivered_stop_is_sent_again(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
     process = tracked.registered()
     client, failed = tracked.connection().client, list[object]()
     asked = client.ask
@@ -525,20 +531,20 @@ def test_a_receiver_that_was_not_told_to_stop_is_told_again(tracked: Tracked, mo
 
     monkeypatch.setattr(client, "ask", ask)
     monkeypatch.setattr(receiver_tracker, "_RESEND_STOP_S", 0.01)
-    process.on_told = lambda _message: process.launch.end()
+    process.on_message = lambda _message: process.launch.end()
     tracked.tracker.stop(time.monotonic() + 10)
-    assert process.told.entries == [*failed[:1]]
+    assert process.received.entries == [*failed[:1]]
     assert not process.launch.cancelled
 
 
-def test_a_receiver_that_does_not_stop_is_ended_by_force(tracked: Tracked) -> None:
+def test_job_of_a_receiver_that_does_not_stop_is_cancelled(tracked: Tracked) -> None:
     process = tracked.registered()
     tracked.tracker.stop(time.monotonic() + 0.05)
-    assert process.told.await_one(StopReceiver)
+    assert process.received.await_one(StopReceiver)
     assert process.launch.cancelled
 
 
-def test_a_launch_that_has_not_registered_is_ended_at_once(tracked: Tracked) -> None:
+def test_unregistered_launch_is_cancelled_at_a_stop(tracked: Tracked) -> None:
     before = time.monotonic()
     tracked.tracker.stop(before + 30)
     assert time.monotonic() - before < 10
@@ -550,8 +556,7 @@ def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None
     tracked.launch().cancel = lambda: None  # type: ignore[method-assign]  # the job takes its time to end
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        while not tracked.tracker._tracked.stopping.is_set():
-            threading.Event().wait(0.001)
+        assert tracked.tracker._tracked.stopping.wait(10)
         refused = process.register()
         process.launch.end()
         stopping.result(timeout=10)
@@ -559,7 +564,7 @@ def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None
     assert tracked.events.entries == []
 
 
-def test_while_it_stops_nothing_is_launched_again(tracked: Tracked) -> None:
+def test_no_relaunch_after_a_stop(tracked: Tracked) -> None:
     process = tracked.registered()
     process.launch.end(RuntimeError("lost"))
     tracked.await_waiters()

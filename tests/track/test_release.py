@@ -12,6 +12,7 @@ import pytest
 from penstock.blocks.messages import BlocksLost, LostBlock
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import ReleaseReceiver, StopReceiver
+from penstock.track import receiver_tracker
 from penstock.wire.client import Client
 from penstock.wire.messages import Reply
 
@@ -36,7 +37,7 @@ def drained(tracked: Tracked) -> Iterator[tuple[Tracked, FakeProcess]]:
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
-        process.told.await_one(StopReceiver)
+        process.received.await_one(StopReceiver)
         assert process.add(7).accepted
         assert process.deregister("Stopped by driver", ended=True).accepted
         stopping.result(timeout=10)
@@ -46,49 +47,54 @@ def drained(tracked: Tracked) -> Iterator[tuple[Tracked, FakeProcess]]:
 
 def test_a_stop_that_drains_has_blocks_served_for_a_while(drained: tuple[Tracked, FakeProcess]) -> None:
     tracked, process = drained
-    (told,) = process.told.entries
-    assert 30_000 < told.serve_ms < 60_000
+    (stop,) = process.received.entries
+    assert 30_000 < stop.serve_ms < 60_000
     assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
     tracked.tracker.blocks.allocate_blocks_to_batch(1000)
     ((_host, _bytes, reference),) = tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(1000, 0))
     assert reference.source == f"grpc://127.0.0.1:{process.endpoint.port}"
 
 
-def test_on_this_machine_tasks_read_files_and_receivers_go(make_tracker: MakeTracker) -> None:
+def test_receivers_on_this_machine_do_not_serve_after_a_stop(make_tracker: MakeTracker) -> None:
     tracked = make_tracker(master="local[8]")
     tracked.tracker.start()
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
-        assert process.told.await_one(StopReceiver).serve_ms == 0
+        assert process.received.await_one(StopReceiver).serve_ms == 0
         process.launch.end()
         stopping.result(timeout=10)
 
 
-def test_a_stop_that_does_not_drain_keeps_nobody(tracked: Tracked) -> None:
+def test_stop_without_drain_asks_nobody_to_serve(tracked: Tracked) -> None:
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        assert process.told.await_one(StopReceiver).serve_ms == 0
+        assert process.received.await_one(StopReceiver).serve_ms == 0
         process.launch.end()
         stopping.result(timeout=10)
 
 
-def test_a_receiver_that_does_not_stop_leaves_time_for_the_batches(tracked: Tracked) -> None:
+def test_receiver_that_does_not_stop_leaves_time_for_the_batches(
+    tracked: Tracked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert 0 < receiver_tracker._FLUSH_SHARE < 1
+    monkeypatch.setattr(receiver_tracker, "_FLUSH_SHARE", 0.001)
     process = tracked.registered()
-    before = time.monotonic()
-    tracked.tracker.stop(before + 0.6, drains=True)
-    assert 0.4 <= time.monotonic() - before < 0.55
+    deadline = time.monotonic() + 100
+    tracked.tracker.stop(deadline, drains=True)
+    # Its share was a tenth of a second; a machine that is busy may add seconds.
+    assert deadline - time.monotonic() > 50
     assert process.launch.cancelled
 
 
-def test_release_lets_them_go_and_sees_their_jobs_end(drained: tuple[Tracked, FakeProcess]) -> None:
+def test_release_ends_the_jobs_and_closes_the_endpoint(drained: tuple[Tracked, FakeProcess]) -> None:
     tracked, process = drained
-    process.on_told = lambda _message: process.launch.end()
+    process.on_message = lambda _message: process.launch.end()
     before = time.monotonic()
     tracked.tracker.release()
     assert time.monotonic() - before < 4
-    assert process.told.await_one(ReleaseReceiver)
+    assert process.received.await_one(ReleaseReceiver)
     assert not process.launch.cancelled
     with pytest.raises(Exception, match="no answer"):
         Client(process.task.driver_location, process.task.token, 200).ask(BlocksLost([]), Reply)
@@ -103,7 +109,7 @@ def test_a_job_that_does_not_end_is_cancelled(
     assert process.launch.cancelled
 
 
-def test_what_comes_too_late_for_the_last_batch_is_refused(drained: tuple[Tracked, FakeProcess]) -> None:
+def test_block_after_the_last_batch_is_refused(drained: tuple[Tracked, FakeProcess]) -> None:
     _tracked, process = drained
     late = process.add(8)
     assert (late.accepted, late.reason) == (False, "the application stops: no batch would have them")
@@ -122,25 +128,25 @@ def test_a_receiver_that_was_between_two_starts_is_waited_for_until_it_has_flush
     process.deregister("Restarting receiver with delay 30000 ms: again")
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
-        process.told.await_one(StopReceiver)
-        with pytest.raises(TimeoutError):
-            stopping.result(timeout=0.05)
+        process.received.await_one(StopReceiver)
+        tracked.settle()
+        assert not tracked.tracker._tracked.ended[0].is_set()
         assert process.add(1).accepted
         process.deregister("Stopped by driver", ended=True)
         stopping.result(timeout=10)
     process.launch.end()
 
 
-def test_an_end_of_an_earlier_launch_is_no_end(tracked: Tracked) -> None:
+def test_end_of_an_earlier_launch_does_not_end_the_current_one(tracked: Tracked) -> None:
     tracked.registered().launch.end(RuntimeError("lost"))
     tracked.relaunch()
     second = tracked.registered(2)
     second.deregister("too late", epoch=1, ended=True)
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
-        second.told.await_one(StopReceiver)
-        with pytest.raises(TimeoutError):
-            stopping.result(timeout=0.05)
+        second.received.await_one(StopReceiver)
+        tracked.settle()
+        assert not tracked.tracker._tracked.ended[0].is_set()
         second.launch.end()
         stopping.result(timeout=10)
 

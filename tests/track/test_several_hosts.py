@@ -19,6 +19,7 @@ from tests.helpers.waiting import wait_for
 
 from penstock import Receiver
 from penstock.blocks.block import BlockReference
+from penstock.blocks.messages import BlockSource, FindBlock
 from penstock.errors import BlockGoneError, BlockUnreachableError, WireError
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import CleanUpBlocks, ReleaseReceiver, StopReceiver
@@ -111,7 +112,7 @@ def hosts(
 # -- reading --
 
 
-def test_what_was_stored_where_a_receiver_is_no_more_is_read_from_another_that_is_there(
+def test_blocks_of_a_lost_receiver_are_served_by_another_on_its_host(
     hosts: Callable[..., Hosts], silent: SilentClass
 ) -> None:
     two = hosts(silent(), silent(), silent())
@@ -126,7 +127,7 @@ def test_what_was_stored_where_a_receiver_is_no_more_is_read_from_another_that_i
     assert two.read(found) == stored
 
 
-def test_a_task_finds_what_has_come_into_other_hands_since_its_batch_was_made(hosts: Callable[..., Hosts]) -> None:
+def test_task_finds_blocks_that_a_relaunched_receiver_serves(hosts: Callable[..., Hosts]) -> None:
     two = hosts()
     first, _other = two.on(1, A), two.on(2, B)
     stored = first.store(0)
@@ -139,7 +140,7 @@ def test_a_task_finds_what_has_come_into_other_hands_since_its_batch_was_made(ho
     assert two.errors == ["the receiver's task failed: RuntimeError: lost"]
 
 
-def test_what_nobody_serves_now_is_not_gone_while_an_executor_is_there(
+def test_unserved_block_is_not_lost_while_its_host_has_an_executor(
     hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(block_reader, "_SEARCH_S", 0.0)
@@ -156,7 +157,7 @@ def test_what_nobody_serves_now_is_not_gone_while_an_executor_is_there(
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_what_was_on_a_host_without_executors_is_gone(hosts: Callable[..., Hosts], policy: str) -> None:
+def test_block_on_a_host_without_executors_is_lost(hosts: Callable[..., Hosts], policy: str) -> None:
     two = hosts(**{"spark.penstock.blocks.onLost": policy})
     first, other = two.on(1, A), two.on(2, B)
     stored = [*first.store(0), *other.store(0)]
@@ -170,7 +171,7 @@ def test_what_was_on_a_host_without_executors_is_gone(hosts: Callable[..., Hosts
     assert len([said for said in two.errors if "1 blocks (1 records) are lost" in said]) == 1
 
 
-def test_an_endpoint_in_place_that_does_not_have_it_knows_that_it_is_gone(hosts: Callable[..., Hosts]) -> None:
+def test_endpoint_without_the_file_reports_the_block_lost(hosts: Callable[..., Hosts]) -> None:
     two = hosts()
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
@@ -179,9 +180,7 @@ def test_an_endpoint_in_place_that_does_not_have_it_knows_that_it_is_gone(hosts:
         two.read(two.references(stream_id=first.task.stream_id))
 
 
-def test_the_same_address_with_another_directory_is_another_place(
-    make_tracker: MakeTracker, silent: SilentClass, tmp_path: Path
-) -> None:
+def test_another_directory_is_another_location(make_tracker: MakeTracker, silent: SilentClass, tmp_path: Path) -> None:
     tracked = make_tracker([silent(), silent()], master=MASTER)
     tracked.tracker.start()
     one = tracked.registered(1, A_ADDRESS, str(tmp_path / "one"))
@@ -193,7 +192,7 @@ def test_the_same_address_with_another_directory_is_another_place(
     assert reference.source == one.source
 
 
-def test_one_that_died_goes_back_to_what_nobody_else_serves(hosts: Callable[..., Hosts]) -> None:
+def test_relaunch_returns_to_blocks_that_nobody_serves(hosts: Callable[..., Hosts]) -> None:
     two = hosts(Prefers("host-b"))
     first = two.on(1, A)
     stored = first.store(0)
@@ -204,13 +203,13 @@ def test_one_that_died_goes_back_to_what_nobody_else_serves(hosts: Callable[...,
     assert two.read(two.references()) == stored
     # When all of it was used, it goes where it likes.
     two.tracked.tracker.clean_up(200, delete=True)
-    second.told.await_one(CleanUpBlocks)
+    second.received.await_one(CleanUpBlocks)
     two.lose(second)
     two.tracked.relaunch(600)
     assert two.tracked.launch(3).hosts == ("executor_host-b_2",)
 
 
-def test_one_whose_executor_is_lost_goes_elsewhere(hosts: Callable[..., Hosts]) -> None:
+def test_receiver_of_a_lost_executor_is_relaunched_elsewhere(hosts: Callable[..., Hosts]) -> None:
     two = hosts(Prefers("host-a"))
     first = two.on(1, A)
     first.store(0)
@@ -219,22 +218,31 @@ def test_one_whose_executor_is_lost_goes_elsewhere(hosts: Callable[..., Hosts]) 
     assert two.tracked.launch(2).hosts == ("host-a", "executor_host-b_2")
 
 
-def test_a_task_waits_for_who_comes_back_soon(hosts: Callable[..., Hosts]) -> None:
-    two = hosts()
+def test_task_waits_for_a_receiver_that_is_being_relaunched(
+    hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two, asked = hosts(), list[object]()
+    locations = two.tracked.tracker._locations
+    find = locations.find
+
+    def note(message: FindBlock) -> BlockSource:
+        asked.append(message)
+        return find(message)
+
+    monkeypatch.setattr(locations, "find", note)
     first, _other = two.on(1, A), two.on(2, B)
     stored = first.store(0)
     found = two.references(stream_id=first.task.stream_id)
     two.lose(first)
     with ThreadPoolExecutor() as pool:
         reading = pool.submit(two.read, found)
-        with pytest.raises(TimeoutError):
-            reading.result(timeout=0.1)
+        wait_for(lambda: asked, "the task to ask for it")
         two.tracked.relaunch(300)
         two.on(3, A)
         assert reading.result(timeout=10) == stored
 
 
-def test_but_not_for_long(hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_of_a_task_for_a_receiver_is_bounded(hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_reader, "_SEARCH_S", 0.2)
     two = hosts()
     first, _other = two.on(1, A), two.on(2, B)
@@ -267,7 +275,7 @@ def nameless(monkeypatch: pytest.MonkeyPatch) -> Callable[[Tracked, int], None]:
 
 
 @pytest.mark.parametrize("hidden", [1, 3], ids=["first", "later"])
-def test_what_was_stored_there_is_served_by_who_comes_there_again(
+def test_blocks_on_a_nameless_host_are_served_by_the_next_launch_there(
     hosts: Callable[..., Hosts], nameless: Callable[[Tracked, int], None], hidden: int
 ) -> None:
     two = hosts(**{"spark.penstock.blocks.onLost": "skip"})
@@ -284,10 +292,10 @@ def test_what_was_stored_there_is_served_by_who_comes_there_again(
     assert two.read(found) == stored
     assert [each.source for each in two.references(stream_id=first.task.stream_id)] == [again.source]
     two.tracked.tracker.clean_up(200, delete=True)
-    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
+    assert again.received.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
 
 
-def test_what_was_stored_there_is_not_gone(
+def test_blocks_on_a_nameless_host_are_not_lost(
     hosts: Callable[..., Hosts], nameless: Callable[[Tracked, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(block_reader, "_SEARCH_S", 0.0)
@@ -303,13 +311,13 @@ def test_what_was_stored_there_is_not_gone(
     two.tracked.tracker.clean_up(200, delete=True)
     two.tracked.settle()
     two.tracked.relaunch(300)
-    assert two.on(3, A).told.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
+    assert two.on(3, A).received.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
 
 
 # -- deleting --
 
 
-def test_files_are_deleted_by_whoever_is_where_they_are(hosts: Callable[..., Hosts], silent: SilentClass) -> None:
+def test_blocks_are_deleted_through_the_launch_on_their_host(hosts: Callable[..., Hosts], silent: SilentClass) -> None:
     two = hosts(silent(), silent(), silent())
     first, second = two.on(1, A), two.on(2, A)
     old = first.store(0)
@@ -319,11 +327,11 @@ def test_files_are_deleted_by_whoever_is_where_they_are(hosts: Callable[..., Hos
     new = again.store(0)
     two.references()
     two.tracked.tracker.clean_up(200, delete=True)
-    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(new)
-    assert second.told.await_one(CleanUpBlocks) == CleanUpBlocks(old)
+    assert again.received.await_one(CleanUpBlocks) == CleanUpBlocks(new)
+    assert second.received.await_one(CleanUpBlocks) == CleanUpBlocks(old)
 
 
-def test_what_nobody_is_there_to_delete_is_deleted_by_the_next_who_comes(hosts: Callable[..., Hosts]) -> None:
+def test_unserved_blocks_are_deleted_by_the_next_launch_there(hosts: Callable[..., Hosts]) -> None:
     two = hosts()
     first, second = two.on(1, A), two.on(2, B)
     old = first.store(0)
@@ -333,11 +341,11 @@ def test_what_nobody_is_there_to_delete_is_deleted_by_the_next_who_comes(hosts: 
     two.tracked.settle()
     two.tracked.relaunch(300)
     again = two.on(3, A)
-    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(old)
-    assert second.told.entries == []
+    assert again.received.await_one(CleanUpBlocks) == CleanUpBlocks(old)
+    assert second.received.entries == []
 
 
-def test_what_is_left_on_a_host_without_executors_is_remembered_no_more(hosts: Callable[..., Hosts]) -> None:
+def test_leftovers_of_a_host_without_executors_are_forgotten(hosts: Callable[..., Hosts]) -> None:
     two = hosts()
     first, _other = two.on(1, A), two.on(2, B)
     first.store(0)
@@ -353,19 +361,19 @@ def test_what_is_left_on_a_host_without_executors_is_remembered_no_more(hosts: C
 
 @pytest.fixture
 def moved(hosts: Callable[..., Hosts]) -> tuple[Hosts, FakeProcess, list[str]]:
-    """One that was alone on a host, was told to move to the one that it prefers, and has ended."""
+    """One that was alone on a host, was sent a stop to move to the one that it prefers, and has ended."""
     two = hosts(Prefers("host-b"))
     first = two.on(1, A)
     stored = first.store(0)
     two.tick(5000)
-    told = first.told.await_one(StopReceiver)
-    assert (told.message, told.serve_ms) == ("moves to another executor", 60_000)
+    stop = first.received.await_one(StopReceiver)
+    assert (stop.message, stop.serve_ms) == ("moves to another executor", 60_000)
     stored += first.store(1)
     assert first.deregister("moves to another executor", ended=True).accepted
     return two, first, stored
 
 
-def test_one_that_moves_serves_what_it_has_stored_until_that_was_used(
+def test_moved_receiver_serves_its_blocks_until_they_are_processed(
     moved: tuple[Hosts, FakeProcess, list[str]],
 ) -> None:
     two, first, stored = moved
@@ -376,36 +384,36 @@ def test_one_that_moves_serves_what_it_has_stored_until_that_was_used(
     assert [each.source for each in found] == [first.source, first.source, second.source]
     assert two.read(found) == stored
     two.tick()
-    assert ReleaseReceiver() not in first.told.entries
+    assert ReleaseReceiver() not in first.received.entries
     two.tracked.tracker.clean_up(200, delete=True)
-    assert first.told.await_one(CleanUpBlocks) == CleanUpBlocks(stored[:2])
+    assert first.received.await_one(CleanUpBlocks) == CleanUpBlocks(stored[:2])
     two.tick()
-    first.told.await_one(ReleaseReceiver)
-    second.told.await_one(CleanUpBlocks)
-    assert second.told.names == ["CleanUpBlocks"]
+    first.received.await_one(ReleaseReceiver)
+    second.received.await_one(CleanUpBlocks)
+    assert second.received.names == ["CleanUpBlocks"]
     # Its end is no failure, and nobody's start.
     first.launch.end()
     two.tick()
     assert (two.errors, len(two.tracked.launches)) == ([], 2)
 
 
-def test_one_that_serves_is_let_go_when_another_is_there(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
+def test_draining_launch_is_released_when_another_serves_its_host(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
     two, first, stored = moved
     two.tracked.relaunch()
     second = two.on(2, A)
     two.tick()
-    first.told.await_one(ReleaseReceiver)
+    first.received.await_one(ReleaseReceiver)
     found = two.references()
     assert [each.source for each in found] == [second.source] * 2
     assert two.read(found) == stored
 
 
-def test_one_that_ends_while_it_was_between_two_starts_moves_at_once(hosts: Callable[..., Hosts]) -> None:
+def test_move_completes_when_it_meets_a_restart(hosts: Callable[..., Hosts]) -> None:
     two = hosts(Prefers("host-b"))
     first = two.on(1, A)
     stored = first.store(0)
     two.tick(5000)
-    first.told.await_one(StopReceiver)
+    first.received.await_one(StopReceiver)
     assert first.deregister("Restarting receiver with delay 2000 ms: again").accepted
     for _ in range(2):
         first.deregister("moves to another executor", ended=True)
@@ -415,7 +423,7 @@ def test_one_that_ends_while_it_was_between_two_starts_moves_at_once(hosts: Call
     assert two.tracked.events.names == ["ReceiverStarted", "ReceiverStopped", "ReceiverStarted"]
 
 
-def test_one_that_is_given_up_moves_nowhere(hosts: Callable[..., Hosts]) -> None:
+def test_given_up_receiver_does_not_move_and_serves_its_blocks(hosts: Callable[..., Hosts]) -> None:
     two = hosts(
         Prefers("host-b"),
         **{"spark.penstock.receiver.maxRestarts": "0", "spark.penstock.receiver.onFailure": "stop-stream"},
@@ -423,7 +431,7 @@ def test_one_that_is_given_up_moves_nowhere(hosts: Callable[..., Hosts]) -> None
     first = two.on(1, A)
     first.store(0)
     two.tick(5000)
-    first.told.await_one(StopReceiver)
+    first.received.await_one(StopReceiver)
     first.deregister("Error storing a block", "Traceback …", ended=True)
     assert two.tracked.tracker.receiver_infos()[0].given_up
     two.tick(60_000)
@@ -432,53 +440,51 @@ def test_one_that_is_given_up_moves_nowhere(hosts: Callable[..., Hosts]) -> None
     assert [each.source for each in two.references()] == [first.source]
 
 
-def test_one_that_was_not_told_to_move_is_told_again(
-    hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_undelivered_move_is_tried_again(hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch) -> None:
     two = hosts(Prefers("host-b"))
     first = two.on(1, A)
-    client, untold = two.tracked.connection().client, threading.Event()
+    client, failed = two.tracked.connection().client, threading.Event()
     asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
-        if not untold.is_set():
-            untold.set()
+        if not failed.is_set():
+            failed.set()
             raise WireError("no way")
         return asked(message, reply_kind)
 
     monkeypatch.setattr(client, "ask", ask)
     two.tick(5000)
-    assert untold.wait(10)
+    assert failed.wait(10)
     wait_for(lambda: isinstance(two.tracked.tracker._tracked.records[0].state, Active), "the move to be forgotten")
     two.tick(5000)
-    assert first.told.await_one(StopReceiver).message == "moves to another executor"
+    assert first.received.await_one(StopReceiver).message == "moves to another executor"
 
 
-def test_those_that_serve_are_asked_to_until_the_last_batches_have_run(
+def test_draining_launches_serve_the_last_batches_of_a_stop(
     moved: tuple[Hosts, FakeProcess, list[str]],
 ) -> None:
     two, first, _stored = moved
     two.tracked.relaunch()
     second = two.on(2, B)
-    second.on_told = lambda _message: second.launch.end()
+    second.on_message = lambda _message: second.launch.end()
     two.tracked.tracker.stop(time.monotonic() + 100, drains=True)
-    told = first.told.await_one(StopReceiver, number=2)
-    assert told.message == "Stopped by driver"
-    assert 100_000 < told.serve_ms <= 105_000
+    stop = first.received.await_one(StopReceiver, number=2)
+    assert stop.message == "Stopped by driver"
+    assert 100_000 < stop.serve_ms <= 105_000
 
 
-def test_one_that_was_not_let_go_is_told_again(
+def test_undelivered_release_is_sent_again(
     moved: tuple[Hosts, FakeProcess, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two, first, _stored = moved
     two.tracked.relaunch()
     two.on(2, B)
-    client, untold = two.tracked.tracker._connections.serving()[0].client, threading.Event()
+    client, failed = two.tracked.tracker._connections.serving()[0].client, threading.Event()
     asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
-        if isinstance(message, ReleaseReceiver) and not untold.is_set():
-            untold.set()
+        if isinstance(message, ReleaseReceiver) and not failed.is_set():
+            failed.set()
             raise WireError("no way")
         return asked(message, reply_kind)
 
@@ -486,38 +492,38 @@ def test_one_that_was_not_let_go_is_told_again(
     two.references()
     two.tracked.tracker.clean_up(200, delete=True)
     two.tick()
-    assert untold.wait(10)
+    assert failed.wait(10)
     wait_for(lambda: len(two.tracked.tracker._connections.serving()) == 2, "the release to be forgotten")
     two.tick()
-    first.told.await_one(ReleaseReceiver)
+    first.received.await_one(ReleaseReceiver)
 
 
-def test_one_that_serves_goes_on_while_batches_end(
+def test_draining_launch_serves_longer_while_batches_complete(
     moved: tuple[Hosts, FakeProcess, list[str]],
 ) -> None:
     two, first, _stored = moved
 
-    def told() -> int:
-        return first.told.names.count("StopReceiver")
+    def stops() -> int:
+        return first.received.names.count("StopReceiver")
 
     # A batch has ended, and the receiver waits for a slot still: it may be this one that it gets.
     two.tracked.tracker.processed(100)
     two.tracked.relaunch()
     two.tracked.launch(2)
     two.tick(30_000)
-    assert told() == 1
+    assert stops() == 1
     second = two.on(2, B)
     for number in (2, 3):
         two.tracked.tracker.processed(number * 100)
         two.tick(30_000)
-        assert first.told.await_one(StopReceiver, number).serve_ms == 60_000
+        assert first.received.await_one(StopReceiver, number).serve_ms == 60_000
         # None has ended since: they may need that slot to.
         two.tick(30_000)
-        assert told() == number
-    assert second.told.entries == []
+        assert stops() == number
+    assert second.received.entries == []
 
 
-def test_one_that_dies_while_it_serves_is_no_source(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
+def test_dead_draining_launch_is_no_source(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
     two, first, _stored = moved
     two.tracked.relaunch()
     two.on(2, B)
@@ -528,14 +534,14 @@ def test_one_that_dies_while_it_serves_is_no_source(moved: tuple[Hosts, FakeProc
     assert (two.errors, len(two.tracked.launches)) == ([], 2)
 
 
-def test_one_that_serves_is_let_go_at_the_end(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
+def test_draining_launch_is_released_at_the_end(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
     two, first, stored = moved
     two.tracked.relaunch()
     second = two.on(2, B)
-    second.on_told = lambda _message: second.launch.end()
+    second.on_message = lambda _message: second.launch.end()
     two.tracked.tracker.stop(0, drains=True)
     assert two.read(two.references()) == stored
-    first.on_told = lambda _message: first.launch.end()
+    first.on_message = lambda _message: first.launch.end()
     two.tracked.tracker.release()
-    first.told.await_one(ReleaseReceiver)
+    first.received.await_one(ReleaseReceiver)
     assert not first.launch.cancelled

@@ -33,56 +33,56 @@ def pair(
     tracked.tracker.start()
     tracked.launch(2)
     slow, fast = sorted((tracked.registered(1), tracked.registered(2)), key=lambda process: process.task.stream_id)
-    slow.on_told = lambda _message: gate.wait(20)
+    slow.on_message = lambda _message: gate.wait(20)
     return tracked, slow, fast
 
 
-def test_a_rate_reaches_the_others(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
+def test_slow_receiver_delays_no_rate_of_another(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
     # As when ``on_rate_change`` waits for a broker.
     tracked, _slow, fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
     tracked.tracker.send_rate_update(1, 20.0)
-    assert fast.told.await_one(UpdateRateLimit, timeout_s=2).rate == 20.0
+    assert fast.received.await_one(UpdateRateLimit, timeout_s=2).rate == 20.0
 
 
-def test_others_can_register_and_report(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
+def test_slow_receiver_delays_no_report_of_another(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
     tracked, slow, fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
-    slow.told.await_one(UpdateRateLimit)
+    slow.received.await_one(UpdateRateLimit)
     before = time.monotonic()
     assert fast.report("something happened").accepted
     assert time.monotonic() - before < 2
 
 
-def test_the_others_are_told_to_stop_at_once(
+def test_slow_receiver_delays_no_stop_of_another(
     pair: tuple[Tracked, FakeProcess, FakeProcess], gate: threading.Event
 ) -> None:
     tracked, slow, fast = pair
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
         try:
-            assert fast.told.await_one(StopReceiver, timeout_s=2)
+            assert fast.received.await_one(StopReceiver, timeout_s=2)
         finally:
             gate.set()
-            slow.told.await_one(StopReceiver)
+            slow.received.await_one(StopReceiver)
             for process in (slow, fast):
                 process.launch.end()
             stopping.result(timeout=20)
 
 
-def test_of_what_waits_for_it_the_newest_of_a_kind_is_sent(
+def test_slow_receiver_gets_the_newest_update_only(
     pair: tuple[Tracked, FakeProcess, FakeProcess], gate: threading.Event
 ) -> None:
     tracked, slow, _fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
-    slow.told.await_one(UpdateRateLimit)
+    slow.received.await_one(UpdateRateLimit)
     for rate in range(1, 1001):
         tracked.tracker.send_rate_update(0, float(rate))
         tracked.tracker.pause(rate % 2 == 0)
     tracked.settle()
-    assert tracked.connection()._outbox._events.qsize() <= 1
+    assert tracked.connection()._queue._events.qsize() <= 1
     gate.set()
-    newest = slow.told.await_one(UpdateRateLimit, 2)
+    newest = slow.received.await_one(UpdateRateLimit, 2)
     assert (newest.rate, newest.paused) == (1000.0, True)
     tracked.settle()
-    assert slow.told.names == ["UpdateRateLimit"] * 2
+    assert slow.received.names == ["UpdateRateLimit"] * 2

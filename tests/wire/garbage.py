@@ -57,10 +57,10 @@ def pelt(port: int, token: Token, action: str, address: str = "127.0.0.1") -> tu
     """Send all of it; say how many calls had no token, and how many messages with one were none.
 
     Args:
-        port: of the endpoint.
+        port: the endpoint's port.
         token: the right one.
-        action: that the endpoint serves.
-        address: of the endpoint.
+        action: an action that the endpoint serves.
+        address: the endpoint's address.
     """
     chance = random.Random(7)
     for junk in _raw(chance):

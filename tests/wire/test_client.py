@@ -24,7 +24,7 @@ UPDATE = UpdateRateLimit(5.0, 1)
 
 
 class Flaky:
-    """A connection that fails as often as it is told."""
+    """A connection that fails as often as it is received."""
 
     failures = 0
     error: Exception = flight.FlightUnavailableError("down")
@@ -54,13 +54,13 @@ def client(timeout_ms: int, *, retry: bool = True) -> Client:
 
 
 @pytest.mark.parametrize("error", [flight.FlightUnavailableError("down"), flight.FlightTimedOutError("slow")], ids=repr)
-def test_it_asks_again_while_there_is_no_connection(flaky: type[Flaky], error: Exception) -> None:
+def test_ask_is_retried_while_the_endpoint_is_not_reachable(flaky: type[Flaky], error: Exception) -> None:
     flaky.failures, flaky.error = 3, error
     assert client(10_000).ask(UPDATE, Reply) == Reply(True, "at last")
     assert flaky.calls == 4
 
 
-def test_its_patience_ends(flaky: type[Flaky]) -> None:
+def test_ask_ends_at_its_timeout(flaky: type[Flaky]) -> None:
     flaky.failures = 10**9
     before = time.monotonic()
     with pytest.raises(WireError, match=r"no answer from grpc://there:1 to UpdateRateLimit.*: .*down"):
@@ -69,7 +69,7 @@ def test_its_patience_ends(flaky: type[Flaky]) -> None:
     assert flaky.calls > 1
 
 
-def test_without_patience_it_fails_at_once(flaky: type[Flaky]) -> None:
+def test_ask_without_retry_fails_at_once(flaky: type[Flaky]) -> None:
     flaky.failures = 1
     with pytest.raises(WireError, match="no answer"):
         client(10_000, retry=False).ask(UPDATE, Reply)
@@ -84,7 +84,7 @@ def test_a_refusal_is_final(flaky: type[Flaky]) -> None:
 
 
 @pytest.mark.parametrize("retry", [True, False])
-def test_nobody_there_is_an_error_in_time(retry: bool) -> None:
+def test_ask_without_an_endpoint_is_an_error_in_time(retry: bool) -> None:
     nobody = Client("grpc://127.0.0.1:1", Token("t"), 300, retry=retry)
     before = time.monotonic()
     with pytest.raises(WireError, match=r"no answer from grpc://127\.0\.0\.1:1"):
@@ -110,7 +110,7 @@ def test_an_endpoint_that_does_not_answer_is_an_error_in_time(served: Served) ->
         gate.set()
 
 
-def test_several_threads_share_one(served: Served) -> None:
+def test_threads_share_a_client(served: Served) -> None:
     served.answer = lambda message: Reply(True, str(getattr(message, "rate", None)))
     shared = served.client()
 
@@ -130,7 +130,7 @@ def test_a_closed_client_does_not_ask(served: Served) -> None:
     assert served.handled == []
 
 
-def test_an_answer_of_another_shape_is_an_error(served: Served) -> None:
+def test_reply_of_another_class_is_an_error(served: Served) -> None:
     served.answer = lambda _message: UPDATE
     with pytest.raises(WireError, match="not a Reply message"):
         served.client().ask(UPDATE, Reply)

@@ -64,7 +64,7 @@ def call(served: Served, action: str, body: bytes, *headers: tuple[bytes, bytes]
         return list(client.do_action(flight.Action(action, body), options))
 
 
-def test_the_bomb_goes_off_when_it_is_unpickled() -> None:
+def test_bomb_of_these_tests_explodes_when_unpickled() -> None:
     # The exact bytes that the tests below send.
     pickle.loads(pickle.dumps(Bomb()))
     assert exploded == ["a bomb"]
@@ -168,7 +168,7 @@ def test_an_action_that_is_not_served_is_refused(served: Served, action: str) ->
     ],
     ids=range(12),
 )
-def test_a_body_that_is_no_message_is_refused(served: Served, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_message_is_refused(served: Served, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     for function in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, function, lambda *_args, function=function: exploded.append(function))
     with pytest.raises(flight.FlightError):
@@ -188,7 +188,7 @@ def test_bytes_of_any_kind_at_the_port_do_no_harm(served: Served) -> None:
     assert exploded == []
 
 
-def test_a_connection_that_says_nothing_holds_up_nobody(served: Served) -> None:
+def test_silent_connection_delays_no_other(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.endpoint.port), timeout=10):
         assert works(served)
 
@@ -216,7 +216,7 @@ def test_the_secret_is_in_no_log_and_no_error(served: Served, caplog: pytest.Log
         assert wrong.secret not in shown
 
 
-def test_it_listens_where_it_is_told_and_nowhere_else(served: Served) -> None:
+def test_endpoint_listens_on_its_address_only(served: Served) -> None:
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.2", served.endpoint.port), timeout=10)
 
@@ -272,7 +272,7 @@ def test_no_stream_without_the_token(streams: tuple[str, Token]) -> None:
         list(fetch(location, "numbers", Token.generate(), 10))
 
 
-def test_a_stream_from_nobody_is_an_error() -> None:
+def test_fetch_without_an_endpoint_is_an_error() -> None:
     with pytest.raises(WireError) as caught:
         list(fetch("grpc://127.0.0.1:1", "numbers", Token("t"), 10))
     assert not isinstance(caught.value, StreamNotFoundError)

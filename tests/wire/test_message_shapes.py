@@ -17,18 +17,18 @@ KINDS = [AddBlocks, CleanUpBlocks, Registered, RegisterReceiver, Reply, UpdateRa
 
 @pytest.mark.parametrize("body", [b"[]", b"[[]]", b"1", b'"text"', b"null", b"true"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_json_that_is_no_object_is_refused(kind: type, body: bytes) -> None:
+def test_json_other_than_an_object_is_refused(kind: type, body: bytes) -> None:
     with pytest.raises(WireError, match=f"not a {kind.__name__} message"):
         from_json(kind, body)
 
 
-def test_so_it_is_inside_a_message() -> None:
+def test_json_other_than_an_object_is_refused_inside_a_message() -> None:
     for block in (b"[]", b"1", b'"text"'):
         with pytest.raises(WireError, match="not a AddBlocks message"):
             from_json(AddBlocks, b'{"stream_id": 1, "epoch": 1, "blocks": [' + block + b"]}")
 
 
 @pytest.mark.parametrize("ids", [b'"abc"', b'{"a": 1}', b'""', b"{}"])
-def test_what_is_no_list_is_not_taken_for_one(ids: bytes) -> None:
+def test_json_other_than_a_list_is_refused_for_a_list(ids: bytes) -> None:
     with pytest.raises(WireError, match="not a CleanUpBlocks message"):
         from_json(CleanUpBlocks, b'{"block_ids": ' + ids + b"}")

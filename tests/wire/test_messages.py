@@ -46,19 +46,19 @@ MESSAGE = st.one_of(
 
 @given(MESSAGE)
 @settings(max_examples=300, derandomize=True, deadline=None)
-def test_what_comes_out_equals_what_went_in(message: object) -> None:
+def test_decoded_records_equal_the_encoded_ones(message: object) -> None:
     body = to_json(message)
     back = from_json(type(message), body)
     assert back == message
     assert to_json(back) == body
 
 
-def test_a_whole_number_is_taken_for_a_rate() -> None:
+def test_integer_is_accepted_as_a_rate() -> None:
     message = from_json(UpdateRateLimit, b'{"rate": 5, "number": 1}')
     assert (message, type(message.rate)) == (UpdateRateLimit(5.0, 1), float)
 
 
-def test_what_has_a_default_may_be_left_out() -> None:
+def test_attribute_with_a_default_may_be_missing() -> None:
     assert from_json(Reply, b"{}") == Reply(True, "")
     assert from_json(Registered, b'{"accepted": false}') == Registered(False, "", None)
 
@@ -89,7 +89,7 @@ GOOD: dict[str, Any] = {"stream_id": 1, "epoch": 2, "message": "m", "error": "e"
     ],
     ids=range(17),
 )
-def test_what_has_another_shape_is_refused(body: bytes) -> None:
+def test_message_of_another_shape_is_refused(body: bytes) -> None:
     with pytest.raises(WireError, match="not a ReportError message"):
         from_json(ReportError, body)
 

@@ -43,15 +43,13 @@ def test_both_sides_with_the_same_authority_talk(served: tuple[Endpoint, Token])
     assert ask(token, endpoint.port) == Reply()
 
 
-def test_a_client_in_the_clear_is_not_answered(served: tuple[Endpoint, Token]) -> None:
+def test_client_without_tls_gets_no_answer(served: tuple[Endpoint, Token]) -> None:
     endpoint, token = served
     with pytest.raises(WireError):
         ask(Token(token.secret), endpoint.port)
 
 
-def test_a_host_of_another_authority_is_not_talked_to(
-    served: tuple[Endpoint, Token], make_tls: Callable[[str], Tls]
-) -> None:
+def test_host_of_another_authority_is_refused(served: tuple[Endpoint, Token], make_tls: Callable[[str], Tls]) -> None:
     endpoint, token = served
     with pytest.raises(WireError):
         ask(Token(token.secret, make_tls("theirs")), endpoint.port)

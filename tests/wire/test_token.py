@@ -21,7 +21,7 @@ def test_no_two_applications_share_one() -> None:
     assert len(Token.generate().secret) >= 43
 
 
-def test_it_is_not_printed() -> None:
+def test_token_is_in_no_repr_and_no_traceback() -> None:
     assert "a-secret" not in repr(TOKEN)
     assert "a-secret" not in str(TOKEN)
     assert "a-secret" not in f"{[TOKEN]}"
@@ -31,11 +31,11 @@ def test_it_is_not_printed() -> None:
         assert "a-secret" not in traceback.format_exc()
 
 
-def test_it_travels_to_the_executors() -> None:
+def test_token_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(TOKEN)) == TOKEN
 
 
-def test_who_has_it_shows_it() -> None:
+def test_token_is_recognized_in_the_headers() -> None:
     assert TOKEN.is_shown_by(headers(TOKEN))
     assert TOKEN.is_shown_by({"Authorization": ["Bearer a-secret"], "other": ["x"]})
 
@@ -57,11 +57,11 @@ def test_who_has_it_shows_it() -> None:
     ],
     ids=str,
 )
-def test_who_has_not_does_not(shown: dict[str, list[str]]) -> None:
+def test_other_headers_do_not_show_the_token(shown: dict[str, list[str]]) -> None:
     assert not TOKEN.is_shown_by(shown)
 
 
-def test_two_secrets_are_two_tokens() -> None:
+def test_tokens_compare_by_secret() -> None:
     assert Token("a") == Token("a")
     assert Token("a") != Token("b")
 

@@ -1,4 +1,4 @@
-"""Partition functions: what operators do inside a task."""
+"""The partition functions of operators."""
 
 import operator
 import pickle

@@ -1,4 +1,4 @@
-"""``StateStore``: every version against a dictionary, on this host and on a file system that counts as remote."""
+"""``StateStore`` compared with a dictionary, on the local and on a remote file system."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def new_home(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], str
 
 
 class Store:
-    """A store that is told what to change, as a batch of ``mapWithState`` does it."""
+    """A store with the changes of a ``mapWithState`` batch applied to it."""
 
     def __init__(self, home: str) -> None:
         self.store = StateStore.of(home, 3)
@@ -228,7 +228,7 @@ def test_copy_of_one_run_is_not_mistaken_for_the_file_of_another(
     left = first.commit(1, {"a": "x", "b": "x", "c": "x", "d": "x", "e": "x"})
     first.commit(2, {"a": "y"})
     first.commit(3, {"b": "y"})
-    # It dies, and a run that knows of batch 1 goes on, on another host: the batches have other records now.
+    # The run dies, and another recovers from batch 1 on another host: its batches have other records.
     (tmp_path / "other").mkdir()
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(tempfile, "tempdir", str(tmp_path / "other"))

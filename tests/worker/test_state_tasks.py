@@ -1,4 +1,4 @@
-"""What state operators do in one partition, against dictionaries, over many batches; without Spark."""
+"""State operators in one partition compared with dictionaries, over many batches; without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEYS = st.sampled_from(["a", "b", 1, 1.0, True, None, ("a", 1)])
 
 
 class Noted:
-    """What the driver is told of failures."""
+    """Collects the errors that are reported to the driver."""
 
     def __init__(self) -> None:
         self.failures: list[tuple[int, int, PartitionErrors]] = []
@@ -156,9 +156,9 @@ def test_errors_of_the_state_function_name_their_keys() -> None:
     made = list(UpdateState(1, updated, AMPLE, noted.note)(7, pairs))
     ((time_ms, partition, failures),) = noted.failures
     assert (time_ms, partition, failures.count) == (1, 7, 12)
-    with pytest.raises(StateUpdateError) as told:
+    with pytest.raises(StateUpdateError) as raised:
         list(FromStatePairs()(0, made))
-    message = str(told.value)
+    message = str(raised.value)
     assert message.startswith("the state of 12 key(s) was not updated, first that of key ('key', 0): ValueError: mine;")
     assert "in updated" in message
     assert message.endswith("... and 2 more")

@@ -47,9 +47,9 @@ class Key:
 
     Attributes:
         name: in full, as it is set.
-        default: as text, in Spark's spelling.
+        default: text in Spark's spelling.
         group: heading in the documentation.
-        help: what the key does; one or two sentences.
+        help: one or two sentences on the effect.
         falls_back_to: the attribute of :class:`Settings` whose value applies when this key is not set.
     """
 
@@ -427,7 +427,7 @@ _TYPES = get_type_hints(Settings, include_extras=True)
 
 
 def key(attribute: str) -> str:
-    """The full name of the key behind an attribute of :class:`Settings`, for messages."""
+    """The full key name of an attribute of :class:`Settings`, for messages."""
     return KEYS[attribute].name
 
 

@@ -143,8 +143,8 @@ class TextForm:
     """How values of an option type are written: goes into ``Annotated``.
 
     Attributes:
-        name: of the form, for people.
-        parse: from text; raises ValueError with a reason that shows the text.
+        name: shown in the type column of the documentation.
+        parse: converts text; raises ValueError with a reason that shows the text.
     """
 
     name: str

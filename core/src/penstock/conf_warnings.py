@@ -16,7 +16,7 @@ _BATCHED = "events that wait are always written together; unset the key"
 _FILES = "file streams keep no time window: they read each file once, whatever its age; see the option new_files_only"
 #: Keys and prefixes (those that end in a dot) of Spark that Penstock ignores → what to do instead.
 IGNORED = {
-    "spark.streaming.ui.retainedBatches": "there is no Streaming tab; register a StreamingListener to observe batches",
+    "spark.streaming.ui.retainedBatches": "Penstock adds no Streaming tab to the UI; register a StreamingListener",
     "spark.streaming.extraListeners": "call ssc.addStreamingListener(listener), or install a listener plugin",
     "spark.streaming.dynamicAllocation.": "executors are not requested or released; set spark.executor.instances",
     "spark.streaming.fileStream.minRememberDuration": _FILES,
@@ -34,8 +34,8 @@ IGNORED = {
     "spark.streaming.driver.writeAheadLog.class": _LOG_CLASS,
     "spark.streaming.driver.writeAheadLog.allowBatching": _BATCHED,
     "spark.streaming.driver.writeAheadLog.batchingTimeout": _BATCHED,
-    "spark.streaming.kafka.": "there is no direct Kafka stream; use a receiver plugin",
-    "spark.streaming.kinesis.": "there is no Kinesis stream; use a receiver plugin",
+    "spark.streaming.kafka.": "Penstock has no direct Kafka stream; use a receiver plugin",
+    "spark.streaming.kinesis.": "Penstock has no Kinesis stream; use a receiver plugin",
 }
 
 
@@ -46,7 +46,7 @@ class KeyWarning:
     Attributes:
         key: in full.
         reason: why it has none.
-        advice: what to do instead; empty when nothing is known.
+        advice: the alternative or the nearest key; empty for none.
     """
 
     key: str
@@ -59,7 +59,7 @@ def keys_without_effect(settings: Settings, option_prefixes: Iterable[str]) -> l
 
     Args:
         settings: the configuration.
-        option_prefixes: of the options of installed plugins, such as ``spark.penstock.receiver.socket.``.
+        option_prefixes: where installed plugins have their options, such as ``spark.penstock.receiver.socket.``.
 
     Returns:
         A warning for each unknown key of ours and each ignored key of Spark's, sorted. Other keys below

@@ -1,73 +1,66 @@
-"""``StreamingContext``: the life cycle of a program, and the door to everything else.
+"""``StreamingContext``: the entry point and the life cycle of a streaming program.
 
-Owns the state (initialized, active, stopped), the listeners' bus, and the requests to stop; the engine does the rest.
-Methods may be called from any thread; ``stop`` does its work on a thread of its own.
+It owns the state, the listener bus and the stop requests; the engine does the rest. Methods may be called from any
+thread; ``stop`` works on a thread of its own.
 """
 
 from __future__ import annotations
 
 import atexit
-import secrets
 import signal
 import threading
 import time
 from collections.abc import Callable
-from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from pyspark import SparkContext
 
-from penstock.checkpoint.checkpointer import CheckpointReport
-from penstock.checkpoint.directory import CheckpointDirectory
+from penstock.checkpoint.directory import CheckpointDirectory, use_directory_of_spark
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings
 from penstock.conf_warnings import keys_without_effect
+from penstock.context_state import StreamingContextState, Termination
 from penstock.engine import Engine
-from penstock.engine_access import EngineAccess
+from penstock.engine_access import EngineAccess, EngineMonitor
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.inputs import StreamBuilder
 from penstock.launch.launch_conf import UDS
-from penstock.listen.events import ReceiverInfo, StreamingStarted
+from penstock.listen.events import StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
 from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
 from penstock.runtime.log import get_logger, set_level
 from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
-from penstock.schedule.generator_report import GeneratorReport
 from penstock.spark import cluster, saved_conf
-from penstock.spark.checkpoint import checkpoint_folder, set_checkpoint_directory
+from penstock.spark.checkpoint import set_checkpoint_directory
 from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from penstock.checkpoint.manifest import Checkpoint
-    from penstock.listen.streaming_listener import StreamingListener
 
 log = get_logger("context")
 
 
-class StreamingContextState(Enum):
-    """Where a context is; there is no way back."""
-
-    INITIALIZED = "initialized"
-    ACTIVE = "active"
-    STOPPED = "stopped"
-
-
-class StreamingContext(StreamBuilder):
+class StreamingContext(StreamBuilder, EngineMonitor):
     """The entry point of a streaming program; a drop-in for ``pyspark.streaming.StreamingContext``.
+
+    As a context manager it stops at the end of the ``with`` block: gracefully, or at once if the block raises. The
+    SparkContext keeps running then.
 
     Args:
         sparkContext: runs every job.
-        batchDuration: seconds between two batches; fractions down to a millisecond.
-        jssc: accepted for PySpark's signature, must be ``None``: there is no JVM streaming context behind this one.
-        clock: the batches' time; the machine's by default, a ``penstock.testing.ManualClock`` in tests.
+        batchDuration: batch interval in seconds; fractions down to a millisecond.
+        jssc: must be ``None``; exists because PySpark's signature has it.
+        clock: gives the batch times; the system clock by default, a ``penstock.testing.ManualClock`` in tests.
 
     Raises:
-        AssertionError: no batch duration is given.
-        ConfigurationError: it is not a positive number of milliseconds, or a configuration value cannot be read.
+        AssertionError: the batch duration is missing.
+        ConfigurationError: the batch duration or a configuration value is invalid.
     """
 
     _active: ClassVar[StreamingContext | None] = None
@@ -82,45 +75,43 @@ class StreamingContext(StreamBuilder):
         clock: Clock | None = None,
     ) -> None:
         if jssc is not None:
-            raise ConfigurationError("jssc cannot be used: Penstock's context has no JVM counterpart")
-        assert batchDuration is not None, "batchDuration must be given: the seconds between two batches"
+            raise ConfigurationError("jssc must be None: Penstock has no JVM streaming context")
+        assert batchDuration is not None, "batchDuration must be given: the batch interval in seconds"
         if not isinstance(sparkContext, SparkContext):
-            raise ConfigurationError(f"sparkContext must be a SparkContext, not {type(sparkContext).__name__}")
+            kind = type(sparkContext).__name__
+            advice = ": pass spark.sparkContext" if kind == "SparkSession" else ""
+            raise ConfigurationError(f"sparkContext must be a SparkContext, not {kind}{advice}")
         interval_ms = require_duration_ms("batchDuration", batchDuration)
         self._sc = sparkContext
         cluster.use_this_python(sparkContext)
         pairs = dict(sparkContext.getConf().getAll())
-        self.settings = Settings.parse(pairs)
-        set_level(self.settings.log_level)
+        self._settings = Settings.parse(pairs)
+        set_level(self._settings.log_level)
         if pairs.get(UDS) != "true":
             log.warning(
                 "Unix domain sockets off: each Python stage takes about 40 ms longer",
                 key=UDS,
                 advice=f"set {UDS}=true before the SparkContext is created, or start with `penstock run`",
             )
-        self.plugins = Plugins(self.settings.plugins_disable, strict=self.settings.plugins_strict)
-        for unused in keys_without_effect(self.settings, self.plugins.option_prefixes()):
+        self._plugins = Plugins(self._settings.plugins_disable, strict=self._settings.plugins_strict)
+        for unused in keys_without_effect(self._settings, self._plugins.option_prefixes()):
             log.warning("configuration key has no effect", key=unused.key, reason=unused.reason, advice=unused.advice)
-        self.graph = DStreamGraph(sparkContext, interval_ms, self.settings.time_zone, self._check_can_build)
-        self._bus = ListenerBus(self.settings.listener_queue_size, self.settings.listener_max_failures)
+        self._graph = DStreamGraph(sparkContext, interval_ms, self._settings.time_zone, self._check_can_build)
+        self._bus = ListenerBus(self._settings.listener_queue_size, self._settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
-        self._program = Program(self, sparkContext, self.settings, self._clock, self.graph)
+        self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
         self._state = StreamingContextState.INITIALIZED
         self._lock = threading.RLock()
         self._signals = StopSignals(self._on_signal)
         self._stop_thread: threading.Thread | None = None
         self._stops_gracefully = self._stops_spark = False
-        self._ended = threading.Condition()
-        # What awaitTermination raises; and what it will, when the context has stopped.
-        self._error: BaseException | None = None
-        self._last_error: BaseException | None = None
+        self._termination = Termination()
         self._engine: Engine | None = None
         self._recovery: Recovery | None = None
         self._is_spark_gone = False
-        # Its streams came from a checkpoint.
-        self._is_loaded = False
-        if self.settings.checkpoint_directory:
-            self.checkpoint(self.settings.checkpoint_directory)
+        self._is_loaded = False  # streams come from a checkpoint
+        if self._settings.checkpoint_directory:
+            self.checkpoint(self._settings.checkpoint_directory)
 
     # -- building --
 
@@ -130,49 +121,41 @@ class StreamingContext(StreamBuilder):
         return self._sc
 
     def remember(self, duration: float) -> None:
-        """Keep each batch's RDDs and blocks for at least ``duration`` seconds.
+        """Remember each batch's RDDs and blocks for at least ``duration`` seconds.
 
         Raises:
-            ConfigurationError: it was set before, or is no positive number of seconds.
+            ConfigurationError: it was set before, or is not a positive number.
         """
         self._check_can_build("remember")
-        self.graph.remember(require_duration_ms("duration", duration))
+        self._graph.remember(require_duration_ms("duration", duration))
 
     def checkpoint(self, directory: str | None) -> None:
-        """Keep state and what windows carry on in a directory (a path or URI that Spark can write to).
+        """Write checkpoints to a directory, from which ``getOrCreate`` recovers the program.
 
         Args:
-            directory: is made if it does not exist; ``None`` for none.
+            directory: a path or URI that Spark can write to, created if it does not exist; ``None`` for no checkpoints.
 
         Raises:
-            ConfigurationError: it cannot be made or written to.
+            ConfigurationError: the directory cannot be created or written.
         """
         self._check_can_build("checkpoint")
-        self.graph.set_checkpoint_directory(None)
+        self._graph.set_checkpoint_directory(None)
         self._recovery = None
         if directory is not None:
             folder = set_checkpoint_directory(self._sc, directory)
-            self.graph.set_checkpoint_directory(directory, f"{location_of_hadoop(folder.uri)}/{folder.name}/state")
-            self._recovery = Recovery(self._program, CheckpointDirectory(self._sc, self.settings, directory, folder))
-
-    def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
-        """Tell a listener of everything from now on: a ``StreamingListener``, or any object with ``on…`` methods."""
-        self._bus.add(streamingListener)
-
-    def removeStreamingListener(self, streamingListener: StreamingListener | object) -> None:
-        """Tell a listener nothing more."""
-        self._bus.remove(streamingListener)
+            self._graph.set_checkpoint_directory(directory, f"{location_of_hadoop(folder.uri)}/{folder.name}/state")
+            self._recovery = Recovery(self._program, CheckpointDirectory(self._sc, self._settings, directory, folder))
 
     def _check_can_build(self, what: str) -> None:
-        """Refuse to add to the graph once it runs.
+        """Check that the graph may still change.
 
         Raises:
-            StreamingStateError: the context was started or stopped, or has its streams from a checkpoint.
+            StreamingStateError: the context was started or stopped, or its streams come from a checkpoint.
         """
         if self._is_loaded:
             raise StreamingStateError(
-                f"{what}: this context goes on from a checkpoint and has the streams that were saved; make further "
-                "ones in the function that is given to getOrCreate, with spark.penstock.checkpoint.rebuild=true"
+                f"{what}: this context was recovered from a checkpoint with its saved streams; to add streams, create "
+                "them in the setupFunc of getOrCreate and set spark.penstock.checkpoint.rebuild=true"
             )
         if self._state is not StreamingContextState.INITIALIZED:
             since = "starting" if self._state is StreamingContextState.ACTIVE else "stopping"
@@ -185,23 +168,22 @@ class StreamingContext(StreamBuilder):
 
     @classmethod
     def getActive(cls) -> StreamingContext | None:
-        """The context of this process that was started and not stopped."""
+        """The active context of this process; ``None`` if there is none."""
         return cls._active
 
     @classmethod
     def getOrCreate(cls, checkpointPath: str, setupFunc: Callable[[], StreamingContext]) -> StreamingContext:
-        """Go on from the newest sound checkpoint in ``checkpointPath``; without any, make a context with ``setupFunc``.
+        """Recover from the newest sound checkpoint in ``checkpointPath``, or create a context with ``setupFunc``.
 
-        A context that goes on has the streams that were saved, and ``setupFunc`` is not called; unless they cannot be
-        loaded, or ``spark.penstock.checkpoint.rebuild`` is set: then ``setupFunc`` makes the streams, and the state is
-        given to them by their names (``setName``).
+        A recovered context has the saved streams, and ``setupFunc`` is not called. If the saved streams cannot be
+        loaded, or ``spark.penstock.checkpoint.rebuild`` is set, ``setupFunc`` rebuilds the streams, and their state is
+        restored by name (``setName``).
 
         Raises:
-            TypeError: ``setupFunc`` cannot be called, or returns no StreamingContext.
-            CheckpointError: there are checkpoints, and none can be read.
+            TypeError: ``setupFunc`` is not callable, or returns no StreamingContext.
+            CheckpointError: there are checkpoints and none can be read, or the saved program has a ``queueStream``.
         """
-        if not callable(setupFunc):
-            raise TypeError("setupFunc should be callable.")
+        _require_callable(setupFunc)
         found = find_newest(checkpointPath)
         if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
@@ -214,11 +196,11 @@ class StreamingContext(StreamBuilder):
                     checkpoint=found.number,
                     reason=str(error),
                 )
-        made = cls._made_by(setupFunc)
-        if made.graph.checkpoint_directory != checkpointPath:
+        made = _created_by(setupFunc)
+        if made._graph.checkpoint_directory != checkpointPath:
             made.checkpoint(checkpointPath)
         assert made._recovery is not None
-        # Again: Spark may have the directory elsewhere than it could be looked for without a SparkContext.
+        # Again, because without a SparkContext a path may have been resolved to another file system.
         made._recovery.find()
         return made
 
@@ -244,45 +226,45 @@ class StreamingContext(StreamBuilder):
     def getActiveOrCreate(
         cls, checkpointPath: str | None, setupFunc: Callable[[], StreamingContext]
     ) -> StreamingContext:
-        """The active context; else as ``getOrCreate``, or what ``setupFunc`` makes when there is no path.
+        """The active context; else ``getOrCreate``, or without a path the context that ``setupFunc`` creates.
 
         Raises:
-            TypeError: ``setupFunc`` cannot be called, or returns no StreamingContext.
+            TypeError: ``setupFunc`` is not callable, or returns no StreamingContext.
         """
-        if not callable(setupFunc):
-            raise TypeError("setupFunc should be callable.")
+        _require_callable(setupFunc)
         active = cls.getActive()
         if active is not None:
             return active
-        return cls._made_by(setupFunc) if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
-
-    @staticmethod
-    def _made_by(setup: Callable[[], StreamingContext]) -> StreamingContext:
-        if not callable(setup):
-            raise TypeError("setupFunc should be callable.")
-        made = setup()
-        if not isinstance(made, StreamingContext):
-            raise TypeError(f"setupFunc must return the StreamingContext that it made, not {type(made).__name__}")
-        return made
+        return _created_by(setupFunc) if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
 
     def getState(self) -> StreamingContextState:
-        """Where the context is."""
+        """The state of the context."""
         return self._state
 
+    def __enter__(self) -> Self:
+        """The context itself; the block builds and starts the program."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        """Stop gracefully; at once if the block raised. The SparkContext keeps running."""
+        self.stop(stopSparkContext=False, stopGracefully=kind is None)
+
     def start(self) -> None:
-        """Start to receive and to process. Harmless when active.
+        """Start receivers and batches. Without effect if the context is active.
 
         Raises:
             StreamingStateError: the context was stopped, or another one of this process is active.
-            ConfigurationError: something about the program cannot work: no outputs, too few cores, an unknown
-                estimator, a receiver that cannot be pickled. The context is stopped then.
+            ConfigurationError: the program cannot run: it has no outputs, too few cores, an unknown rate estimator, a
+                receiver that cannot be pickled. The context is stopped then.
         """
         with self._lock:
             if self._state is StreamingContextState.ACTIVE:
-                log.warning("start: the context is active already")
+                log.warning("start ignored: context already active")
                 return
             if self._state is StreamingContextState.STOPPED:
-                raise StreamingStateError("the context was stopped; make a new one")
+                raise StreamingStateError("the context was stopped; create a new one")
             with StreamingContext._active_lock:
                 if StreamingContext._active is not None:
                     raise StreamingStateError(
@@ -297,7 +279,7 @@ class StreamingContext(StreamBuilder):
                 self._ended_now()
                 raise
             self._state = StreamingContextState.ACTIVE
-            if self.settings.stop_gracefully_on_shutdown:
+            if self._settings.stop_gracefully_on_shutdown:
                 self._signals.install()
             else:
                 self._signals.override_pysparks_interrupt()
@@ -305,52 +287,49 @@ class StreamingContext(StreamBuilder):
             atexit.register(self._on_exit)
 
     def awaitTermination(self, timeout: float | None = None) -> bool:
-        """Wait until the context stops, ``timeout`` seconds at most. As ``awaitTerminationOrTimeout``."""
+        """Wait until the context stops, at most ``timeout`` seconds; as ``awaitTerminationOrTimeout``."""
         return self.awaitTerminationOrTimeout(timeout)
 
     def awaitTerminationOrTimeout(self, timeout: float | None) -> bool:
         """Wait until the context stops; say whether it did within ``timeout`` seconds.
 
         Raises:
-            BatchFailedError: a batch failed; the first failure's cause and traceback. The context goes on. With
-                ``spark.penstock.maxFailedBatches`` only when it has stopped, for that many failures in a row.
-            ReceiverFailedError: a receiver failed too often, and ``spark.penstock.receiver.onFailure`` is
+            BatchFailedError: a batch failed; has the first failure's cause and traceback. The context keeps running.
+                With ``spark.penstock.maxFailedBatches`` it is raised after that many consecutive failures, when the
+                context has stopped.
+            ReceiverFailedError: a receiver used up its restart budget, and ``spark.penstock.receiver.onFailure`` is
                 ``fail-application``.
         """
-        with self._ended:
-            self._ended.wait_for(
-                lambda: self._state is StreamingContextState.STOPPED or self._error is not None, timeout
-            )
-            if self._state is StreamingContextState.STOPPED:
+        try:
+            return self._termination.wait(timeout)
+        finally:
+            if self._termination.has_ended:
                 self._signals.restore()
-            if self._error is not None:
-                raise self._error
-            return self._state is StreamingContextState.STOPPED
 
     def stop(
         self, stopSparkContext: bool = True, stopGraceFully: bool = False, stopGracefully: bool | None = None
     ) -> None:
-        """Stop. Harmless when repeated.
+        """Stop; may be repeated.
 
-        From a listener, an output operation or another thread of the engine it returns at once, and the stop happens;
-        from elsewhere it returns when all is stopped.
+        Called from a listener, an output operation or another thread of the engine, it returns at once and the stop
+        follows. From other threads it returns when everything has stopped.
 
         Args:
             stopSparkContext: stop the SparkContext too.
-            stopGraceFully: first process all that was received (``spark.streaming.gracefulStopTimeout`` bounds it).
-            stopGracefully: the same in correct spelling.
+            stopGraceFully: first process everything received (``spark.streaming.gracefulStopTimeout`` limits that).
+            stopGracefully: the same, correctly spelled.
         """
         graceful = stopGraceFully if stopGracefully is None else stopGracefully
         stopping = self._request_stop(graceful=graceful, stop_spark=stopSparkContext)
         if not on_engine_thread():
-            # A program's own function at exit may come behind ours, on the same thread.
+            # An atexit function of the program may run after ours, on the same thread.
             if stopping is not threading.current_thread():
                 stopping.join()
             self._signals.restore()
         self._stop_spark()
 
     def _request_stop(self, *, graceful: bool, stop_spark: bool) -> threading.Thread:
-        """Have the engine stopped, on the thread that is returned; at once when it is being stopped gracefully."""
+        """Stop the engine on the returned thread. A request to stop at once ends a graceful stop."""
         with self._lock:
             self._stops_spark = self._stops_spark or stop_spark
             if self._stop_thread is None:
@@ -361,75 +340,26 @@ class StreamingContext(StreamBuilder):
             escalates = self._stops_gracefully and not graceful
             self._stops_gracefully = self._stops_gracefully and graceful
         if escalates:
-            log.warning("stopping at once: what is not processed is left")
+            log.warning("graceful stop ended: stopping at once")
             if self._engine is not None:
                 self._engine.stop_at_once()
         return self._stop_thread
 
-    # -- for plugins --
-
-    def set_rate(self, stream_id: int, rate: float) -> None:
-        """Set the rate of a stream's receiver, records/s; it is kept when the receiver is relaunched."""
-        if self._engine is not None:
-            self._engine.tracker.send_rate_update(stream_id, rate)
-
-    def rate_limit(self, stream_id: int) -> float | None:
-        """The rate that a stream's receiver keeps to, records/s; ``None`` for no limit."""
-        return None if self._engine is None else self._engine.tracker.rate_limit(stream_id)
-
-    def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        """What is known of every receiver, by stream id."""
-        return {} if self._engine is None else self._engine.tracker.receiver_infos()
-
-    def unread_bytes(self) -> int:
-        """How much data receivers have stored that no batch has processed yet."""
-        return 0 if self._engine is None else self._engine.tracker.unread_bytes()
-
-    def listener_report(self) -> dict[str, dict[str, int | bool]]:
-        """By listener: events dropped, events that it failed on, whether it is disabled."""
-        return self._bus.report()
-
-    @property
-    def clock(self) -> Clock:
-        """The batches' time."""
-        return self._clock
-
-    def checkpoint_report(self) -> CheckpointReport:
-        """How the writing of checkpoints goes."""
-        return CheckpointReport() if self._engine is None else self._engine.checkpoint_report()
-
-    def generator_report(self) -> GeneratorReport:
-        """How the making of batches went so far: what each phase took, ticks missed, batches dropped and failed."""
-        generator = None if self._engine is None else self._engine.generator
-        return GeneratorReport() if generator is None else generator.report()
-
     # -- inside --
 
     def _start_engine(self) -> None:
-        if self.graph.checkpoint_directory is None:
-            # As in Spark: sc.setCheckpointDir is enough for RDD checkpoints; then there is nothing to recover from.
-            folder = checkpoint_folder(self._sc)
-            if folder is not None:
-                # Another context may have used the same folder before.
-                state_home = f"{location_of_hadoop(folder.uri)}/{folder.name}/state-{secrets.token_hex(4)}"
-                self.graph.set_checkpoint_directory(folder.uri, state_home)
-        self.graph.validate()
-        if self.settings.backpressure_enabled:
-            self.plugins.spec("rate_estimators", self.settings.rate_estimator)
-        self._engine = Engine(
-            self._program,
-            self._bus,
-            self._recovery,
-            self._on_error,
-            self._on_give_up,
-        )
-        access = EngineAccess(self._sc, self.settings, self.plugins, self.graph, self._engine, self._recovery)
-        for listener, origin in self.plugins.listeners(access):
+        use_directory_of_spark(self._program)
+        self._graph.validate()
+        if self._settings.backpressure_enabled:
+            self._plugins.spec("rate_estimators", self._settings.rate_estimator)
+        self._engine = Engine(self._program, self._bus, self._recovery, self._on_error, self._on_give_up)
+        access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
+        for listener, origin in self._plugins.listeners(access):
             self._bus.add(listener, origin)
         self._engine.start(access.saved_values)
 
     def _on_signal(self, number: int) -> None:
-        """The first asks for a graceful stop, the second for one at once; awaitTermination returns then."""
+        """The first signal stops gracefully, the second at once; ``awaitTermination`` returns then."""
         first = self._stop_thread is None
         log.info("signal received", signal=signal.Signals(number).name, graceful=first)
         self._request_stop(graceful=first, stop_spark=False)
@@ -438,33 +368,29 @@ class StreamingContext(StreamBuilder):
         if cluster.is_stopped(self._sc):
             self._on_spark_gone()
             return
-        # Below the limit of failures in a row it is in the events and in the log.
-        tolerated = isinstance(error, BatchFailedError) and self.settings.max_failed_batches > 0
-        with self._ended:
-            if not tolerated:
-                self._error = self._error or error
-            self._ended.notify_all()
+        # With a limit of consecutive failures, single failures are only in events and log.
+        if not (isinstance(error, BatchFailedError) and self._settings.max_failed_batches > 0):
+            self._termination.fail(error)
 
     def _on_spark_gone(self) -> None:
         assert self._engine is not None
-        # What fails from now on, of a graceful stop too, fails for that: a run that goes on makes it again.
+        # Batches that fail from now on are not complete: a recovered run generates them again.
         self._engine.abandon()
         if self._is_spark_gone:
             return
         self._is_spark_gone = True
-        error = StreamingStateError("the SparkContext was stopped under the StreamingContext; stop that one first")
-        log.error(str(error))
-        with self._ended:
-            # The reason for whatever failed before, too.
-            self._error = error
-            self._ended.notify_all()
+        error = StreamingStateError(
+            "the SparkContext was stopped while the StreamingContext was active; stop the StreamingContext first"
+        )
+        log.error("SparkContext stopped before the StreamingContext")
+        # It is the reason for the errors before it, too.
+        self._termination.fail(error, overrides=True)
         if self._stop_thread is None:
             self.stop(stopSparkContext=False)
 
     def _on_give_up(self, error: BaseException) -> None:
-        log.error(str(error))
-        # Raised by awaitTermination once all has stopped.
-        self._last_error = error
+        log.error("program given up", reason=str(error))
+        self._termination.fail_at_end(error)
         self.stop(stopSparkContext=False)
 
     def _stop(self, graceful: bool) -> None:
@@ -479,7 +405,7 @@ class StreamingContext(StreamBuilder):
         self._stop_spark()
 
     def _stop_spark(self) -> None:
-        """When all has stopped, and if somebody wants it: who comes last of those that stop and those that ask."""
+        """Stop the SparkContext if that was requested and everything else has stopped."""
         with self._lock:
             if not (self._stops_spark and self._state is StreamingContextState.STOPPED):
                 return
@@ -487,19 +413,17 @@ class StreamingContext(StreamBuilder):
         self._sc.stop()
 
     def _ended_now(self) -> None:
-        with self._ended:
-            self._state = StreamingContextState.STOPPED
-            self._error = self._error or self._last_error
-            if StreamingContext._active is self:
-                StreamingContext._active = None
-            self._ended.notify_all()
+        self._state = StreamingContextState.STOPPED
+        if StreamingContext._active is self:
+            StreamingContext._active = None
+        self._termination.end()
         self._signals.close()
 
     def _graceful_stop_s(self) -> float:
-        return (self.settings.graceful_stop_timeout_ms or max(10 * self.graph.batch_interval_ms, 10_000)) / 1000
+        return (self._settings.graceful_stop_timeout_ms or max(10 * self._graph.batch_interval_ms, 10_000)) / 1000
 
     def _on_exit(self) -> None:
-        graceful = self.settings.stop_gracefully_on_shutdown
+        graceful = self._settings.stop_gracefully_on_shutdown
         with self._lock:
             stopping = self._stop_thread
             if stopping is None:
@@ -507,5 +431,17 @@ class StreamingContext(StreamBuilder):
         if stopping is not None:
             stopping.join()
             return
-        # On this very thread: an interpreter that ends may start no other.
+        # On this thread, because an interpreter at exit may start no other.
         self._stop(graceful)
+
+
+def _require_callable(setup: object) -> None:
+    if not callable(setup):
+        raise TypeError("setupFunc should be callable.")
+
+
+def _created_by(setup: Callable[[], StreamingContext]) -> StreamingContext:
+    created = setup()
+    if not isinstance(created, StreamingContext):
+        raise TypeError(f"setupFunc must return the StreamingContext that it created, not {type(created).__name__}")
+    return created

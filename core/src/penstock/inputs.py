@@ -38,9 +38,9 @@ class StreamBuilder:
     """The part of a StreamingContext that creates streams."""
 
     _sc: SparkContext
-    settings: Settings
-    plugins: Plugins
-    graph: DStreamGraph
+    _settings: Settings
+    _plugins: Plugins
+    _graph: DStreamGraph
 
     def socketTextStream(
         self, hostname: str, port: int, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_2
@@ -167,7 +167,7 @@ class StreamBuilder:
             raise ConfigurationError(
                 f"a receiver must derive from penstock.Receiver; {type(receiver).__name__} does not"
             )
-        return self._stream(ReceiverInputDStream(self.graph, receiver))
+        return self._stream(ReceiverInputDStream(self._graph, receiver))
 
     @overload
     def queueStream(
@@ -220,7 +220,7 @@ class StreamBuilder:
                 )
             rdds = deque(self._rdd(item) for item in rdds)
         default_rdd = None if default is None else self._rdd(default)
-        return self._stream(QueueInputDStream(self.graph, rdds, one_at_a_time=oneAtATime, default=default_rdd))
+        return self._stream(QueueInputDStream(self._graph, rdds, one_at_a_time=oneAtATime, default=default_rdd))
 
     def union(self, *dstreams: DStream[T]) -> DStream[T]:
         """Unite the records of several streams.
@@ -236,7 +236,7 @@ class StreamBuilder:
             return dstreams[0]
         if len({node.slide_ms for node in nodes}) > 1:
             raise ValueError("All DStreams should have same slide duration")
-        if any(node.graph is not self.graph for node in nodes):
+        if any(node.graph is not self._graph for node in nodes):
             raise ValueError("All DStreams should belong to this StreamingContext")
         return self._stream(UnionDStream(nodes))
 
@@ -267,7 +267,7 @@ class StreamBuilder:
             ConfigurationError: an option is missing or its value is invalid.
         """
         self._check_can_build("input_stream")
-        return self._stream(PulledInputDStream(self.graph, _MakeSource(self._self, name, options)))
+        return self._stream(PulledInputDStream(self._graph, _MakeSource(self._self, name, options)))
 
     @abstractmethod
     def _check_can_build(self, what: str) -> None:
@@ -280,7 +280,7 @@ class StreamBuilder:
         self._check_offered(method, "receivers", name, "penstock-socket")
         receiver = self._make("receivers", name, options)
         receiver.storageLevel = level
-        return self._stream(ReceiverInputDStream(self.graph, receiver))
+        return self._stream(ReceiverInputDStream(self._graph, receiver))
 
     def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
         self._check_can_build(method)
@@ -289,7 +289,7 @@ class StreamBuilder:
 
     def _check_offered(self, method: str, hook: str, name: str, distribution: str) -> None:
         """Refuse a method of PySpark's whose plugin is not installed."""
-        if name not in self.plugins.specs(hook):
+        if name not in self._plugins.specs(hook):
             raise ConfigurationError(
                 f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: pip install {distribution}"
             )
@@ -303,8 +303,8 @@ class StreamBuilder:
 
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Create what a plugin offers; the options override those of the configuration."""
-        spec = self.plugins.spec(hook, name)
-        given = {**self.settings.with_prefix(f"{OPTION_SECTIONS[hook]}{name}."), **options}
+        spec = self._plugins.spec(hook, name)
+        given = {**self._settings.with_prefix(f"{OPTION_SECTIONS[hook]}{name}."), **options}
         read = read_options(KINDS[hook][0], spec, given)
         return spec.factory() if spec.options is None else spec.factory(read)
 

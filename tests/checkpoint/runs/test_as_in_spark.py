@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from tests.checkpoint.runs.conftest import INTERVAL_MS, Output, Run, Runs
 
 from penstock import DStream, StateSpec, StreamingContext
-from penstock import context as context_module
+from penstock.checkpoint import directory as directory_module
 from penstock.errors import CheckpointError, ConfigurationError
 from penstock.runtime.clock import ManualClock
 
@@ -72,7 +72,7 @@ def test_state_without_any_checkpoint_directory_is_refused(
     stateful: StatefulRun, monkeypatch: pytest.MonkeyPatch, output: Output
 ) -> None:
     # The SparkContext of the tests may have one from an earlier test.
-    monkeypatch.setattr(context_module, "checkpoint_folder", lambda _sc: None)
+    monkeypatch.setattr(directory_module, "checkpoint_folder", lambda _sc: None)
     output.collect(stateful.pairs().updateStateByKey(total))
     with pytest.raises(ConfigurationError, match="The checkpoint directory has not been set"):
         stateful.start()
@@ -90,7 +90,7 @@ def left(runs: Runs, output: Output, caplog: pytest.LogCaptureFixture) -> Path:
     """What a run with a queue of RDDs has left after three batches."""
     run = runs.new(lambda context: build_sums(context, output)).start()
     run.batches(3)
-    copy = runs.break_off()
+    copy = runs.interrupt()
     run.stop()
     assert output.batches[3] == [["a", 6], ["b", 3]]
     (warning,) = [each.getMessage() for each in caplog.records if "queueStream not recoverable" in each.getMessage()]

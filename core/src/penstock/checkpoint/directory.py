@@ -6,12 +6,15 @@ holds the receivers' blocks and the driver's log of them.
 
 from __future__ import annotations
 
+import secrets
+
 from pyspark import SparkContext
 
+from penstock.checkpoint.program import Program
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
-from penstock.spark.checkpoint import RunFolder, delete_empty_folders, delete_file
+from penstock.spark.checkpoint import RunFolder, checkpoint_folder, delete_empty_folders, delete_file
 from penstock.storage.directory import Directory, Durability
 from penstock.storage.uri import location_of_hadoop
 
@@ -58,3 +61,15 @@ class CheckpointDirectory:
             f"the checkpoint directory {self.name!r} cannot be used: {error}; name one that this program may "
             "read and write"
         )
+
+
+def use_directory_of_spark(program: Program) -> None:
+    """Checkpoint RDDs to the directory of ``sc.setCheckpointDir``, if the program has no checkpoint directory.
+
+    As in Spark, that suffices for state and windows; there is no program to recover.
+    """
+    folder = checkpoint_folder(program.sc) if program.graph.checkpoint_directory is None else None
+    if folder is not None:
+        # Another context may have used the same folder before.
+        state_home = f"{location_of_hadoop(folder.uri)}/{folder.name}/state-{secrets.token_hex(4)}"
+        program.graph.set_checkpoint_directory(folder.uri, state_home)

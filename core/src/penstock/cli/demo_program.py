@@ -1,4 +1,4 @@
-"""The program behind ``penstock demo``: a SparkContext without console output, and a word count of synthetic lines.
+"""The program of ``penstock demo``: a SparkContext without console output, and a word count of synthetic lines.
 
 Imported once the demo starts, because it imports Spark. The listener runs on the bus's thread, the output operation on
 a job's thread, everything else on the main thread.
@@ -38,7 +38,7 @@ class WordCount:
     Args:
         sc: runs the jobs.
         interval_s: batch interval in seconds.
-        options: for the receiver ``synthetic``.
+        options: options of the receiver ``synthetic``.
 
     Raises:
         PenstockError: the StreamingContext cannot be created.
@@ -46,7 +46,7 @@ class WordCount:
 
     def __init__(self, sc: SparkContext, interval_s: float, options: Mapping[str, Any]) -> None:
         self.ssc = StreamingContext(sc, interval_s)
-        self._interval_ms = self.ssc.graph.batch_interval_ms
+        self._interval_ms = self.ssc._graph.batch_interval_ms
         self._top_words: dict[int, tuple[tuple[str, int], ...]] = {}
         self._completed: queue.Queue[ViewedBatch] = queue.Queue()
         lines = self.ssc.receiverStream("synthetic", **options)

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 
+from penstock import conf
 from penstock.conf import Settings
 from penstock.errors import UnknownNameError
 from penstock.launch.launch_conf import conf_here
@@ -24,9 +25,11 @@ def load() -> Plugins:
     """Load the installed plugins, except those that the configuration disables.
 
     Raises:
-        ConfigurationError: the configuration is invalid.
+        ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
     """
-    disable = Settings.parse(conf_here()).plugins_disable
+    # This key alone: an invalid value of another one is for the program to refuse.
+    key = conf.key("plugins_disable")
+    disable = Settings.parse({key: conf_here().get(key, "")}).plugins_disable
     # Standard output is for this command's result, not for what plugins print while they load.
     with _silent("penstock.plugins"), contextlib.redirect_stdout(sys.stderr):
         return Plugins(disable)

@@ -37,7 +37,7 @@ def _svg(_context: click.Context, _parameter: click.Parameter, file: Path | None
 
 @click.group()
 def rate() -> None:
-    """Try rate estimators."""
+    """Simulate rate estimators."""
 
 
 @rate.command("simulate")

@@ -9,7 +9,7 @@ from attrs import frozen
 
 if TYPE_CHECKING:
     from penstock.listen.events import StreamInputInfo
-    from penstock.spark.located_rdd import LocatedPartition
+    from penstock.spark.rdds import LocatedPartition
     from penstock.worker.block_reader import ReadBlocks
 
 

@@ -16,7 +16,7 @@ from penstock.errors import StreamingStateError
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
 from penstock.plugins.specs import RecoverableSource
-from penstock.spark.located_rdd import located_rdd
+from penstock.spark.rdds import located_rdd
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph

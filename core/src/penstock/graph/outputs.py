@@ -18,7 +18,7 @@ from penstock.graph.call_site import CallSite
 from penstock.graph.job import Job
 from penstock.graph.node import Node
 from penstock.runtime.log import get_logger
-from penstock.runtime.retry import Backoff
+from penstock.runtime.retry import Backoff, retry
 from penstock.spark import failure
 
 log = get_logger("outputs")
@@ -86,35 +86,47 @@ class ForEachDStream(Node):
         if completed is not None:
             completed.note(time_ms, self.output_op_id)
 
-    def _retry(self, time_ms: int, error: BaseException) -> None:
+    def _retry(self, time_ms: int, first: BaseException) -> None:
         """Retry to generate the RDD, then run the output; on the job's thread, so that no other batch waits."""
-        backoff, tries = generation_backoff(self.graph.batch_interval_ms), 1
-        retries = self.graph.runtime.generation_retries
-        # Real time also under a manual clock: the waits are short, and nobody would move the clock for them.
-        while tries <= retries and not self.graph.stopping.wait(backoff.next_ms() / 1000):
-            tries += 1
-            log.info("output retried: its RDD was not generated", batch_time=time_ms, operation=self.call_site.short)
-            try:
-                with self.graph.lock:
-                    rdd = self._parent.get_or_compute(time_ms)
-            except BaseException as again:
-                error = again
-            else:
-                self._end_retries(time_ms)
-                return None if rdd is None else self._run(time_ms, rdd)
-        self._end_retries(time_ms)
-        inner = failure.python_traceback(error)
-        raise BatchFailedError(
-            f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD "
-            f"could not be made, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
-            + (f"\n{inner}" if inner else "")
-        ) from error
+        graph, tries = self.graph, 0
 
-    def _end_retries(self, time_ms: int) -> None:
-        with self.graph.lock:
-            self.graph.unmade[time_ms] -= 1
-            if self.graph.unmade[time_ms] <= 0:
-                del self.graph.unmade[time_ms]
+        def generate() -> RDD[Any] | None:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise first  # the first try was on the generator's loop
+            with graph.lock:
+                return self._parent.get_or_compute(time_ms)
+
+        try:
+            rdd = retry(
+                generate,
+                generation_backoff(graph.batch_interval_ms),
+                retries=graph.runtime.generation_retries,
+                retry_if=lambda _error: True,
+                on_retry=lambda _error, delay_ms: log.info(
+                    "output not generated, retrying",
+                    batch_time=time_ms,
+                    operation=self.call_site.short,
+                    delay_ms=round(delay_ms),
+                ),
+                # Real time also under a manual clock: the waits are short, and nobody would move the clock for them.
+                stop=graph.stopping,
+            )
+        except BaseException as error:
+            inner = failure.python_traceback(error)
+            raise BatchFailedError(
+                f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD "
+                f"could not be made, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
+                + (f"\n{inner}" if inner else "")
+            ) from error
+        finally:
+            with graph.lock:
+                graph.unmade[time_ms] -= 1
+                if graph.unmade[time_ms] <= 0:
+                    del graph.unmade[time_ms]
+        if rdd is not None:
+            self._run(time_ms, rdd)
 
 
 @frozen

@@ -71,7 +71,7 @@ class JavaSearch:
 
     Attributes:
         found: the first Java that Spark can use; ``None`` for none.
-        rejected: for each location searched before it, why there was none; in the order of the search.
+        rejected: why the locations searched earlier have none, in the order of the search.
     """
 
     found: Java | None

@@ -26,7 +26,7 @@ class EventLoop(Generic[E]):
     """Handles events one at a time, first in, first out.
 
     Args:
-        name: of the thread.
+        name: the thread's name.
         on_receive: handles one event, on the loop's thread.
         on_error: called with what a handler raised; the loop continues.
         clock: times the delayed events.
@@ -67,7 +67,7 @@ class EventLoop(Generic[E]):
             self._delayed.add(delay_ms, event)
 
     def stop(self, timeout_s: float | None = None, *, drain: bool = False) -> None:
-        """Finish the current event, drop the others, and wait for the thread. Harmless when repeated.
+        """Finish the current event, drop the others, and wait for the thread. Can be repeated.
 
         Args:
             timeout_s: maximum wait for the thread.

@@ -15,7 +15,7 @@ import structlog
 
 from penstock.runtime.clock import Clock, SystemClock
 
-#: Context that tells two events of the same name apart; the rest of the context describes them.
+#: Context that distinguishes events of the same name; other context only describes them.
 _IDENTIFYING = ("stream_id", "host", "executor_id", "location", "path", "listener", "plugin", "estimator", "operation")
 _MAX_REMEMBERED = 1000
 

@@ -26,7 +26,7 @@ class RecurringTimer:
         name: part of the thread's name.
         on_error: called with what a callback raised.
         skip_missed: fire only the last of several ticks that are due.
-        on_missed: called with the number of missed ticks, once each time the timer falls behind.
+        on_missed: called with the number of missed ticks, once for each delay of the timer.
     """
 
     def __init__(

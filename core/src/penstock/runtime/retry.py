@@ -57,13 +57,13 @@ def retry(
     """Call ``action`` until it returns, waiting between the attempts.
 
     Args:
-        action: what is tried.
+        action: called at each attempt.
         backoff: gives the delays.
         retries: maximum attempts after the first.
         timeout_ms: no attempt starts later than this after the call.
         retry_if: whether an error is worth another attempt.
         on_retry: called with the error and the delay in ms before each wait.
-        clock: whose time counts.
+        clock: times the delays and the timeout.
         stop: ends the wait and the attempts when set (with ``clock.wake()``).
 
     Returns:

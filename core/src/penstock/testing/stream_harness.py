@@ -63,19 +63,19 @@ class StreamHarness:
         # By time: with concurrent jobs, batches may end in another order.
         collected: dict[datetime, list[Any]] = {}
         done = _Completed()
-        streams: list[DStream[Any]] = [DStream(_ListInputDStream(ssc.graph, batches), ssc) for batches in inputs]
+        streams: list[DStream[Any]] = [DStream(_ListInputDStream(ssc._graph, batches), ssc) for batches in inputs]
         stream = operation(*streams)
         if not isinstance(stream, DStream):
             raise TypeError(f"the operation must return the stream to collect, not {type(stream).__name__}")
         stream.foreachRDD(lambda time, rdd: collected.update({time: rdd.collect()}))
         # A second output, so that every batch has a job and completes.
-        DStream(_ListInputDStream(ssc.graph, []), ssc).foreachRDD(lambda _rdd: None)
+        DStream(_ListInputDStream(ssc._graph, []), ssc).foreachRDD(lambda _rdd: None)
         ssc.addStreamingListener(done)
         ssc.start()
         try:
             for number in range(1, (num_batches or max(map(len, inputs))) + 1):
                 clock.await_waiters()
-                clock.advance(ssc.graph.batch_interval_ms)
+                clock.advance(ssc._graph.batch_interval_ms)
                 done.await_count(number)
             # The last batch's events, its errors among them, follow its last job.
             ssc.stop(stopSparkContext=False)

@@ -1,8 +1,8 @@
-"""``Allocations``: the state that the events of blocks and batches add up to.
+"""``Allocations``: which block belongs to which batch, as the events of blocks and batches add up to it.
 
-Owns one queue of unallocated blocks a stream, the allocation of every batch still remembered, and the last launch of
-each receiver. Decides nothing. Its methods are short, under one lock; they are called from the endpoint's threads, the
-generator's loop and, where there is a journal, from the journal's thread, which is then the only one that changes it.
+Owns a queue of unallocated blocks per stream, the blocks of every batch that is remembered, and the number of each
+receiver's last launch. Methods are short and hold one lock; they are called on the endpoint's threads, the generator's
+loop and, where there is a write-ahead log, on the log's thread, which is then the only one that changes anything.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from penstock.track import block_events
 from penstock.track.block_events import Event
 
 _GONE_REMEMBERED = 10_000
-# So many blocks make one event of the state.
+# Blocks in one event of the state.
 _BLOCKS_PER_EVENT = 1000
 _BLOCK_ID = re.compile(r"input-\d+-(\d+)-\d+")
 
 
 class Allocations:
-    """Keep count of blocks."""
+    """The blocks of all streams and batches."""
 
     def __init__(self) -> None:
         # In the order of their arrival, by id: an allocation takes what it names.
         self._unallocated: dict[int, dict[str, StoredBlock]] = {}
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
-        # Blocks added and not yet cleaned up: what makes an addition idempotent.
+        # Blocks added and not cleaned up: they make additions idempotent.
         self._known: set[str] = set()
-        # The last ones cleaned up: a report may be repeated, for want of an answer, when its block has come and gone.
+        # The last ones that were cleaned up: a report whose answer was lost is repeated after its block has gone.
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._last_allocated_ms = -1
         self._epochs: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    # -- what is changed --
+    # -- changes --
 
     def add(self, blocks: Iterable[StoredBlock]) -> None:
         """Queue blocks, in order. One that was added before is ignored."""
@@ -53,7 +53,7 @@ class Allocations:
                     self._note_epoch(stream_id, int(launched[1]))
 
     def allocate(self, time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> None:
-        """Give a batch exactly these blocks. One that does not wait is left out."""
+        """Give a batch exactly these blocks, of those that are unallocated."""
         with self._lock:
             batch = self._allocated.setdefault(time_ms, {})
             for stream_id, ids in block_ids.items():
@@ -61,14 +61,14 @@ class Allocations:
                 blocks = batch.setdefault(stream_id, [])
                 blocks += [queue.pop(block_id) for block_id in ids if block_id in queue]
                 if not queue:
-                    # A dictionary that many were taken from stays as large as it was.
+                    # A dictionary does not shrink.
                     self._unallocated.pop(stream_id, None)
             self._last_allocated_ms = max(self._last_allocated_ms, time_ms)
 
     def allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
-        """Give what waits to the first of the batches whose allocations are lost, if there are any.
+        """Give unallocated blocks to the first of the batches whose allocations are lost, if there are any.
 
-        A batch gets all that waits: so that one had these blocks. Another one would count them again.
+        A batch gets all unallocated blocks, so it was that one that had them: another one would count them twice.
         """
         before_ms = self.last_allocated_ms
         first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
@@ -87,13 +87,13 @@ class Allocations:
             self._forget_gone()
 
     def launch(self, epochs: Mapping[int, int]) -> None:
-        """Note the launches that are about to begin, by stream."""
+        """Note the numbers of launches that are about to start, by stream."""
         with self._lock:
             for stream_id, epoch in epochs.items():
                 self._note_epoch(stream_id, epoch)
 
     def forget(self, stream_ids: Iterable[int]) -> None:
-        """Forget streams, with all that they had."""
+        """Forget streams and their blocks."""
         with self._lock:
             for stream_id in stream_ids:
                 gone = self._unallocated.pop(stream_id, {}).values()
@@ -101,14 +101,14 @@ class Allocations:
                     self._known.difference_update(block.block_id for block in blocks)
                 self._epochs.pop(stream_id, None)
 
-    # -- the same as events --
+    # -- changes as events --
 
     def apply(self, event: Event) -> None:
-        """Take an event.
+        """Apply an event.
 
         Raises:
-            ValueError: it is of a kind that this version does not know.
-            TypeError, KeyError: it is not as this version knows it.
+            ValueError: the kind of event is unknown to this version.
+            TypeError, KeyError: the event does not have the form of this version.
         """
         what = event["what"]
         if what == block_events.BLOCKS_ADDED:
@@ -129,10 +129,10 @@ class Allocations:
                 self._last_allocated_ms = event["allocated"]
                 self._gone = OrderedDict.fromkeys(event["gone"])
         else:
-            raise ValueError(f"{what!r} is no event of blocks")
+            raise ValueError(f"unknown event of blocks: {what!r}")
 
     def events(self) -> list[Event]:
-        """Events that make of an empty ledger one like this."""
+        """Events that restore this state from an empty one."""
         with self._lock:
             batches = {time_ms: dict(batch) for time_ms, batch in self._allocated.items()}
             queues = [list(queue.values()) for queue in self._unallocated.values()]
@@ -146,15 +146,15 @@ class Allocations:
             events += _additions(blocks)
         return events
 
-    # -- what is asked --
+    # -- queries --
 
     def new(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
-        """Those that were not added before."""
+        """The blocks that were never added."""
         with self._lock:
             return [block for block in blocks if block.block_id not in self._known and block.block_id not in self._gone]
 
     def gone(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
-        """Those that have come and gone: a batch had them and was cleaned up."""
+        """The blocks that were processed and cleaned up."""
         with self._lock:
             return [block for block in blocks if block.block_id in self._gone]
 
@@ -165,19 +165,19 @@ class Allocations:
 
     @property
     def waiting_streams(self) -> set[int]:
-        """The streams that have unallocated blocks."""
+        """Streams with unallocated blocks."""
         with self._lock:
             return {stream_id for stream_id, queue in self._unallocated.items() if queue}
 
     def known(self) -> list[StoredBlock]:
-        """All blocks that are not cleaned up."""
+        """Blocks that are not cleaned up."""
         with self._lock:
             batches = [block for batch in self._allocated.values() for blocks in batch.values() for block in blocks]
             return [*batches, *(block for queue in self._unallocated.values() for block in queue.values())]
 
     @property
     def times(self) -> list[int]:
-        """The batches that are remembered, in the order of their allocation."""
+        """Batches that are not cleaned up, in the order of their allocation."""
         with self._lock:
             return list(self._allocated)
 

@@ -1,23 +1,22 @@
-"""From stored blocks to the partitions of a batch.
+"""``BatchInput``: the received blocks of a batch, as partitions of block references.
 
-Owns the packing: small blocks of one host share a partition, in the order of their arrival. Called on the generator's
-loop.
+Small blocks of one host share a partition, in the order of their arrival. Called on the generator's loop.
 """
 
 from __future__ import annotations
 
 from penstock.blocks.block import BlockReference
-from penstock.spark.located_rdd import LocatedPartition
+from penstock.spark.rdds import LocatedPartition
 from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.worker.block_reader import ReadBlocks
 
 
 class BatchInput:
-    """What the graph and the generator see of the tracker.
+    """What the graph and the job generator see of the tracker.
 
     Args:
-        tracker: whose blocks.
-        partition_bytes: the size up to which blocks share a partition.
+        tracker: has the blocks.
+        partition_bytes: size up to which blocks share a partition.
     """
 
     def __init__(self, tracker: ReceiverTracker, partition_bytes: int) -> None:
@@ -29,21 +28,21 @@ class BatchInput:
         return self._tracker.reader()
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
-        """Give all blocks that belong to no batch yet to this one."""
+        """Give all unallocated blocks to a batch."""
         self._tracker.blocks.allocate_blocks_to_batch(batch_time_ms)
 
     @property
     def has_unallocated_blocks(self) -> bool:
-        """Whether some block belongs to no batch yet."""
+        """Whether some block belongs to no batch."""
         return self._tracker.blocks.has_unallocated_blocks
 
     @property
     def last_allocated_ms(self) -> int:
-        """The last batch that was given blocks; -1 for none."""
+        """The last batch that was allocated; -1 for none."""
         return self._tracker.blocks.last_allocated_ms
 
     def clean_up(self, before_ms: int, *, delete: bool) -> None:
-        """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
+        """Forget batches strictly older than a time and, if ``delete``, delete their blocks."""
         self._tracker.clean_up(before_ms, delete=delete)
 
     def processed(self, until_ms: int) -> None:
@@ -51,19 +50,19 @@ class BatchInput:
         self._tracker.processed(until_ms)
 
     def pause(self, paused: bool) -> None:
-        """Have the receivers take nothing more, or go on."""
+        """Pause or resume all receivers."""
         self._tracker.pause(paused)
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
-        """The batch's records."""
+        """The number of records that a batch has from a stream."""
         return sum(block.num_records for block in self._tracker.blocks.blocks_of_batch(batch_time_ms, stream_id))
 
     def rate_limit(self, stream_id: int) -> float | None:
-        """What the receiver keeps to now, records/s; ``None`` for no limit."""
+        """The rate limit of a receiver, records/s; ``None`` for no limit."""
         return self._tracker.rate_limit(stream_id)
 
     def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
-        """The batch's blocks, as partitions of references."""
+        """The blocks that a batch has from a stream, as partitions of references."""
         blocks = self._tracker.blocks.blocks_of_batch(batch_time_ms, stream_id)
         return pack(self._tracker.references(blocks), self._partition_bytes)
 
@@ -73,7 +72,7 @@ def pack(located: list[tuple[str, int, BlockReference]], partition_bytes: int) -
 
     Args:
         located: host, size in bytes and reference of each block.
-        partition_bytes: a partition is closed once it holds so much.
+        partition_bytes: a partition is complete at this size.
 
     Returns:
         Partitions whose elements are tuples of references, each of one host.

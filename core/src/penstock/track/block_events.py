@@ -1,7 +1,4 @@
-"""What the journal says of blocks and batches: the events, and their JSON.
-
-Owns the words. Never changes a state: that is that of Allocations.
-"""
+"""The events of blocks and batches that the driver write-ahead log holds, as JSON objects."""
 
 from __future__ import annotations
 
@@ -20,19 +17,19 @@ BATCHES_CLEANED = "batches cleaned"
 RECEIVERS_LAUNCHED = "receivers launched"
 STREAMS_FORGOTTEN = "streams forgotten"
 ALLOCATIONS_LOST = "allocations lost"
-#: What the other events do not say again when the journal is begun anew.
+#: What the other events do not repeat when the log is rewritten.
 SUMMARY = "summary"
 
 _FIELDS = [(each.name, each.default) for each in fields(StoredBlock)]
 
 
 def blocks_added(blocks: Iterable[StoredBlock]) -> Event:
-    """These blocks were accepted."""
+    """Blocks were accepted."""
     return {"what": BLOCKS_ADDED, "blocks": [_from_block(block) for block in blocks]}
 
 
 def batch_allocated(time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> Event:
-    """A batch has exactly these blocks, by stream."""
+    """A batch got exactly these blocks, by stream."""
     return {
         "what": BATCH_ALLOCATED,
         "time": time_ms,
@@ -46,17 +43,17 @@ def batches_cleaned(before_ms: int) -> Event:
 
 
 def receivers_launched(epochs: Mapping[int, int]) -> Event:
-    """Receivers, by stream, are about to begin launches of these numbers."""
+    """Launches of these numbers, by stream, are about to start."""
     return {"what": RECEIVERS_LAUNCHED, "epochs": by_text(epochs)}
 
 
 def streams_forgotten(stream_ids: Iterable[int]) -> Event:
-    """No program will have these streams again, nor their blocks."""
+    """Streams, and their blocks, that no program will have again."""
     return {"what": STREAMS_FORGOTTEN, "streams": sorted(stream_ids)}
 
 
 def allocations_lost(zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> Event:
-    """There were batches of these streams up to a time, whatever is written of them."""
+    """These streams had batches up to a time, whose allocations may be missing."""
     return {
         "what": ALLOCATIONS_LOST,
         "zero": zero_time_ms,
@@ -67,17 +64,17 @@ def allocations_lost(zero_time_ms: int, interval_ms: int, last_time_ms: int, str
 
 
 def summary(last_allocated_ms: int, epochs: Mapping[int, int], gone: Iterable[str]) -> Event:
-    """The last batch time that was allocated, the last launches, the blocks that have come and gone."""
+    """The last allocated batch time, the last launches, the last blocks that were cleaned up."""
     return {"what": SUMMARY, "allocated": last_allocated_ms, "epochs": by_text(epochs), "gone": list(gone)}
 
 
 def by_text(values: Mapping[int, int]) -> dict[str, int]:
-    """The same by text, as JSON wants it."""
+    """The same with text keys, for JSON."""
     return {str(key): value for key, value in values.items()}
 
 
 def by_number(values: Mapping[str, Any]) -> dict[int, Any]:
-    """The same by number."""
+    """The same with integer keys."""
     return {int(key): value for key, value in values.items()}
 
 
@@ -85,7 +82,7 @@ def to_blocks(event: Event) -> list[StoredBlock]:
     """The blocks of an event that adds some.
 
     Raises:
-        TypeError: they are not as this version knows them.
+        TypeError: a block does not have the form of this version.
     """
     return [StoredBlock(**each) for each in event["blocks"]]
 

@@ -1,7 +1,7 @@
-"""``BlockLogs``: the block log as the driver sees it: where each stream's is, and the deleting of what is not needed.
+"""``BlockLogs``: the receivers' write-ahead log on the driver: where each stream's is, and the deletion of its blocks.
 
-Owns the thread that deletes: a file system that takes its time holds up neither batches nor receivers. What was asked
-of it is done before it stops; all else stays when the context stops, for one that goes on from the checkpoint.
+Owns the thread that deletes, so that a slow file system delays neither batches nor receivers. It completes the
+deletions that were asked for before it stops; all other blocks remain for a restart from the checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.runtime.log import get_logger
 from penstock.spark import checkpoint
 from penstock.storage.uri import location_of_hadoop
 
-log = get_logger("block_log")
+log = get_logger("block_logs")
 
 
 class BlockLogs:
@@ -29,14 +29,14 @@ class BlockLogs:
 
     Args:
         checkpoint_directory: in full.
-        stream_ids: of the receiver input streams.
+        stream_ids: the receiver input streams.
 
     Raises:
         ConfigurationError: no file system answers to the directory.
     """
 
     def __init__(self, checkpoint_directory: str, stream_ids: Iterable[int]) -> None:
-        #: What they all are in.
+        #: The directory that holds all logs.
         self.home = checkpoint_directory
         self._logs = {
             stream_id: WriteAheadLogBlockHandler(stream_directory(checkpoint_directory, stream_id))
@@ -48,10 +48,10 @@ class BlockLogs:
     def of(
         cls, sc: SparkContext, settings: Settings, checkpoint_directory: str | None, stream_ids: Iterable[int]
     ) -> BlockLogs | None:
-        """The logs of a context; ``None`` when it has none.
+        """The logs of a context; ``None`` when the write-ahead log is off.
 
         Raises:
-            ConfigurationError: it should have, and has no directory for them.
+            ConfigurationError: it is on without a checkpoint directory.
         """
         stream_ids = list(stream_ids)
         if not stream_ids or not settings.wal_enabled:
@@ -69,27 +69,27 @@ class BlockLogs:
         self._loop.start()
 
     def directory(self, stream_id: int) -> str:
-        """Where the log of a stream is: a path, or a URI."""
+        """The directory of a stream's log: a path, or a URI."""
         return self._logs[stream_id].directory
 
     def sweep(self, known: Iterable[StoredBlock]) -> None:
-        """Delete what an earlier run stored and nobody was told of, before a receiver is launched."""
+        """Delete blocks that an earlier run stored and did not report, before a receiver is launched."""
         names = {file_name(block.block_id) for block in known}
         for block_log in self._logs.values():
             block_log.sweep(names)
 
     def set_aside(self, known: Iterable[StoredBlock], folder: str) -> None:
-        """Keep what the journal does not know of, when it is not whole, in a folder of each log."""
+        """Move blocks that an incomplete driver write-ahead log does not know to a folder of each log."""
         names = {file_name(block.block_id) for block in known}
         for block_log in self._logs.values():
             block_log.set_aside(names, folder)
 
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
-        """Delete blocks that no batch needs any more; returns at once. What cannot be deleted is logged and left."""
+        """Delete blocks that no batch needs; returns at once. A failure is logged and leaves the file."""
         self._loop.post(list(blocks))
 
     def stop(self, timeout_s: float) -> None:
-        """Delete what was asked for so far, then end the thread. Harmless when repeated."""
+        """Complete the deletions asked for so far, then end the thread. May be called again."""
         self._loop.stop(timeout_s, drain=True)
 
     def _delete(self, blocks: list[StoredBlock]) -> None:

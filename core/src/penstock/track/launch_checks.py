@@ -1,8 +1,4 @@
-"""What is checked before a receiver is launched for the first time.
-
-Owns the refusals and the warnings that a program can be told of at its start. Called on the thread that starts the
-context.
-"""
+"""What is checked before receivers are launched for the first time, on the thread that starts the context."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ def check_cores(sc: SparkContext, receivers: int) -> None:
     """Refuse a master whose cores the receivers would all occupy.
 
     Raises:
-        ConfigurationError: no core would be left for batches.
+        ConfigurationError: no core would remain for batches.
     """
     cores = cluster.fixed_cores(sc)
     if cores is not None and cores <= receivers:
@@ -39,12 +35,12 @@ def check_cores(sc: SparkContext, receivers: int) -> None:
 
 
 def check_speculation(sc: SparkContext) -> None:
-    """Refuse a Spark that would start second copies of receivers: they look like tasks that take too long.
+    """Refuse a configuration with which Spark starts second copies of receivers, which look like slow tasks.
 
-    Of a stage with a single task Spark speculates only when a duration is set from which any task is slow.
+    In a stage with a single task Spark speculates only if a threshold says from which duration on a task is slow.
 
     Raises:
-        ConfigurationError: it would.
+        ConfigurationError: speculation is on, with such a threshold.
     """
     settings, threshold = sc.getConf(), "spark.speculation.task.duration.threshold"
     if str(settings.get("spark.speculation", "false")).lower() == "true" and settings.get(threshold):
@@ -55,10 +51,10 @@ def check_speculation(sc: SparkContext) -> None:
 
 
 def check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
-    """Refuse a receiver that cannot travel to an executor.
+    """Refuse a receiver that cannot be sent to an executor.
 
     Raises:
-        ConfigurationError: it cannot be pickled; names the attribute that is to blame.
+        ConfigurationError: it cannot be pickled; the message names the attribute.
     """
     try:
         cloudpickle.dumps(receiver)
@@ -80,9 +76,9 @@ def check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
 
 
 def report_storage_levels(sc: SparkContext, receivers: Mapping[int, Receiver[Any]]) -> None:
-    """Say, once for all receivers, that blocks have no second copy though a storage level asks for one.
+    """Log, once for all receivers, that blocks are not replicated although a storage level asks for it.
 
-    On one machine a second copy would be lost with the first: there it is no more than a remark.
+    A warning, except on one machine, where a second copy would be lost with the first.
     """
     replicated = [
         stream_id
@@ -90,5 +86,5 @@ def report_storage_levels(sc: SparkContext, receivers: Mapping[int, Receiver[Any
         if receiver.storageLevel is not None and receiver.storageLevel.replication > 1
     ]
     if replicated:
-        tell = log.info if cluster.is_on_this_machine(sc) else log.warning
-        tell("blocks are not replicated, though a storage level asks for it: each is one file", stream_ids=replicated)
+        write = log.info if cluster.is_on_this_machine(sc) else log.warning
+        write("storage level without effect: blocks are not replicated", stream_ids=replicated)

@@ -1,8 +1,8 @@
-"""Which blocks were received, and which batch each belongs to.
+"""``ReceivedBlockTracker``: which blocks were received, and which batch each belongs to.
 
-Owns the decisions: what is new, which blocks a batch gets, what is cleaned up. Where there is a journal, a decision is
-written there first, outside every lock that additions need, and takes effect when it is committed; what cannot be
-written does not happen. Never touches a block's data. Called from the endpoint's threads and the generator's loop.
+Owns the decisions: which blocks are new, which ones a batch gets, what is cleaned up. With a write-ahead log, a
+decision is written there first, outside every lock that additions need, and takes effect once it is committed; one that
+cannot be written is not taken. Never reads a block. Called on the endpoint's threads and the generator's loop.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ class ReceivedBlockTracker:
     """Track the blocks of a fixed set of streams.
 
     Args:
-        stream_ids: of the receiver input streams.
-        journal: not started yet; what it says of this run is recovered at once. ``start`` starts it.
+        stream_ids: the receiver input streams.
+        journal: not started; its events of this run are recovered at once. ``start`` starts it.
 
     Raises:
-        WriteAheadLogError: the journal cannot be read, or is damaged.
+        WriteAheadLogError: the write-ahead log cannot be read, or is corrupt.
     """
 
     def __init__(self, stream_ids: Iterable[int], journal: WriteAheadLog | None = None) -> None:
         self._stream_ids, self._journal = dict.fromkeys(stream_ids), journal
         self._state = Allocations()
-        #: What the journal's recovery found.
+        #: What the recovery of the write-ahead log found.
         self.recovered = Recovered(0) if journal is None else journal.recover(self._state)
-        # How many blocks at the head of each queue are of the run before.
+        # How many blocks at the head of each queue were recovered.
         self._leftovers = {
             stream_id: len(blocks) for stream_id in self._stream_ids if (blocks := self._state.unallocated(stream_id))
         }
@@ -47,10 +47,10 @@ class ReceivedBlockTracker:
         # One decision about batches at a time; additions do not wait for it.
         self._deciding = threading.Lock()
         for stream_id, records in self.set_aside().items():
-            log.warning("records of a stream that is no more are kept aside", stream_id=stream_id, records=records)
+            log.warning("records of removed stream set aside", stream_id=stream_id, records=records)
 
     def start(self) -> None:
-        """Start the journal, if there is one.
+        """Start the write-ahead log, if there is one.
 
         Raises:
             WriteAheadLogError: it cannot be written.
@@ -59,7 +59,7 @@ class ReceivedBlockTracker:
             self._journal.start()
 
     def close(self) -> None:
-        """Close the journal, if there is one: from now on nothing can be added or allocated. Harmless when repeated."""
+        """Close the write-ahead log, if there is one: nothing can be added or allocated after that."""
         if self._journal is not None:
             self._journal.close()
 
@@ -67,15 +67,14 @@ class ReceivedBlockTracker:
         """Queue blocks, in order. A block that was added before is ignored: its report was repeated.
 
         Returns:
-            Those that have come and gone: a batch had them and was cleaned up.
+            Those of them that were processed and cleaned up already.
 
         Raises:
-            WriteAheadLogError: they are not in the journal, or nobody knows; none was queued. They may be added again.
-            StreamingStateError: no batch would have them any more.
+            WriteAheadLogError: the write failed or its result is unknown; no block was queued. They may be added again.
+            StreamingStateError: no batch would get them any more.
         """
         blocks = list(blocks)
         new = self._state.new(blocks)
-        # What was taken before is here, whoever says so again.
         if new and self._is_sealed:
             raise StreamingStateError("the application stops: no batch would have them")
         if self._journal is None:
@@ -85,20 +84,20 @@ class ReceivedBlockTracker:
         return self._state.gone(blocks)
 
     def unknown(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
-        """Those that were never taken."""
+        """The blocks that were never accepted."""
         return self._state.new(blocks)
 
     def seal(self) -> None:
-        """Take no more blocks: those that are here are for the last batches."""
+        """Accept no more blocks: those that are queued belong to the last batches."""
         self._is_sealed = True
 
     def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
-        """Give unallocated blocks to a batch: all, or of recovered ones as many as ``spread_leftovers`` allows.
+        """Give unallocated blocks to a batch: all of them, or recovered ones within the limit of ``spread_leftovers``.
 
         A time that is not after the last one changes nothing.
 
         Raises:
-            WriteAheadLogError: the allocation could not be written; the blocks still belong to no batch.
+            WriteAheadLogError: the allocation could not be written; the blocks remain unallocated.
         """
         with self._deciding:
             if batch_time_ms <= self._state.last_allocated_ms:
@@ -123,34 +122,34 @@ class ReceivedBlockTracker:
     def _how_many(self, stream_id: int, blocks: list[StoredBlock]) -> int:
         """How many blocks from the head of a queue a batch gets."""
         leftovers, limit = self._leftovers.get(stream_id, 0), self._records_per_batch.get(stream_id)
-        # No further batch comes behind the seal.
+        # No further batch comes after the seal.
         if not leftovers or limit is None or self._is_sealed:
             return len(blocks)
         records = 0
         for count, block in enumerate(blocks[:leftovers]):
             records += block.num_records
-            # At least one, however large.
+            # At least one block, however large.
             if count and records > limit:
                 return count
         return len(blocks)
 
     def spread_leftovers(self, records_per_batch: Mapping[int, float]) -> None:
-        """Bound what a batch gets, until ``seal``, of blocks recovered without a batch; what is behind them waits.
+        """Limit, until ``seal``, what a batch gets of recovered blocks; new blocks wait until these are allocated.
 
         Args:
-            records_per_batch: by stream; a stream that is not named has no bound.
+            records_per_batch: by stream id; no entry: no limit.
         """
         with self._deciding:
             self._records_per_batch = dict(records_per_batch)
 
     def leftovers(self) -> dict[int, int]:
-        """How many records that were recovered belong to no batch still, by stream."""
+        """The number of recovered records that belong to no batch yet, by stream."""
         with self._deciding:
             heads = {stream_id: self._state.unallocated(stream_id)[:n] for stream_id, n in self._leftovers.items()}
         return {stream_id: _records(blocks) for stream_id, blocks in heads.items()}
 
     def unallocated_records(self) -> dict[int, int]:
-        """How many records belong to no batch, by stream."""
+        """The number of records that belong to no batch, by stream."""
         waiting = sorted(self._state.waiting_streams.intersection(self._stream_ids))
         return {stream_id: _records(self._state.unallocated(stream_id)) for stream_id in waiting}
 
@@ -159,15 +158,15 @@ class ReceivedBlockTracker:
         return self._state.known()
 
     def set_aside(self) -> dict[int, int]:
-        """How many recovered records are of streams that are no more, by stream. They stay in the journal."""
+        """The number of recovered records of streams that the program no longer has. They stay in the log."""
         others = self._state.waiting_streams.difference(self._stream_ids)
         return {stream_id: _records(self._state.unallocated(stream_id)) for stream_id in sorted(others)}
 
     def forget_streams(self, stream_ids: Iterable[int]) -> None:
-        """Forget what streams have that are no more, and that no program will have again.
+        """Forget the blocks of streams that no program will have again.
 
         Raises:
-            WriteAheadLogError: that cannot be written.
+            WriteAheadLogError: this cannot be written.
         """
         if self._journal is not None:
             self._journal.append(block_events.streams_forgotten(stream_ids))
@@ -178,14 +177,14 @@ class ReceivedBlockTracker:
         return self._state.last_allocated_ms
 
     def note_launches(self, epochs: Mapping[int, int]) -> None:
-        """Keep the numbers of launches that are about to begin, by stream, so that no later run uses them again."""
+        """Save the numbers of launches that are about to start, by stream, so that no later run uses them again."""
         if self._journal is None or not epochs:
             return
         try:
             self._journal.append(block_events.receivers_launched(epochs))
         except WriteAheadLogError as error:
-            # They are known from their first blocks, too.
-            log.warning("launches not noted in the journal", reason=str(error))
+            # Their first blocks carry them, too.
+            log.warning("launches not written to write-ahead log", reason=str(error))
 
     def last_epoch(self, stream_id: int) -> int:
         """The number of a receiver's last launch; 0 for none."""
@@ -197,19 +196,19 @@ class ReceivedBlockTracker:
 
     @property
     def has_unallocated_blocks(self) -> bool:
-        """Whether some block belongs to no batch yet."""
+        """Whether some block belongs to no batch."""
         return not self._state.waiting_streams.isdisjoint(self._stream_ids)
 
     def processed(self, until_ms: int) -> list[StoredBlock]:
-        """Say which blocks are in batches up to a time, but not in those up to the time that was said before."""
+        """The blocks of the batches up to a time that were not in an earlier answer."""
         times = [time_ms for time_ms in self._state.times if self._processed_ms < time_ms <= until_ms]
         self._processed_ms = max(self._processed_ms, until_ms)
         return list(chain.from_iterable(blocks for time_ms in times for blocks in self._state.batch(time_ms).values()))
 
     def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
-        """Forget batches strictly older than a time and return their blocks, which nothing needs any more.
+        """Forget batches strictly older than a time and return their blocks.
 
-        What cannot be written to the journal is not forgotten: it is for the next time.
+        Nothing is forgotten if the write-ahead log cannot be written: the next call does it.
         """
         with self._deciding:
             if not self._state.has_older(before_ms):

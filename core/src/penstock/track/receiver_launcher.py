@@ -21,7 +21,7 @@ from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.spark.located_rdd import LocatedPartition, located_rdd
+from penstock.spark.rdds import LocatedPartition, located_rdd
 from penstock.track.block_logs import BlockLogs
 from penstock.track.placement import Placement
 from penstock.track.receiver_connection import ReceiverConnection
@@ -31,7 +31,7 @@ from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_launcher")
 
-# How often, and at what distance, Spark is asked where a job's task runs: its status lags behind.
+# How often, and at what distance, Spark is asked where a job's task runs: its status is late.
 _LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
 
 
@@ -40,7 +40,7 @@ class ReceiverJob:
 
     Args:
         sc: runs the job.
-        task: what to run.
+        task: runs the receiver.
         hosts: preferred locations; none for anywhere.
         on_end: called on the job's thread when it has ended: with ``None``, or with the error that it failed with.
     """

@@ -57,16 +57,9 @@ _RECENT_ERRORS = 20
 def step(
     record: ReceiverTrackingInfo, event: events.LifecycleEvent, now_ms: float, wall_ms: int
 ) -> tuple[ReceiverTrackingInfo, tuple[effects.Effect, ...]]:
-    """Decide what follows from an event.
+    """Decide what follows from an event: the next record, and what is to be done, in this order.
 
-    Args:
-        record: of the receiver.
-        event: what has happened.
-        now_ms: monotonic, for delays and budgets.
-        wall_ms: milliseconds since the epoch, for what users see.
-
-    Returns:
-        The next record, and what is to be done, in this order.
+    ``now_ms`` is monotonic, for delays and budgets; ``wall_ms``, milliseconds since the epoch, is for what users see.
     """
     transition = _Transition(record, now_ms, wall_ms)
     transition.take(event)
@@ -82,10 +75,8 @@ class _Transition:
 
     def take(self, event: events.LifecycleEvent) -> None:
         match event:
-            case events.LaunchDue():
+            case events.LaunchDue() | events.LaunchFailed():
                 self._launch(event)
-            case events.LaunchFailed():
-                self._launch_failed(event)
             case events.Registration():
                 self._register(event.message, event.location)
             case DeregisterReceiver():
@@ -117,23 +108,19 @@ class _Transition:
 
     # -- launches --
 
-    def _launch(self, event: events.LaunchDue) -> None:
+    def _launch(self, event: events.LaunchDue | events.LaunchFailed) -> None:
         if not isinstance(self.record.state, Waiting | BackingOff):
             return
-        launch = Launch(self.record.epoch + 1, self._now_ms)
-        self._set(epoch=launch.epoch, preferred=event.preferred, sent=0)
-        self._become(Scheduled(launch, event.candidates))
-        self._do(effects.StartJob(launch.epoch, event.candidates))
-        self._log("info", "receiver launched", candidates=[each.preference for each in event.candidates])
-
-    def _launch_failed(self, event: events.LaunchFailed) -> None:
-        if not isinstance(self.record.state, Waiting | BackingOff):
-            return
-        candidates = self.record.candidates
+        candidates = event.candidates if isinstance(event, events.LaunchDue) else self.record.candidates
         launch = Launch(self.record.epoch + 1, self._now_ms)
         self._set(epoch=launch.epoch, sent=0)
         self._become(Scheduled(launch, candidates))
-        self._job_ended(events.JobEnded(launch.epoch, event.reason, event.error))
+        if isinstance(event, events.LaunchFailed):
+            self._job_ended(events.JobEnded(launch.epoch, event.reason, event.error))
+            return
+        self._set(preferred=event.preferred)
+        self._do(effects.StartJob(launch.epoch, candidates))
+        self._log("info", "receiver launched", candidates=[each.preference for each in candidates])
 
     def _job_ended(self, event: events.JobEnded) -> None:
         self._set(draining=tuple(each for each in self.record.draining if each.launch.epoch != event.epoch))
@@ -237,7 +224,8 @@ class _Transition:
                 if not stops:
                     self._set_info(lastErrorMessage=message.message, lastError="")
             elif stops:
-                self._note_end_error(message)
+                if message.error != launch.survived_error:
+                    self._note_error(message.message, message.error)
             else:
                 self._fail(message.message, message.error)
             self._end_receiving()
@@ -245,7 +233,7 @@ class _Transition:
             if message.ended:
                 self._drain(launch)
             elif was_active:
-                # It may be about to start itself again.
+                # Its supervisor may be about to restart it.
                 self._do(effects.Send(launch.epoch, StopReceiver("given up"), urgent=True))
             self._become(GivenUp(None if message.ended else self.record.launch))
         elif message.ended and isinstance(state, Stopping):
@@ -319,7 +307,7 @@ class _Transition:
         self._send_draining(stop)
 
     def _send_draining(self, stop: StopReceiver) -> None:
-        """Have draining launches serve for as long as a message says, or as they were told before if that is longer."""
+        """Have draining launches serve for as long as the message says, or for their earlier time if that is longer."""
         for each in self.record.draining:
             if not each.released:
                 self._do(effects.Send(each.launch.epoch, stop, urgent=True))
@@ -411,12 +399,6 @@ class _Transition:
         self._note_error(given_up)
         if policy.on_failure == "fail-application":
             self._do(effects.FailApplication(given_up))
-
-    def _note_end_error(self, message: DeregisterReceiver) -> None:
-        """Report what a receiver has ended with while the application stops: no failure to count."""
-        launch = self.record.launch
-        if launch is not None and message.error != launch.survived_error:
-            self._note_error(message.message, message.error)
 
     @property
     def _budget_is_spent(self) -> bool:

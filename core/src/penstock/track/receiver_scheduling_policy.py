@@ -1,7 +1,6 @@
-"""``ReceiverSchedulingPolicy``: on which executors receivers should run.
+"""On which executors receivers should run: the rules of Spark's ReceiverSchedulingPolicy, and when one should move.
 
-Owns the rules, which are Spark's, and one of its own: when a receiver that runs should move. Pure: knows executors and
-receivers as it is given them, asks nobody. Called on the tracker's loop.
+Pure functions.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from penstock.spark.cluster import TaskLocation
 
 @frozen
 class Occupation:
-    """What another receiver takes up.
+    """What another receiver occupies.
 
     Attributes:
-        place: where it runs; ``None`` when it does not.
-        candidates: where it may come to run, while it is scheduled.
+        place: executor that runs it; ``None`` when it does not run.
+        candidates: executors that may run it, while it is scheduled.
     """
 
     place: TaskLocation | None = None
@@ -33,12 +32,11 @@ def schedule_receivers(
     """Spread receivers over executors, before any of them runs.
 
     Args:
-        preferred: by stream id, the host that the receiver would like to run on, if any.
-        executors: that are there.
+        preferred: by stream id, the host that the receiver prefers, if any.
+        executors: available now.
 
     Returns:
-        By stream id the candidates of each; a host without an executor id stands for a preferred host on which there is
-        no executor.
+        The candidates by stream id; one without an executor id is a preferred host that has no executor.
     """
     scheduled: dict[int, list[TaskLocation]] = {stream_id: [] for stream_id in preferred}
     if not executors:
@@ -69,9 +67,9 @@ def schedule_receivers(
 def reschedule_receiver(
     preferred: str | None, others: Iterable[Occupation], executors: Sequence[TaskLocation]
 ) -> list[TaskLocation]:
-    """Find the candidates of one receiver that is launched again: the executors that have least to do.
+    """Find the candidates of one receiver that is relaunched: the least loaded executors.
 
-    If some of these are on the preferred host, they alone; else that host is among the candidates as it is.
+    If some of these are on the preferred host, those alone; otherwise that host is added to the candidates.
     """
     if not executors:
         return []
@@ -91,11 +89,10 @@ def reschedule_receiver(
 def receiver_to_move(
     places: Mapping[int, TaskLocation], preferred: Mapping[int, str], executors: Sequence[TaskLocation]
 ) -> int | None:
-    """Say which running receiver would be better off elsewhere: ``None`` when all is as good as it gets.
+    """The running receiver that should move, or ``None``.
 
-    One that prefers a host, runs elsewhere, and has an executor without receivers there. Otherwise one of an executor
-    with at least two more receivers than another has, so that the longest list becomes shorter and no other as long;
-    not one that is where it prefers to be.
+    First, one that runs elsewhere than on its preferred host while an executor there has no receiver. Otherwise one of
+    an executor that has at least two receivers more than another, unless it is on its preferred host.
     """
     loads = Counter(dict.fromkeys(executors, 0))
     loads.update(place for place in places.values() if place in loads)

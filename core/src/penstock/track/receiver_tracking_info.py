@@ -6,8 +6,8 @@ Values only; ``receiver_lifecycle.step`` is the one function that makes a new re
                     ^                                      any job that ends ──> BackingOff | GivenUp
                     └─────── BackingOff                    application stops ──> Stopping ──> Stopped
 
-A launch that has stopped receiving and still serves its blocks is no state of the receiver, which may run elsewhere by
-then: it is one of the record's ``draining`` launches.
+A launch that has stopped receiving and still serves its blocks is not a state of the receiver, which may run elsewhere
+by then: it is one of the record's ``draining`` launches.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class BlockLocation:
     """Where a receiver runs and stores its blocks. Two with the same address and directory are equal.
 
     Attributes:
-        host: as Spark names it, for preferred locations; empty when Spark does not report it.
+        host: Spark's name of it, for preferred locations; empty when Spark does not report it.
         address: on which the receiver's endpoint listens.
-        directory: of this run's blocks on that host; empty when blocks are in the write-ahead log.
+        directory: holds this run's blocks on that host; empty when blocks are in the write-ahead log.
     """
 
     host: str = field(default="", eq=False)
@@ -96,7 +96,7 @@ class DesiredState:
     """What a receiver should keep to. Each change has a higher number; equal numbers mean equal contents.
 
     Attributes:
-        number: of this version.
+        number: this version's.
         rate: records/s, ``None`` for no limit.
         paused: store nothing.
     """
@@ -119,7 +119,6 @@ class Scheduled:
     """The job is submitted; the receiver has not registered.
 
     Attributes:
-        launch: the job.
         candidates: executors and hosts that it was scheduled to.
         refused: it came up somewhere else and was refused; its job is about to end.
         overdue: it exceeded the launch timeout; its job was cancelled.
@@ -143,7 +142,6 @@ class Moving:
     """The receiver was sent a stop so that it comes up on another executor.
 
     Attributes:
-        launch: the job.
         serves: its task serves its blocks after the receiver has stopped.
     """
 
@@ -163,7 +161,6 @@ class Stopping:
     """The application stops, and the launch may still hold records.
 
     Attributes:
-        launch: the job.
         stop: the message to deliver; ``None`` for a launch that has not registered, whose job is cancelled instead.
         sent: the message is on its way or delivered; otherwise the next tick sends it again.
     """
@@ -179,7 +176,7 @@ class BackingOff:
 
     Attributes:
         until_ms: monotonic.
-        candidates: of the last launch, if that never registered: it is tried there again.
+        candidates: the last launch's, if it never registered: the next one is tried there.
     """
 
     until_ms: float
@@ -188,7 +185,7 @@ class BackingOff:
 
 @frozen
 class GivenUp:
-    """The receiver failed too often and is never launched again.
+    """The receiver failed too often and is never relaunched.
 
     Attributes:
         launch: its last job while that runs and may still report blocks.
@@ -210,8 +207,7 @@ class Draining:
     """A launch that has stopped receiving and serves its blocks.
 
     Attributes:
-        launch: the job.
-        released: it was told that nobody needs its blocks.
+        released: a release was sent to it: nobody needs its blocks.
     """
 
     launch: Launch
@@ -223,15 +219,15 @@ class ReceiverTrackingInfo:
     """All that the driver knows of one receiver.
 
     Attributes:
-        info: as listeners see it; ``info.active`` means that the receiver is registered and receives.
-        policy: of its relaunches.
-        state: where it is in its life cycle.
+        info: what listeners see; ``info.active`` means that the receiver is registered and receives.
+        policy: decides on relaunches.
+        state: position in the life cycle.
         epoch: number of the last launch.
         desired: rate and pause.
         sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
         draining: launches that serve blocks and are about to end.
         location: executor of the launch that registered last; ``None`` when Spark does not report it.
-        block_location: where that launch stores blocks.
+        block_location: that launch's.
         preferred: host that the receiver preferred at its last launch.
         refusals: registrations on a wrong executor in a row.
         relaunches: since a launch was healthy; the exponent of the back-off.

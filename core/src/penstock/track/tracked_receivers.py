@@ -44,9 +44,9 @@ class TrackedReceivers:
     """Run the life cycle of receivers.
 
     Args:
-        records: of receivers that were not launched yet, by stream id.
+        records: the receivers, not launched yet, by stream id.
         blocks: notes the numbers of launches.
-        clock: of the engine.
+        clock: the engine's.
         launcher: starts, cancels and connects to launches.
         locations: says whose blocks are needed.
         report: gives an event to the listeners, or stops the application.

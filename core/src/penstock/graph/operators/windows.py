@@ -12,7 +12,7 @@ from pyspark import RDD, StorageLevel
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import ShuffledDStream
 from penstock.runtime.clock import require_duration_ms
-from penstock.spark.co_partitioned import co_partitioned_union
+from penstock.spark.rdds import co_partitioned_union
 from penstock.worker import functions
 
 

@@ -21,7 +21,7 @@ from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import MapPartitionsDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.spark.checkpoint import checkpoint_file
-from penstock.spark.co_partitioned import checkpointed_table, co_partitioned_union
+from penstock.spark.rdds import checkpointed_table, co_partitioned_union
 from penstock.worker.functions import CheckPairs, PartitionFunction
 from penstock.worker.state_pairs import ToStatePairs
 

@@ -1,11 +1,12 @@
-"""Co-partitioned RDDs: their union without a shuffle, and one read from a checkpoint with its partitioning.
+"""RDDs that PySpark cannot create: with preferred locations, and co-partitioned ones.
 
-PySpark does both only for RDDs with the same serializer, and by key. Called on the generator's loop.
+Called on the generator's loop and on launching threads.
 """
 
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +16,36 @@ from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
 
 # Elements pickled together; the elements of a state store are chunks of it.
 _BATCH = 10
+
+
+@frozen
+class LocatedPartition:
+    """A partition with one element.
+
+    Attributes:
+        element: any object that can be pickled.
+        hosts: preferred locations as Spark writes them; empty for none.
+    """
+
+    element: Any
+    hosts: tuple[str, ...] = ()
+
+
+def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
+    """Create an RDD with one element per partition; an empty RDD for no partitions."""
+    if not partitions:
+        return sc.emptyRDD()
+    jvm: Any = sc._jvm
+    rows = jvm.java.util.ArrayList()
+    for partition in partitions:
+        hosts = jvm.java.util.ArrayList()
+        for host in partition.hosts:
+            hosts.add(host)
+        payload = pickle.dumps(partition.element, pickle.HIGHEST_PROTOCOL)
+        rows.add(jvm.scala.Tuple2(payload, jvm.PythonUtils.toSeq(hosts)))
+    byte_arrays = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
+    java_rdd = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), byte_arrays).toJavaRDD()
+    return RDD(java_rdd, sc, CPickleSerializer())
 
 
 def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partitions: int) -> RDD[Any]:
