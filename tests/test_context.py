@@ -1,4 +1,4 @@
-"""``StreamingContext``: who may end it. Its engine only notes what it is asked for, and there is no Spark."""
+"""``StreamingContext``: its life cycle, with a fake engine and without Spark."""
 
 from __future__ import annotations
 

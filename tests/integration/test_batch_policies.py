@@ -84,7 +84,7 @@ def test_the_context_stops_after_three_consecutive_failed_batches(make_ssc: Make
     ssc.addStreamingListener(completed)
     ssc.queueStream([[1]] * 100).foreachRDD(fail)
     ssc.start()
-    with pytest.raises(BatchFailedError, match=r"3 batches have failed in a row .*KeyError: 'always'"):
+    with pytest.raises(BatchFailedError, match=r"3 consecutive batches have failed .*KeyError: 'always'"):
         ssc.awaitTerminationOrTimeout(30)
     assert ssc.getState() is StreamingContextState.STOPPED
     assert len(completed.infos) >= 3

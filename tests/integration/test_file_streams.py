@@ -252,7 +252,7 @@ def test_many_batches_leave_nothing_behind(steps: Steps, folder: Path) -> None:
         assert steps.step() == ["x"]
     source = stream._source  # type: ignore[attr-defined]
     assert len(_accumulatorRegistry) == before + 1
-    assert source._ledger.open_batches < 5
+    assert source._record_counts.open_batches < 5
 
 
 # -- records of fixed length --
@@ -273,11 +273,11 @@ def test_records_of_the_wrong_length_fail_their_batch_alone(steps: Steps, folder
     put(folder / "bad", b"01234")
     steps.step()
     assert steps.infos[-1].succeeded is False
-    for words in (f"{folder}/bad", "holds 5 bytes", "record length 4"):
+    for words in (f"{folder}/bad", "has 5 bytes", "record_length=4"):
         assert words in steps.failure
     put(folder / "good", b"0123")
     assert steps.step() == [b"0123"]
-    with pytest.raises(BatchFailedError, match="holds 5 bytes"):
+    with pytest.raises(BatchFailedError, match="has 5 bytes"):
         steps.ssc.awaitTermination(1)
 
 
@@ -343,7 +343,7 @@ def test_a_listing_that_fails_loses_nothing(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("penstock_file.place.Place._asked", fail)
+        patch.setattr("penstock_file.directory_pattern.DirectoryPattern._asked", fail)
         assert steps.step() == []
         assert steps.step() == []
     (warning,) = warnings()
@@ -355,25 +355,25 @@ def test_a_listing_that_fails_loses_nothing(
 def test_a_slow_listing_holds_no_batch(
     sc: SparkContext, folder: Path, warnings: Warnings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock_file.place import Place
+    from penstock_file.directory_pattern import DirectoryPattern
 
     steps = Steps(sc, interval_s=0.1)
     steps.collect(steps.ssc.textFileStream(str(folder)))
-    go_on, listed, listing = threading.Event(), threading.Event(), Place.listing
+    go_on, listed, listing = threading.Event(), threading.Event(), DirectoryPattern.listing
 
-    def slow(place: Place) -> Any:
+    def slow(place: DirectoryPattern) -> Any:
         go_on.wait(60)
         found = listing(place)
         listed.set()
         return found
 
-    monkeypatch.setattr(Place, "listing", slow)
+    monkeypatch.setattr(DirectoryPattern, "listing", slow)
     put(folder / "a", "a\n")
     try:
         assert steps.step() == []
         assert steps.step() == []
         (warning,) = warnings()
-        assert "listing takes longer than a batch can wait" in warning
+        assert "listing too slow" in warning
         go_on.set()
         assert listed.wait(60)
         assert list(itertools.takewhile(lambda batch: not batch, (steps.step() for _ in range(10)))) != [[]] * 10
@@ -449,7 +449,7 @@ def test_a_file_that_cannot_be_read_fails_its_batch_alone(steps: Steps, folder: 
     steps.step()
     assert steps.infos[-1].succeeded is False
     assert f"{folder}/{name} cannot be read: " in steps.failure
-    assert "put it in again under another name" in steps.failure
+    assert "add it under another name" in steps.failure
     (folder / name).unlink(missing_ok=True)
     put(folder / "good", "good\n")
     assert steps.step() == ["good"]

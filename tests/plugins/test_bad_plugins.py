@@ -40,7 +40,7 @@ BAD = {
     "leaves when asked": (f"{RECEIVERS}raise SystemExit('bye')", "", "SystemExit: bye"),
     "leaves half-way": (f"{RECEIVERS}yield penstock.ReceiverSpec('r', dict)\n    raise SystemExit", "", "SystemExit"),
     "gives a number": (f"{RECEIVERS}return 5", "", "not iterable"),
-    "gives text": (f"{RECEIVERS}return 'socket'", "", "gave 's', not a ReceiverSpec"),
+    "gives text": (f"{RECEIVERS}return 'socket'", "", "returned 's', not a ReceiverSpec"),
     "gives another kind": (f"{RECEIVERS}return [penstock.InputStreamSpec('r', dict)]", "", "not a ReceiverSpec"),
     "gives names without form": (
         f"{RECEIVERS}return [penstock.ReceiverSpec('My Receiver', dict)]",

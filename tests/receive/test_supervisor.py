@@ -152,7 +152,7 @@ def test_an_onStart_that_raises_stops_the_receiver(supervise: Supervise, receive
     with pytest.raises(RuntimeError, match="boom"):
         supervisor.await_termination()
     (received,) = log.of(DeregisterReceiver)
-    assert received.message == "Error starting receiver 3: boom"
+    assert received.message == "Error starting receiver 3: RuntimeError: boom"
     assert "RuntimeError: boom" in received.error
     assert receiver.isStopped()
 

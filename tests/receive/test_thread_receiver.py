@@ -76,7 +76,7 @@ def test_error_of_receive_restarts_the_receiver(supervise: Supervise, log: Event
         clock.advance(30_000)
         log.await_count("receive", restarts + 1)
     first, _second = log.of(ReportError)
-    assert first.message == "Error receiving data: reset by peer"
+    assert first.message == "Error receiving data: OSError: reset by peer"
     assert "OSError: reset by peer" in first.error
 
 

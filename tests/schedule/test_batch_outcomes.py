@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.helpers import do_nothing
+from tests.helpers import do_nothing, wait_for
 
 from penstock import StreamInputInfo
 from penstock.errors import BatchFailedError
@@ -159,8 +159,7 @@ def test_graceful_stop_does_not_wait_for_batches_without_jobs(engine: Engine, cl
     assert engine.completed == [400, 800]
 
     def advance() -> None:
-        while not generator._timer._stopped:
-            gate.reached.wait(0.001)
+        wait_for(lambda: generator._timer._stopped, "the timer stops", poll_s=0.001)
         clock.advance(10_000)
 
     mover = threading.Thread(target=advance)

@@ -41,7 +41,7 @@ class NoRDD(RDD[Any]):
     """An RDD without data."""
 
     def __init__(self) -> None:
-        """There is no Spark."""
+        """Without Spark."""
 
     def unpersist(self, blocking: bool = False) -> NoRDD:
         return self
@@ -90,7 +90,7 @@ class Received:
         self._blocks.processed(until_ms)
 
     def pause(self, paused: bool) -> None:
-        """There are no receivers."""
+        """Without effect."""
 
     @property
     def last_allocated_ms(self) -> int:

@@ -112,7 +112,7 @@ def test_receiver_that_ends_within_the_stop_deadline_passes() -> None:
 def test_error_of_onStart_is_in_errors() -> None:
     with ReceiverHarness(NeverStarts()) as harness:
         pass
-    assert harness.errors == ["Error starting receiver 0: no broker"]
+    assert harness.errors == ["Error starting receiver 0: OSError: no broker"]
     assert "OSError: no broker" in harness.tracebacks[0]
 
 

@@ -112,25 +112,25 @@ class FakeLaunch:
 
 
 class FakeProcess:
-    """A receiver's process: talks to the tracker as a supervisor does, notes what it is told."""
+    """A receiver's process: talks to the tracker as a supervisor does, notes the messages that it gets."""
 
     def __init__(self, launch: FakeLaunch, address: str, directory: str) -> None:
-        self.launch, self.task, self.told = launch, launch.task, Log()
+        self.launch, self.task, self.received = launch, launch.task, Log()
         self.address, self.directory = address, directory
-        self.on_told: Callable[[object], object] = lambda _message: None
+        self.on_message: Callable[[object], object] = lambda _message: None
         kinds = (StopReceiver, UpdateRateLimit, CleanUpBlocks, ReleaseReceiver)
         store = LocalBlockHandler(Path(directory)) if directory else None
         self.endpoint = Endpoint(
             address,
             self.task.token,
-            dict.fromkeys(kinds, self._on_told),
+            dict.fromkeys(kinds, self._on_message),
             partial(open_block, store.open) if store else None,
         )
         self._driver = Client(self.task.driver_location, self.task.token, 10_000)
 
-    def _on_told(self, message: object) -> Reply:
-        self.told.add(message)
-        self.on_told(message)
+    def _on_message(self, message: object) -> Reply:
+        self.received.add(message)
+        self.on_message(message)
         return Reply()
 
     def register(self, epoch: int | None = None, stream_id: int | None = None) -> Registered:

@@ -22,7 +22,7 @@ def test_receiver_is_reported_stopped_after_a_stop(tracked: Tracked, how: str) -
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + (0.05 if how == "ended by force" else 30))
-        process.told.await_one(StopReceiver)
+        process.received.await_one(StopReceiver)
         if how == "deregistered":
             process.deregister("Stopped by driver")
         if how != "ended by force":

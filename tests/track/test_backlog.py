@@ -36,40 +36,40 @@ class Changes:
 
 def test_change_is_reported_once_each_way() -> None:
     changes = Changes()
-    unread = Backlog(SizeLimit(1000), changes)
-    unread.add("a", [block(n) for n in range(10)])
-    assert (changes.entries, unread.num_bytes) == ([], 1000)
-    unread.add("a", [block(10)])
-    unread.add("a", [block(11)])
+    backlog = Backlog(SizeLimit(1000), changes)
+    backlog.add("a", [block(n) for n in range(10)])
+    assert (changes.entries, backlog.num_bytes) == ([], 1000)
+    backlog.add("a", [block(10)])
+    backlog.add("a", [block(11)])
     assert changes.entries == [("a", 1100, 1000, True)]
-    unread.processed([block(n) for n in range(3)])
+    backlog.processed([block(n) for n in range(3)])
     assert len(changes.entries) == 1
-    unread.processed([block(3)])
-    unread.processed([block(4)])
+    backlog.processed([block(3)])
+    backlog.processed([block(4)])
     assert changes.entries[1:] == [("a", 800, 1000, False)]
-    assert (unread.num_bytes, unread.is_full) == (700, False)
+    assert (backlog.num_bytes, backlog.is_full) == (700, False)
 
 
 def test_a_block_counts_once() -> None:
-    unread = Backlog(SizeLimit(1000), Changes())
+    backlog = Backlog(SizeLimit(1000), Changes())
     for _ in range(3):
-        unread.add("a", [block(0)])
-    assert unread.num_bytes == 100
+        backlog.add("a", [block(0)])
+    assert backlog.num_bytes == 100
     for _ in range(3):
-        unread.processed([block(0), block(7)])
-    assert unread.num_bytes == 0
+        backlog.processed([block(0), block(7)])
+    assert backlog.num_bytes == 0
 
 
 def test_each_host_has_its_own_bound() -> None:
     changes = Changes()
-    unread = Backlog(SizeLimit(share=0.5), changes)
-    unread.set_disk("a", 400)
-    unread.set_disk("b", 10_000)
-    unread.add("a", [block(0), block(1)])
-    unread.add("b", [block(n) for n in range(2, 12)])
-    unread.add("unknown", [block(12, 10**12)])
+    backlog = Backlog(SizeLimit(share=0.5), changes)
+    backlog.set_disk("a", 400)
+    backlog.set_disk("b", 10_000)
+    backlog.add("a", [block(0), block(1)])
+    backlog.add("b", [block(n) for n in range(2, 12)])
+    backlog.add("unknown", [block(12, 10**12)])
     assert changes.entries == []
-    unread.add("a", [block(13)])
+    backlog.add("a", [block(13)])
     assert changes.entries == [("a", 300, 200, True)]
 
 
@@ -83,15 +83,15 @@ def test_no_limit_reports_nothing() -> None:
 def test_backlog_equals_the_size_of_unprocessed_blocks(seed: int) -> None:
     rng = random.Random(seed)
     changes = Changes()
-    unread, there = Backlog(SizeLimit(2000), changes), dict[int, StoredBlock]()
+    backlog, there = Backlog(SizeLimit(2000), changes), dict[int, StoredBlock]()
     for number in range(500):
         if rng.random() < 0.5 or not there:
             there[number] = block(number, rng.randint(1, 300))
-            unread.add("a", [there[number]])
+            backlog.add("a", [there[number]])
         else:
             chosen = rng.sample(sorted(there), rng.randint(1, len(there)))
-            unread.processed([there.pop(each) for each in chosen])
-        assert unread.num_bytes == sum(each.num_bytes for each in there.values())
+            backlog.processed([there.pop(each) for each in chosen])
+        assert backlog.num_bytes == sum(each.num_bytes for each in there.values())
     # Each way in turn.
     assert [change[3] for change in changes.entries] == [n % 2 == 0 for n in range(len(changes.entries))]
 
@@ -118,11 +118,11 @@ def test_receivers_pause_above_the_backlog_limit(make_tracker: MakeTracker, sile
     processes = [tracked.registered(1), tracked.registered(2)]
     assert processes[0].add(0, 1).accepted
     tracked.settle()
-    assert processes[0].told.entries == []
+    assert processes[0].received.entries == []
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     assert processes[0].add(2).accepted
     for process in processes:
-        assert process.told.await_one(UpdateRateLimit).paused
+        assert process.received.await_one(UpdateRateLimit).paused
     said = tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
     assert said == (
         "receivers pause: 3000 bytes on 127.0.0.1 are not processed yet, more than "
@@ -133,10 +133,10 @@ def test_receivers_pause_above_the_backlog_limit(make_tracker: MakeTracker, sile
     assert processes[0].add(3).accepted
     tracked.tracker.processed(99)
     tracked.settle()
-    assert len(processes[0].told.entries) == 1
+    assert len(processes[0].received.entries) == 1
     tracked.tracker.processed(100)
     for process in processes:
-        assert not process.told.await_one(UpdateRateLimit, 2).paused
+        assert not process.received.await_one(UpdateRateLimit, 2).paused
     assert tracked.tracker.unread_bytes() == 2000
     tracked.tracker.processed(100)
     tracked.tracker.clean_up(200, delete=False)
@@ -148,16 +148,16 @@ def test_receivers_resume_only_when_no_reason_to_pause_remains(make_tracker: Mak
     tracked.tracker.start()
     process = tracked.registered()
     process.add(0)
-    process.told.await_one(UpdateRateLimit)
+    process.received.await_one(UpdateRateLimit)
     tracked.tracker.pause(True)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     tracked.tracker.processed(100)
     tracked.settle()
     # One of the reasons remains: nothing has changed for the receiver.
     assert process.register().paused
-    assert process.told.names == ["UpdateRateLimit"]
+    assert process.received.names == ["UpdateRateLimit"]
     tracked.tracker.pause(False)
-    assert not process.told.await_one(UpdateRateLimit, 2).paused
+    assert not process.received.await_one(UpdateRateLimit, 2).paused
 
 
 def test_receiver_that_registers_during_a_pause_is_paused(make_tracker: MakeTracker) -> None:
@@ -165,7 +165,7 @@ def test_receiver_that_registers_during_a_pause_is_paused(make_tracker: MakeTrac
     tracked.tracker.start()
     process = tracked.registered()
     process.add(0)
-    process.told.await_one(UpdateRateLimit)
+    process.received.await_one(UpdateRateLimit)
     process.launch.end(RuntimeError("lost"))
     tracked.relaunch()
     assert tracked.process(2).register().paused
@@ -184,11 +184,11 @@ def test_fluttering_backlog_is_warned_about_once_a_minute(
         for _ in range(10):
             number = next(numbers)
             process.add(number)
-            assert process.told.await_one(UpdateRateLimit, next(orders)).paused
+            assert process.received.await_one(UpdateRateLimit, next(orders)).paused
             tracked.settle()
             tracked.tracker.blocks.allocate_blocks_to_batch(number)
             tracked.tracker.processed(number)
-            assert not process.told.await_one(UpdateRateLimit, next(orders)).paused
+            assert not process.received.await_one(UpdateRateLimit, next(orders)).paused
             tracked.settle()
         return sum(record.levelname == "WARNING" for record in caplog.records)
 

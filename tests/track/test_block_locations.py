@@ -44,4 +44,4 @@ def test_relaunched_receiver_serves_older_blocks_of_its_host(make_tracker: Calla
     ((host, _size, reference),) = tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(100, 0))
     assert (host, reference.source) == ("host-a", f"grpc://127.0.0.1:{second.endpoint.port}")
     tracked.tracker.clean_up(200, delete=True)
-    assert second.told.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0"])
+    assert second.received.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0"])

@@ -163,7 +163,7 @@ def test_the_driver_deletes_what_was_cleaned_up(make_tracker: MakeTracker, direc
     tracked.tracker.clean_up(200, delete=True)
     wait_for(lambda: files(directory) == ["input-0-1-2.arrow"], "deleted")
     tracked.settle()
-    assert not any(isinstance(told, CleanUpBlocks) for told in process.told.entries)
+    assert not any(isinstance(message, CleanUpBlocks) for message in process.received.entries)
 
 
 def test_blocks_are_not_deleted_without_unpersist(make_tracker: MakeTracker, directory: str) -> None:
@@ -243,15 +243,15 @@ def test_an_error_while_deleting_is_logged_and_the_next_are_deleted(
         return delete(self, block_ids)
 
     tracked.tracker.clean_up(200, delete=True)
-    wait_for(lambda: "block files not deleted" in caplog.text, "told")
+    wait_for(lambda: "block files not deleted" in caplog.text, "the first warning")
     monkeypatch.setattr(WriteAheadLogBlockHandler, "delete", fail_first)
     tracked.tracker.clean_up(300, delete=True)
-    wait_for(lambda: "odd" in caplog.text, "told of what nobody expects")
+    wait_for(lambda: "odd" in caplog.text, "the warning about an unexpected error")
     tracked.tracker.clean_up(400, delete=True)
     wait_for(lambda: files(directory) == ["input-0-1-1.arrow"], "the next is deleted")
 
 
-# -- what is unread --
+# -- backlog --
 
 
 def test_receivers_that_share_a_log_share_its_backlog_limit(
@@ -270,7 +270,7 @@ def test_receivers_that_share_a_log_share_its_backlog_limit(
     add(second, 0, records=15)
     assert tracked.tracker.unread_bytes() > 3000
     for process in (first, second):
-        assert process.told.await_one(UpdateRateLimit).paused
+        assert process.received.await_one(UpdateRateLimit).paused
     tracked.settle()
     said = {
         each.receiverInfo.streamId: each.receiverInfo.lastErrorMessage
@@ -282,4 +282,4 @@ def test_receivers_that_share_a_log_share_its_backlog_limit(
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     tracked.tracker.processed(100)
     for process in (first, second):
-        assert not process.told.await_one(UpdateRateLimit, 2).paused
+        assert not process.received.await_one(UpdateRateLimit, 2).paused

@@ -47,7 +47,7 @@ def test_rate_that_was_not_delivered_is_sent_again(tracked: Tracked, fail: Calla
     for number in (1, 2):
         wait_for(lambda: len(failed) == number and undelivered(tracked), "a failure")  # noqa: B023  # called at once
         tracked.tick()
-    assert process.told.await_one(UpdateRateLimit).rate == 100.0
+    assert process.received.await_one(UpdateRateLimit).rate == 100.0
 
 
 def test_newest_rate_is_sent_once_however_many_were_not_delivered(
@@ -61,9 +61,9 @@ def test_newest_rate_is_sent_once_however_many_were_not_delivered(
         wait_for(lambda: len(failed) == rate, "a failure")  # noqa: B023  # called at once
     wait_for(lambda: undelivered(tracked), "the last failure")
     tracked.tick()
-    assert process.told.await_one(UpdateRateLimit).rate == 5.0
+    assert process.received.await_one(UpdateRateLimit).rate == 5.0
     tracked.tick()
-    assert process.told.names == ["UpdateRateLimit"]
+    assert process.received.names == ["UpdateRateLimit"]
 
 
 def test_relaunched_receiver_learns_the_newest_rate_only(tracked: Tracked, fail: Callable[[int], list[object]]) -> None:
@@ -78,17 +78,17 @@ def test_relaunched_receiver_learns_the_newest_rate_only(tracked: Tracked, fail:
     again = tracked.process(2)
     assert again.register().rate == 200.0
     tracked.tick()
-    assert again.told.entries == []
+    assert again.received.entries == []
 
 
 def test_each_change_has_a_higher_number(tracked: Tracked) -> None:
     process = tracked.process()
     numbers = [process.register().number]
     tracked.tracker.send_rate_update(0, 100.0)
-    numbers.append(process.told.await_one(UpdateRateLimit).number)
+    numbers.append(process.received.await_one(UpdateRateLimit).number)
     for count, paused in enumerate((True, False), start=2):
         tracked.tracker.pause(paused)
-        numbers.append(process.told.await_one(UpdateRateLimit, count).number)
+        numbers.append(process.received.await_one(UpdateRateLimit, count).number)
     assert sorted(set(numbers)) == numbers
     # The answer to a registration carries the number of what it says.
     assert process.register().number == numbers[-1]

@@ -22,5 +22,5 @@ def test_driver_survives_garbage_at_its_port(tracked: Tracked) -> None:
     assert exploded == []
     assert process.add(0, 1).accepted
     tracked.tracker.send_rate_update(0, 5.0)
-    assert process.told.await_one(UpdateRateLimit).rate == 5.0
+    assert process.received.await_one(UpdateRateLimit).rate == 5.0
     assert tracked.events.names == ["ReceiverStarted"]

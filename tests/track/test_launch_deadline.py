@@ -1,4 +1,4 @@
-"""A receiver for which no slot is free: told, counted, launched again, never waited for in silence."""
+"""A receiver without a free slot is reported, counted as a failure and relaunched."""
 
 from __future__ import annotations
 

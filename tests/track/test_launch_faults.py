@@ -1,4 +1,4 @@
-"""A launch that cannot be made is told and tried again; it does not stay away in silence."""
+"""A launch that fails before its job starts is reported and retried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks that tasks could not read are counted, once each, and told of."""
+"""Blocks that tasks could not read are counted once and reported."""
 
 from __future__ import annotations
 

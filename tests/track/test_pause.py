@@ -28,25 +28,25 @@ def test_pause_reaches_all_receivers(make_tracker: MakeTracker, silent: type[Rec
     intake = BatchInput(tracked.tracker, 1000)
     intake.pause(True)
     for process in processes:
-        assert process.told.await_one(UpdateRateLimit).paused
+        assert process.received.await_one(UpdateRateLimit).paused
     intake.pause(False)
     for process in processes:
-        assert not process.told.await_one(UpdateRateLimit, 2).paused
+        assert not process.received.await_one(UpdateRateLimit, 2).paused
 
 
 def test_receiver_learns_a_pause_at_registration(tracked: Tracked) -> None:
     tracked.tracker.pause(True)
     process = tracked.process()
     assert process.register().paused
-    assert process.told.entries == []
+    assert process.received.entries == []
     tracked.tracker.pause(False)
-    assert not process.told.await_one(UpdateRateLimit).paused
+    assert not process.received.await_one(UpdateRateLimit).paused
 
 
 def test_relaunched_receiver_is_paused(tracked: Tracked) -> None:
     first = tracked.registered()
     tracked.tracker.pause(True)
-    first.told.await_one(UpdateRateLimit)
+    first.received.await_one(UpdateRateLimit)
     first.launch.end(RuntimeError("died"))
     tracked.relaunch()
     assert tracked.process(2).register().paused
@@ -69,8 +69,8 @@ def test_undelivered_pause_is_sent_again(tracked: Tracked, monkeypatch: pytest.M
     tracked.tracker.pause(True)
     wait_for(lambda: not failing, "the pause to be lost")
     tracked.tick()
-    assert process.told.await_one(UpdateRateLimit).paused
-    assert process.told.names == ["UpdateRateLimit"]
+    assert process.received.await_one(UpdateRateLimit).paused
+    assert process.received.names == ["UpdateRateLimit"]
 
 
 def test_no_rate_or_pause_is_sent_after_a_stop(tracked: Tracked) -> None:
@@ -78,10 +78,10 @@ def test_no_rate_or_pause_is_sent_after_a_stop(tracked: Tracked) -> None:
     process.launch.cancel = lambda: None  # type: ignore[method-assign]  # its job takes its time to end
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        process.told.await_one(StopReceiver)
+        process.received.await_one(StopReceiver)
         tracked.tracker.pause(True)
         tracked.tracker.send_rate_update(0, 5.0)
         tracked.settle()
         process.launch.end()
         stopping.result(timeout=10)
-    assert process.told.names == ["StopReceiver"]
+    assert process.received.names == ["StopReceiver"]

@@ -172,11 +172,11 @@ def two_on_one(
 def test_receiver_moves_to_an_executor_that_joins(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked, processes = two_on_one(make_tracker, silent)
     tick(tracked, 5000)
-    assert processes[1].told.entries == []
+    assert processes[1].received.entries == []
     tracked.executors = [ONE, TWO]
     tick(tracked, 5000)
-    assert processes[1].told.await_one(StopReceiver) == StopReceiver("moves to another executor")
-    # While it is on its way no other is told.
+    assert processes[1].received.await_one(StopReceiver) == StopReceiver("moves to another executor")
+    # While it moves, no other receiver does.
     tick(tracked, 5000)
     assert processes[1].add(0).accepted
     processes[1].deregister("moves to another executor")
@@ -187,7 +187,7 @@ def test_receiver_moves_to_an_executor_that_joins(make_tracker: MakeTracker, sil
     moved = on(tracked, 3, TWO)
     tick(tracked, 5000)
     tick(tracked, 5000)
-    assert processes[0].told.entries == moved.told.entries == []
+    assert processes[0].received.entries == moved.received.entries == []
     assert "ReceiverError" not in tracked.events.names
     assert tracked.tracker.receiver_infos()[1].location == "host-b"
 
@@ -200,14 +200,14 @@ def test_no_move_without_improvement(make_tracker: MakeTracker, silent: SilentCl
     tracked.executors = [ONE, TWO]
     for _ in range(3):
         tick(tracked, 5000)
-    assert process.told.entries == []
+    assert process.received.entries == []
 
 
 def test_no_move_when_rebalance_is_off(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked, processes = two_on_one(make_tracker, silent, conf={"spark.penstock.receiver.rebalance": "false"})
     tracked.executors = [ONE, TWO]
     tick(tracked, 5000)
-    assert processes[0].told.entries == processes[1].told.entries == []
+    assert processes[0].received.entries == processes[1].received.entries == []
 
 
 @pytest.mark.parametrize(

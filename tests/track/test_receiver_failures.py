@@ -61,7 +61,7 @@ def test_receiver_that_fails_too_often_is_unhealthy_and_restarts(make_tracker: M
         "the receiver's task failed: RuntimeError: failure 3"
     ]
     tracked.relaunch()
-    # Told once, however long it stays so.
+    # Reported once, however long it lasts.
     fail(tracked, 3, first=4)
     assert sum("unhealthy" in said for said in messages(tracked)) == 1
     tracked.relaunch()
@@ -81,7 +81,7 @@ def test_receiver_is_healthy_again_after_the_restart_window(make_tracker: MakeTr
     tracked.await_waiters(0)
     tracked.settle()
     assert not tracked.tracker.receiver_infos()[0].unhealthy
-    # And told anew when it is not.
+    # The next time it is not, that is reported again.
     tracked.launch(3).end(RuntimeError("failure 3"))
     tracked.relaunch()
     tracked.launch(4).end(RuntimeError("failure 4"))
@@ -121,7 +121,7 @@ def test_receiver_that_restarts_itself_too_often_is_sent_a_stop(make_tracker: Ma
     restart(process)
     assert process.register().accepted
     restart(process, "lost again")
-    assert process.told.await_one(StopReceiver) == StopReceiver("given up")
+    assert process.received.await_one(StopReceiver) == StopReceiver("given up")
     refused = process.register()
     assert (refused.accepted, refused.reason) == (False, "the receiver is given up: it failed too often")
     # What it flushes is taken still.

@@ -68,9 +68,9 @@ def test_an_estimate_above_the_maximum_of_a_receiver_is_cut_to_it(three: Three) 
     tracked, processes = three({MAX_RATE: "50"})
     processes[0].register()
     tracked.tracker.send_rate_update(0, 30.0)
-    assert processes[0].told.await_one(UpdateRateLimit).rate == 30
+    assert processes[0].received.await_one(UpdateRateLimit).rate == 30
     tracked.tracker.send_rate_update(0, 300.0)
-    assert processes[0].told.await_one(UpdateRateLimit, 2).rate == 50
+    assert processes[0].received.await_one(UpdateRateLimit, 2).rate == 50
     assert tracked.tracker.rate_limit(0) == 50
 
 
@@ -78,7 +78,7 @@ def test_receivers_begin_with_equal_parts(three: Three) -> None:
     tracked, processes = three({MAX_TOTAL_RATE: "90"})
     assert [process.register().rate for process in processes] == [30, 30, 30]
     assert [tracked.tracker.rate_limit(stream_id) for stream_id in range(3)] == [30, 30, 30]
-    assert all(process.told.entries == [] for process in processes)
+    assert all(process.received.entries == [] for process in processes)
 
 
 def test_the_maximum_of_a_receiver_holds_too(three: Three) -> None:
@@ -91,11 +91,11 @@ def test_rate_below_an_equal_share_leaves_more_for_the_others(three: Three) -> N
     for process in processes:
         process.register()
     tracked.tracker.send_rate_update(0, 10.0)
-    assert [process.told.await_one(UpdateRateLimit).rate for process in processes] == [10, 40, 40]
-    # More than its part is wanted, as before: nobody is told anything.
+    assert [process.received.await_one(UpdateRateLimit).rate for process in processes] == [10, 40, 40]
+    # More than its part is wanted, as before: nothing is sent.
     tracked.tracker.send_rate_update(1, 1000.0)
     tracked.tracker.send_rate_update(0, 1000.0)
-    assert [process.told.await_one(UpdateRateLimit, 2).rate for process in processes] == [30, 30, 30]
+    assert [process.received.await_one(UpdateRateLimit, 2).rate for process in processes] == [30, 30, 30]
     # What is wanted outlives the run, not what there was of it.
     assert tracked.tracker.rates() == {0: 1000, 1: 1000}
 
@@ -111,7 +111,7 @@ def test_share_of_a_given_up_receiver_goes_to_the_others(three: Three) -> None:
     for process in processes:
         process.register()
     processes[2].launch.end(RuntimeError("died"))
-    assert [process.told.await_one(UpdateRateLimit).rate for process in processes[:2]] == [45, 45]
+    assert [process.received.await_one(UpdateRateLimit).rate for process in processes[:2]] == [45, 45]
 
 
 def test_relaunched_receiver_gets_its_current_share(three: Three) -> None:
@@ -124,13 +124,13 @@ def test_relaunched_receiver_gets_its_current_share(three: Three) -> None:
     again = tracked.process(4)
     assert again.register().rate == 40
     tracked.settle()
-    assert again.told.entries == []
+    assert again.received.entries == []
 
 
 def test_without_a_total_only_the_changed_receiver_is_notified(three: Three) -> None:
     tracked, processes = three({})
     assert [process.register().rate for process in processes] == [None, None, None]
     tracked.tracker.send_rate_update(0, 10.0)
-    assert processes[0].told.await_one(UpdateRateLimit).rate == 10
+    assert processes[0].received.await_one(UpdateRateLimit).rate == 10
     tracked.settle()
-    assert processes[1].told.entries == processes[2].told.entries == []
+    assert processes[1].received.entries == processes[2].received.entries == []

@@ -1,4 +1,4 @@
-"""``ReceiverTracker``: launches, registrations, what receivers store and are told; without Spark."""
+"""``ReceiverTracker``: launches, registrations, accepted blocks and commands; without Spark."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_repeated_registration_is_no_second_start(tracked: Tracked) -> None:
     assert process.register().accepted
     assert tracked.events.names == ["ReceiverStarted"]
     tracked.tracker.send_rate_update(0, 10.0)
-    process.told.await_one(UpdateRateLimit)
+    process.received.await_one(UpdateRateLimit)
 
 
 def test_slow_location_lookup_delays_no_other_receiver(
@@ -362,7 +362,7 @@ def test_healthy_launch_resets_the_relaunch_delay(make_tracker: MakeTracker) -> 
 def test_rate_is_sent_to_the_receiver(tracked: Tracked) -> None:
     process = tracked.registered()
     tracked.tracker.send_rate_update(0, 100.0)
-    assert process.told.await_one(UpdateRateLimit).rate == 100.0
+    assert process.received.await_one(UpdateRateLimit).rate == 100.0
     assert tracked.tracker.rate_limit(0) == 100.0
 
 
@@ -371,13 +371,13 @@ def test_rate_is_in_the_answer_to_a_later_registration(tracked: Tracked) -> None
     tracked.settle()
     process = tracked.process()
     assert process.register().rate == 50.0
-    assert process.told.entries == []
+    assert process.received.entries == []
 
 
 def test_rate_outlives_a_relaunch(tracked: Tracked) -> None:
     process = tracked.registered()
     tracked.tracker.send_rate_update(0, 50.0)
-    process.told.await_one(UpdateRateLimit)
+    process.received.await_one(UpdateRateLimit)
     process.launch.end(RuntimeError("lost"))
     tracked.relaunch()
     tracked.launch(2)
@@ -392,7 +392,7 @@ def test_invalid_rate_is_ignored(tracked: Tracked, rate: float) -> None:
     tracked.tracker.send_rate_update(0, rate)
     tracked.tracker.send_rate_update(7, 10.0)
     tracked.settle()
-    assert process.told.entries == []
+    assert process.received.entries == []
     assert tracked.tracker.rate_limit(0) is None
 
 
@@ -419,7 +419,7 @@ def test_unreachable_receiver_delays_no_other(make_tracker: MakeTracker, silent:
     dead.endpoint.stop()
     tracked.tracker.send_rate_update(0, 10.0)
     tracked.tracker.send_rate_update(1, 20.0)
-    assert alive.told.await_one(UpdateRateLimit, timeout_s=5).rate == 20.0
+    assert alive.received.await_one(UpdateRateLimit, timeout_s=5).rate == 20.0
 
 
 # -- deleting --
@@ -432,10 +432,10 @@ def test_blocks_that_nothing_needs_are_deleted_where_they_are(tracked: Tracked) 
     process.add(2)
     stored(tracked, 200)
     tracked.tracker.clean_up(200, delete=True)
-    assert process.told.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0", "input-0-1-1"])
+    assert process.received.await_one(CleanUpBlocks) == CleanUpBlocks(["input-0-1-0", "input-0-1-1"])
     tracked.tracker.clean_up(200, delete=True)
     tracked.settle()
-    assert len(process.told.entries) == 1
+    assert len(process.received.entries) == 1
 
 
 def test_clean_up_without_delete_keeps_the_files(tracked: Tracked) -> None:
@@ -444,7 +444,7 @@ def test_clean_up_without_delete_keeps_the_files(tracked: Tracked) -> None:
     stored(tracked, 100)
     tracked.tracker.clean_up(200, delete=False)
     tracked.settle()
-    assert process.told.entries == []
+    assert process.received.entries == []
     assert tracked.tracker.blocks.blocks_of_batch(100, 0) == []
 
 
@@ -465,16 +465,16 @@ def test_undeleted_blocks_are_deleted_by_the_relaunched_receiver(tracked: Tracke
     again = tracked.registered(2)
     deleted = ["input-0-1-0", "input-0-1-1", "input-0-1-2"]
 
-    def told() -> list[str]:
-        told = [message for message in again.told.entries if isinstance(message, CleanUpBlocks)]
-        return sorted(block_id for message in told for block_id in message.block_ids)
+    def cleaned_up() -> list[str]:
+        messages = [message for message in again.received.entries if isinstance(message, CleanUpBlocks)]
+        return sorted(block_id for message in messages for block_id in message.block_ids)
 
     for number in range(1, 4):
-        again.told.await_one(CleanUpBlocks, number)
-        if told() == deleted:
+        again.received.await_one(CleanUpBlocks, number)
+        if cleaned_up() == deleted:
             break
     tracked.settle()
-    assert told() == deleted
+    assert cleaned_up() == deleted
 
 
 # -- stopping --
@@ -488,7 +488,7 @@ def test_stop_waits_for_all_receivers(make_tracker: MakeTracker, silent: SilentC
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
         for process in processes:
-            assert process.told.await_one(StopReceiver) == StopReceiver("Stopped by driver")
+            assert process.received.await_one(StopReceiver) == StopReceiver("Stopped by driver")
             # What is flushed now is taken.
             assert process.add(0).accepted
             assert process.deregister("Stopped by driver").accepted
@@ -513,7 +513,7 @@ def test_receiver_between_two_starts_is_sent_a_stop(tracked: Tracked) -> None:
     process.deregister("Restarting receiver with delay 30000 ms: again")
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        process.told.await_one(StopReceiver)
+        process.received.await_one(StopReceiver)
         process.launch.end()
         stopping.result(timeout=10)
 
@@ -531,16 +531,16 @@ def test_undelivered_stop_is_sent_again(tracked: Tracked, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(client, "ask", ask)
     monkeypatch.setattr(receiver_tracker, "_RESEND_STOP_S", 0.01)
-    process.on_told = lambda _message: process.launch.end()
+    process.on_message = lambda _message: process.launch.end()
     tracked.tracker.stop(time.monotonic() + 10)
-    assert process.told.entries == [*failed[:1]]
+    assert process.received.entries == [*failed[:1]]
     assert not process.launch.cancelled
 
 
 def test_job_of_a_receiver_that_does_not_stop_is_cancelled(tracked: Tracked) -> None:
     process = tracked.registered()
     tracked.tracker.stop(time.monotonic() + 0.05)
-    assert process.told.await_one(StopReceiver)
+    assert process.received.await_one(StopReceiver)
     assert process.launch.cancelled
 
 

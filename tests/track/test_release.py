@@ -37,7 +37,7 @@ def drained(tracked: Tracked) -> Iterator[tuple[Tracked, FakeProcess]]:
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
-        process.told.await_one(StopReceiver)
+        process.received.await_one(StopReceiver)
         assert process.add(7).accepted
         assert process.deregister("Stopped by driver", ended=True).accepted
         stopping.result(timeout=10)
@@ -47,8 +47,8 @@ def drained(tracked: Tracked) -> Iterator[tuple[Tracked, FakeProcess]]:
 
 def test_a_stop_that_drains_has_blocks_served_for_a_while(drained: tuple[Tracked, FakeProcess]) -> None:
     tracked, process = drained
-    (told,) = process.told.entries
-    assert 30_000 < told.serve_ms < 60_000
+    (stop,) = process.received.entries
+    assert 30_000 < stop.serve_ms < 60_000
     assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
     tracked.tracker.blocks.allocate_blocks_to_batch(1000)
     ((_host, _bytes, reference),) = tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(1000, 0))
@@ -61,7 +61,7 @@ def test_receivers_on_this_machine_do_not_serve_after_a_stop(make_tracker: MakeT
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
-        assert process.told.await_one(StopReceiver).serve_ms == 0
+        assert process.received.await_one(StopReceiver).serve_ms == 0
         process.launch.end()
         stopping.result(timeout=10)
 
@@ -70,7 +70,7 @@ def test_stop_without_drain_asks_nobody_to_serve(tracked: Tracked) -> None:
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        assert process.told.await_one(StopReceiver).serve_ms == 0
+        assert process.received.await_one(StopReceiver).serve_ms == 0
         process.launch.end()
         stopping.result(timeout=10)
 
@@ -90,11 +90,11 @@ def test_receiver_that_does_not_stop_leaves_time_for_the_batches(
 
 def test_release_ends_the_jobs_and_closes_the_endpoint(drained: tuple[Tracked, FakeProcess]) -> None:
     tracked, process = drained
-    process.on_told = lambda _message: process.launch.end()
+    process.on_message = lambda _message: process.launch.end()
     before = time.monotonic()
     tracked.tracker.release()
     assert time.monotonic() - before < 4
-    assert process.told.await_one(ReleaseReceiver)
+    assert process.received.await_one(ReleaseReceiver)
     assert not process.launch.cancelled
     with pytest.raises(Exception, match="no answer"):
         Client(process.task.driver_location, process.task.token, 200).ask(BlocksLost([]), Reply)
@@ -128,7 +128,7 @@ def test_a_receiver_that_was_between_two_starts_is_waited_for_until_it_has_flush
     process.deregister("Restarting receiver with delay 30000 ms: again")
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
-        process.told.await_one(StopReceiver)
+        process.received.await_one(StopReceiver)
         tracked.settle()
         assert not tracked.tracker._tracked.ended[0].is_set()
         assert process.add(1).accepted
@@ -144,7 +144,7 @@ def test_end_of_an_earlier_launch_does_not_end_the_current_one(tracked: Tracked)
     second.deregister("too late", epoch=1, ended=True)
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
-        second.told.await_one(StopReceiver)
+        second.received.await_one(StopReceiver)
         tracked.settle()
         assert not tracked.tracker._tracked.ended[0].is_set()
         second.launch.end()

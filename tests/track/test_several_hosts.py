@@ -203,7 +203,7 @@ def test_relaunch_returns_to_blocks_that_nobody_serves(hosts: Callable[..., Host
     assert two.read(two.references()) == stored
     # When all of it was used, it goes where it likes.
     two.tracked.tracker.clean_up(200, delete=True)
-    second.told.await_one(CleanUpBlocks)
+    second.received.await_one(CleanUpBlocks)
     two.lose(second)
     two.tracked.relaunch(600)
     assert two.tracked.launch(3).hosts == ("executor_host-b_2",)
@@ -292,7 +292,7 @@ def test_blocks_on_a_nameless_host_are_served_by_the_next_launch_there(
     assert two.read(found) == stored
     assert [each.source for each in two.references(stream_id=first.task.stream_id)] == [again.source]
     two.tracked.tracker.clean_up(200, delete=True)
-    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
+    assert again.received.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
 
 
 def test_blocks_on_a_nameless_host_are_not_lost(
@@ -311,7 +311,7 @@ def test_blocks_on_a_nameless_host_are_not_lost(
     two.tracked.tracker.clean_up(200, delete=True)
     two.tracked.settle()
     two.tracked.relaunch(300)
-    assert two.on(3, A).told.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
+    assert two.on(3, A).received.await_one(CleanUpBlocks) == CleanUpBlocks(stored)
 
 
 # -- deleting --
@@ -327,8 +327,8 @@ def test_blocks_are_deleted_through_the_launch_on_their_host(hosts: Callable[...
     new = again.store(0)
     two.references()
     two.tracked.tracker.clean_up(200, delete=True)
-    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(new)
-    assert second.told.await_one(CleanUpBlocks) == CleanUpBlocks(old)
+    assert again.received.await_one(CleanUpBlocks) == CleanUpBlocks(new)
+    assert second.received.await_one(CleanUpBlocks) == CleanUpBlocks(old)
 
 
 def test_unserved_blocks_are_deleted_by_the_next_launch_there(hosts: Callable[..., Hosts]) -> None:
@@ -341,8 +341,8 @@ def test_unserved_blocks_are_deleted_by_the_next_launch_there(hosts: Callable[..
     two.tracked.settle()
     two.tracked.relaunch(300)
     again = two.on(3, A)
-    assert again.told.await_one(CleanUpBlocks) == CleanUpBlocks(old)
-    assert second.told.entries == []
+    assert again.received.await_one(CleanUpBlocks) == CleanUpBlocks(old)
+    assert second.received.entries == []
 
 
 def test_leftovers_of_a_host_without_executors_are_forgotten(hosts: Callable[..., Hosts]) -> None:
@@ -361,13 +361,13 @@ def test_leftovers_of_a_host_without_executors_are_forgotten(hosts: Callable[...
 
 @pytest.fixture
 def moved(hosts: Callable[..., Hosts]) -> tuple[Hosts, FakeProcess, list[str]]:
-    """One that was alone on a host, was told to move to the one that it prefers, and has ended."""
+    """One that was alone on a host, was sent a stop to move to the one that it prefers, and has ended."""
     two = hosts(Prefers("host-b"))
     first = two.on(1, A)
     stored = first.store(0)
     two.tick(5000)
-    told = first.told.await_one(StopReceiver)
-    assert (told.message, told.serve_ms) == ("moves to another executor", 60_000)
+    stop = first.received.await_one(StopReceiver)
+    assert (stop.message, stop.serve_ms) == ("moves to another executor", 60_000)
     stored += first.store(1)
     assert first.deregister("moves to another executor", ended=True).accepted
     return two, first, stored
@@ -384,13 +384,13 @@ def test_moved_receiver_serves_its_blocks_until_they_are_processed(
     assert [each.source for each in found] == [first.source, first.source, second.source]
     assert two.read(found) == stored
     two.tick()
-    assert ReleaseReceiver() not in first.told.entries
+    assert ReleaseReceiver() not in first.received.entries
     two.tracked.tracker.clean_up(200, delete=True)
-    assert first.told.await_one(CleanUpBlocks) == CleanUpBlocks(stored[:2])
+    assert first.received.await_one(CleanUpBlocks) == CleanUpBlocks(stored[:2])
     two.tick()
-    first.told.await_one(ReleaseReceiver)
-    second.told.await_one(CleanUpBlocks)
-    assert second.told.names == ["CleanUpBlocks"]
+    first.received.await_one(ReleaseReceiver)
+    second.received.await_one(CleanUpBlocks)
+    assert second.received.names == ["CleanUpBlocks"]
     # Its end is no failure, and nobody's start.
     first.launch.end()
     two.tick()
@@ -402,7 +402,7 @@ def test_draining_launch_is_released_when_another_serves_its_host(moved: tuple[H
     two.tracked.relaunch()
     second = two.on(2, A)
     two.tick()
-    first.told.await_one(ReleaseReceiver)
+    first.received.await_one(ReleaseReceiver)
     found = two.references()
     assert [each.source for each in found] == [second.source] * 2
     assert two.read(found) == stored
@@ -413,7 +413,7 @@ def test_move_completes_when_it_meets_a_restart(hosts: Callable[..., Hosts]) -> 
     first = two.on(1, A)
     stored = first.store(0)
     two.tick(5000)
-    first.told.await_one(StopReceiver)
+    first.received.await_one(StopReceiver)
     assert first.deregister("Restarting receiver with delay 2000 ms: again").accepted
     for _ in range(2):
         first.deregister("moves to another executor", ended=True)
@@ -431,7 +431,7 @@ def test_given_up_receiver_does_not_move_and_serves_its_blocks(hosts: Callable[.
     first = two.on(1, A)
     first.store(0)
     two.tick(5000)
-    first.told.await_one(StopReceiver)
+    first.received.await_one(StopReceiver)
     first.deregister("Error storing a block", "Traceback …", ended=True)
     assert two.tracked.tracker.receiver_infos()[0].given_up
     two.tick(60_000)
@@ -443,21 +443,21 @@ def test_given_up_receiver_does_not_move_and_serves_its_blocks(hosts: Callable[.
 def test_undelivered_move_is_tried_again(hosts: Callable[..., Hosts], monkeypatch: pytest.MonkeyPatch) -> None:
     two = hosts(Prefers("host-b"))
     first = two.on(1, A)
-    client, untold = two.tracked.connection().client, threading.Event()
+    client, failed = two.tracked.connection().client, threading.Event()
     asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
-        if not untold.is_set():
-            untold.set()
+        if not failed.is_set():
+            failed.set()
             raise WireError("no way")
         return asked(message, reply_kind)
 
     monkeypatch.setattr(client, "ask", ask)
     two.tick(5000)
-    assert untold.wait(10)
+    assert failed.wait(10)
     wait_for(lambda: isinstance(two.tracked.tracker._tracked.records[0].state, Active), "the move to be forgotten")
     two.tick(5000)
-    assert first.told.await_one(StopReceiver).message == "moves to another executor"
+    assert first.received.await_one(StopReceiver).message == "moves to another executor"
 
 
 def test_draining_launches_serve_the_last_batches_of_a_stop(
@@ -466,11 +466,11 @@ def test_draining_launches_serve_the_last_batches_of_a_stop(
     two, first, _stored = moved
     two.tracked.relaunch()
     second = two.on(2, B)
-    second.on_told = lambda _message: second.launch.end()
+    second.on_message = lambda _message: second.launch.end()
     two.tracked.tracker.stop(time.monotonic() + 100, drains=True)
-    told = first.told.await_one(StopReceiver, number=2)
-    assert told.message == "Stopped by driver"
-    assert 100_000 < told.serve_ms <= 105_000
+    stop = first.received.await_one(StopReceiver, number=2)
+    assert stop.message == "Stopped by driver"
+    assert 100_000 < stop.serve_ms <= 105_000
 
 
 def test_undelivered_release_is_sent_again(
@@ -479,12 +479,12 @@ def test_undelivered_release_is_sent_again(
     two, first, _stored = moved
     two.tracked.relaunch()
     two.on(2, B)
-    client, untold = two.tracked.tracker._connections.serving()[0].client, threading.Event()
+    client, failed = two.tracked.tracker._connections.serving()[0].client, threading.Event()
     asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
-        if isinstance(message, ReleaseReceiver) and not untold.is_set():
-            untold.set()
+        if isinstance(message, ReleaseReceiver) and not failed.is_set():
+            failed.set()
             raise WireError("no way")
         return asked(message, reply_kind)
 
@@ -492,10 +492,10 @@ def test_undelivered_release_is_sent_again(
     two.references()
     two.tracked.tracker.clean_up(200, delete=True)
     two.tick()
-    assert untold.wait(10)
+    assert failed.wait(10)
     wait_for(lambda: len(two.tracked.tracker._connections.serving()) == 2, "the release to be forgotten")
     two.tick()
-    first.told.await_one(ReleaseReceiver)
+    first.received.await_one(ReleaseReceiver)
 
 
 def test_draining_launch_serves_longer_while_batches_complete(
@@ -503,24 +503,24 @@ def test_draining_launch_serves_longer_while_batches_complete(
 ) -> None:
     two, first, _stored = moved
 
-    def told() -> int:
-        return first.told.names.count("StopReceiver")
+    def stops() -> int:
+        return first.received.names.count("StopReceiver")
 
     # A batch has ended, and the receiver waits for a slot still: it may be this one that it gets.
     two.tracked.tracker.processed(100)
     two.tracked.relaunch()
     two.tracked.launch(2)
     two.tick(30_000)
-    assert told() == 1
+    assert stops() == 1
     second = two.on(2, B)
     for number in (2, 3):
         two.tracked.tracker.processed(number * 100)
         two.tick(30_000)
-        assert first.told.await_one(StopReceiver, number).serve_ms == 60_000
+        assert first.received.await_one(StopReceiver, number).serve_ms == 60_000
         # None has ended since: they may need that slot to.
         two.tick(30_000)
-        assert told() == number
-    assert second.told.entries == []
+        assert stops() == number
+    assert second.received.entries == []
 
 
 def test_dead_draining_launch_is_no_source(moved: tuple[Hosts, FakeProcess, list[str]]) -> None:
@@ -538,10 +538,10 @@ def test_draining_launch_is_released_at_the_end(moved: tuple[Hosts, FakeProcess,
     two, first, stored = moved
     two.tracked.relaunch()
     second = two.on(2, B)
-    second.on_told = lambda _message: second.launch.end()
+    second.on_message = lambda _message: second.launch.end()
     two.tracked.tracker.stop(0, drains=True)
     assert two.read(two.references()) == stored
-    first.on_told = lambda _message: first.launch.end()
+    first.on_message = lambda _message: first.launch.end()
     two.tracked.tracker.release()
-    first.told.await_one(ReleaseReceiver)
+    first.received.await_one(ReleaseReceiver)
     assert not first.launch.cancelled

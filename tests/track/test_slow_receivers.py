@@ -33,7 +33,7 @@ def pair(
     tracked.tracker.start()
     tracked.launch(2)
     slow, fast = sorted((tracked.registered(1), tracked.registered(2)), key=lambda process: process.task.stream_id)
-    slow.on_told = lambda _message: gate.wait(20)
+    slow.on_message = lambda _message: gate.wait(20)
     return tracked, slow, fast
 
 
@@ -42,13 +42,13 @@ def test_slow_receiver_delays_no_rate_of_another(pair: tuple[Tracked, FakeProces
     tracked, _slow, fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
     tracked.tracker.send_rate_update(1, 20.0)
-    assert fast.told.await_one(UpdateRateLimit, timeout_s=2).rate == 20.0
+    assert fast.received.await_one(UpdateRateLimit, timeout_s=2).rate == 20.0
 
 
 def test_slow_receiver_delays_no_report_of_another(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
     tracked, slow, fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
-    slow.told.await_one(UpdateRateLimit)
+    slow.received.await_one(UpdateRateLimit)
     before = time.monotonic()
     assert fast.report("something happened").accepted
     assert time.monotonic() - before < 2
@@ -61,10 +61,10 @@ def test_slow_receiver_delays_no_stop_of_another(
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
         try:
-            assert fast.told.await_one(StopReceiver, timeout_s=2)
+            assert fast.received.await_one(StopReceiver, timeout_s=2)
         finally:
             gate.set()
-            slow.told.await_one(StopReceiver)
+            slow.received.await_one(StopReceiver)
             for process in (slow, fast):
                 process.launch.end()
             stopping.result(timeout=20)
@@ -75,14 +75,14 @@ def test_slow_receiver_gets_the_newest_update_only(
 ) -> None:
     tracked, slow, _fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
-    slow.told.await_one(UpdateRateLimit)
+    slow.received.await_one(UpdateRateLimit)
     for rate in range(1, 1001):
         tracked.tracker.send_rate_update(0, float(rate))
         tracked.tracker.pause(rate % 2 == 0)
     tracked.settle()
-    assert tracked.connection()._outbox._events.qsize() <= 1
+    assert tracked.connection()._queue._events.qsize() <= 1
     gate.set()
-    newest = slow.told.await_one(UpdateRateLimit, 2)
+    newest = slow.received.await_one(UpdateRateLimit, 2)
     assert (newest.rate, newest.paused) == (1000.0, True)
     tracked.settle()
-    assert slow.told.names == ["UpdateRateLimit"] * 2
+    assert slow.received.names == ["UpdateRateLimit"] * 2

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 def test_stop_overtakes_a_hanging_rate_update(tracked: Tracked) -> None:
     gate = threading.Event()
     process = tracked.registered()
-    process.on_told = lambda message: isinstance(message, UpdateRateLimit) and gate.wait(20)
+    process.on_message = lambda message: isinstance(message, UpdateRateLimit) and gate.wait(20)
     tracked.tracker.send_rate_update(0, 10.0)
-    process.told.await_one(UpdateRateLimit)
+    process.received.await_one(UpdateRateLimit)
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
         try:
-            assert process.told.await_one(StopReceiver, timeout_s=2)
+            assert process.received.await_one(StopReceiver, timeout_s=2)
         finally:
             gate.set()
-            process.told.await_one(StopReceiver)
+            process.received.await_one(StopReceiver)
             process.launch.end()
             stopping.result(timeout=20)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("master", "levels", "told"),
+    ("master", "levels", "logged"),
     [
         ("spark://somewhere:7077", [StorageLevel.MEMORY_AND_DISK_2, None, StorageLevel.DISK_ONLY_3], [logging.WARNING]),
         ("local[8]", [StorageLevel.MEMORY_AND_DISK_2, None, StorageLevel.DISK_ONLY_3], [logging.INFO]),
@@ -30,7 +30,7 @@ def test_replicated_storage_level_is_warned_about_once(
     caplog: pytest.LogCaptureFixture,
     master: str,
     levels: list[StorageLevel | None],
-    told: list[int],
+    logged: list[int],
 ) -> None:
     receivers = [silent() for _ in levels]
     for receiver, level in zip(receivers, levels, strict=True):
@@ -38,5 +38,5 @@ def test_replicated_storage_level_is_warned_about_once(
     with caplog.at_level(logging.INFO, logger="penstock"):
         make_tracker(receivers, master=master).tracker.start()
     said = [record for record in caplog.records if "not replicated" in record.getMessage()]
-    assert [record.levelno for record in said] == told
+    assert [record.levelno for record in said] == logged
     assert all("stream_ids=[0, 2]" in record.getMessage() for record in said)

@@ -55,11 +55,11 @@ class StreamingContext(StreamBuilder, EngineMonitor):
     Args:
         sparkContext: runs every job.
         batchDuration: batch interval in seconds; fractions down to a millisecond.
-        jssc: for PySpark's signature, must be ``None``: there is no JVM streaming context.
+        jssc: must be ``None``; exists because PySpark's signature has it.
         clock: gives the batch times; the system clock by default, a ``penstock.testing.ManualClock`` in tests.
 
     Raises:
-        AssertionError: there is no batch duration.
+        AssertionError: the batch duration is missing.
         ConfigurationError: the batch duration or a configuration value is invalid.
     """
 
@@ -382,14 +382,14 @@ class StreamingContext(StreamBuilder, EngineMonitor):
         error = StreamingStateError(
             "the SparkContext was stopped while the StreamingContext was active; stop the StreamingContext first"
         )
-        log.error(str(error))
+        log.error("SparkContext stopped before the StreamingContext")
         # It is the reason for the errors before it, too.
         self._termination.fail(error, overrides=True)
         if self._stop_thread is None:
             self.stop(stopSparkContext=False)
 
     def _on_give_up(self, error: BaseException) -> None:
-        log.error(str(error))
+        log.error("program given up", reason=str(error))
         self._termination.fail_at_end(error)
         self.stop(stopSparkContext=False)
 

@@ -20,7 +20,7 @@ class Termination:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._has_ended = False
-        # Raised at once, and at the end if there is no other.
+        # The first is raised at once, the second at the end unless the first exists.
         self._error: BaseException | None = None
         self._final_error: BaseException | None = None
 

@@ -43,7 +43,7 @@ class Engine:
     Args:
         program: the program to run; its graph is connected to the engine.
         bus: the listener bus, started and stopped here.
-        recovery: of the program's checkpoint directory; ``None`` if the program writes no checkpoints.
+        recovery: restores the program from its checkpoint directory; ``None`` without checkpoints.
         on_error: called with every error of a batch or of the engine.
         on_give_up: called with the reason when the program must stop.
 
@@ -143,7 +143,7 @@ class Engine:
         """Stop receivers, flush, run the remaining batches, close the rest. A step that fails does not stop the others.
 
         Args:
-            deadline: of a graceful stop as a whole, monotonic seconds; ``None`` to stop at once.
+            deadline: monotonic seconds by which a graceful stop has to end; ``None`` to stop at once.
         """
         if deadline is None:
             self._is_graceful = False
@@ -231,5 +231,5 @@ class Engine:
 
 
 def _closing_s(end: float, most_s: float) -> float:
-    """Time for a closing step: what is left until the end, within bounds."""
+    """Seconds for a closing step: those until the end, within bounds."""
     return min(max(end - time.monotonic(), _LAST_STEP_S), most_s)

@@ -39,7 +39,7 @@ class EngineAccess(ListenerContext):
         program: the running program.
         plugins: offer the rate estimators.
         engine: tracks the receivers.
-        recovery: of a context with a checkpoint directory.
+        recovery: has the values saved by an earlier run; ``None`` without checkpoints.
 
     Attributes:
         saved_values: by name, what each checkpoint asks for.

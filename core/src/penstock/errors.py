@@ -14,6 +14,11 @@ def text_of(error: object) -> str:
         return f"(no text: {type(failed).__name__})"
 
 
+def summary_of(error: BaseException) -> str:
+    """Return an error's class and text: ``OSError: disk full``."""
+    return f"{type(error).__name__}: {text}" if (text := text_of(error)) else type(error).__name__
+
+
 class PenstockError(Exception):
     """Base class of all errors that Penstock raises."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock_file import FileReceiver, FileReceiverOptions, watch
+from penstock_file import FileReceiver, FileReceiverOptions, file_watcher
 
 if TYPE_CHECKING:
     from penstock.testing import ReceiverHarness
@@ -44,7 +44,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that have left their place are let go of soon."""
-    monkeypatch.setattr(watch, "_LEAVE_S", 0.05)
+    monkeypatch.setattr(file_watcher, "_LEAVE_S", 0.05)
 
 
 def test_lines_come_as_they_are_written(launch: Launch, log: Path) -> None:
@@ -112,7 +112,7 @@ def test_several_files(launch: Launch, tmp_path: Path, log: Path, path: str) -> 
 
 
 def test_more_files_than_are_kept_open(launch: Launch, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_OPEN", 3)
+    monkeypatch.setattr(file_watcher, "_OPEN", 3)
     paths = [log.with_name(f"{number:02}") for number in range(20)]
     for path in paths:
         append(path, f"a{path.name}\n")
@@ -209,7 +209,7 @@ def test_truncation(launch: Launch, log: Path, new: str) -> None:
     launched.until_records(["one", "two"])
     log.write_text(new)
     launched.until_records(["one", "two", new.strip()])
-    assert "was truncated or written anew" in launched.errors[0]
+    assert "was truncated or rewritten" in launched.errors[0]
 
 
 def test_an_emptied_file(launch: Launch, log: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_file_that_is_gone_is_told(launch: Launch, log: Path, tmp_path: Path) 
     append(log, "2\n")
     second = launch(pickle.loads(receiver))
     second.until_records(["2"])
-    second.until_error("app.log was read up to byte 2 and is there no more")
+    second.until_error("app.log was read up to byte 2 and is gone")
 
 
 def test_a_file_written_anew_while_nobody_looks(launch: Launch, log: Path, tmp_path: Path) -> None:

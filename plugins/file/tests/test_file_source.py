@@ -11,8 +11,8 @@ import pytest
 
 from penstock import ConfigurationError
 from penstock_file import FileSource, TextFileOptions
+from penstock_file.directory_pattern import DirectoryPattern
 from penstock_file.errors import FileReadError
-from penstock_file.place import Place
 from penstock_file.readers import LineReader
 
 
@@ -79,10 +79,10 @@ def test_batches(make: Make, tmp_path: Path) -> None:
     assert names(batch) == ["new"]
     assert batch.num_records == 0
     assert batch.count is not None
-    source._ledger.merge({2000: {0: 2}})
+    source._record_counts.merge({2000: {0: 2}})
     assert batch.count() == 2
     source.clean_up(2001)
-    assert source._ledger.open_batches == 0
+    assert source._record_counts.open_batches == 0
 
 
 def test_without_spark_nothing_is_lost(make: Make, tmp_path: Path) -> None:
@@ -100,17 +100,19 @@ def test_a_filter_that_fails_fails_the_batch_and_loses_nothing(make: Make, tmp_p
     fails = [True]
     source, _ = make(lambda path: 1 // 0 > 0 if fails.pop() else True)
     (tmp_path / "a").write_text("x")
-    with pytest.raises(FileReadError, match=rf"the filter failed on {tmp_path}/a: ZeroDivisionError"):
+    with pytest.raises(
+        FileReadError, match=rf"the filter of the file stream failed on {tmp_path}/a: ZeroDivisionError"
+    ):
         source.compute(1000)
     fails += [False, False]
     assert names(source.compute(2000)) == ["a"]
 
 
 def test_a_directory_that_cannot_be_listed_at_the_start_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_place: Place) -> Any:
+    def refuse(_place: DirectoryPattern) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Place, "listing", refuse)
+    monkeypatch.setattr(DirectoryPattern, "listing", refuse)
     with pytest.raises(ConfigurationError, match=r"cannot be listed: .*Permission denied.*new_files_only=False"):
         make()
     make(new_files_only=False)
@@ -119,14 +121,14 @@ def test_a_directory_that_cannot_be_listed_at_the_start_is_refused(make: Make, m
 def test_looking_at_a_recent_file_again_is_not_a_slow_listing(
     make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, again = threading.Event(), Place.again
-    monkeypatch.setattr(Place, "again", lambda place, paths: (go_on.wait(60), again(place, paths))[1])
+    go_on, again = threading.Event(), DirectoryPattern.again
+    monkeypatch.setattr(DirectoryPattern, "again", lambda place, paths: (go_on.wait(60), again(place, paths))[1])
     source, _ = make()
-    source._patience_s = 0.5
+    source._listing_timeout_s = 0.5
     (tmp_path / "a").write_text("x")
     assert names(source.compute(1000)) == []
     go_on.set()
-    source._patience_s = 30.0
+    source._listing_timeout_s = 30.0
     assert names(source.compute(2000)) == ["a"]
     assert not caplog.records
 
@@ -134,7 +136,7 @@ def test_looking_at_a_recent_file_again_is_not_a_slow_listing(
 def test_stopping_is_prompt_while_a_listing_hangs(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
     source, _ = make(new_files_only=False)
-    monkeypatch.setattr(Place, "listing", lambda _place: go_on.wait(60) and [])
+    monkeypatch.setattr(DirectoryPattern, "listing", lambda _place: go_on.wait(60) and [])
     batch = threading.Thread(target=source.compute, args=(1000,))
     batch.start()
     threading.Timer(0.2, source.stop).start()

@@ -37,7 +37,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 def test_what_is_no_such_file_is_refused(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "offsets"
     file.write_bytes(text)
-    with pytest.raises(ValueError, match=r"offsets does not hold offsets .* remove it to begin anew"):
+    with pytest.raises(ValueError, match=r"offsets does not hold offsets .* delete it to start without offsets"):
         load(str(file))
 
 

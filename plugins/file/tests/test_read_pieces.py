@@ -10,10 +10,10 @@ import pytest
 from pyarrow import fs
 
 from penstock_file.errors import FileReadError
-from penstock_file.ledger import Counts, _MergeCounts
 from penstock_file.pieces import FilePiece
 from penstock_file.read_pieces import ReadPieces
 from penstock_file.readers import LineReader, ProgramReader, Reader
+from penstock_file.record_counts import Counts, _MergeCounts
 
 
 class Counter:

@@ -259,7 +259,7 @@ def test_the_reason_says_what_was_learned_and_what_was_done() -> None:
     loop = Loop(model(share=0.85))
     assert loop.estimator.reason == "no batch yet"
     loop.batch()
-    assert loop.estimator.reason == "0 ms and 25 ms a record: aims at 850 ms, by no more than is sure"
+    assert loop.estimator.reason == "0 ms and 25 ms a record: aims at 850 ms, limited to a safe step"
     loop.settle()
     loop.batch(at_most=10)
     assert loop.estimator.reason.endswith("a record: aims at 850 ms; the input was the limit")

@@ -1,4 +1,4 @@
-"""When records are stored together."""
+"""RecordBatcher: when single records are stored together."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_first_record_after_a_pause_is_stored_at_once(
     assert stored == [["a"], ["b", "c", "d"]]
 
 
-def test_what_waits_is_stored_an_interval_after_the_last_store(
+def test_batch_is_due_an_interval_after_the_last_store(
     batcher: RecordBatcher, time: Time, stored: list[list[Any]]
 ) -> None:
     batcher.add_all("ab")
@@ -64,21 +64,21 @@ def test_what_waits_is_stored_an_interval_after_the_last_store(
     assert batcher.store_or_wait_s() is None
 
 
-def test_nothing_is_no_chunk(batcher: RecordBatcher, stored: list[list[Any]]) -> None:
+def test_empty_batch_is_not_stored(batcher: RecordBatcher, stored: list[list[Any]]) -> None:
     assert batcher.store_or_wait_s() is None
     batcher.store()
     batcher.add_all([])
     assert stored == []
 
 
-def test_many_records_do_not_wait(batcher: RecordBatcher, stored: list[list[Any]]) -> None:
+def test_many_records_are_stored_at_once(batcher: RecordBatcher, stored: list[list[Any]]) -> None:
     batcher.add_all(range(20_002))
     assert [len(records) for records in stored] == [1, 10_000, 10_000]
     batcher.store()
     assert [number for records in stored for number in records] == list(range(20_002))
 
 
-def test_many_bytes_do_not_wait(batcher: RecordBatcher, stored: list[list[Any]]) -> None:
+def test_many_bytes_are_stored_at_once(batcher: RecordBatcher, stored: list[list[Any]]) -> None:
     batcher.add_all("ab")
     batcher.num_bytes += 16 << 20
     assert batcher.store_or_wait_s() is None
@@ -87,19 +87,21 @@ def test_many_bytes_do_not_wait(batcher: RecordBatcher, stored: list[list[Any]])
 
 
 @pytest.mark.parametrize(("rate", "enough"), [(0.001, 1), (0.5, 5), (20, 200), (1e9, 10_000)])
-def test_a_rate_limit_makes_chunks_of_a_burst(time: Time, stored: list[list[Any]], rate: float, enough: int) -> None:
+def test_batch_holds_an_interval_of_the_rate_limit(
+    time: Time, stored: list[list[Any]], rate: float, enough: int
+) -> None:
     RecordBatcher(stored.append, INTERVAL_S, lambda: rate).add_all(range(20_001))
     assert {len(records) for records in stored[1:]} == {enough}
 
 
-def test_a_rate_that_changes_counts_from_the_next_chunk(time: Time, stored: list[list[Any]]) -> None:
+def test_changed_rate_applies_from_the_next_batch(time: Time, stored: list[list[Any]]) -> None:
     rates = [0.5, 0.3, None]
     batcher = RecordBatcher(stored.append, INTERVAL_S, lambda: rates[min(len(stored), 2)])
     batcher.add_all(range(10_004))
     assert [len(records) for records in stored] == [1, 3, 10_000]
 
 
-def test_a_store_that_fails_is_not_tried_again_with_the_same_records(time: Time) -> None:
+def test_failed_store_is_not_retried_with_the_same_records(time: Time) -> None:
     stored: list[list[Any]] = []
 
     def store(records: list[Any]) -> None:

@@ -326,9 +326,9 @@ def nothing(file: BinaryIO) -> list[bytes]:
     [
         (stop_at_once, "StopIteration: "),
         (stop_in_a_generator, "RuntimeError: generator raised StopIteration"),
-        (stop_in_a_map, "RuntimeError: it gave no more records before the connection ended"),
-        (one_line, "RuntimeError: it gave no more records before the connection ended"),
-        (nothing, "RuntimeError: it gave no more records before the connection ended"),
+        (stop_in_a_map, "RuntimeError: it ended before the connection did"),
+        (one_line, "RuntimeError: it ended before the connection did"),
+        (nothing, "RuntimeError: it ended before the connection did"),
     ],
 )
 @pytest.mark.parametrize("open", [True, False], ids=["open", "closed"])

@@ -1,4 +1,4 @@
-"""When what was gathered is to be stored."""
+"""TableBatcher: when columns are stored together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 from penstock_socket.table_batcher import TableBatcher
 
 
-def test_waits_an_interval_from_the_first_bytes() -> None:
+def test_batch_is_due_an_interval_after_the_first_bytes() -> None:
     batcher = TableBatcher(interval_s=0.5)
     assert not batcher.is_due(100.0, math.inf)
     batcher.begin(10.0)
@@ -18,7 +18,7 @@ def test_waits_an_interval_from_the_first_bytes() -> None:
     assert batcher.is_due(10.5, math.inf)
 
 
-def test_does_not_wait_when_there_is_enough() -> None:
+def test_enough_records_or_bytes_are_due_at_once() -> None:
     batcher = TableBatcher(interval_s=0.5)
     batcher.begin(10.0)
     batcher.add(pa.array(["a"] * 9))
@@ -29,7 +29,7 @@ def test_does_not_wait_when_there_is_enough() -> None:
     assert batcher.is_due(10.0, math.inf)
 
 
-def test_gives_all_in_order_and_begins_anew() -> None:
+def test_table_holds_all_columns_in_order_and_a_new_batch_starts() -> None:
     batcher = TableBatcher(interval_s=0.5)
     batcher.begin(10.0)
     for column in (pa.array(["a", "b"]), None, pa.array([], pa.string()), pa.array(["c"])):

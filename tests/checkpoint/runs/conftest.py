@@ -1,6 +1,6 @@
-"""Runs that are broken off and gone on with, on the one SparkContext, under the manual clock.
+"""Runs that are interrupted and recovered, on the shared SparkContext, under a manual clock.
 
-A run is broken off by taking a copy of its checkpoint directory: that is what a run that is killed now leaves.
+A run is interrupted by copying its checkpoint directory: a run killed at that moment would leave the same files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INTERVAL_MS = 1000
 
 
 class Numbered(InputDStream):
-    """A source that lasts: what a batch has follows from its time. The first batch has number 1."""
+    """A recoverable source: the records of a batch follow from its number. The first batch has number 1."""
 
     def __init__(self, graph: DStreamGraph, batches: Callable[[int], list[Any]]) -> None:
         super().__init__(graph)
@@ -49,7 +49,7 @@ def numbered(context: StreamingContext, batches: Callable[[int], list[Any]]) -> 
 
 
 class Completed:
-    """Notes batches that are complete."""
+    """A listener that records completed batches."""
 
     never_drop = True
 
@@ -72,25 +72,25 @@ class Completed:
 
 
 def stop_while_it_ticks(timer: Any, clock: ManualClock, stop: Callable[[], object]) -> None:
-    """Stop gracefully: the timer still has two ticks to make, for which the clock must go on."""
-    is_told, timer_stop = threading.Event(), timer.stop
+    """Stop gracefully: the clock has to advance for the two ticks that the timer still makes."""
+    stop_requested, timer_stop = threading.Event(), timer.stop
 
-    def told(**how: Any) -> Any:
+    def announce(**how: Any) -> Any:
         timer._stopped = True
-        is_told.set()
+        stop_requested.set()
         return timer_stop(**how)
 
-    timer.stop = told
+    timer.stop = announce
     stopping = threading.Thread(target=stop)
     stopping.start()
-    assert is_told.wait(30)
+    assert stop_requested.wait(30)
     clock.advance(2 * INTERVAL_MS)
     stopping.join(60)
     assert not stopping.is_alive()
 
 
 class Run:
-    """One run of a program, from its start or from a checkpoint."""
+    """One run of a program, started fresh or from a checkpoint."""
 
     def __init__(self, context: StreamingContext, clock: ManualClock) -> None:
         self.context, self._clock, self.completed = context, clock, Completed()
@@ -101,7 +101,7 @@ class Run:
         return self
 
     def batches(self, count: int) -> None:
-        """Let so many ticks come, one after the other."""
+        """Run this many batches, one after the other."""
         for _ in range(count):
             self._clock.await_waiters()
             self._clock.advance(INTERVAL_MS)
@@ -121,14 +121,14 @@ class Run:
 
 
 def _copy_if_there(source: str, target: str) -> None:
-    # What is deleted meanwhile was not needed any more.
+    # A file that is deleted meanwhile is no longer needed.
     with contextlib.suppress(FileNotFoundError):
         shutil.copy2(source, target)
 
 
 @frozen
 class Hold:
-    """Where an output waits, while there is a pipe, until somebody has opened and closed that."""
+    """An output that waits while a named pipe exists, until somebody has opened and closed it."""
 
     path: Path
 
@@ -138,7 +138,7 @@ class Hold:
 
 
 class Runs:
-    """Makes runs."""
+    """The runs of a program."""
 
     def __init__(self, sc: SparkContext, folder: Path, conf: Callable[..., None]) -> None:
         self._sc, self._folder, self.configure = sc, folder, conf
@@ -148,7 +148,7 @@ class Runs:
         self._made: list[Run] = []
 
     def new(self, build: Callable[[StreamingContext], object], directory: Path | None = None) -> Run:
-        """As a program does with ``getOrCreate``: goes on from a checkpoint if there is one."""
+        """Create a run with ``getOrCreate``: it recovers from a checkpoint if there is one."""
         clock, sc = self.clock, self._sc
 
         class Context(StreamingContext):
@@ -164,20 +164,20 @@ class Runs:
         self._made.append(Run(Context.getOrCreate(str(directory or self.directory), create), clock))
         return self._made[-1]
 
-    def break_off(self, name: str = "copy") -> Path:
-        """What a run that is killed now leaves behind."""
+    def interrupt(self, name: str = "copy") -> Path:
+        """Copy the files that a run killed now would leave."""
         copy = self._folder / name
         shutil.copytree(self.directory, copy, copy_function=_copy_if_there)
         return copy
 
-    def break_off_at(self, hold: Hold) -> Path:
-        """The same, when the next batch is at work: it comes to a hold, which it waits at meanwhile."""
+    def interrupt_at(self, hold: Hold) -> Path:
+        """Copy them while the next batch runs and waits at a hold."""
         os.mkfifo(hold.path)
         self.clock.await_waiters()
         self.clock.advance(INTERVAL_MS)
-        # Returns when somebody waits.
+        # Returns when the output has opened the pipe.
         with hold.path.open("wb"):
-            left = self.break_off()
+            left = self.interrupt()
             hold.path.unlink()
         return left
 
@@ -205,7 +205,7 @@ def runs(sc: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @frozen
 class Write:
-    """An output that notes each batch in a file: a run that goes on has copies of the program's functions."""
+    """An output that appends each batch to a file, because a recovered run has copies of the program's functions."""
 
     path: Path
 
@@ -215,7 +215,7 @@ class Write:
 
 
 class Output:
-    """What was written, by the number of the batch; the last of what was written twice."""
+    """The records of each batch by its number; the last ones if a batch was written twice."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -225,7 +225,7 @@ class Output:
 
     @property
     def batches(self) -> dict[int, list[Any]]:
-        """Pairs are lists."""
+        """The records by batch number; pairs are lists."""
         return {time_ms // INTERVAL_MS: records for time_ms, records in self.written}
 
     @property

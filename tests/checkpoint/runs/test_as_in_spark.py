@@ -90,7 +90,7 @@ def left(runs: Runs, output: Output, caplog: pytest.LogCaptureFixture) -> Path:
     """What a run with a queue of RDDs has left after three batches."""
     run = runs.new(lambda context: build_sums(context, output)).start()
     run.batches(3)
-    copy = runs.break_off()
+    copy = runs.interrupt()
     run.stop()
     assert output.batches[3] == [["a", 6], ["b", 3]]
     (warning,) = [each.getMessage() for each in caplog.records if "queueStream not recoverable" in each.getMessage()]

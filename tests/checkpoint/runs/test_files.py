@@ -1,4 +1,4 @@
-"""Files of a directory, read by runs that are broken off and gone on with: each in one batch, whatever happens."""
+"""File streams of interrupted and recovered runs: each file is in exactly one batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock import StreamingContext
 pytestmark = pytest.mark.spark
 
 
-def test_each_file_is_in_one_batch_though_the_directory_was_moved(runs: Runs, tmp_path: Path, output: Output) -> None:
+def test_each_file_is_in_one_batch_although_the_directory_was_moved(runs: Runs, tmp_path: Path, output: Output) -> None:
     incoming, hold = tmp_path / "incoming", Hold(tmp_path / "hold")
     incoming.mkdir()
 
@@ -32,8 +32,8 @@ def test_each_file_is_in_one_batch_though_the_directory_was_moved(runs: Runs, tm
     put("first")
     run.batches(2)
     put("second")
-    # The batch is pending, and a later run has the same files for it.
-    left = runs.break_off_at(hold)
+    # The batch is pending; a recovered run has to read the same files for it.
+    left = runs.interrupt_at(hold)
     run.stop()
     pending_ms = runs.clock.now_ms()
     assert output.written[-1] == (pending_ms, ["second"])

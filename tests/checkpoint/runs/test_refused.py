@@ -1,4 +1,4 @@
-"""Starts that are refused, and what they say; and programs that go on though their functions cannot."""
+"""Programs that cannot be checkpointed or recovered, and the errors that say so."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def here(operation: str) -> str:
     return rf"{operation} at test_refused\.py:\d+"
 
 
-def test_a_function_that_holds_a_lock_is_refused_and_the_operator_named(runs: Runs, output: Output) -> None:
+def test_function_with_a_lock_is_refused_and_its_operator_named(runs: Runs, output: Output) -> None:
     lock = threading.Lock()
 
     def build(context: StreamingContext) -> None:
@@ -42,7 +42,7 @@ def test_a_function_that_holds_a_lock_is_refused_and_the_operator_named(runs: Ru
         runs.new(build).start()
 
 
-def test_a_function_that_holds_an_rdd_is_refused_and_the_operator_named(runs: Runs, sc: SparkContext) -> None:
+def test_function_with_an_rdd_is_refused_and_its_operator_named(runs: Runs, sc: SparkContext) -> None:
     held = sc.parallelize([1])
 
     def build(context: StreamingContext) -> None:
@@ -52,7 +52,7 @@ def test_a_function_that_holds_an_rdd_is_refused_and_the_operator_named(runs: Ru
         runs.new(build).start()
 
 
-def test_with_rebuild_nothing_is_pickled(runs: Runs, output: Output) -> None:
+def test_program_is_not_pickled_with_rebuild(runs: Runs, output: Output) -> None:
     runs.configure(checkpoint_rebuild="true")
     lock = threading.Lock()
 
@@ -64,7 +64,7 @@ def test_with_rebuild_nothing_is_pickled(runs: Runs, output: Output) -> None:
     assert output.batches == {1: [["all", 1]]}
 
 
-def test_a_directory_that_cannot_be_made_is_refused(runs: Runs, output: Output, tmp_path: Path) -> None:
+def test_directory_that_cannot_be_created_is_refused(runs: Runs, output: Output, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises((ConfigurationError, CheckpointError), match=r"checkpoint directory .*file/below"):
         runs.new(lambda context: output.collect(numbered(context, numbers)), tmp_path / "file" / "below").start()
@@ -76,15 +76,15 @@ def states(context: StreamingContext, output: Output) -> None:
 
 @pytest.fixture
 def left(runs: Runs, output: Output) -> Path:
-    """What a run of three batches has left."""
+    """The checkpoint directory of a run that was killed after three batches."""
     run = runs.new(lambda context: states(context, output)).start()
     run.batches(3)
-    copy = runs.break_off()
+    copy = runs.interrupt()
     run.stop()
     return copy
 
 
-def test_what_was_left_fits_nothing_else(
+def test_checkpoint_of_another_application_or_hash_seed_is_refused(
     left: Path, runs: Runs, output: Output, monkeypatch: pytest.MonkeyPatch, sc: SparkContext
 ) -> None:
     def build(context: StreamingContext) -> None:
@@ -101,13 +101,13 @@ def test_what_was_left_fits_nothing_else(
         patch.setenv("PYTHONHASHSEED", "12")
         with pytest.raises(CheckpointError, match=r"PYTHONHASHSEED is '12', and was '.*Start with PYTHONHASHSEED="):
             runs.new(build, left).start()
-    # What was made from the checkpoint takes no further streams.
+    # A recovered context takes no further streams.
     run = runs.new(build, left)
-    with pytest.raises(StreamingStateError, match="goes on from a checkpoint"):
+    with pytest.raises(StreamingStateError, match="was recovered from a checkpoint"):
         numbered(run.context, numbers)
-    with pytest.raises(StreamingStateError, match="goes on from a checkpoint"):
+    with pytest.raises(StreamingStateError, match="was recovered from a checkpoint"):
         run.context.queueStream([[1]])
-    # None of these has done any harm.
+    # The refused starts have changed nothing.
     run.start()
     run.batches(1)
     assert output.batches[4] == [["all", 10]]
@@ -126,7 +126,7 @@ def test_another_batch_interval_is_refused(left: Path, runs: Runs, output: Outpu
         context.start()
 
 
-def test_functions_that_do_not_load_are_made_by_the_program(left: Path, runs: Runs, output: Output) -> None:
+def test_program_that_cannot_be_loaded_is_rebuilt_by_setup_func(left: Path, runs: Runs, output: Output) -> None:
     (program,) = left.glob("program-*")
     program.write_bytes(program.read_bytes()[:-1])
     run = runs.new(lambda context: states(context, output), left).start()
@@ -135,10 +135,10 @@ def test_functions_that_do_not_load_are_made_by_the_program(left: Path, runs: Ru
     assert output.batches[4] == [["all", 10]]
 
 
-def test_a_directory_is_where_spark_has_it(
+def test_directory_is_resolved_by_spark(
     left: Path, runs: Runs, output: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # As where a path that names no file system is one of Hadoop's default, and no SparkContext was there to say so.
+    # As if a path without a file system were on Hadoop's default one, unknown before there was a SparkContext.
     name = tmp_path / "elsewhere"
     monkeypatch.setattr(recovery, "qualified", lambda _sc, directory: directory)
     monkeypatch.setattr(
@@ -151,7 +151,7 @@ def test_a_directory_is_where_spark_has_it(
     assert not name.exists()
 
 
-def test_a_fresh_start_says_what_it_replaces(
+def test_fresh_start_logs_what_it_replaces(
     left: Path, runs: Runs, output: Output, caplog: pytest.LogCaptureFixture, sc: SparkContext
 ) -> None:
     for name in ("receivedData/0", "receivedBlockMetadata", "mine"):
@@ -169,7 +169,7 @@ def test_a_fresh_start_says_what_it_replaces(
     assert not list(left.glob("received*"))
 
 
-def test_none_is_sound(left: Path, runs: Runs, output: Output) -> None:
+def test_directory_without_a_sound_checkpoint_is_refused(left: Path, runs: Runs, output: Output) -> None:
     for path in left.glob("checkpoint-*"):
         path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(CheckpointError, match=re.escape(f"checkpoint from directory {left}")):

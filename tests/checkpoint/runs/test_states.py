@@ -1,4 +1,4 @@
-"""States and windows of runs that go on: right, whatever is carried on, and whatever became of the newest files."""
+"""State and windows of recovered runs are right, from every retained checkpoint and with damaged newest files."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def windowed_after(number: int) -> list[Any]:
     return [[key, value] for key, value in sums(number - 3, number).items()]
 
 
-# What there is after a batch; ``None`` where there is no output then.
+# The expected output of each operation after a batch; ``None`` for no output.
 Expected = list[tuple[Operation, Callable[[int], list[Any] | None]]]
 OPERATIONS: Expected = [
     (updated, state_after),
@@ -123,7 +123,7 @@ OPERATIONS: Expected = [
 
 
 def build_all(folder: Path, operations: list[Operation]) -> Callable[[StreamingContext], None]:
-    """Every operation on a source of its own, as a program may have."""
+    """A program with every operation, all on one source."""
 
     def build(context: StreamingContext) -> None:
         source = numbered(context, numbers)
@@ -145,7 +145,7 @@ def check(folder: Path, expected: Expected, batches: range) -> None:
 
 
 def forget(folder: Path) -> None:
-    """What is looked at is what the next run writes."""
+    """Forget the outputs of the earlier run."""
     for operation, _after in OPERATIONS:
         (folder / operation.__name__).unlink(missing_ok=True)
 
@@ -157,21 +157,21 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_all_go_on_twice_and_from_every_checkpoint_that_is_kept(runs: Runs, folder: Path) -> None:
+def test_every_operation_recovers_twice_and_from_every_retained_checkpoint(runs: Runs, folder: Path) -> None:
     build = build_all(folder, [operation for operation, _after in OPERATIONS])
     first = runs.new(build).start()
     first.batches(7)
-    before_any_table = runs.break_off("before")
+    before_any_table = runs.interrupt("before")
     first.batches(6)
-    left = runs.break_off("left")
-    oldest = runs.break_off("oldest")
+    left = runs.interrupt("left")
+    oldest = runs.interrupt("oldest")
     first.stop()
     check(folder, OPERATIONS, range(1, 14))
     checkpoints = sorted(oldest.glob("checkpoint-*"))
     assert len(checkpoints) == 10
     for number, path in enumerate(checkpoints[1:]):
         path.write_bytes(path.read_bytes()[: 10 * number])
-    # Those that were missed are made, too.
+    # The batches of the downtime are generated too.
     for copy, missed in ((left, 14), (left, 15), (oldest, 14), (before_any_table, 8)):
         forget(folder)
         run = runs.new(build, copy).start()
@@ -181,7 +181,7 @@ def test_all_go_on_twice_and_from_every_checkpoint_that_is_kept(runs: Runs, fold
     assert runs.created == 1
 
 
-def test_a_graceful_stop_repeats_nothing(runs: Runs, folder: Path) -> None:
+def test_recovery_after_a_graceful_stop_repeats_no_batch(runs: Runs, folder: Path) -> None:
     which = OPERATIONS[:4]
     build = build_all(folder, [operation for operation, _after in which])
     first = runs.new(build).start()
@@ -197,14 +197,14 @@ def test_a_graceful_stop_repeats_nothing(runs: Runs, folder: Path) -> None:
     check(folder, which, range(last + 1, last + 3))
 
 
-def test_a_state_is_as_old_as_the_one_made_of_it(runs: Runs, folder: Path) -> None:
+def test_state_is_restored_as_old_as_a_state_computed_from_it(runs: Runs, folder: Path) -> None:
     def build(context: StreamingContext) -> None:
         first = numbered(context, numbers).updateStateByKey(total, 1).checkpoint(2)
         Output(folder / "chained").collect(first.updateStateByKey(total, 1).checkpoint(4))
 
     run = runs.new(build).start()
     run.batches(7)
-    left = runs.break_off()
+    left = runs.interrupt()
     run.stop()
     forget(folder)
     second = runs.new(build, left).start()
@@ -217,14 +217,14 @@ def initial_states(context: StreamingContext) -> Any:
 
 
 @pytest.mark.parametrize(("batches", "created"), [(2, 2), (5, 1)])
-def test_initial_states_in_an_rdd_begin_once(batches: int, created: int, runs: Runs, output: Output) -> None:
+def test_initial_states_in_an_rdd_are_used_once(batches: int, created: int, runs: Runs, output: Output) -> None:
     def build(context: StreamingContext) -> None:
         stream = numbered(context, numbers).updateStateByKey(total, 1, initial_states(context))
         output.collect(stream.checkpoint(4))
 
     run = runs.new(build).start()
     run.batches(batches)
-    left = runs.break_off()
+    left = runs.interrupt()
     run.stop()
     second = runs.new(build, left).start()
     second.batches(1)
@@ -232,7 +232,7 @@ def test_initial_states_in_an_rdd_begin_once(batches: int, created: int, runs: R
     assert dict(output.batches[batches + 1])["all"] == 100 + sums(1, batches + 1)["all"]
 
 
-def test_code_that_changed_has_the_states_it_had(runs: Runs, folder: Path) -> None:
+def test_changed_program_has_its_earlier_state(runs: Runs, folder: Path) -> None:
     runs.configure(checkpoint_rebuild="true")
 
     def build(*, changed: bool) -> Callable[[StreamingContext], None]:
@@ -248,19 +248,19 @@ def test_code_that_changed_has_the_states_it_had(runs: Runs, folder: Path) -> No
 
     first = runs.new(build(changed=False)).start()
     first.batches(11)
-    left = runs.break_off()
+    left = runs.interrupt()
     first.stop()
     second = runs.new(build(changed=True), left).start()
     second.batches(1)
     assert runs.created == 2
     assert sorted(Output(folder / "mapped").batches[12]) == sorted(state_after(12))
-    # It ran for batches 11 and 12: the checkpointed table is that of batch 10.
+    # It ran for batches 11 and 12: the checkpointed RDD is that of batch 10.
     assert dict(Output(folder / "updated").batches[12])["all"] == sums(1, 12)["all"] + 2000
 
 
 @frozen
 class NoteAttempt:
-    """An output that notes its name, its batch and how many runs have begun that."""
+    """An output that records its name, its batch and the number of runs that have begun the batch."""
 
     path: Path
     name: str
@@ -273,7 +273,7 @@ class NoteAttempt:
         self.hold()
 
 
-def test_outputs_that_are_done_are_not_repeated_and_others_are(runs: Runs, tmp_path: Path) -> None:
+def test_completed_outputs_are_skipped_and_others_repeated(runs: Runs, tmp_path: Path) -> None:
     runs.configure(outputs_skipCompleted="true")
     notes, hold = tmp_path / "notes", Hold(tmp_path / "hold")
 
@@ -284,11 +284,11 @@ def test_outputs_that_are_done_are_not_repeated_and_others_are(runs: Runs, tmp_p
 
     first = runs.new(build).start()
     first.batches(2)
-    # When the second output is at work.
-    left = runs.break_off_at(hold)
+    # While the second output runs.
+    left = runs.interrupt_at(hold)
     first.stop()
     notes.unlink()
-    # Whether batch 4 was begun no checkpoint says.
+    # No checkpoint says whether batch 4 was begun.
     runs.clock.advance(INTERVAL_MS)
     second = runs.new(build, left).start()
     second.batches(1)

@@ -23,10 +23,10 @@ class SavedState:
     """The checkpointed state of one stateful stream.
 
     Attributes:
-        name: of the stream, as ``stream_names.assign`` gives it.
+        name: the stream's name, see ``stream_names.assign``.
         operation: the DStream method that made the stream.
         call_site: where the program called it.
-        num_partitions: of the state's RDDs.
+        num_partitions: number of partitions in each of its RDDs.
         partitioned_by: full name of the partition function.
         files: checkpointed RDDs by batch time in ms, relative to the checkpoint directory.
         store: folder of the stream's state store, relative to the checkpoint directory; empty if it has none.
@@ -46,7 +46,7 @@ class SavedInput:
     """One input stream.
 
     Attributes:
-        name: of the stream, as ``stream_names.assign`` gives it.
+        name: the stream's name, see ``stream_names.assign``.
         operation: the method that made the stream.
         stream_id: the id under which its blocks are stored.
         rate: the receiver's rate limit, records/s; ``None`` if it had none.
@@ -84,14 +84,14 @@ class Checkpoint:
         written_ms: when it was gathered.
         application: name of the Spark application.
         run: id of the run; a recovered run keeps it.
-        versions: of Penstock, PySpark and Python.
         hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides in which partition a key is.
         batch_interval_ms: the batch interval.
-        zero_time_ms: of the graph; -1 before the first batch time is known.
-        last_time_ms: the youngest generated batch; zero time before the first.
+        versions: Penstock's, PySpark's and Python's.
+        zero_time_ms: the graph's zero time; -1 before it is known.
+        last_time_ms: the youngest generated batch; zero time before the first, -1 before zero time is known.
         pending: generated batches that are not complete, each with the number of runs that have begun it.
         needed_ms: recovery from here needs no blocks of batches strictly older than this.
-        states: of the stateful streams.
+        states: one entry for each stateful stream.
         inputs: the input streams.
         listeners: values that listeners have saved, by listener name.
         conf: the configuration in force, without secrets.
@@ -107,11 +107,11 @@ class Checkpoint:
     written_ms: int
     application: str
     run: str
-    versions: dict[str, str]
     hash_seed: str
     batch_interval_ms: int
-    zero_time_ms: int
-    last_time_ms: int
+    versions: dict[str, str] = field(factory=dict)
+    zero_time_ms: int = -1
+    last_time_ms: int = -1
     pending: dict[int, int] = field(factory=dict)
     needed_ms: int = -1
     states: list[SavedState] = field(factory=list)

@@ -29,7 +29,7 @@ class CheckpointStore:
 
     Args:
         directory: the checkpoint directory.
-        durability: what a write waits for.
+        durability: when a write counts as done.
     """
 
     def __init__(self, directory: Directory, durability: Durability = Durability.FLUSH) -> None:

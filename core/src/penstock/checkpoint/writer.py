@@ -13,19 +13,21 @@ from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.store import CheckpointStore
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
+from penstock.runtime.retry import Backoff, retry
 from penstock.runtime.threads import EngineThread
 
 log = get_logger("checkpoint")
 
-# Attempts to write one checkpoint (as Spark).
-_MAX_ATTEMPTS = 3
+# Attempts after the first (as Spark), and the delays before them.
+_RETRIES = 2
+_FIRST_DELAY_MS, _LONGEST_DELAY_MS = 10, 100
 
 
 class CheckpointWriter:
     """Writes checkpoints.
 
     Args:
-        store: where it writes them.
+        store: receives the checkpoints.
         clock: the engine's clock.
         on_written: called after a write with the oldest retained checkpoint, on the writer's thread.
         on_failures: called after a failure with the number of consecutive failures and the error, on the writer's
@@ -89,32 +91,29 @@ class CheckpointWriter:
         self.failures += 1
         try:
             self._on_failures(self.failures, error)
-        # The thread must go on to the next checkpoint.
+        # The thread must survive for the next checkpoint.
         except Exception:
             log.exception("checkpoint failure not reported", consecutive_failures=self.failures)
 
     def _attempt(self, checkpoint: Checkpoint) -> Exception | None:
         """Write a checkpoint; return the last error if every attempt failed."""
         began = time.monotonic()
-        for attempt in range(1, _MAX_ATTEMPTS + 1):
-            try:
-                oldest = self._store.write(checkpoint)
-            except Exception as caught:
-                error = caught
-                log.info(
-                    "checkpoint write attempt failed",
-                    number=checkpoint.number,
-                    attempt=attempt,
-                    reason=str(caught),
-                )
-            else:
-                self.written_ms, self.failures = checkpoint.written_ms, 0
-                log.debug(
-                    "checkpoint written", number=checkpoint.number, took_ms=round((time.monotonic() - began) * 1000, 1)
-                )
-                self._clean_up(checkpoint.number, oldest)
-                return None
-        return error
+        number = checkpoint.number
+        try:
+            oldest = retry(
+                lambda: self._store.write(checkpoint),
+                Backoff(_FIRST_DELAY_MS, _LONGEST_DELAY_MS),
+                retries=_RETRIES,
+                on_retry=lambda error, _delay_ms: log.info(
+                    "checkpoint write retried", number=number, reason=str(error)
+                ),
+            )
+        except Exception as error:
+            return error
+        self.written_ms, self.failures = checkpoint.written_ms, 0
+        log.debug("checkpoint written", number=number, took_ms=round((time.monotonic() - began) * 1000, 1))
+        self._clean_up(number, oldest)
+        return None
 
     def _clean_up(self, number: int, oldest: Checkpoint) -> None:
         try:

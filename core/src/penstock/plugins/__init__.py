@@ -1,1 +1,1 @@
-"""Plugins: what they offer, and how they are found and isolated."""
+"""Plugins: what they offer, how they are discovered and isolated, and what their listeners may use."""

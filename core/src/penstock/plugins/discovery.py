@@ -1,8 +1,7 @@
-"""Plugins: found through the entry-point group ``penstock``, loaded one by one, none able to break another.
+"""Discovers plugins through the entry-point group ``penstock`` and loads each one isolated from the others.
 
-Owns the plugin manager and the record of what was loaded and what was not. Never hides a fault: a plugin that does not
-load is named with its distribution and version, and left out. Called on the driver when a context is made and on
-executors when a receiver starts.
+A plugin that does not load is logged with its distribution and version, and left out. Used on the driver when a context
+is made, and on executors when a receiver starts.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from penstock.runtime.log import get_logger
 log = get_logger("plugins")
 
 _LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
-#: Hook that offers specs → (what a spec is called in messages, its class).
+#: Hook that offers specs → (name of a spec in messages, its class).
 KINDS: dict[str, tuple[str, type[Any]]] = {
     "receivers": ("receiver", ReceiverSpec),
     "input_streams": ("input stream", InputStreamSpec),
@@ -38,17 +37,17 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
 
 @define
 class LoadedPlugin:
-    """What became of one plugin.
+    """One plugin and how loading it ended.
 
     Attributes:
-        name: of its entry point.
-        distribution: that brought it.
-        version: of that distribution.
-        value: what the entry point names.
-        hooks: that it implements.
-        specs: that it offers, by the hook that offered them.
-        fault: why it was left out, empty when it works.
-        disabled: it was named in ``spark.penstock.plugins.disable``.
+        name: its entry point's.
+        distribution: the distribution that has it.
+        version: the distribution's.
+        value: the object reference of the entry point.
+        hooks: implemented hooks.
+        specs: offered specs, by hook.
+        fault: why it was left out; empty when it was loaded.
+        disabled: whether ``spark.penstock.plugins.disable`` names it.
     """
 
     name: str
@@ -73,7 +72,7 @@ class Plugins:
     Args:
         disable: names of entry points to skip.
         strict: raise on the first fault instead of leaving the plugin out.
-        entry_points: the candidates; those installed by default.
+        entry_points: the candidates; by default all that are installed.
 
     Raises:
         PluginError: a plugin does not load and ``strict`` is set.
@@ -92,7 +91,7 @@ class Plugins:
         self._specs: dict[str, dict[str, Any]] = {hook: {} for hook in KINDS}
         skip = set(disable)
         found = importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points
-        # One distribution can be seen twice (an editable install beside its metadata); order makes reports repeatable.
+        # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
         for entry_point in sorted(set(found), key=lambda one: (one.name, one.value)):
             record = self._record(entry_point)
             self.loaded.append(record)
@@ -101,9 +100,9 @@ class Plugins:
                 continue
             try:
                 self._load(entry_point, record)
-            # A plugin is code of somebody else's: whatever it does while it loads, SystemExit included, stays its own.
+            # Third-party code: whatever it raises while it loads, SystemExit included, concerns this plugin only.
             except (Exception, SystemExit) as error:
-                # Under this name: another entry point may have brought the same object before.
+                # Under this name: another entry point may have registered the same object before.
                 if self.manager.has_plugin(record.name) and self.manager.get_plugin(record.name) is record.plugin:
                     self.manager.unregister(record.plugin)
                 record.fault = f"{type(error).__name__}: {error}" if not isinstance(error, PluginError) else str(error)
@@ -114,11 +113,11 @@ class Plugins:
             log.warning("spark.penstock.plugins.disable names a plugin that is not installed", plugin=name)
 
     def spec(self, hook: str, name: str) -> Any:
-        """Find what a plugin offers, by name.
+        """Find a spec by name.
 
         Args:
             hook: ``receivers``, ``input_streams`` or ``rate_estimators``.
-            name: of the spec.
+            name: the spec's.
 
         Raises:
             UnknownNameError: no plugin offers it; names the nearest.
@@ -129,7 +128,7 @@ class Plugins:
             raise UnknownNameError(KINDS[hook][0], name, self._specs[hook]) from None
 
     def specs(self, hook: str) -> dict[str, Any]:
-        """All that is offered under a hook, by name."""
+        """All specs that a hook offers, by name."""
         return dict(self._specs[hook])
 
     def option_prefixes(self) -> list[str]:
@@ -138,10 +137,10 @@ class Plugins:
         return offered + [f"spark.penstock.{record.name}." for record in self._working()]
 
     def listeners(self, context: object) -> list[tuple[object, str]]:
-        """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks itself is one.
+        """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.
 
         Returns:
-            Listener and whose it is, for each.
+            Each listener with its plugin, distribution and version.
         """
         found: list[tuple[object, str]] = []
         for record in self._working():
@@ -152,7 +151,7 @@ class Plugins:
             try:
                 offered = [item for result in self._only(record).listeners(context=context) for item in result]
             except PenstockError:
-                # The program's configuration is at fault, not the plugin: the start must fail with its message.
+                # The program's configuration is wrong, not the plugin: the start must fail with this message.
                 raise
             except (Exception, SystemExit):
                 log.exception("plugin's listeners left out", plugin=record.origin)
@@ -161,7 +160,7 @@ class Plugins:
                 if _is_listener(item):
                     found.append((item, record.origin))
                 else:
-                    log.error("left out: no listener, it has no on… method", plugin=record.origin, item=type(item))
+                    log.error("listener left out, it has no on… method", plugin=record.origin, item=type(item))
         return found
 
     def origin_of(self, hook: str, name: str) -> LoadedPlugin:
@@ -174,7 +173,7 @@ class Plugins:
         return [record for record in self.loaded if not record.fault and not record.disabled]
 
     def _only(self, record: LoadedPlugin) -> Any:
-        """The hooks, with every other plugin left out."""
+        """The hooks of this plugin alone."""
         others = [plugin for plugin in self.manager.get_plugins() if plugin is not record.plugin]
         return _SubsetHooks(self.manager, others)
 
@@ -218,9 +217,11 @@ class Plugins:
         for result in results:
             for spec in [result] if isinstance(result, spec_class) else result:
                 if not isinstance(spec, spec_class):
-                    raise PluginError(f"its hook {hook} gave {spec!r}, not a {spec_class.__name__}")
+                    raise PluginError(f"its hook {hook} returned {spec!r}, not a {spec_class.__name__}")
                 if spec.options is not None and not attrs.has(spec.options):
-                    raise PluginError(f"the options of the {kind} {spec.name!r} are no attrs class: {spec.options!r}")
+                    raise PluginError(
+                        f"the options of the {kind} {spec.name!r} are not an attrs class: {spec.options!r}"
+                    )
                 if not _LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not lowercase ASCII")
                 if spec.name in self._specs[hook] or spec.name in [other.name for other in specs]:
@@ -230,7 +231,7 @@ class Plugins:
         return specs
 
     def _check_hooks(self, plugin: object) -> None:
-        """Refuse implementations of hooks that do not exist: pluggy alone would never call them and never say so."""
+        """Refuse implementations of unknown hooks, which pluggy would silently never call."""
         for caller in self.manager.get_hookcallers(plugin) or ():
             if not caller.has_spec():
                 optional = all(impl.optionalhook for impl in caller.get_hookimpls() if impl.plugin is plugin)
@@ -250,7 +251,7 @@ def _hook_names() -> list[str]:
 
 
 class _SubsetHooks:
-    """The hook callers of a manager without some plugins."""
+    """The hook callers of a plugin manager without some plugins."""
 
     def __init__(self, manager: pluggy.PluginManager, others: Iterable[object]) -> None:
         self._manager, self._others = manager, list(others)

@@ -1,7 +1,4 @@
-"""What a plugin offers: a receiver, a pulled input stream, a rate estimator; and the estimator's contract.
-
-Owns the three specs and the reading of options. Never creates what a spec describes before it is asked to.
-"""
+"""What a plugin offers: specs of receivers, input streams and rate estimators, and the classes that those implement."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ T = TypeVar("T")
 
 @frozen
 class ReceiverSpec:
-    """A receiver that programs can name.
+    """A receiver that programs choose by name.
 
     Attributes:
-        name: lowercase, the noun of the protocol.
+        name: lowercase; usually the protocol.
         factory: ``factory(options)``, or ``factory()`` when there is no options class; returns a Receiver.
-        options: an attrs class whose fields are the options, ``None`` for none.
-        summary: one line for people.
+        options: an attrs class, one field an option; ``None`` for none.
+        summary: one line for ``penstock plugins list``.
     """
 
     name: str
@@ -42,13 +39,13 @@ class ReceiverSpec:
 
 @frozen
 class InputStreamSpec:
-    """A source that the driver pulls from, batch by batch.
+    """An input source that the driver pulls from, chosen by name.
 
     Attributes:
         name: lowercase.
         factory: ``factory(options)``, or ``factory()`` when there is no options class; returns an InputSource.
-        options: an attrs class whose fields are the options, ``None`` for none.
-        summary: one line for people.
+        options: an attrs class, one field an option; ``None`` for none.
+        summary: one line for ``penstock plugins list``.
     """
 
     name: str
@@ -59,13 +56,13 @@ class InputStreamSpec:
 
 @frozen
 class SourceBatch:
-    """What a pulled source gives to one batch.
+    """The input of one batch from an input source.
 
     Attributes:
         rdd: the records.
-        num_records: how many, as far as it is known before they are read.
-        metadata: anything to say about them; the key ``Description`` is for people.
-        count: asked when the batch's jobs have ended, for how many there were; ``None`` when ``num_records`` is true.
+        num_records: their number, as far as it is known before they are read.
+        metadata: describes them; the key ``Description`` is text for people.
+        count: called after the batch's jobs for the actual number; ``None`` when ``num_records`` is exact.
     """
 
     rdd: RDD[Any]
@@ -76,58 +73,58 @@ class SourceBatch:
 
 @runtime_checkable
 class InputSource(Protocol):
-    """A source that the driver pulls from, batch by batch. Called on the generator's loop, unless it says otherwise."""
+    """A source that the driver pulls from, batch by batch. Called on the generator's thread, unless noted."""
 
     def open(self, sc: SparkContext, batch_interval_ms: int) -> None:
-        """Get to know what it works for: once, on the program's thread, when the stream is made."""
+        """Prepare for a program: once, on the program's thread, when the stream is made."""
         ...
 
     def start(self) -> None:
-        """Get ready for the first batch."""
+        """Prepare for the first batch."""
         ...
 
     def compute(self, batch_time_ms: int) -> SourceBatch:
-        """Make a batch: in the order of times, and again for a time only if it raised. Should return at once."""
+        """Make a batch. Called in the order of times, again for the same time only after an error. Must not block."""
         ...
 
     def clean_up(self, before_ms: int) -> None:
-        """Forget what concerns batches strictly older than a time."""
+        """Drop what belongs to batches older than a time."""
         ...
 
     def stop(self) -> None:
-        """Release what ``start`` took."""
+        """Release what ``start`` acquired."""
         ...
 
 
 @runtime_checkable
 class RecoverableSource(InputSource, Protocol):
-    """A source that a later run can go on with."""
+    """A source that a run recovered from a checkpoint can continue."""
 
     def position(self) -> Mapping[str, Any]:
-        """Where it is, and the batches not yet cleaned up; JSON values. At each checkpoint: return at once.
+        """Return the position and the batches not yet cleaned up, as JSON values. Called at each checkpoint.
 
-        From ``open`` on, and never while a batch is made.
+        From ``open`` on, and never while a batch is made. Must not block.
         """
         ...
 
     def restore(self, position: Mapping[str, Any]) -> None:
-        """Be where an earlier run's source was: after ``open``, before ``start``."""
+        """Continue from the position of an earlier run. Called after ``open`` and before ``start``."""
         ...
 
     def compute_again(self, batch_time_ms: int) -> SourceBatch | None:
-        """A batch that an earlier run's source made; ``None`` when it had nothing."""
+        """Make a batch of the earlier run again; ``None`` when it was empty."""
         ...
 
 
 @frozen
 class RateEstimatorSpec:
-    """A rate estimator that configuration can name.
+    """A rate estimator that configuration chooses by name.
 
     Attributes:
         name: lowercase.
         factory: ``factory(options, batch_interval_ms)``; returns a RateEstimator.
-        options: an attrs class whose fields are the options, ``None`` for none.
-        summary: one line for people.
+        options: an attrs class, one field an option; ``None`` for none.
+        summary: one line for ``penstock plugins list``.
     """
 
     name: str
@@ -183,10 +180,10 @@ class Option:
     """One option of a plugin, as ``penstock plugins show`` lists it.
 
     Attributes:
-        name: as it is written in calls and in configuration.
-        type: as it is annotated.
-        default: as text, ``None`` when the option must be given.
-        help: from the field's ``metadata["help"]``.
+        name: as in calls and in configuration.
+        type: its annotation.
+        default: as text; ``None`` when the option is required.
+        help: the field's ``metadata["help"]``.
     """
 
     name: str
@@ -221,8 +218,8 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
     """Make an instance of a spec's options class.
 
     Args:
-        kind: what the spec is, for messages: ``receiver``, ``rate estimator``.
-        spec: whose options.
+        kind: for messages: ``receiver``, ``rate estimator``.
+        spec: has the options class.
         given: option → value; text is converted to the field's type.
 
     Returns:
@@ -230,7 +227,7 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
 
     Raises:
         UnknownNameError: an option does not exist; names the nearest.
-        ConfigurationError: an option is missing or its value cannot be used.
+        ConfigurationError: an option is missing or invalid.
     """
     what = f"{kind} {spec.name!r}"
     if spec.options is None:
@@ -272,7 +269,7 @@ _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, Mut
 
 
 def _split_lists(given: Mapping[str, Any], options: type) -> dict[str, Any]:
-    """Text for an option that holds several values is a list separated by commas, as configuration has it."""
+    """Split text for options that hold several values at commas, as configuration writes them."""
     hints = get_type_hints(options)
     kinds = {field.alias or field.name: hints.get(field.name) for field in attrs.fields(options)}
     return {

@@ -1,1 +1,1 @@
-"""Rate estimators: guarded calls, and simulated plants to try them on."""
+"""Rate estimators: guarded calls, attribution of processing time, and simulated plants."""

@@ -1,7 +1,6 @@
-"""Simulated plants: what a stream's batches take and what its sources offer, batch by batch.
+"""Simulated plants, on which estimators are compared: capacity and input of a streaming program, batch by batch.
 
-Owns the descriptions and the named plants, on which estimators are compared. Never runs anything: ``plant_run`` does.
-No Spark, no clock; any thread.
+``plant_run`` runs them. No Spark, no clock.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ Steps = tuple[tuple[int, float], ...]
 
 
 def at(steps: Steps, batch: int) -> float:
-    """The value that steps ``((from batch, value), …)`` have at a batch."""
+    """The value of steps ``((from batch, value), …)`` at a batch."""
     return next(value for since, value in reversed(steps) if since <= batch)
 
 
 @frozen
 class Plant:
-    """A place where batches are processed, one after the other.
+    """A simulated program that processes one batch after the other.
 
     A batch takes ``fixed_ms + records / capacity``, times a random factor.
 
     Attributes:
         name: lowercase.
-        summary: one line for people.
+        summary: one line.
         capacity: records/s, in steps.
-        sources: records/s that each stream's source offers, in steps. What is not let in waits at the source.
-        fixed_ms: what a batch without records takes.
-        noise: relative deviation of the random factor.
-        pauses: probability of a pause in a batch, which then takes ``pause_factor`` times as long.
-        pause_factor: see there.
-        interval_ms: between two batches.
-        batches: how many to run.
+        sources: records/s that each stream's source offers, in steps; what the rate limit holds back waits there.
+        fixed_ms: duration of a batch without records.
+        noise: relative standard deviation of the random factor.
+        pauses: probability that a batch has a pause.
+        pause_factor: how many times as long a batch with a pause takes.
+        interval_ms: batch interval.
+        batches: number of batches.
         changes: batches from which settling is timed.
     """
 
@@ -53,12 +52,12 @@ class Plant:
     changes: tuple[int, ...] = field(default=(0,))
 
     def sustained(self, batch: int) -> float:
-        """Records that one interval suffices for, when the plant is never idle."""
+        """Records that can be processed in one interval."""
         return max(self.interval_ms - self.fixed_ms, 0.0) * at(self.capacity, batch) / 1000
 
 
 def _alternating(*phases: tuple[int, float], until: int) -> Steps:
-    """Phases of ``(batches, value)``, over and over."""
+    """Repeat phases of ``(batches, value)``."""
     values = list(islice(cycle(value for _, value in phases), until))
     starts = accumulate(islice(cycle(length for length, _ in phases), until - 1), initial=0)
     return tuple((start, value) for start, value in zip(starts, values, strict=True) if start < until)
@@ -107,10 +106,10 @@ PLANTS = {plant.name: plant for plant in _ALL}
 
 
 def named_plant(name: str) -> Plant:
-    """Return a named plant.
+    """Return a plant by name.
 
     Raises:
-        UnknownNameError: there is none; names the known.
+        UnknownNameError: there is none of this name.
     """
     if name not in PLANTS:
         raise UnknownNameError("plant", name, PLANTS)

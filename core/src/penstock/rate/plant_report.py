@@ -1,10 +1,9 @@
-"""How well an estimator kept a plant at work, in a few numbers.
+"""Measures how well an estimator controlled a simulated plant.
 
-Owns the measures, the same for every estimator. How much of the capacity was used is counted three times, because no
-one count is fair. ``used`` counts records whenever they were processed: a plant whose queue is never empty uses all it
-has, so the most reckless estimator is the best. ``in_time`` counts those of batches that ended before the next was due,
-which is what rate control is for: such a batch made none wait. ``nearly_in_time`` allows one interval more, for who
-does not mind a short queue. Any thread.
+The used share of the capacity is measured in three ways. ``used`` counts all processed records: by this measure the
+most reckless estimator is the best, since a plant with a permanent queue is never idle. ``in_time`` counts batches that
+ended before the next one was due, which is the purpose of rate control. ``nearly_in_time`` allows one interval more,
+for programs that tolerate a short queue.
 """
 
 from __future__ import annotations
@@ -18,34 +17,34 @@ from attrs import frozen
 
 from penstock.rate.plant_run import PlantRun, SimulatedBatch
 
-# A batch is good when it ends within so many intervals of its time, and it and the four before it have so much of the
-# records that were attainable.
+# A batch is good when it ends within this many intervals of its time, and it and the four before it have this share of
+# the attainable records.
 _GOOD_DELAY = 1.5
 _GOOD_SHARE = 0.7
 _LAST = 5
-# From where a run counts as settled, so many of the batches are good, and all of the first few.
+# A run has settled when from there on this share of the batches is good, and all of the first few are.
 _GOOD_BATCHES = 0.9
 _FIRST = 3
-# A batch ends within so many intervals of its time.
+# A batch that is in time ends within this many intervals of its time.
 _IN_TIME, _NEARLY_IN_TIME = 1.0, 2.0
-# A run is unstable when in its last tenth a batch waits longer, in the median, than so many intervals.
+# A run is unstable when the median wait in its last tenth exceeds this many intervals.
 _STABLE_QUEUE = 5.0
 
 
 @frozen
 class PlantReport:
-    """How a run went.
+    """The measures of a run.
 
     Attributes:
-        settling: batches until the run settled, after the slowest of the plant's changes; ``None`` when it never did.
+        settling: batches until the run settled, after the slowest of the plant's changes; ``None`` for never.
         overshoot: by how much the longest batch exceeded the interval, in intervals.
         queue: the longest wait of a batch, in intervals.
-        used: records processed by the end of the run, as a share of what the best of all rates would have had.
-        in_time: the same, of batches that ended within one interval of their time only: before the next was due.
+        used: records processed by the end of the run, as a share of those that the best possible rate would have.
+        in_time: the same for batches that ended within one interval of their time: before the next was due.
         nearly_in_time: the same, within two intervals.
         oscillation: mean change of the rate from a batch to the next, relative to it, in the last quarter of the run.
-        stable: whether batches did not wait for long at the end.
-        refused: estimates that are no rate.
+        stable: whether the waits at the end were short.
+        refused: invalid estimates.
         failed: errors that the estimators raised.
     """
 
@@ -81,7 +80,7 @@ def report(run: PlantRun) -> PlantReport:
 
 
 def processed(run: PlantRun, intervals: float) -> int:
-    """Count the records of batches that ended within so many intervals of their time, and one after the run's last."""
+    """Count the records of batches that ended within a number of intervals and before the end of the run."""
     interval, count = run.plant.interval_ms, len(run.batches)
     return sum(
         sum(batch.records)

@@ -1,8 +1,7 @@
-"""An estimator in closed loop with a simulated plant.
+"""Runs an estimator in a closed loop with a simulated plant.
 
-Owns simulated time: batches are cut by the interval, wait for those before them, and steer the rate when they end, as
-with a RateController; in between each source is let in by a token bucket, as by the RateLimiter. Never reads a clock;
-chance comes from the seed alone. Runs on the caller's thread.
+Batches are cut by the interval, queue for processing, and set the rate when they end, as with a RateController. A token
+bucket limits each source, as the RateLimiter does. Time is simulated; randomness comes from the seed alone.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, guarded
 from penstock.rate.plant import Plant, at
 
-# Estimators see times like those of a clock.
+# Estimators get times like those of a real clock.
 _EPOCH_MS = 1_700_000_000_000
-# How long unused permits keep: the default of spark.streaming.blockInterval.
+# Burst allowance of the limiter: the default of spark.streaming.blockInterval.
 _BURST_MS = 200
 
 MakeEstimator = Callable[[int], RateEstimator]
@@ -32,11 +31,11 @@ class SimulatedBatch:
     """One batch.
 
     Attributes:
-        records: of each stream.
-        rates: the limit of each stream when the batch was cut, records/s; infinite for none.
-        scheduling_ms: from the batch's nominal time to its start.
-        processing_ms: from its start to its end.
-        attainable: records that it would have with the best of all rates.
+        records: records of each stream.
+        rates: the rate limit of each stream when the batch was cut, records/s; infinite for none.
+        scheduling_ms: scheduling delay.
+        processing_ms: processing delay.
+        attainable: records that it would have at the best possible rate.
     """
 
     records: tuple[int, ...]
@@ -48,13 +47,13 @@ class SimulatedBatch:
 
 @frozen
 class PlantRun:
-    """What happened.
+    """A simulated run.
 
     Attributes:
-        plant: where.
-        batches: all of them.
-        refused: estimates that are no rate: not finite, or not above zero.
-        reasons: the first stream's, after each batch; empty texts when the estimator gives none.
+        plant: the simulated plant.
+        batches: all batches.
+        refused: invalid estimates: not finite, or not above zero.
+        reasons: the first stream's estimator's, after each batch.
         failed: errors that the estimators raised.
     """
 
@@ -66,19 +65,19 @@ class PlantRun:
 
 
 def simulate(plant: Plant, make_estimator: MakeEstimator, seed: int = 1) -> PlantRun:
-    """Run a plant.
+    """Simulate a run.
 
     Args:
-        plant: where.
-        make_estimator: makes an estimator for each stream, given the batch interval in ms.
-        seed: the same makes the same run.
+        plant: the simulated plant.
+        make_estimator: creates the estimator of a stream; called with the batch interval in ms.
+        seed: equal seeds make equal runs.
     """
     return _Loop(plant, make_estimator, seed).run()
 
 
 @define
 class _Stream:
-    """A source, its limiter and its estimator; records are a fluid until a batch is cut."""
+    """A source with its limiter and estimator. Records are continuous until a batch is cut."""
 
     estimator: GuardedEstimator
     rate: float
@@ -87,7 +86,7 @@ class _Stream:
     stored: float = 0.0
 
     def flow(self, per_s: float, duration_ms: float) -> None:
-        """Let time pass."""
+        """Advance time: store what the limiter permits."""
         self.offered += per_s * duration_ms / 1000
         if math.isinf(self.rate):
             passing = self.offered
@@ -99,7 +98,7 @@ class _Stream:
         self.stored += passing
 
     def cut(self) -> int:
-        """Take what is stored, in whole records."""
+        """Take the stored records into a batch."""
         records = int(self.stored + 1e-6)
         self.stored = max(self.stored - records, 0.0)
         return records
@@ -111,7 +110,7 @@ class _Loop:
     make_estimator: MakeEstimator
     seed: int
     reasons: list[str] = field(factory=list)
-    # Batches that run or wait, by the time of their end: records of each stream, processing, scheduling delay.
+    # Heap of pending batches by end time: records of each stream, processing delay, scheduling delay.
     running: list[tuple[int, int, tuple[int, ...], int, int]] = field(factory=list)
 
     def run(self) -> PlantRun:
@@ -149,7 +148,7 @@ class _Loop:
 
     def _takes(self, number: int, records: int, chance: random.Random) -> int:
         plant = self.plant
-        # Both are drawn for every batch, so that every estimator meets the same fate.
+        # Both are drawn for every batch, so that every estimator meets the same random numbers.
         factor, pauses = chance.lognormvariate(-(plant.noise**2) / 2, plant.noise), chance.random() < plant.pauses
         takes = plant.fixed_ms + records / at(plant.capacity, number) * 1000
         return round(takes * factor * (plant.pause_factor if pauses else 1))
@@ -166,5 +165,5 @@ class _Loop:
 
 
 def _begin(estimator: GuardedEstimator) -> _Stream:
-    """An estimator that says a rate to begin with has it; for the others there is no limit at first."""
+    """Without an initial rate there is no limit at first."""
     return _Stream(estimator, estimator.initial_rate or math.inf)

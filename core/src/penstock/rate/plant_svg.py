@@ -1,7 +1,4 @@
-"""A plant's run as a drawing: limit, processing time and queue, batch by batch.
-
-Owns the layout. Plain SVG, readable as text, with nothing to fetch. Never measures: ``plant_report`` does. Any thread.
-"""
+"""Draws a simulated run as SVG: rate limit, processing time and wait of each batch."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from penstock.rate.plant_run import PlantRun
 
 _WIDTH, _PANEL, _GAP, _LEFT, _TOP = 760, 130, 44, 64, 48
 _COLOURS = ("#1f6feb", "#bf5700", "#2e7d32", "#7b3fa0")
-# A limit beyond so much of what is attainable does not fit the picture.
+# Limits above this multiple of the attainable rate are cut off.
 _FITTING = 3.0
 
 
@@ -21,8 +18,8 @@ def draw(run: PlantRun, title: str) -> str:
     """Draw a run.
 
     Args:
-        run: what happened.
-        title: what the drawing says it is.
+        run: the simulated run.
+        title: heading.
     """
     interval, batches = run.plant.interval_ms, run.batches
     attainable = [batch.attainable * 1000 / interval for batch in batches]
@@ -51,7 +48,7 @@ def draw(run: PlantRun, title: str) -> str:
 
 
 def _limits_label(streams: int) -> str:
-    """As markup: with several streams, each is named in the colour of its curve."""
+    """As markup: several streams are named in the colours of their curves."""
     if streams == 1:
         return "limit, records/s (dashed: attainable)"
     names = ", ".join(
@@ -90,7 +87,7 @@ def _batch_numbers(batches: int, y: float) -> Iterator[str]:
 
 
 def _ticks(top: float, most: int = 5) -> list[float]:
-    """Round numbers from zero to a number: multiples of 1, 2 or 5 times a power of ten."""
+    """Round numbers from zero to ``top``: multiples of 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(top)) if top > 0 else 1.0
     step = next(step for part in (0.1, 0.2, 0.5, 1) if (step := part * power) * most >= top or part == 1)
     return [number * step for number in range(math.floor(top / step * (1 + 1e-9)) + 1)]
@@ -101,7 +98,7 @@ def _number(value: float) -> str:
 
 
 def _curve(values: Sequence[float], top: float, bottom: float, colour: str) -> str:
-    """A path; where there is no limit, or one that does not fit, it runs along the top."""
+    """A path; values that do not fit run along the top."""
     step = _step(len(values))
     points = " L".join(
         f"{_LEFT + number * step:.1f},{bottom - _PANEL * min(value / top, 1.0):.1f}"
@@ -111,5 +108,5 @@ def _curve(values: Sequence[float], top: float, bottom: float, colour: str) -> s
 
 
 def _step(batches: int) -> float:
-    """From a batch to the next."""
+    """Distance between two batches."""
     return (_WIDTH - 12 - _LEFT) / max(batches - 1, 1)

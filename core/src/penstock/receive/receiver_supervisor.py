@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from penstock.errors import PenstockError, ReceiverRefusedError, ReceiverStoppedError, ReceiverStuckError, text_of
+from penstock.errors import (
+    PenstockError,
+    ReceiverRefusedError,
+    ReceiverStoppedError,
+    ReceiverStuckError,
+    summary_of,
+    text_of,
+)
 from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.limiter_control import LimiterControl
 from penstock.receive.rate_limiter import RateLimiter
@@ -255,7 +262,7 @@ class ReceiverSupervisor:
                 self.stop(self._start_failed(error), error)
 
     def _start_failed(self, error: BaseException) -> str:
-        return f"Error starting receiver {self.stream_id}: {text_of(error)}"
+        return f"Error starting receiver {self.stream_id}: {summary_of(error)}"
 
     def _check_start_timeout(self) -> None:
         """Notice an ``onStart`` that does not return. Called on the timer's thread."""

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.errors import ReceiverStoppedError, StreamingStateError, text_of
+from penstock.errors import ReceiverStoppedError, StreamingStateError, summary_of, text_of
 from penstock.receive.receiver import Receiver
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
@@ -79,7 +79,7 @@ class SupervisedThread(Receiver[T], ABC):
             if ended.is_set() or isinstance(error, ReceiverStoppedError):
                 log.debug("receive ended by stop", stream_id=self.streamId, error=text_of(error))
             else:
-                self.restart(f"Error receiving data: {text_of(error)}", error)
+                self.restart(f"Error receiving data: {summary_of(error)}", error)
 
 
 class ThreadReceiver(SupervisedThread[T]):

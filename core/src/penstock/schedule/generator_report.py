@@ -32,7 +32,7 @@ class GeneratorReport:
         allocation: received blocks are allocated to a batch.
         generation: the graph generates a batch's jobs; functions given to ``transform`` run here.
         submission: the jobs are queued, and a batch is dropped for them if need be.
-        clean_up: what completed batches hold is freed.
+        clean_up: RDDs and blocks of completed batches are released.
         checkpoint: a checkpoint is gathered; another thread writes it.
         late_ticks: ticks that fired after the next one was due.
         skipped_ticks: ticks that did not fire; their data is in the next batch.

@@ -32,7 +32,7 @@ class InputInfoTracker:
 
         Args:
             batch_time_ms: the batch.
-            info: what is known before the records are read.
+            info: the report, before the records are read.
             count: gives the exact number of records when the batch's jobs have ended.
 
         Raises:

@@ -169,7 +169,7 @@ class JobScheduler:
         """Wait until no batch is pending, until the deadline, or until ``abandon``; return whether none is pending.
 
         Args:
-            deadline: of the wait, monotonic seconds.
+            deadline: monotonic seconds.
             on_progress: called with the number of remaining batches whenever it has decreased.
         """
         reported = len(self.pending_batches)

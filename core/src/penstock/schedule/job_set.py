@@ -20,7 +20,7 @@ class JobSet:
     Attributes:
         time_ms: batch time.
         jobs: in the order of the program's outputs.
-        input_info: what each input stream gave, by stream id.
+        input_info: the input streams' reports, by stream id.
         submission_ms: when it was submitted.
         final_info: gives the input info when all jobs have ended.
         has_begun: a job of it has started; guarded by the scheduler's lock.

@@ -13,7 +13,7 @@ class RecoveredBatches:
         zero_time_ms: zero time of the graph.
         last_time_ms: the youngest batch that was generated.
         pending: generated batches that were not complete.
-        state_ms: states are recomputed for all batches after this one; ``None`` if there is no state.
+        state_ms: states are recomputed for all batches after this one; ``None`` without state.
         max_pending: generate no further late batch while this many batches are pending.
         skips_empty: skip late batches without data; batches that state or windows need are generated all the same.
     """

@@ -24,7 +24,7 @@ class BacklogChange:
     """The backlog of a host has exceeded its limit, or is below it again.
 
     Attributes:
-        host: whose disk; the receivers' write-ahead log counts as one host.
+        host: the disk's host; the receivers' write-ahead log counts as one host.
         num_bytes: not processed.
         limit: in bytes.
         is_full: whether it is too much.
@@ -40,7 +40,7 @@ class Backlog:
     """Count what is not processed.
 
     Args:
-        limit: of one host: a size, or a share of its disk.
+        limit: maximum per host: a size, or a share of its disk.
         on_change: called when a host's backlog becomes too much, and when it no longer is.
     """
 

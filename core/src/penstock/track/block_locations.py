@@ -28,7 +28,7 @@ class BlockLocations:
     """The blocks of a run, by location.
 
     Args:
-        connections: to the launches that serve blocks.
+        connections: knows the launches that serve blocks.
         has_executor: whether an executor is on a host.
         run_id: names the run's own directory.
         logs: the receivers' write-ahead log, when it is on.

@@ -29,7 +29,7 @@ class BlockLogs:
 
     Args:
         checkpoint_directory: in full.
-        stream_ids: of the receiver input streams.
+        stream_ids: the receiver input streams.
 
     Raises:
         ConfigurationError: no file system answers to the directory.
@@ -51,7 +51,7 @@ class BlockLogs:
         """The logs of a context; ``None`` when the write-ahead log is off.
 
         Raises:
-            ConfigurationError: it is on and there is no checkpoint directory.
+            ConfigurationError: it is on without a checkpoint directory.
         """
         stream_ids = list(stream_ids)
         if not stream_ids or not settings.wal_enabled:

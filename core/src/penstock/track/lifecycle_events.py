@@ -55,7 +55,7 @@ class JobEnded:
     """The Spark job of a launch has ended.
 
     Attributes:
-        epoch: of the launch.
+        epoch: number of the launch.
         reason: why it failed, in one line; empty when it did not.
         error: the traceback.
     """
@@ -106,7 +106,7 @@ class BlocksMissed:
     Attributes:
         blocks: how many.
         records: in them.
-        message: for listeners.
+        message: what listeners see.
     """
 
     blocks: int

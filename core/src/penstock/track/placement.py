@@ -69,7 +69,7 @@ class Placement:
         If it has not registered since it was scheduled: those candidates that are still there.
 
         Args:
-            record: of the receiver.
+            record: the receiver's record.
             others: the other receivers.
             preferred: the host that it prefers.
             goes_back: its blocks are needed where it was last: it returns there while that executor lives.

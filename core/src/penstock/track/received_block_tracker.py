@@ -25,7 +25,7 @@ class ReceivedBlockTracker:
     """Track the blocks of a fixed set of streams.
 
     Args:
-        stream_ids: of the receiver input streams.
+        stream_ids: the receiver input streams.
         journal: not started; its events of this run are recovered at once. ``start`` starts it.
 
     Raises:

@@ -1,7 +1,7 @@
 """``ReceiverConnection``: what the driver sends to one launch of a receiver.
 
-Owns the client and an outbox: messages are sent on the outbox's own thread, in order, so that a receiver that is slow
-to answer delays no other.
+Owns the client and a queue: messages are sent one after the other on the queue's own thread, so that a receiver that is
+slow to answer delays no other.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class ReceiverConnection:
     """Send messages to one launch.
 
     Args:
-        stream_id: of the receiver, for the log.
-        location: where the launch stores blocks.
-        client: to its endpoint.
+        stream_id: the receiver's stream.
+        location: the launch's block location.
+        client: calls the launch's endpoint.
         undelivered: called on a sending thread with this connection and each message that did not arrive.
     """
 
@@ -41,13 +41,13 @@ class ReceiverConnection:
     ) -> None:
         self.stream_id, self.location, self.client = stream_id, location, client
         self._undelivered = undelivered
-        #: It was told to serve no more.
+        #: A release was sent: the launch serves blocks no longer.
         self.released = False
-        self._outbox: EventLoop[Callable[[], None]] = EventLoop(
-            f"receiver {stream_id} outbox", lambda send: send(), self._on_error
+        self._queue: EventLoop[Callable[[], None]] = EventLoop(
+            f"receiver {stream_id} messages", lambda send: send(), self._on_error
         )
-        self._outbox.start()
-        # By class: the newest message that waits in the outbox.
+        self._queue.start()
+        # By class: the newest message that waits in the queue.
         self._latest: dict[type, object] = {}
         self._latest_lock = threading.Lock()
 
@@ -63,7 +63,7 @@ class ReceiverConnection:
         if urgent:
             EngineThread(f"receiver {self.stream_id} urgent message", send).start()
         else:
-            self._outbox.post(send)
+            self._queue.post(send)
 
     def send_latest(self, message: object) -> None:
         """Send a message in place of one of its class that still waits; returns at once."""
@@ -72,20 +72,20 @@ class ReceiverConnection:
             waits = kind in self._latest
             self._latest[kind] = message
         if not waits:
-            self._outbox.post(partial(self._send_latest, kind))
+            self._queue.post(partial(self._send_latest, kind))
 
     def close_after_flush(self) -> None:
-        """Close the connection once the outbox is empty; returns at once."""
+        """Close the connection once all messages are sent; returns at once."""
 
         def close() -> None:
             self.client.close()
-            self._outbox.stop()
+            self._queue.stop()
 
-        self._outbox.post(close)
+        self._queue.post(close)
 
     def close(self) -> None:
-        """Close the connection; messages in the outbox are dropped."""
-        self._outbox.stop(1.0)
+        """Close the connection; messages in the queue are dropped."""
+        self._queue.stop(1.0)
         self.client.close()
 
     def _send_latest(self, kind: type) -> None:

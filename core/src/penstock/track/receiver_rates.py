@@ -26,9 +26,9 @@ class RateLimits:
     Changes reach receivers one by one: until all have obeyed one, together they may exceed the application's maximum.
 
     Attributes:
-        initial: of a receiver without an estimate.
-        maximum: of each receiver.
-        total: of all receivers together.
+        initial: limit before the first estimate.
+        maximum: upper limit per receiver.
+        total: upper limit for all receivers together.
     """
 
     initial: float = math.inf

@@ -73,14 +73,14 @@ class ReceiverTracker:
         sc: runs their jobs.
         receivers: by stream id.
         settings: in force.
-        clock: of the engine.
+        clock: the engine's.
         post: gives an event to the listeners.
         fail_application: called with the error of a receiver that stops the application.
-        checkpoint_directory: of the program, for the receivers' write-ahead log; ``None`` when it has none.
-        write_ahead_log: of blocks and batches, not started: ``start`` starts it, ``close`` closes it.
+        checkpoint_directory: the program's, if any; holds the receivers' write-ahead log.
+        write_ahead_log: events of blocks and batches; ``start`` starts it, ``close`` closes it.
 
     Raises:
-        ConfigurationError: the receivers' write-ahead log is on and there is no directory for it.
+        ConfigurationError: the receivers' write-ahead log is on without a directory.
         WriteAheadLogError: the write-ahead log cannot be read, or is corrupt.
     """
 
@@ -165,7 +165,7 @@ class ReceiverTracker:
         """Launch every receiver once enough executors have joined.
 
         Raises:
-            ConfigurationError: as ``prepare``, which is called if it was not before.
+            ConfigurationError: see ``prepare``, which is called if it was not before.
             WriteAheadLogError: the write-ahead log cannot be written.
         """
         if self._endpoint is None:
@@ -188,7 +188,7 @@ class ReceiverTracker:
         write-ahead log stays open for batches.
 
         Args:
-            deadline: of the whole stop, monotonic seconds.
+            deadline: end of the whole stop, monotonic seconds.
             drains: batches run afterwards: they get a part of the time, and receivers on other hosts serve their
                 blocks until then.
         """
@@ -224,7 +224,7 @@ class ReceiverTracker:
             self._tracked.ended[stream_id].wait(5.0)
 
     def release(self) -> None:
-        """Release every task, see the jobs end, close the endpoint. Harmless when repeated."""
+        """Release every task, see the jobs end, close the endpoint. May be called again."""
         self.stop(time.monotonic())
         if self._endpoint is None:
             return
@@ -242,7 +242,7 @@ class ReceiverTracker:
         self._tracked.stop()
 
     def close(self) -> None:
-        """Close the write-ahead log, when no batch is allocated or forgotten any more. Harmless when repeated."""
+        """Close the write-ahead log, when no batch is allocated or forgotten any more. May be called again."""
         self.blocks.close()
 
     def delete_files(self) -> None:

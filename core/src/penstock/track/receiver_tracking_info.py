@@ -64,9 +64,9 @@ class BlockLocation:
     """Where a receiver runs and stores its blocks. Two with the same address and directory are equal.
 
     Attributes:
-        host: as Spark names it, for preferred locations; empty when Spark does not report it.
+        host: Spark's name of it, for preferred locations; empty when Spark does not report it.
         address: on which the receiver's endpoint listens.
-        directory: of this run's blocks on that host; empty when blocks are in the write-ahead log.
+        directory: holds this run's blocks on that host; empty when blocks are in the write-ahead log.
     """
 
     host: str = field(default="", eq=False)
@@ -96,7 +96,7 @@ class DesiredState:
     """What a receiver should keep to. Each change has a higher number; equal numbers mean equal contents.
 
     Attributes:
-        number: of this version.
+        number: this version's.
         rate: records/s, ``None`` for no limit.
         paused: store nothing.
     """
@@ -176,7 +176,7 @@ class BackingOff:
 
     Attributes:
         until_ms: monotonic.
-        candidates: of the last launch, if that never registered: it is tried there again.
+        candidates: the last launch's, if it never registered: the next one is tried there.
     """
 
     until_ms: float
@@ -219,15 +219,15 @@ class ReceiverTrackingInfo:
     """All that the driver knows of one receiver.
 
     Attributes:
-        info: as listeners see it; ``info.active`` means that the receiver is registered and receives.
-        policy: of its relaunches.
-        state: where it is in its life cycle.
+        info: what listeners see; ``info.active`` means that the receiver is registered and receives.
+        policy: decides on relaunches.
+        state: position in the life cycle.
         epoch: number of the last launch.
         desired: rate and pause.
         sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
         draining: launches that serve blocks and are about to end.
         location: executor of the launch that registered last; ``None`` when Spark does not report it.
-        block_location: where that launch stores blocks.
+        block_location: that launch's.
         preferred: host that the receiver preferred at its last launch.
         refusals: registrations on a wrong executor in a row.
         relaunches: since a launch was healthy; the exponent of the back-off.

@@ -1,4 +1,4 @@
-"""The receiver ``ticker``: the numbers 0, 1, 2 and so on, at a pace."""
+"""The receiver ``ticker``: the numbers 0, 1, 2, … at a constant rate."""
 
 import attrs
 
@@ -13,7 +13,7 @@ class TickerOptions:
         default=10.0, validator=attrs.validators.gt(0), metadata={"help": "numbers a second"}
     )
     total: int = attrs.field(
-        default=0, validator=attrs.validators.ge(0), metadata={"help": "stop after so many; 0: never"}
+        default=0, validator=attrs.validators.ge(0), metadata={"help": "number of records; 0: no end"}
     )
 
 
@@ -36,4 +36,4 @@ class Ticker(ThreadReceiver[int]):
 @hookimpl
 def receivers() -> list[ReceiverSpec]:
     """Offer the receiver."""
-    return [ReceiverSpec("ticker", Ticker, TickerOptions, "numbers, at a pace")]
+    return [ReceiverSpec("ticker", Ticker, TickerOptions, "numbers at a constant rate")]

@@ -1,7 +1,4 @@
-"""Files: the streams behind ``textFileStream``, ``binaryRecordsStream``, ``fileStream``; a receiver of growing files.
-
-Owns what the plugin offers. Never opens anything when it is imported.
-"""
+"""Files: the streams of ``textFileStream``, ``binaryRecordsStream`` and ``fileStream``; a receiver of growing files."""
 
 from __future__ import annotations
 
@@ -35,20 +32,18 @@ __all__ = [
 def input_streams() -> Iterable[InputStreamSpec]:
     """Offer the streams ``text-file``, ``binary-records`` and ``file``."""
     return (
-        InputStreamSpec("text-file", text_files, TextFileOptions, "lines of the files that appear in a directory"),
+        InputStreamSpec("text-file", text_files, TextFileOptions, "lines of new files in a directory"),
         InputStreamSpec(
             "binary-records",
             binary_records,
             BinaryRecordsOptions,
-            "records of fixed length of the files that appear in a directory",
+            "records of fixed length of new files in a directory",
         ),
-        InputStreamSpec(
-            "file", files, FileStreamOptions, "what a function reads from files that appear in a directory"
-        ),
+        InputStreamSpec("file", files, FileStreamOptions, "what a function reads from new files in a directory"),
     )
 
 
 @hookimpl
 def receivers() -> Iterable[ReceiverSpec]:
     """Offer the receiver ``file``."""
-    return (ReceiverSpec("file", FileReceiver, FileReceiverOptions, "lines of text of files that grow, as they grow"),)
+    return (ReceiverSpec("file", FileReceiver, FileReceiverOptions, "lines of text appended to files"),)

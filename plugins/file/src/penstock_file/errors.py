@@ -1,6 +1,6 @@
 """The errors of file streams.
 
-Owns the exception types and nothing else. A message is one line: of an error in a task, Spark's users see the last one.
+Their messages have one line: Spark shows only the last line of an error in a task.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from penstock import PenstockError
 
 
 class DirectoryMissingError(PenstockError):
-    """There is no directory to list yet."""
+    """The directory does not exist (yet)."""
 
 
 class FileReadError(PenstockError):
-    """A file that a batch needs cannot be read, or holds what cannot be read as records."""
+    """A file of a batch cannot be read, or its bytes are not records."""

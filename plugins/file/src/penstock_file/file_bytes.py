@@ -1,6 +1,6 @@
-"""``FileBytes``: the bytes of one version of a file, decompressed when its name says that it is compressed.
+"""``FileBytes``: the bytes of one version of a file, decompressed if its file name says that it is compressed.
 
-Owns the open file. Never gives what was appended after the version was seen. Runs in the tasks of a batch.
+Bytes appended after the version was seen are not read. Runs in the tasks of a batch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from penstock_file.pieces import FilePiece, codec_of
 
-# How much is asked of a file system at a time: of this machine's, of another.
+# Bytes read at a time from a local and from a remote file system.
 _NEAR_BYTES = 1 << 17
 _FAR_BYTES = 8 << 20
 
@@ -22,11 +22,11 @@ class FileBytes:
     """An open version of a file.
 
     Args:
-        filesystem: where it is.
-        piece: of the file; what is before its start is skipped, what is behind its stop can be read on to the end.
+        filesystem: the file system of the path.
+        piece: reading starts at its start and may continue past its stop to the end of the version.
 
     Raises:
-        OSError: it cannot be opened, or is shorter than it was.
+        OSError: the file cannot be opened, or is shorter than the version.
     """
 
     def __init__(self, filesystem: fs.FileSystem, piece: FilePiece) -> None:
@@ -34,7 +34,7 @@ class FileBytes:
         self._codec = codec_of(piece.path)
         self._file = filesystem.open_input_file(piece.path)
         try:
-            # One byte before, from which it can be told whether a line begins at the start.
+            # One byte before the start shows whether a line begins there.
             self._position = max(piece.start - 1, 0)
             self._check_length(self._file.size())
             self._stream = self._opened()
@@ -50,14 +50,14 @@ class FileBytes:
 
     @property
     def is_compressed(self) -> bool:
-        """Its pieces are not pieces of what it holds: it is read as a whole."""
+        """Whether it is compressed: such a file is read as a whole."""
         return self._codec is not None
 
     def read(self, count: int) -> bytes:
-        """So many bytes, less at the end.
+        """Read ``count`` bytes, fewer at the end.
 
         Raises:
-            OSError: it cannot be read on.
+            OSError: the file cannot be read.
         """
         data: bytes = self._stream.read(count)
         self._position += len(data)
@@ -72,7 +72,7 @@ class FileBytes:
         return data
 
     def as_file(self) -> io.BufferedReader:
-        """The version as an open binary file, for functions of the program."""
+        """Return the version as an open binary file, for user code."""
         at_once = _NEAR_BYTES if self._is_near else _FAR_BYTES
         if self._codec is not None:
             return io.BufferedReader(_Window(self._stream, None, self._piece.path), at_once)
@@ -90,16 +90,16 @@ class FileBytes:
 
     def _check_length(self, length: int) -> None:
         if length < self._piece.size:
-            raise OSError(f"it had {self._piece.size} bytes when it was selected, and has {length} now")
+            raise OSError(f"it had {self._piece.size} bytes when it was selected and has {length} bytes now")
 
 
 class _Window(io.RawIOBase):
-    """A pyarrow file as Python knows files, up to an offset.
+    """A pyarrow file as a Python file that ends at an offset.
 
     Args:
-        native: the file; not closed with this one.
-        size: it ends there; ``None``: at its own end, and no seeking.
-        name: of the file.
+        native: the pyarrow file; closing the window does not close it.
+        size: offset of the end; ``None``: the native end, and not seekable.
+        name: path, for ``name`` of the Python file.
     """
 
     def __init__(self, native: Any, size: int | None, name: str) -> None:
@@ -116,7 +116,7 @@ class _Window(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if self._size is None:
-            raise io.UnsupportedOperation("a compressed file cannot be sought in")
+            raise io.UnsupportedOperation("a compressed file is not seekable")
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self.tell(), io.SEEK_END: self._size}[whence]
         if base + offset < 0:
             raise ValueError(f"negative seek position {base + offset}")

@@ -1,7 +1,6 @@
-"""``FileReceiver``: lines of files that grow, as they grow.
+"""``FileReceiver``: stores the lines that are appended to files.
 
-Owns the options, and the way of a line: read what is new, store it, then record how far. Which files there are is
-Watch's, what a line is LineChunk's. All runs on the receiver's thread; while ``store_arrow`` holds it nothing is read.
+Its thread reads new lines, stores them, then saves the offsets. While ``store_arrow`` blocks, nothing is read.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from attrs.validators import and_, ge, gt, in_, le, min_len
 from penstock import ThreadReceiver
 from penstock.helpers import LineRules, text_of
 from penstock_file import positions
+from penstock_file.file_watcher import FileWatcher
 from penstock_file.followed_file import FollowedFile
 from penstock_file.line_chunk import LineChunk
 from penstock_file.positions import Position
-from penstock_file.watch import Watch
 
-# Stored in one go: enough for a block.
+# Stored at once: enough for a block.
 _MANY_BYTES = 16 << 20
 
 
@@ -39,24 +38,26 @@ class FileReceiverOptions:
     start: Literal["beginning", "end"] = field(
         default="beginning",
         validator=in_(("beginning", "end")),
-        metadata={"help": "where to begin in files that are there at first; later ones are read from their beginning"},
+        metadata={"help": "where to start in files that exist at first; later ones are read from the beginning"},
     )
     poll_interval: float = field(
-        default=0.2, validator=and_(gt(0), le(3600)), metadata={"help": "seconds between two looks when nothing is new"}
+        default=0.2,
+        validator=and_(gt(0), le(3600)),
+        metadata={"help": "seconds between two scans if nothing is new"},
     )
     max_line_bytes: int = field(
         default=1 << 20,
         validator=and_(ge(1), le(1 << 30)),
-        metadata={"help": "a longer line is dropped and counted, without being held in memory"},
+        metadata={"help": "a longer line is dropped and counted; it is never held in memory"},
     )
     offset_file: str = field(
         default="",
-        metadata={"help": "where to keep how far files were read, to go on there when launched anew; empty: nowhere"},
+        metadata={"help": "file that saves the offsets from which a relaunched receiver continues; empty: none"},
     )
     encoding_errors: Literal["replace", "refuse"] = field(
         default="replace",
         validator=in_(("replace", "refuse")),
-        metadata={"help": "what becomes of a line that is not UTF-8: replace puts U+FFFD, refuse drops the line"},
+        metadata={"help": "a line that is not UTF-8: replace puts U+FFFD for malformed bytes, refuse drops it"},
     )
 
 
@@ -64,40 +65,40 @@ class FileReceiver(ThreadReceiver[str]):
     """Follows files.
 
     Args:
-        options: which, from where on, and what lines are taken.
+        options: files, start and line rules.
     """
 
-    # Of this receiver's last run in this process.
+    # Offsets of this receiver's last run in this process.
     _positions: list[Position] | None = None
 
     def __init__(self, options: FileReceiverOptions) -> None:
         self._options = options
-        # Made absolute where the program runs.
+        # Relative to the working directory of the driver.
         self._path = os.path.abspath(options.path)  # noqa: PTH100  # a pattern
         self._offset_file = options.offset_file and str(Path(options.offset_file).absolute())
         self._rules = LineRules(options.max_line_bytes, options.encoding_errors == "refuse")
         self._counts: Counter[str] = Counter()
-        self._recording_fails = False
+        self._saving_fails = False
 
     def receive(self) -> None:
-        """Look, read, store, record; pause when nothing is new."""
+        """Scan, read, store and save offsets; pause when there is nothing new."""
         options = self._options
         known = self._positions
         if known is None and self._offset_file:
             known = positions.load(self._offset_file)
-        watch = Watch(
+        watch = FileWatcher(
             self._path,
             known,
             at_end=options.start == "end",
             max_line_bytes=options.max_line_bytes,
             ignored=[self._offset_file],
-            tell=self.reportError,
+            report=self.reportError,
             monotonic_s=time.monotonic,
         )
         try:
             watch.scan()
-            # Before anything was stored: who is launched anew must know from where on files were followed.
-            self._record(watch)
+            # Before anything is stored: a relaunched receiver must know where following began.
+            self._save_offsets(watch)
             while not self.isStopped():
                 if not self._read_all(watch) and self.wait(options.poll_interval):
                     break
@@ -105,10 +106,10 @@ class FileReceiver(ThreadReceiver[str]):
         finally:
             watch.close()
 
-    def _read_all(self, watch: Watch) -> bool:
-        """Read some of every file that has something; say whether there is more already."""
+    def _read_all(self, watch: FileWatcher) -> bool:
+        """Read from every file that has new bytes; return whether there is more to read at once."""
         read: list[tuple[FollowedFile, LineChunk]] = []
-        # With a rate limit no more than it lets pass in one go: that is one block, which is accepted or is not.
+        # With a rate limit, one interval's lines: they become one block, which is accepted or not.
         rate = self.rate_limit
         lines = math.inf if rate is None else max(1, int(rate * self.block_interval_ms / 1000))
         num_bytes = 0
@@ -116,7 +117,7 @@ class FileReceiver(ThreadReceiver[str]):
             restarts = file.restarts
             chunk = file.read(self._rules, None if math.isinf(lines) else int(lines))
             if file.restarts > restarts:
-                self.reportError(f"{file.path} was truncated or written anew: it is read from its beginning")
+                self.reportError(f"{file.path} was truncated or rewritten: reading from the beginning")
             if chunk is None:
                 continue
             read.append((file, chunk))
@@ -127,12 +128,12 @@ class FileReceiver(ThreadReceiver[str]):
         if read:
             self._store(watch, read)
         else:
-            self._let_go(watch)
+            self._release_files(watch)
         watch.close_idle()
-        return lines < 1 or num_bytes >= _MANY_BYTES or watch.is_more or any(file.behind for file, _ in read)
+        return lines < 1 or num_bytes >= _MANY_BYTES or watch.is_more or any(file.is_unread for file, _ in read)
 
-    def _let_go(self, watch: Watch) -> None:
-        """Follow no more what has left its place; its last line will not be ended."""
+    def _release_files(self, watch: FileWatcher) -> None:
+        """Stop following files that left their paths; their last lines will not be completed."""
         leaving = watch.leaving()
         for file in leaving:
             chunk = file.read(self._rules, None, is_end=True)
@@ -140,13 +141,13 @@ class FileReceiver(ThreadReceiver[str]):
                 self._store(watch, [(file, chunk)])
             watch.drop(file)
         if leaving:
-            self._record(watch)
+            self._save_offsets(watch)
 
-    def _store(self, watch: Watch, read: list[tuple[FollowedFile, LineChunk]]) -> None:
-        """Store, then move on behind what was stored.
+    def _store(self, watch: FileWatcher, read: list[tuple[FollowedFile, LineChunk]]) -> None:
+        """Store, then advance the offsets.
 
         Raises:
-            ReceiverStoppedError: stopped before it was stored: it is read again.
+            ReceiverStoppedError: the receiver stopped before the store; the lines will be read again.
         """
         columns = [chunk.column for _, chunk in read if chunk.num_lines]
         if columns:
@@ -157,21 +158,21 @@ class FileReceiver(ThreadReceiver[str]):
             self._count(chunk)
         for file, _ in read:
             watch.was_read(file)
-        self._record(watch)
+        self._save_offsets(watch)
 
-    def _record(self, watch: Watch) -> None:
+    def _save_offsets(self, watch: FileWatcher) -> None:
         self._positions = watch.positions
         if not self._offset_file:
             return
         try:
             positions.save(self._offset_file, self._positions)
-            self._recording_fails = False
+            self._saving_fails = False
         except OSError as error:
-            if not self._recording_fails:
-                self._recording_fails = True
+            if not self._saving_fails:
+                self._saving_fails = True
                 self.reportError(
-                    f"{self._offset_file} cannot be written: {text_of(error)}; "
-                    "a receiver launched anew would read again what is read from now on"
+                    f"offset_file {self._offset_file} cannot be written: {text_of(error)}; a relaunched receiver would "
+                    "read again what is read from now on"
                 )
 
     def _count(self, chunk: LineChunk) -> None:

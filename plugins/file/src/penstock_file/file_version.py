@@ -1,7 +1,4 @@
-"""``FileVersion``: a file as it was when it was seen.
-
-Owns nothing but the three facts by which a version is known.
-"""
+"""``FileVersion``: a file as a listing showed it."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from attrs import frozen
 
 @frozen(order=False)
 class FileVersion:
-    """A version of a file: another size or another time is another version.
+    """A version of a file: with another size or mtime it is another version.
 
     Attributes:
-        path: as the file system names it.
-        size: in bytes.
-        mtime_ns: when it was modified, as the file system says.
+        path: path in its file system.
+        size: bytes.
+        mtime_ns: modification time, ns since the epoch.
     """
 
     path: str

@@ -1,8 +1,4 @@
-"""``LineChunk``: whole lines cut from the bytes of a growing file, and where the file goes on behind them.
-
-Owns what a line of a growing file is: what stands between two newlines, without one carriage return at its end. Never
-touches a line in Python, as long as all are UTF-8: Arrow splits and validates. Pure; runs on the receiver's thread.
-"""
+"""``LineChunk``: whole lines cut from the bytes of a growing file, and how many bytes they take. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +11,14 @@ from penstock.helpers import LineRules, split_lines
 
 @frozen
 class LineChunk:
-    """What was read of a file.
+    """Lines read from a file.
 
     Attributes:
         column: the lines, a StringArray; ``None`` for none.
-        num_bytes: how far the file was read.
-        skipping: it was read into a line that is too long, whose rest is to be left out.
-        too_long: how many lines were left out for their length.
-        not_utf8: how many lines were not UTF-8.
+        num_bytes: bytes consumed.
+        skipping: whether they end inside a line that is too long, the rest of which is to be skipped.
+        too_long: lines dropped for their length.
+        not_utf8: lines that were not UTF-8.
     """
 
     column: Any
@@ -43,14 +39,14 @@ def cut(
     """Cut whole lines from the front.
 
     Args:
-        data: of the file.
-        rules: what becomes of lines.
-        skipping: it begins inside a line that is left out.
-        is_end: nothing will follow: the rest is a line, unless it is empty.
-        max_lines: no more.
+        data: unread bytes of the file.
+        rules: which lines are accepted.
+        skipping: the data begins inside a line that is to be skipped.
+        is_end: nothing will follow: the remaining bytes are a line, unless there are none.
+        max_lines: ``None``: no limit.
 
     Returns:
-        What it found; ``None`` when the end of the first line is not there yet, and it may become a line.
+        The lines; ``None`` when the first line is not complete yet.
     """
     if not data:
         return None
@@ -63,7 +59,7 @@ def cut(
     if end == begin and is_end and len(data) > begin:
         end = len(data)
     if end == begin:
-        # A carriage return does not count but could be the last byte, so that it takes one byte more to be sure.
+        # The last byte may be a carriage return, which does not count: only one byte more proves the line too long.
         if len(data) - begin > rules.max_line_bytes + 1:
             return LineChunk(None, len(data), skipping=True, too_long=1)
         return LineChunk(None, begin) if begin else None
@@ -72,7 +68,7 @@ def cut(
 
 
 def _end(data: bytes, begin: int, max_lines: int | None) -> int:
-    """Behind the newline of the last line to take; the beginning when there is none."""
+    """The offset after the last line to return; the beginning when there is none."""
     last = data.rfind(b"\n", begin) + 1
     if not last or max_lines is None or max_lines >= last - begin:
         return last or begin

@@ -1,7 +1,7 @@
-"""``Lister``: the thread on which a file stream looks at its directory.
+"""``Lister``: the thread on which a file stream lists its directory.
 
-Owns the thread, and who waits for it. Never knows what is looked at. ``ask`` runs on the generator's loop and returns
-in time, however long a listing takes; what that finds later is there for the next batch.
+``ask`` runs on the generator's thread and returns in time, however long a listing takes. What a slow listing finds goes
+to a later batch.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-# How long the thread is waited for at the end; a file system that hangs is left behind.
+# How long stop waits for the thread; it does not wait for a file system that hangs.
 _JOIN_S = 2.0
 
 
 class Lister:
-    """Look when asked.
+    """Lists when asked.
 
     Args:
-        name: of the thread.
-        look: looks once; what it raises is raised by the ``ask`` that waits for it.
+        name: thread name.
+        look: lists once; its error is raised by the ``ask`` that waits for it.
     """
 
     def __init__(self, name: str, look: Callable[[], None]) -> None:
@@ -26,7 +26,7 @@ class Lister:
         self._asked = self._answered = 0
         self._error: Exception | None = None
         self._changed = threading.Condition()
-        #: Set when it is to end: ends pauses of ``look``.
+        #: Set by ``stop``; ``look`` waits on it instead of sleeping.
         self.stopped = threading.Event()
         self._thread = threading.Thread(name=name, target=self._run, daemon=True)
 
@@ -35,10 +35,10 @@ class Lister:
         self._thread.start()
 
     def ask(self, timeout_s: float) -> bool:
-        """Have it look, and wait for a look that began after this call; say whether it ended in time.
+        """Request a listing and wait for it; return whether it ended within the timeout.
 
         Raises:
-            Exception: what the look raised.
+            Exception: what ``look`` raised.
         """
         with self._changed:
             self._asked += 1
@@ -52,7 +52,7 @@ class Lister:
             return True
 
     def stop(self) -> None:
-        """End the thread; harmless when repeated, or when it never started."""
+        """End the thread. Idempotent, also before the start."""
         self.stopped.set()
         with self._changed:
             self._changed.notify_all()

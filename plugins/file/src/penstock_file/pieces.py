@@ -1,7 +1,4 @@
-"""File pieces: which bytes of which file a task reads.
-
-Owns the splitting of large files and the packing of small ones. Pure: opens nothing. Runs on the generator's loop.
-"""
+"""File pieces: which bytes of which file a task reads. Splits large files and packs small ones. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +9,13 @@ from attrs import frozen
 
 from penstock_file.file_version import FileVersion
 
-#: A partition reads no more, unless one file that cannot be split is larger.
+#: Maximum size of a partition, unless a file that cannot be split is larger.
 MAX_PARTITION_BYTES = 64 << 20
-# Less is not worth a task of its own.
+# Less is not worth a task.
 _MIN_PARTITION_BYTES = 4 << 20
-# To open a file costs as much as to read so many bytes.
+# Opening a file costs as much as reading this many bytes.
 _OPEN_BYTES = 1 << 20
-# A last piece this much longer than the others is better than one more.
+# A last piece up to this much longer is better than one more piece.
 _SLACK = 1.1
 
 
@@ -27,11 +24,11 @@ class FilePiece:
     """A part of a version of a file.
 
     Attributes:
-        number: of the piece in its batch.
-        path: as the file system names it.
+        number: unique in its batch.
+        path: path in its file system.
         start: first byte.
-        stop: the byte behind the last one; a line belongs to the piece in which it begins.
-        size: of the version; what lies behind is not its.
+        stop: offset after the last byte; a line belongs to the piece in which it begins.
+        size: size of the version; later bytes are not read.
     """
 
     number: int
@@ -42,21 +39,21 @@ class FilePiece:
 
 
 def codec_of(path: str) -> str | None:
-    """The compression that a path's ending says, ``None`` for none."""
+    """The compression that a file name's ending says; ``None`` for none."""
     try:
         name: str = pa.Codec.detect(path).name
     except (TypeError, ValueError):
-        return None  # it answers so to an ending that it does not know
+        return None  # what it raises for an ending that it does not know
     return name
 
 
 def partitions(versions: Sequence[FileVersion], unit: int | None, parallelism: int) -> list[tuple[FilePiece, ...]]:
-    """Spread files over partitions, in order.
+    """Distribute files over partitions, in order.
 
     Args:
         versions: the files.
-        unit: a file may be split at multiples of so many bytes; ``None``: nowhere.
-        parallelism: how many tasks can run at a time; to occupy them files are split further.
+        unit: files may be split at multiples of this many bytes; ``None``: nowhere.
+        parallelism: number of tasks that can run at a time; files are split further to occupy them.
     """
     total = sum(version.size + _OPEN_BYTES for version in versions)
     most = min(MAX_PARTITION_BYTES, max(_MIN_PARTITION_BYTES, -(-total // max(parallelism, 1))))
@@ -79,7 +76,7 @@ def partitions(versions: Sequence[FileVersion], unit: int | None, parallelism: i
 
 def _ranges(version: FileVersion, unit: int | None, most: int) -> Iterator[tuple[int, int]]:
     size = version.size
-    # A file of another size is no whole number of units: whoever reads it must see that, once.
+    # A file that is not a multiple of the unit has one reader, which reports that once.
     if unit is None or size <= most * _SLACK or size % unit or codec_of(version.path) is not None:
         yield 0, size
         return

@@ -1,7 +1,7 @@
-"""Positions: how far files were read, and the small file in which that is kept across relaunches.
+"""Positions: how far files were read, and the offset file that saves this across relaunches of the receiver.
 
-Owns their form on disk. A position names its file by inode and by a digest of its first bytes: a path may lead to
-another file by now, and an inode may have been given to another. Runs on the receiver's thread.
+A position identifies its file by inode and by a digest of its first bytes: a path may lead to another file by now, and
+an inode may have been reused.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from attrs.validators import ge
 
 from penstock.helpers import atomic_write
 
-# How many of a file's first bytes it is known by.
+# First bytes of a file that identify it.
 _HEAD_BYTES = 256
 
 
 @frozen
 class Head:
-    """By what a file is known whose inode may be another's by now.
+    """Identifies a file whose inode may have been reused.
 
     Attributes:
-        length: of its first bytes.
-        digest: of them.
+        length: number of first bytes.
+        digest: SHA-256 of them.
     """
 
     length: int = 0
     digest: str = ""
 
     def fits(self, descriptor: int) -> bool:
-        """Say whether an open file begins so."""
+        """Return whether an open file begins with these bytes."""
         return self == _head(descriptor, self.length)
 
     def grown(self, descriptor: int, offset: int) -> Head:
-        """The head of a file that was read up to an offset: longer, if it was short."""
+        """Return the head of the file after it was read up to an offset: longer, if it was short."""
         length = min(offset, _HEAD_BYTES)
         return self if length <= self.length else _head(descriptor, length)
 
@@ -57,11 +57,11 @@ class Position:
     """How far a file was read.
 
     Attributes:
-        path: where it was seen last.
-        inode: its number in its file system.
-        offset: what is before was read, and accepted by the driver.
-        skipping: the offset lies inside a line that is left out.
-        head: how it begins.
+        path: the last known path.
+        inode: inode number.
+        offset: bytes before it were read and stored.
+        skipping: whether the offset is inside a line that is to be skipped.
+        head: identifies the file.
     """
 
     path: str
@@ -72,10 +72,10 @@ class Position:
 
 
 def load(offset_file: str) -> list[Position] | None:
-    """The positions that were saved; ``None`` when none were.
+    """Load the saved positions; ``None`` when the offset file does not exist.
 
     Raises:
-        ValueError: the file is there and holds something else.
+        ValueError: the file holds something else.
         OSError: it cannot be read.
     """
     try:
@@ -92,10 +92,10 @@ def load(offset_file: str) -> list[Position] | None:
 
 
 def save(offset_file: str, positions: Sequence[Position]) -> None:
-    """Replace what was saved, in one step: who reads it finds the old or the new.
+    """Save positions atomically.
 
     Raises:
-        OSError: it cannot be written; what was saved before is still there.
+        OSError: the file cannot be written; the positions saved before are still there.
     """
     with atomic_write(Path(offset_file), sync=True) as unfinished:
         unfinished.write_text(json.dumps({"files": cattrs.unstructure(list(positions))}), encoding="utf-8")
@@ -103,6 +103,6 @@ def save(offset_file: str, positions: Sequence[Position]) -> None:
 
 def _not_ours(offset_file: str, error: Exception) -> ValueError:
     return ValueError(
-        f"{offset_file} does not hold offsets ({type(error).__name__}): name another offset_file, or remove it to "
-        "begin anew"
+        f"offset_file {offset_file} does not hold offsets ({type(error).__name__}): name another one, or delete "
+        "it to start without offsets"
     )

@@ -1,7 +1,4 @@
-"""``ReadPieces``: the partition function, from references to file pieces to records.
-
-Owns the order of the pieces, the counting, and the words for a file that cannot be read. Runs in the tasks of a batch.
-"""
+"""``ReadPieces``: the partition function of a batch's tasks, from references to file pieces to records."""
 
 from __future__ import annotations
 
@@ -28,10 +25,10 @@ class ReadPieces:
     """Partition function.
 
     Attributes:
-        filesystem: where the files are.
+        filesystem: the file system of the paths.
         reader: makes records of bytes.
-        counts: where the records of each piece are counted.
-        batch_time_ms: for which batch.
+        counts: counts the records of each piece.
+        batch_time_ms: the batch.
     """
 
     filesystem: fs.FileSystem
@@ -40,7 +37,7 @@ class ReadPieces:
     batch_time_ms: int
 
     def __call__(self, _index: int, partitions: Iterable[tuple[FilePiece, ...]]) -> Iterator[Any]:
-        """Read every piece of a partition, in order."""
+        """Read the pieces of a partition, in order."""
         runs = (run for pieces in partitions for piece in pieces for run in self._runs(piece))
         return itertools.chain.from_iterable(runs)
 
@@ -50,12 +47,12 @@ class ReadPieces:
             with FileBytes(self.filesystem, piece) as data:
                 for run in self.reader.runs(data, piece):
                     count += len(run)
-                    # Before it is handed on: who takes no more may never come back for what follows.
+                    # Counted before the yield: a consumer that stops here never resumes the generator.
                     self.counts.add({self.batch_time_ms: {piece.number: count}})
                     yield run
         except (OSError, pa.ArrowException) as error:
             words = " ".join(text_of(error).split()) or type(error).__name__
             raise FileReadError(
-                f"{piece.path} cannot be read: {words}. See that executors can reach and read it, and that nothing "
-                "removes or changes files before their batch is done; then put it in again under another name"
+                f"{piece.path} cannot be read: {words}. Executors need access to it, and nothing may remove or "
+                "change files before their batch completes. To read it again, add it under another name"
             ) from error

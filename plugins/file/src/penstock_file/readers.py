@@ -1,10 +1,8 @@
-r"""Readers: from the bytes of a file to records, in runs.
+r"""Readers: from the bytes of a file to records, several at a time, in the tasks of a batch.
 
-Owns what a record is: a line, so many bytes, or what a function of the program yields. Never holds more of a file than
-a chunk and the line at hand. Runs in the tasks of a batch.
-
-A line ends at ``\n``, ``\r\n`` or ``\r``, as Hadoop's reader has it; the rest at the end of the file is a line, unless
-it is empty; a UTF-8 byte order mark at its beginning is no part of it. What is no UTF-8 becomes U+FFFD.
+They hold a chunk of a file and the current line. A line ends at ``\n``, ``\r\n`` or ``\r``, as in Hadoop's reader; the
+remaining bytes at the end of the file are a line, unless there are none. A UTF-8 byte order mark at the beginning of
+the file is skipped. Malformed UTF-8 becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -21,28 +19,28 @@ from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece
 
-# More makes each chunk new memory of the system, and reading three times as slow.
+# Larger chunks are mapped anew by the allocator each time, which is three times as slow.
 _CHUNK = 1 << 18
-# What is read behind the end of a piece to find the end of its last line.
+# Bytes read at a time after the end of a piece to find the end of its last line.
 _TAIL = 1 << 16
 _MARK = b"\xef\xbb\xbf"
 _END = object()
 
 
 class Reader(Protocol):
-    """Makes records of bytes. Pickled to the tasks."""
+    """Makes records of bytes. Pickled with the task."""
 
     @property
     def unit(self) -> int | None:
-        """A file may be split at multiples of so many bytes; ``None``: nowhere."""
+        """Files may be split at multiples of this many bytes; ``None``: nowhere."""
         ...
 
     def runs(self, data: FileBytes, piece: FilePiece) -> Iterator[Sequence[Any]]:
-        """The records of a piece, several at a time.
+        """Yield the records of a piece, several at a time.
 
         Raises:
-            FileReadError: the piece holds what is no record.
-            OSError: it cannot be read.
+            FileReadError: the bytes are not records.
+            OSError: the file cannot be read.
         """
         ...
 
@@ -52,14 +50,14 @@ class LineReader:
     """Reads lines.
 
     Attributes:
-        chunk: how many bytes at a time.
+        chunk: bytes read at a time.
     """
 
     chunk: int = _CHUNK
     unit: int | None = field(default=1, init=False)
 
     def runs(self, data: FileBytes, piece: FilePiece) -> Iterator[list[str]]:
-        """The lines that begin in the piece."""
+        """Yield the lines that begin in the piece."""
         stop = sys.maxsize if data.is_compressed else piece.stop
         return line_runs(data.read, piece.start, stop, self.chunk)
 
@@ -69,15 +67,15 @@ class RecordReader:
     """Reads records of fixed length.
 
     Attributes:
-        unit: the length.
-        chunk: how many bytes at a time, or one record.
+        unit: bytes of a record.
+        chunk: bytes read at a time, at least one record.
     """
 
     unit: int | None
     chunk: int = _CHUNK
 
     def runs(self, data: FileBytes, piece: FilePiece) -> Iterator[list[bytes]]:
-        """The records of the piece, which has a whole number of them."""
+        """Yield the records of the piece."""
         length = self.unit or 1
         if not data.is_compressed and piece.size % length:
             raise FileReadError(self._wrong(piece, piece.size))
@@ -96,32 +94,32 @@ class RecordReader:
 
     def _wrong(self, piece: FilePiece, size: int) -> str:
         return (
-            f"{piece.path} holds {size} bytes, which is no multiple of the record length {self.unit}: "
-            "it was not moved in whole, or does not hold such records"
+            f"{piece.path} has {size} bytes, not a multiple of record_length={self.unit}: "
+            "it is incomplete, or does not hold such records"
         )
 
 
 @frozen
 class ProgramReader:
-    """Reads what a function of the program yields.
+    """Reads the records that a user function returns.
 
     Attributes:
-        read: given the open file, returns its records.
+        read: called with the open file; returns its records.
     """
 
     read: Callable[[BinaryIO], Iterable[Any]]
     unit: int | None = field(default=None, init=False)
 
     def runs(self, data: FileBytes, piece: FilePiece) -> Iterator[tuple[Any]]:
-        """The records of the file, each for itself."""
+        """Yield the records of the file, one at a time."""
         try:
             with data.as_file() as file:
                 records = iter(self.read(file))
                 for record in records:
                     yield (record,)
-                # An iterator is at its end for ever, unless a StopIteration of the program's only looked like it.
+                # An exhausted iterator stays so, unless a StopIteration in user code only looked like its end.
                 if next(records, _END) is not _END:
-                    raise RuntimeError("a function of the program raised StopIteration")
+                    raise RuntimeError("user code raised StopIteration")
         except StopIteration as error:
             raise FileReadError(f"read raised StopIteration on {piece.path}: its records would end silently") from error
         except Exception as error:
@@ -130,21 +128,21 @@ class ProgramReader:
 
 
 def line_runs(read: Callable[[int], bytes], start: int, stop: int, chunk: int) -> Iterator[list[str]]:
-    """The lines that begin in a range of a file.
+    """Yield the lines that begin in a range of a file.
 
     Args:
-        read: reads on from the byte before the start, or from the start if that is 0; to the end of the file.
-        start: of the range.
-        stop: of the range.
-        chunk: how many bytes to read at a time.
+        read: reads from the byte before the start, or from the start if that is 0, to the end of the file.
+        start: first byte of the range.
+        stop: offset after the last byte of the range.
+        chunk: bytes to read at a time.
     """
     ahead = b""
     left = stop - start
-    # The last byte was a carriage return: a newline that follows belongs to it.
+    # Whether the last byte was a carriage return: a newline after it belongs to the same line ending.
     after_return = False
-    # Of a line that has begun: no end of a line is in them.
+    # The current line so far, without a line ending.
     parts: list[bytes] = []
-    # A line has begun, even if nothing of it was read yet.
+    # Whether a line has begun, even if none of its bytes was read.
     begun = False
     if start == 0:
         while len(ahead) < len(_MARK) and (data := read(len(_MARK) - len(ahead))):
@@ -155,7 +153,7 @@ def line_runs(read: Callable[[int], bytes], start: int, stop: int, chunk: int) -
     else:
         before = read(1)
         after_return = before == b"\r"
-        # The range begins inside a line that is another's.
+        # The range begins inside a line of the range before.
         while before not in b"\r\n":
             data = read(min(chunk, left)) if left > 0 else b""
             if not data:
@@ -186,7 +184,7 @@ def line_runs(read: Callable[[int], bytes], start: int, stop: int, chunk: int) -
             parts.clear()
         if end < len(data):
             parts.append(data[end:])
-    # The last line goes on behind the range.
+    # The last line continues after the range.
     while left <= 0 and (parts or begun):
         if ahead:
             data, ahead = ahead, b""
@@ -203,10 +201,10 @@ def line_runs(read: Callable[[int], bytes], start: int, stop: int, chunk: int) -
 
 
 def _lines(block: bytes) -> list[str]:
-    """Split what ends with the end of a line."""
+    """Split bytes that end with a line ending."""
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    # Not line by line: no character that is no end of a line has a newline's byte in it, whole or malformed.
+    # Decoded at once: in UTF-8 no other character contains a newline's byte, not even malformed.
     lines = block.decode("utf-8", "replace").split("\n")
     lines.pop()
     return lines

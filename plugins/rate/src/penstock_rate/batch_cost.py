@@ -1,42 +1,41 @@
-"""What a batch costs: a fixed time and a time a record, learned batch by batch.
+"""The cost of a batch: a fixed time and a time for each record, learned from batches.
 
-Owns a line through the batches seen, by recursive least squares with forgetting. A batch far off the line counts as one
-a little off it; when a second follows on the same side, the cost has changed, and what was learned before counts for
-little. Never divides by zero, whatever it is told. Runs on the thread of whoever calls it.
+It fits a line by recursive least squares with forgetting. An outlier is clipped; a second outlier in a row on the same
+side means that the cost has changed, and earlier batches then count little.
 """
 
 from __future__ import annotations
 
 from attrs import define
 
-# What a batch weighs in the line, relative to the one after it.
+# Weight of a batch relative to the next one.
 _MEMORY = 0.9
-# The same when the cost has changed.
+# The same after the cost has changed.
 _MEMORY_OF_A_CHANGE = 0.02
-# The last fixed time counts as a batch without records, of this weight relative to all batches, at most of the second:
-# time and records that hardly vary tell no fixed time from one a record.
+# The last fixed time counts as a batch without records, with this weight relative to all batches, limited to the second
+# value: batches that hardly vary cannot separate the fixed time from the time for each record.
 _TRUST_IN_FIXED, _MOST_TRUST = 0.1, 1.0
-# Deviations from the line, relative to it: what is expected at first, and at least; and what makes a batch stand out.
+# Relative deviations from the line: initial, minimum, and the multiple that makes a batch an outlier.
 _FIRST_DEVIATION, _LEAST_DEVIATION = 0.2, 0.02
 _OUTSTANDING = 4.0
 
 
 @define
 class BatchCost:
-    """The line, and how far batches are off it.
+    """The fitted line, and how far batches deviate from it.
 
     Attributes:
-        fixed_ms: of a batch without records.
-        record_ms: of a record; 0 before the first batch.
-        deviation: mean, relative.
-        outstanding: batches in a row far above (or, negative, below) the line.
+        fixed_ms: time of a batch without records.
+        record_ms: time for each record; 0 before the first batch.
+        deviation: mean relative deviation.
+        outstanding: consecutive outliers above the line; negative: below it.
     """
 
     fixed_ms: float = 0.0
     record_ms: float = 0.0
     deviation: float = _FIRST_DEVIATION
     outstanding: int = 0
-    # Sums over batches, by weight: 1, n, n², t, n·t.
+    # Weighted sums over batches: 1, n, n², t, n·t.
     weight: float = 0.0
     n: float = 0.0
     nn: float = 0.0
@@ -44,14 +43,14 @@ class BatchCost:
     nt: float = 0.0
 
     def predict_ms(self, records: float) -> float:
-        """What a batch would take."""
+        """The expected time of a batch."""
         return self.fixed_ms + self.record_ms * records
 
     def learn(self, records: int, took_ms: int) -> bool:
-        """Take a batch into account. Both numbers are above zero.
+        """Learn from a batch. Both numbers are above zero.
 
         Returns:
-            Whether the cost has changed: the second batch in a row far off on the same side.
+            Whether the cost has changed: the batch is the second outlier in a row on the same side.
         """
         counted_ms, memory, changed = float(took_ms), _MEMORY, False
         if self.weight:
@@ -79,7 +78,7 @@ class BatchCost:
         return changed
 
     def _leverage(self, records: float) -> float:
-        """How uncertain the line is there, as a variance relative to that of a batch."""
+        """The variance of the line at a number of records, relative to that of a batch."""
         weight = self.weight + self._trust()
         return max((self.nn - 2 * records * self.n + records * records * weight) / self._determinant(), 0.0)
 
@@ -87,12 +86,12 @@ class BatchCost:
         return min(_TRUST_IN_FIXED * self.weight, _MOST_TRUST)
 
     def _determinant(self) -> float:
-        # Above zero by the trust alone, which is far more than any rounding.
+        # Above zero: the trust alone exceeds any rounding error.
         return (self.weight + self._trust()) * self.nn - self.n * self.n
 
     def _fit(self) -> None:
         weight, t = self.weight + self._trust(), self.t + self._trust() * self.fixed_ms
         fixed = (self.nn * t - self.n * self.nt) / self._determinant()
-        # Neither part of the cost is negative, and a record costs something.
+        # The fixed time is not negative, and a record takes some time.
         self.fixed_ms = min(max(fixed, 0.0), t / weight * 0.99)
         self.record_ms = max((self.nt - self.fixed_ms * self.n) / self.nn, 0.01 * t / weight * self.n / self.nn)

@@ -1,8 +1,7 @@
-"""The estimator ``model``: learns what a batch costs, and aims at batches that take a share of the interval.
+"""The estimator ``model``: learns the cost of a batch and aims at batches that take a share of the interval.
 
-Owns the rates it gave and what it learned. It begins low and goes up by no more than is sure; knows from the rates it
-gave whether the rate or the input was the limit, and in the latter case leaves the rate or raises it; aims lower while
-batches wait. Reads no clock and no chance; runs on the thread of whoever calls it.
+It starts low and raises the rate in bounded steps. From the rates it gave it knows whether the rate or the input
+limited a batch; in the latter case it keeps or raises the rate. While batches queue it aims lower.
 """
 
 from __future__ import annotations
@@ -16,29 +15,28 @@ from penstock import RateEstimator
 from penstock_rate.batch_cost import BatchCost
 from penstock_rate.options import checked_interval_ms, positive
 
-# The rate was the limit when a batch has so much of what it let in.
+# The rate was the limit when a batch has this share of the records that it admitted.
 _BINDING = 0.9
-# No batch has more than so many times what was let in: unused permits keep for a time.
-_MOST_LET_IN = 4.0
-# How fast the rate goes up: while it is the limit, so far that even a cost growing with the square of the records would
-# fit, but within these; while the input is the limit.
+# A batch has at most this many times the admitted records: unused permits are kept for a while.
+_MOST_ADMITTED = 4.0
+# Growth of the rate: minimum and maximum step while the rate is the limit (in between, as far as a cost that grows with
+# the square of the records would fit), and the step while the input is the limit.
 _GROWTH, _MOST_GROWTH, _EXPLORATION = 2.0, 4.0, 1.1
-# However high the fixed cost: so much of what it leaves of the interval, relative to the share, is for records; and so
-# much of the interval.
+# However high the fixed cost is, records get at least this part of the rest of the interval, relative to the share, and
+# at least this part of the interval.
 _PART_OF_THE_REST, _LEAST_ROOM = 0.9, 0.05
-# What is late is made up for in so many intervals, by batches that use no less than a part of the room.
+# A delay is made up for in this many intervals, by batches that use at least this part of the time for records.
 _DRAIN_INTERVALS, _LEAST_AIM = 4.0, 0.1
-# How many batches that wait are looked at.
+# Maximum queued batches that are considered.
 _WAITING = 20
-# Without an option, the first batches have so many records.
+# Records of the first batches, unless the option says otherwise.
 _FIRST_RECORDS = 2
-# A batch's rate is a fact, the line through the last ones an opinion: the rate is no less than this of what the batch
-# would have taken in proportion.
+# The last batch is measured, the fitted line is not: the rate is at least this part of the last batch's, in proportion
+# to the time aimed at.
 _LEAST_OF_PROPORTION = 0.25
-# Of the most that a batch has shown to be possible, what the next one leaves: an old maximum, from before the capacity
-# fell, bounds nothing.
+# Decay of the maximum that batches have shown to be possible: the capacity may have fallen since.
 _SHOWN_LASTS = 0.9
-# Rates that are remembered, for batches that wait.
+# Rates that are remembered for queued batches.
 _RATES = 128
 _HIGHEST = 1e15
 
@@ -67,14 +65,14 @@ class ModelOptions:
 
 @define
 class ModelState:
-    """What ``model`` remembers.
+    """The state of ``model``.
 
     Attributes:
         rate: the last estimate, records/s.
-        time: of the last batch that counted, ms; ``None`` before the first.
-        cost: of a batch.
-        shown: the most that a batch has shown to be possible, records an interval.
-        rates: the last estimates with their times, the oldest first.
+        time: end of the last batch that was used, ms; ``None`` before the first.
+        cost: the learned cost.
+        shown: the decaying maximum that a batch has shown to be possible, records an interval.
+        rates: the last estimates with their times, oldest first.
     """
 
     rate: float
@@ -109,22 +107,22 @@ class ModelRateEstimator(RateEstimator):
         self._first_rate = self.state.rate = max(min(rate, _HIGHEST), self._options.min_rate)
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
-        """The rate, records/s; ``None`` for a batch without records or duration, and when time does not go on."""
+        """Return the rate, records/s; ``None`` for a batch without records or duration, or not later than the last."""
         state, interval = self.state, self._interval_ms
         if numElements <= 0 or processingDelay <= 0 or (state.time is not None and time <= state.time):
             self.reason = "batch ignored: no records, no duration, or not later than the last"
             return None
         waited = max(schedulingDelay, 0)
-        let_in = self._let_in(time - processingDelay - waited)
-        # Whatever a batch is said to have had: no rate is drawn from what was never let in.
-        numElements = max(min(numElements, int(_MOST_LET_IN * let_in)), 1)
+        admitted = self._admitted(time - processingDelay - waited)
+        # An implausible count is limited to what was admitted.
+        numElements = max(min(numElements, int(_MOST_ADMITTED * admitted)), 1)
         changed = state.cost.learn(numElements, processingDelay)
         possible = numElements * interval / max(processingDelay, interval)
         state.shown = min(max(_SHOWN_LASTS * state.shown, possible), possible if changed else math.inf)
 
-        # A batch that stands out may be the first of many.
+        # An outlier may be the first of several slow batches.
         fear = processingDelay / state.cost.predict_ms(numElements) if state.cost.outstanding > 0 else 1.0
-        late_ms = self._late(time, processingDelay, waited, min(numElements / let_in, 1.0), fear)
+        late_ms = self._expected_delay(time, processingDelay, waited, min(numElements / admitted, 1.0), fear)
         room_ms = self._room()
         used_ms = max(room_ms - late_ms / _DRAIN_INTERVALS, _LEAST_AIM * room_ms)
         aim_ms = state.cost.fixed_ms + used_ms
@@ -133,9 +131,9 @@ class ModelRateEstimator(RateEstimator):
         spent_ms = max(processingDelay - state.cost.fixed_ms, _LEAST_ROOM * processingDelay)
         growth = min(max(math.sqrt(used_ms / spent_ms), _GROWTH), _MOST_GROWTH)
         wanted, most = fits * 1000 / interval, growth * state.shown * 1000 / interval
-        if numElements >= _BINDING * let_in or processingDelay > aim_ms:
+        if numElements >= _BINDING * admitted or processingDelay > aim_ms:
             if wanted > most:
-                why = f"{why}, by no more than is sure"
+                why = f"{why}, limited to a safe step"
             rate = min(wanted, most)
         else:
             rate = max(state.rate, min(wanted, most, _EXPLORATION * state.rate))
@@ -155,32 +153,32 @@ class ModelRateEstimator(RateEstimator):
         self.reason = f"{cost.fixed_ms:.4g} ms and {cost.record_ms:.4g} ms a record: {why}"
         return state.rate
 
-    def _let_in(self, until: int) -> float:
-        """How many records the rates let into a batch of a time."""
-        since, let_in = until - self._interval_ms, 0.0
+    def _admitted(self, until: int) -> float:
+        """Records that the rates admitted into the batch of a time."""
+        since, admitted = until - self._interval_ms, 0.0
         for began, rate in reversed(self.state.rates):
             if began < until:
-                let_in += rate * (until - max(began, since)) / 1000
+                admitted += rate * (until - max(began, since)) / 1000
                 until = max(began, since)
             if until <= since:
-                return let_in
+                return admitted
         first = self._first_rate if len(self.state.rates) < _RATES else self.state.rates[0][1]
-        return let_in + first * (until - since) / 1000
+        return admitted + first * (until - since) / 1000
 
     def _room(self) -> float:
-        """How much of a batch's time is for its records.
+        """The part of a batch's time that is for its records.
 
-        What the fixed cost leaves of the share; where that is little, a part of what it leaves of the interval.
+        It is what the fixed cost leaves of the share, or, if that is little, a part of what it leaves of the interval.
         """
         interval, fixed_ms, share = self._interval_ms, self.state.cost.fixed_ms, self._options.share
         rest_ms = interval - fixed_ms
         return max(share * interval - fixed_ms, _PART_OF_THE_REST * share * rest_ms, _LEAST_ROOM * interval)
 
-    def _late(self, time: int, took_ms: int, waited_ms: int, filled: float, fear: float) -> float:
-        """By how much the first batch that a new rate counts for will be late, once those before it have run."""
+    def _expected_delay(self, time: int, took_ms: int, waited_ms: int, filled: float, fear: float) -> float:
+        """The expected delay of the first batch that a new rate affects, after the queued ones."""
         interval, batch_time = self._interval_ms, time - took_ms - waited_ms
         late_ms = max(float(waited_ms + took_ms - interval), 0.0)
         for number in range(1, min((time - batch_time) // interval, _WAITING) + 1):
-            records = filled * self._let_in(batch_time + number * interval)
+            records = filled * self._admitted(batch_time + number * interval)
             late_ms = max(late_ms + fear * self.state.cost.predict_ms(records) - interval, 0.0)
         return late_ms

@@ -1,7 +1,4 @@
-"""What the options of several estimators have in common: checks of numbers.
-
-Owns the validators and their words. Never reads configuration. Runs wherever options are made.
-"""
+"""Validators that the options of several estimators share."""
 
 from __future__ import annotations
 
@@ -11,19 +8,19 @@ from attrs import Attribute
 
 
 def positive(_options: object, attribute: Attribute[float], value: float) -> None:
-    """Refuse all but finite numbers above zero."""
+    """Accept finite numbers above zero only."""
     if not (math.isfinite(value) and value > 0):
         raise ValueError(f"{attribute.name} must be a finite number greater than zero, not {value!r}")
 
 
 def not_negative(_options: object, attribute: Attribute[float], value: float) -> None:
-    """Refuse all but finite numbers from zero up."""
+    """Accept finite numbers of zero or more only."""
     if not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{attribute.name} must be a finite number, zero or greater, not {value!r}")
 
 
 def checked_interval_ms(batch_interval_ms: int) -> int:
-    """Return a batch interval that an estimator can divide by.
+    """Return a valid batch interval.
 
     Raises:
         ValueError: it is zero or negative.

@@ -1,7 +1,4 @@
-"""Receivers that read from a TCP socket: lines of text, length-prefixed frames, and what a function makes of the bytes.
-
-Owns what the plugin offers. Never opens anything when it is imported.
-"""
+"""Receivers that read from a TCP server: lines of text, length-prefixed frames, and records made by a converter."""
 
 from __future__ import annotations
 
@@ -30,6 +27,9 @@ def receivers() -> Iterable[ReceiverSpec]:
         ReceiverSpec("socket", SocketReceiver, SocketOptions, "lines of UTF-8 text from a TCP server"),
         ReceiverSpec("raw-socket", RawSocketReceiver, RawSocketOptions, "length-prefixed frames from a TCP server"),
         ReceiverSpec(
-            "socket-stream", SocketStreamReceiver, SocketStreamOptions, "what a function reads from a TCP server"
+            "socket-stream",
+            SocketStreamReceiver,
+            SocketStreamOptions,
+            "what a function reads from a TCP server",
         ),
     )

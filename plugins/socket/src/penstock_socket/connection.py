@@ -1,7 +1,7 @@
-"""``Connection``: one outgoing TCP connection whose every wait another thread can end.
+"""``Connection``: one outgoing TCP connection whose every wait can be interrupted by another thread.
 
-Owns the socket. Never retries and never looks at the data. All runs on the receiver's thread but ``interrupt``, which
-any thread may call. A name is resolved on a short-lived daemon thread, because nothing can end ``getaddrinfo``.
+Everything runs on the receiver's thread, except ``interrupt``, which any thread may call. The host name is resolved on
+a short-lived daemon thread, because ``getaddrinfo`` cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,7 @@ _Addresses = list[tuple[Any, ...]]
 
 
 class Interrupted(BaseException):
-    """``interrupt`` was called. No error: it is how a wait ends that was called off.
-
-    Nothing that handles errors should take it for one: a program's function that reads may do so.
-    """
+    """``interrupt`` was called. Not an ``Exception``: a converter that handles errors must not handle it."""
 
 
 class Connection:
@@ -29,27 +26,26 @@ class Connection:
 
     Args:
         host: name or address.
-        port: of the server.
-        timeout_s: longest wait for the name to be resolved, and for each of its addresses to answer.
+        timeout_s: for resolving the name, and for each of its addresses to accept.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:
         self._host, self._port, self._timeout_s = host, port, timeout_s
         self._socket: socket.socket | None = None
-        # What ends a wait in poll: a byte sent from one to the other.
+        # A byte sent from one to the other ends a wait in poll.
         self._wake_receiver, self._wake_sender = socket.socketpair()
-        # What ends the wait for the name; holds the error that ended it otherwise.
+        # The resolved addresses, or the error that ends the wait for them.
         self._answers: queue.SimpleQueue[_Addresses | BaseException] = queue.SimpleQueue()
         self._interrupted = threading.Event()
-        # Closing and interrupting exclude each other: the byte must not go to a descriptor that has a new owner.
+        # interrupt must not write to a descriptor that close has freed and another file has reused.
         self._closing = threading.Lock()
 
     def open(self) -> None:
-        """Connect to the first address that answers.
+        """Connect to the first address that accepts.
 
         Raises:
-            Interrupted: ``interrupt`` was called, before or meanwhile.
-            OSError: none answers; the last address's error.
+            Interrupted: ``interrupt`` was called.
+            OSError: no address accepted; the last one's error.
         """
         failure: OSError = OSError(f"{self._host!r} has no address")
         for family, kind, protocol, _name, address in self._resolve():
@@ -72,10 +68,10 @@ class Connection:
 
         Args:
             buffer: filled from its start; not empty.
-            timeout_s: longest wait, ``None`` for no limit.
+            timeout_s: ``None``: no timeout.
 
         Returns:
-            How many bytes, 0 at the end of the stream, ``None`` when nothing came in time.
+            The number of bytes; 0 at the end of the stream; ``None`` after the timeout.
 
         Raises:
             Interrupted: ``interrupt`` was called.
@@ -84,7 +80,7 @@ class Connection:
         assert self._socket is not None
         while not self._interrupted.is_set():
             try:
-                # First without a wait: under load there is something nearly always.
+                # First without polling: under load there are nearly always bytes.
                 return self._socket.recv_into(buffer)
             except BlockingIOError:
                 if not self._poll(self._socket, select.POLLIN, timeout_s):
@@ -92,7 +88,7 @@ class Connection:
         raise Interrupted
 
     def interrupt(self) -> None:
-        """End the wait of ``open`` and ``receive_into``, now and from now on. Harmless when repeated or late."""
+        """Have ``open`` and ``receive_into`` raise Interrupted, now and from now on. Idempotent."""
         self._interrupted.set()
         self._answers.put(Interrupted())
         with self._closing:
@@ -100,7 +96,7 @@ class Connection:
                 self._wake_sender.send(b"!")
 
     def close(self) -> None:
-        """Close all. Harmless when repeated."""
+        """Close the sockets. Idempotent."""
         with self._closing:
             for each in (self._socket, self._wake_receiver, self._wake_sender):
                 if each is not None:
@@ -119,14 +115,14 @@ class Connection:
         except queue.Empty:
             raise TimeoutError(f"{self._host!r} was not resolved within {self._timeout_s:g} s") from None
         if isinstance(answer, ValueError):
-            raise OSError(f"{self._host!r} is not the name of a host: {answer}") from answer
+            raise OSError(f"{self._host!r} is not a valid host name: {answer}") from answer
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
     def _connect(self, candidate: socket.socket, address: Any) -> None:
         candidate.setblocking(False)
-        # Who only receives never learns otherwise that the server's machine is gone.
+        # Without keepalive, a peer that only receives never notices that the server's machine is gone.
         candidate.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         error = candidate.connect_ex(address)
         if error == errno.EINPROGRESS:
@@ -135,12 +131,12 @@ class Connection:
             error = candidate.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
             raise OSError(error, os.strerror(error))
-        # A local port that nobody serves can be drawn as this end's own: TCP then connects the socket to itself.
+        # The kernel may pick the target port as this end's own: TCP then connects the socket to itself.
         if candidate.getsockname() == candidate.getpeername():
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
     def _poll(self, watched: socket.socket, event: int, timeout_s: float | None) -> bool:
-        """Wait until the socket is ready; say whether it is.
+        """Wait until the socket is ready; return False after the timeout.
 
         Raises:
             Interrupted: ``interrupt`` was called.

@@ -1,8 +1,7 @@
-"""``ConnectionFile``: a connection as a file to read from.
+"""``ConnectionFile``: a connection as a file, for a converter to read from.
 
-Owns what a program's function sees of the connection. Never closes it. Before it waits for bytes it has stored what
-must not wait, so that a function that reads holds back nothing it gave. Stores on the thread that made it, the
-receiver's; a read on another thread only reads.
+Before it waits for bytes it stores the records that are due, so that a converter that blocks in ``read`` delays none.
+It stores on the receiver's thread, which created it; reads on other threads only read. It never closes the connection.
 """
 
 from __future__ import annotations
@@ -19,30 +18,30 @@ if TYPE_CHECKING:
 
 
 class ConnectionFile(io.RawIOBase):
-    """The raw file; the program gets a buffered one on top of it.
+    """The raw file; the converter gets a buffered reader on top of it.
 
     Args:
         connection: open.
-        batcher: what was made of the bytes so far.
+        batcher: holds the records made of the bytes so far.
     """
 
     def __init__(self, connection: Connection, batcher: RecordBatcher) -> None:
         self._connection, self._batcher = connection, batcher
         self._owner = threading.get_ident()
-        #: The server has closed the connection, and all its bytes were read.
+        #: Whether the server has closed the connection and all its bytes were read.
         self.ended = False
-        #: What the connection broke of.
+        #: The error that broke the connection.
         self.fault: OSError | None = None
 
     def readable(self) -> bool:
-        """It is there to be read."""
+        """Always true."""
         return True
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
         """Read at least one byte, 0 at the end.
 
         Raises:
-            Interrupted: the receiver is to stop.
+            Interrupted: the receiver is stopping.
             OSError: the connection broke.
         """
         space = memoryview(buffer).cast("B")
@@ -58,12 +57,12 @@ class ConnectionFile(io.RawIOBase):
 
     def _receive_into(self, space: memoryview) -> int:
         received = None
-        if threading.get_ident() == self._owner and (patience_s := self._batcher.store_or_wait_s()) is not None:
-            received = self._connection.receive_into(space, patience_s)
+        if threading.get_ident() == self._owner and (timeout_s := self._batcher.store_or_wait_s()) is not None:
+            received = self._connection.receive_into(space, timeout_s)
             if received is None:
                 self._batcher.store()
         if received is None:
             received = self._connection.receive_into(space, None)
-        assert received is not None  # there was no limit to the wait
+        assert received is not None  # there was no timeout
         self._batcher.num_bytes += received
         return received

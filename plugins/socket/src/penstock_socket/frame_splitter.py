@@ -1,7 +1,7 @@
-"""``FrameSplitter``: from received bytes to a column of frames.
+"""``FrameSplitter``: splits received bytes into length-prefixed frames.
 
-Owns what a frame is: a length, four bytes, big-endian and signed, as Java's ``DataInputStream.readInt`` reads it, and
-so many bytes. Never allocates by what a length says. Runs on the receiver's thread.
+A frame is its length (four bytes, big-endian, signed, as Java's ``DataInputStream.readInt`` reads it) and that many
+bytes.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ class FrameSplitter:
     """Bytes in, frames out.
 
     Args:
-        max_frame_bytes: a longer frame is a fault.
+        max_frame_bytes: a longer frame makes the stream malformed.
         chunk: see ReceiveBuffer.
     """
 
     def __init__(self, max_frame_bytes: int, chunk: int = CHUNK_BYTES) -> None:
         self._max_frame_bytes = max_frame_bytes
         self._buffer = ReceiveBuffer(_LENGTH.size + max_frame_bytes, max(chunk, _LENGTH.size))
-        self._looked_at = 0
+        self._searched = 0
         self._ended = False
-        #: Why the stream makes no sense from here on, once ``take`` has come to that point.
+        #: Why the rest of the stream is malformed; ``None`` until ``take`` has found it so.
         self.fault: Exception | None = None
 
     @property
     def pending(self) -> int:
-        """Bytes received and not looked at."""
-        return self._buffer.filled - self._looked_at
+        """Bytes received and not searched."""
+        return self._buffer.filled - self._searched
 
     @property
     def is_full(self) -> bool:
-        """``take`` must be called before there is more space."""
+        """Whether ``take`` must be called before there is more space."""
         return self._buffer.is_full
 
     def space(self, at_most: int) -> memoryview:
-        """Where to receive into: at least one byte, at most so many."""
+        """Return where to receive into: at least one byte, at most ``at_most``."""
         return self._buffer.space(at_most)
 
     def advance(self, count: int) -> None:
-        """So many bytes were received into the space."""
+        """Note that ``count`` bytes were received into the space."""
         self._buffer.advance(count)
 
     def end(self) -> None:
-        """The stream has ended: to have something left is a fault."""
+        """Note the end of the stream: remaining bytes are a fault."""
         self._ended = True
 
     def take(self) -> Any:
-        """The frames that are whole, as a BinaryArray, ``None`` when there are none."""
+        """Return the whole frames as a BinaryArray, ``None`` when there are none."""
         if self.fault is not None:
             return None
         data, filled = self._buffer.data, self._buffer.filled
@@ -79,13 +79,13 @@ class FrameSplitter:
             self.fault = EOFError(f"the stream ended inside a frame, after {filled - end} of its bytes")
         column = self._column(ends) if end else None
         self._buffer.drop(end)
-        self._looked_at = self._buffer.filled
+        self._searched = self._buffer.filled
         return column
 
     def _column(self, ends: array[int]) -> Any:
-        """The frames that end at these places; the first place is where the first begins."""
+        """The frames that end at these offsets; the first offset is where the first frame begins."""
         bodies = pa.py_buffer(memoryview(self._buffer.data)[: ends[-1]])
         frames = pa.Array.from_buffers(pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends), bodies])
-        # Without the lengths; the kernel copies: nothing of the column is left in the buffer. It takes the number of
-        # values times this stop for a size, so that the default, the largest integer, would overflow.
+        # Without the lengths. Arrow copies, so the buffer is free again. It multiplies the number of values by this
+        # stop; the default, the largest integer, would overflow.
         return pc.binary_slice(frames, _LENGTH.size, stop=_PAST_ANY_END)

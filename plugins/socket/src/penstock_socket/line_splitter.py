@@ -1,8 +1,6 @@
-"""``LineSplitter``: from received bytes to a column of lines.
+"""``LineSplitter``: splits received bytes into lines of text.
 
-Owns what a line is: what stands between two newlines, without one carriage return at its end; the rest at the end of
-the stream is a line too, unless it is empty. Never touches a line in Python, as long as all are UTF-8: Arrow splits and
-validates. Runs on the receiver's thread.
+What remains at the end of the stream is a line too, unless it is empty.
 """
 
 from __future__ import annotations
@@ -23,43 +21,43 @@ class LineSplitter:
         chunk: see ReceiveBuffer.
     """
 
-    #: No bytes are wrong in such a stream.
+    #: No bytes make such a stream malformed.
     fault: Exception | None = None
 
     def __init__(self, rules: LineRules, errors: ErrorCounts, chunk: int = CHUNK_BYTES) -> None:
         self._rules, self._errors = rules, errors
-        # The longest line, its carriage return, and one byte by which it shows that it is longer.
+        # The longest line, its carriage return, and one byte more that shows a longer line.
         self._buffer = ReceiveBuffer(rules.max_line_bytes + 2, chunk)
-        # Up to where there is no newline.
+        # Bytes without a newline at the front.
         self._searched = 0
-        # Inside a line that is too long, whose beginning is gone.
+        # Inside a line that is too long, whose beginning was dropped.
         self._skipping = False
         self._ended = False
 
     @property
     def pending(self) -> int:
-        """Bytes received and not looked at."""
+        """Bytes received and not searched."""
         return self._buffer.filled - self._searched
 
     @property
     def is_full(self) -> bool:
-        """``take`` must be called before there is more space."""
+        """Whether ``take`` must be called before there is more space."""
         return self._buffer.is_full
 
     def space(self, at_most: int) -> memoryview:
-        """Where to receive into: at least one byte, at most so many."""
+        """Return where to receive into: at least one byte, at most ``at_most``."""
         return self._buffer.space(at_most)
 
     def advance(self, count: int) -> None:
-        """So many bytes were received into the space."""
+        """Note that ``count`` bytes were received into the space."""
         self._buffer.advance(count)
 
     def end(self) -> None:
-        """The stream has ended: what is left is a line."""
+        """Note the end of the stream: the remaining bytes are a line."""
         self._ended = True
 
     def take(self) -> Any:
-        """The lines that are whole, as a StringArray, ``None`` when there are none."""
+        """Return the whole lines as a StringArray, ``None`` when there are none."""
         buffer = self._buffer
         if self._skipping:
             newline = buffer.data.find(b"\n", 0, buffer.filled)
@@ -73,7 +71,7 @@ class LineSplitter:
         elif newline >= 0:
             column = self._column(newline)
             buffer.drop(newline + 1)
-        # A carriage return does not count but could be the last byte, so that it takes one byte more to be sure.
+        # The last byte may be a carriage return, which does not count: only one byte more proves the line too long.
         if buffer.filled > self._rules.max_line_bytes + 1:
             buffer.drop(buffer.filled)
             self._skipping = True

@@ -1,8 +1,6 @@
-"""``RawSocketReceiver``: length-prefixed frames from a TCP server, the receiver behind ``rawSocketStream``.
+"""``RawSocketReceiver``: length-prefixed frames from a TCP server; ``rawSocketStream`` uses it.
 
-Owns its options and nothing else: the connection is TcpReceiver's, a frame is FrameSplitter's. Spark's receiver of that
-name takes each frame for a block that the JVM has serialized, and reads it in ``onStart``; here a frame is one record,
-its bytes, and is read on a thread.
+Spark's receiver of that name takes each frame for a serialized block; here a frame is one record, its bytes.
 """
 
 from __future__ import annotations
@@ -20,17 +18,17 @@ from penstock_socket.splitting_receiver import SplittingReceiver
 class RawSocketOptions:
     """Options of the receiver ``raw-socket``; each one's meaning is its ``help``."""
 
-    host: str = field(validator=min_len(1), metadata={"help": "name or address of the server"})
+    host: str = field(validator=min_len(1), metadata={"help": "host name or address of the server"})
     port: int = field(validator=and_(ge(1), le(65535)), metadata={"help": "TCP port of the server"})
     max_frame_bytes: int = field(
         default=64 << 20,
         validator=and_(ge(1), le(1 << 30)),
-        metadata={"help": "a longer frame, or one of negative length, is an error, and the receiver connects anew"},
+        metadata={"help": "a longer frame, or one of negative length, is an error: the receiver reconnects"},
     )
     connect_timeout: float = field(
         default=10.0,
         validator=and_(gt(0), le(3600)),
-        metadata={"help": "seconds to wait for the name to be resolved, and for each of its addresses to answer"},
+        metadata={"help": "timeout in seconds for resolving the name, and for each of its addresses to accept"},
     )
 
 
@@ -38,7 +36,7 @@ class RawSocketReceiver(SplittingReceiver[bytes]):
     """Receives frames.
 
     Args:
-        options: where from, and what frames are taken.
+        options: server and limits.
     """
 
     def __init__(self, options: RawSocketOptions) -> None:

@@ -1,57 +1,56 @@
-"""``ReceiveBuffer``: the bytes that were received and not taken yet.
+"""``ReceiveBuffer``: received bytes that have not been consumed.
 
-Owns one piece of memory. Never holds more than its cap, and no more than what came in makes necessary: what a peer
-announces allocates nothing. Runs on the receiver's thread.
+It grows with the bytes received, up to a maximum: a length that a peer announces allocates nothing.
 """
 
 from __future__ import annotations
 
-#: How much is received before it is looked at, when nothing bids to look earlier.
+#: Bytes received before they are split, unless they are due earlier.
 CHUNK_BYTES = 1 << 20
 
 
 class ReceiveBuffer:
-    """Bytes: filled at the end, taken from the front.
+    """Filled at the end, consumed from the front.
 
     Args:
-        cap: the most it can ever hold.
-        chunk: what it holds from the start, and again once a longer record has been taken.
+        cap: maximum size, bytes.
+        chunk: initial size, and the size after a longer record has been consumed.
     """
 
     def __init__(self, cap: int, chunk: int = CHUNK_BYTES) -> None:
         self._cap, self._chunk = max(cap, chunk), chunk
-        #: The memory; only the first ``filled`` bytes mean something.
+        #: The memory; only the first ``filled`` bytes are valid.
         self.data = bytearray(chunk)
-        #: How many bytes were received and not taken.
+        #: Bytes received and not consumed.
         self.filled = 0
 
     @property
     def is_full(self) -> bool:
-        """The memory is used up; ``space`` makes it longer."""
+        """Whether the memory is used up; ``space`` then grows it."""
         return self.filled == len(self.data)
 
     def space(self, at_most: int) -> memoryview:
-        """Where to receive into: at least one byte, at most so many.
+        """Return where to receive into: at least one byte, at most ``at_most``.
 
         Raises:
-            BufferError: the buffer is at its cap and nothing was taken.
+            BufferError: the buffer is full at its maximum size.
         """
         if self.filled == self._cap:
-            raise BufferError(f"{self._cap} bytes were received and none was taken")
+            raise BufferError(f"{self._cap} bytes were received and none was consumed")
         if self.is_full:
             self._move_to(bytearray(min(2 * len(self.data), self._cap)))
         return memoryview(self.data)[self.filled : self.filled + at_most]
 
     def advance(self, count: int) -> None:
-        """So many bytes were received into the space."""
+        """Note that ``count`` bytes were received into the space."""
         self.filled += count
 
     def drop(self, count: int) -> None:
-        """Forget so many bytes from the front."""
+        """Drop ``count`` bytes from the front."""
         if not count:
             return
         rest = self.filled - count
-        # Through a view on both sides: that is the way that may overlap.
+        # Views on both sides: such a copy may overlap.
         view = memoryview(self.data)
         view[:rest] = view[count : self.filled]
         self.filled = rest

@@ -1,7 +1,4 @@
-"""``SocketReceiver``: lines of text from a TCP server, the receiver behind ``socketTextStream``.
-
-Owns its options and nothing else: the connection is TcpReceiver's, a line is LineSplitter's.
-"""
+"""``SocketReceiver``: lines of text from a TCP server; ``socketTextStream`` uses it."""
 
 from __future__ import annotations
 
@@ -21,22 +18,22 @@ from penstock_socket.splitting_receiver import SplittingReceiver
 class SocketOptions:
     """Options of the receiver ``socket``; each one's meaning is its ``help``."""
 
-    host: str = field(validator=min_len(1), metadata={"help": "name or address of the server"})
+    host: str = field(validator=min_len(1), metadata={"help": "host name or address of the server"})
     port: int = field(validator=and_(ge(1), le(65535)), metadata={"help": "TCP port of the server"})
     encoding_errors: Literal["replace", "refuse"] = field(
         default="replace",
         validator=in_(("replace", "refuse")),
-        metadata={"help": "what becomes of a line that is not UTF-8: replace puts U+FFFD, refuse drops the line"},
+        metadata={"help": "a line that is not UTF-8: replace puts U+FFFD for malformed bytes, refuse drops it"},
     )
     max_line_bytes: int = field(
         default=1 << 20,
         validator=and_(ge(1), le(1 << 30)),
-        metadata={"help": "a longer line is dropped and counted, without being held in memory"},
+        metadata={"help": "a longer line is dropped and counted; it is never held in memory"},
     )
     connect_timeout: float = field(
         default=10.0,
         validator=and_(gt(0), le(3600)),
-        metadata={"help": "seconds to wait for the name to be resolved, and for each of its addresses to answer"},
+        metadata={"help": "timeout in seconds for resolving the name, and for each of its addresses to accept"},
     )
 
 
@@ -44,7 +41,7 @@ class SocketReceiver(SplittingReceiver[str]):
     """Receives lines.
 
     Args:
-        options: where from, and what lines are taken.
+        options: server and line rules.
     """
 
     def __init__(self, options: SocketOptions) -> None:

@@ -1,7 +1,6 @@
-"""``SocketStreamReceiver``: what a function reads from a TCP server, the receiver behind ``socketStream``.
+"""``SocketStreamReceiver``: records that a converter function reads from a TCP server; ``socketStream`` uses it.
 
-Owns its options, the call of the converter, and what becomes of its end. The converter runs on the receiver's thread;
-when its records are stored is RecordBatcher's.
+The converter runs on the receiver's thread; ``RecordBatcher`` decides when its records are stored.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _BUFFER_BYTES = 64 << 10
 class SocketStreamOptions:
     """Options of the receiver ``socket-stream``; each one's meaning is its ``help``."""
 
-    host: str = field(validator=min_len(1), metadata={"help": "name or address of the server"})
+    host: str = field(validator=min_len(1), metadata={"help": "host name or address of the server"})
     port: int = field(validator=and_(ge(1), le(65535)), metadata={"help": "TCP port of the server"})
     converter: Callable[[BinaryIO], Iterable[Any]] = field(
         metadata={"help": "function: given the connection as a binary file to read from, yields records"},
@@ -39,19 +38,19 @@ class SocketStreamOptions:
     connect_timeout: float = field(
         default=10.0,
         validator=and_(gt(0), le(3600)),
-        metadata={"help": "seconds to wait for the name to be resolved, and for each of its addresses to answer"},
+        metadata={"help": "timeout in seconds for resolving the name, and for each of its addresses to accept"},
     )
 
 
 class StoreFailed(BaseException):
-    """A store failed while the converter was reading: nothing that the converter handles."""
+    """A store failed while the converter was reading. Not an ``Exception``: the converter must not handle it."""
 
 
 class SocketStreamReceiver(TcpReceiver[T]):
-    """Receives what the converter makes of a connection's bytes.
+    """Stores the records that the converter makes of a connection's bytes.
 
     Args:
-        options: where from, and the converter.
+        options: server and converter.
     """
 
     def __init__(self, options: SocketStreamOptions) -> None:
@@ -59,7 +58,7 @@ class SocketStreamReceiver(TcpReceiver[T]):
         self._options = options
 
     def receive_from(self, connection: Connection) -> None:
-        """Give the connection to the converter, store what it yields, and restart when it ends, however it does."""
+        """Run the converter on the connection and store its records; restart when it ends."""
         batcher = RecordBatcher(self._store, self.block_interval_ms / 1000, lambda: self.rate_limit)
         file = ConnectionFile(connection, batcher)
         reader = io.BufferedReader(file, _BUFFER_BYTES)
@@ -68,18 +67,18 @@ class SocketStreamReceiver(TcpReceiver[T]):
                 batcher.add_all(self._converted(reader))
                 _check_ended(file, reader)
             finally:
-                # Whatever has ended it, also a stop.
+                # After a stop, too.
                 batcher.store()
         except Interrupted:
             raise
         except StoreFailed as failed:
             self.restart("Error storing what was received", failed.__cause__)
-        # The converter is the program's: whatever it raises ends this connection and no more.
+        # User code: whatever it raises ends this connection only.
         except BaseException as error:
             converter = f"The converter failed: {type(error).__name__}: {text_of(error)}"
             self.restart("Error receiving data" if file.fault else converter, error)
         else:
-            # The converter may have taken a broken connection for an end.
+            # The converter may have mistaken a broken connection for its end.
             message = "Error receiving data" if file.fault else "Socket data stream had no more data"
             self.restart(message, file.fault)
 
@@ -89,7 +88,7 @@ class SocketStreamReceiver(TcpReceiver[T]):
             records: Iterable[T] = iter(made)
         except TypeError as error:
             raise TypeError(
-                f"it gave {type(made).__name__}, which is no iterable; a converter yields records, or returns several"
+                f"it returned {type(made).__name__}, not an iterable; a converter yields records or returns a list"
             ) from error
         return records
 
@@ -97,15 +96,15 @@ class SocketStreamReceiver(TcpReceiver[T]):
         try:
             self.store_all(records)
         except ReceiverStoppedError:
-            # Stopped while the rate limit held it: gone, as all is that the server has sent and nobody has received.
-            log.info("received and not stored", stream_id=self.streamId, at_most=len(records))
+            # The stop came while the rate limit held the store. Lost, like the bytes still in the kernel's buffer.
+            log.info("records lost at stop", stream_id=self.streamId, at_most=len(records))
             raise Interrupted from None
         except (Exception, SystemExit) as error:
             raise StoreFailed from error
 
 
 def _check_ended(file: ConnectionFile, reader: io.BufferedReader[Any]) -> None:
-    """Refuse a converter's end before the connection's: iterators take a StopIteration in a function for their end."""
+    """Refuse a converter that ends before its connection does: a StopIteration in user code looks like an end."""
     if file.fault is not None:
         return
     try:
@@ -113,4 +112,4 @@ def _check_ended(file: ConnectionFile, reader: io.BufferedReader[Any]) -> None:
     except ValueError:
         ended = file.ended  # closed by the converter
     if not ended:
-        raise RuntimeError("it gave no more records before the connection ended: returned, or raised a StopIteration")
+        raise RuntimeError("it ended before the connection did: it returned, or user code raised StopIteration")

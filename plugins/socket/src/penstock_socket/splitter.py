@@ -1,8 +1,4 @@
-"""``Splitter``: what makes records of received bytes.
-
-Owns the contract between the receivers and the two ways to split. Never reads a socket and never stores. Runs on the
-receiver's thread.
-"""
+"""``Splitter``: the interface between the receivers and what splits received bytes into records."""
 
 from __future__ import annotations
 
@@ -10,35 +6,35 @@ from typing import Any, Protocol
 
 
 class Splitter(Protocol):
-    """Bytes in, columns of whole records out. What is cut anywhere, inside a character included, comes out whole."""
+    """Bytes in, columns of whole records out, wherever the network has cut the bytes. On the receiver's thread."""
 
     @property
     def pending(self) -> int:
-        """Bytes received and not looked at."""
+        """Bytes received and not searched."""
         ...
 
     @property
     def is_full(self) -> bool:
-        """``take`` must be called before there is more space."""
+        """Whether ``take`` must be called before there is more space."""
         ...
 
     @property
     def fault(self) -> Exception | None:
-        """Why the stream makes no sense from here on, once ``take`` has come to that point."""
+        """Why the rest of the stream is malformed; ``None`` until ``take`` has found it so."""
         ...
 
     def space(self, at_most: int) -> memoryview:
-        """Where to receive into: at least one byte, at most so many."""
+        """Return where to receive into: at least one byte, at most ``at_most``."""
         ...
 
     def advance(self, count: int) -> None:
-        """So many bytes were received into the space."""
+        """Note that ``count`` bytes were received into the space."""
         ...
 
     def end(self) -> None:
-        """The stream has ended: what is left is the last record, or a fault."""
+        """Note the end of the stream: the remaining bytes are the last record, or a fault."""
         ...
 
     def take(self) -> Any:
-        """The records that are whole, as a pyarrow Array, ``None`` when there are none."""
+        """Return the whole records as a pyarrow Array, ``None`` when there are none."""
         ...

@@ -1,7 +1,7 @@
-"""``SplittingReceiver``: from a TCP connection to blocks of what a splitter makes of its bytes.
+"""``SplittingReceiver``: base class of receivers that split a TCP connection's bytes into records.
 
-Owns when what was received is split and stored: every block interval, or sooner when there is much of it. Never knows
-what a record is: that is the splitter's. Runs on the receiver's thread.
+It decides when bytes are split and stored: every block interval, or sooner when there are many. What a record is, the
+splitter knows.
 """
 
 from __future__ import annotations
@@ -24,17 +24,16 @@ log = get_logger("socket")
 
 T = TypeVar("T")
 
-# The least to ask the kernel for, however low the rate limit is.
+# Asked of the kernel at least, however low the rate limit is.
 _LEAST_BYTES = 256
 
 
 class SplittingReceiver(TcpReceiver[T]):
-    """What the receivers of lines and of frames share.
+    """Receives, splits and stores on the receiver's thread.
 
     Args:
         host: name or address of the server.
-        port: of the server.
-        connect_timeout_s: see Connection.
+        connect_timeout_s: see ``Connection``.
     """
 
     def __init__(self, host: str, port: int, connect_timeout_s: float) -> None:
@@ -43,14 +42,14 @@ class SplittingReceiver(TcpReceiver[T]):
 
     @abstractmethod
     def make_splitter(self, errors: ErrorCounts) -> Splitter:
-        """A splitter for a new connection.
+        """Create the splitter for a new connection.
 
         Args:
-            errors: where it counts what it cannot give as it came.
+            errors: counts rejected and repaired records.
         """
 
     def receive_from(self, connection: Connection) -> None:
-        """Split and store what comes; tell of what was counted."""
+        """Receive, split and store until the connection ends; report the errors counted."""
         try:
             self._receive_and_store(connection)
         finally:
@@ -65,26 +64,26 @@ class SplittingReceiver(TcpReceiver[T]):
         except OSError as error:
             fault = error
         finally:
-            # Whatever has ended it, also a stop: all that is whole is stored.
+            # After a stop, too: store the records that are whole.
             batcher.add(splitter.take())
             self._store(batcher)
         fault = fault or splitter.fault
         self.restart("Error receiving data" if fault else "Socket data stream had no more data", fault)
 
     def _receive_until_end(self, connection: Connection, splitter: Splitter, batcher: TableBatcher) -> None:
-        """Receive until the stream has ended or makes no sense any more.
+        """Receive until the stream has ended or is malformed.
 
         Raises:
-            Interrupted: the receiver is to stop.
+            Interrupted: the receiver is stopping.
             OSError: the connection broke.
         """
         while splitter.fault is None:
-            # With a rate limit, no further ahead than the limiter lets pass in one go: the rest waits in the kernel,
-            # and holds the server once that has no room left.
+            # With a rate limit, receive no more than an interval of it: the rest stays in the kernel's buffer, and TCP
+            # flow control holds the server once that is full.
             rate = self.rate_limit
             records = math.inf if rate is None else rate * self.block_interval_ms / 1000
             at_once = int(max(_LEAST_BYTES, min(records * batcher.record_bytes, CHUNK_BYTES)))
-            received = connection.receive_into(splitter.space(at_once), self._patience_s(batcher))
+            received = connection.receive_into(splitter.space(at_once), self._timeout_s(batcher))
             if received == 0:
                 splitter.end()
                 return
@@ -99,12 +98,12 @@ class SplittingReceiver(TcpReceiver[T]):
             if self._errors.due_s(now_s) == 0:
                 self._report_errors()
 
-    def _patience_s(self, batcher: TableBatcher) -> float | None:
-        """How long to wait for more bytes, ``None`` for ever."""
+    def _timeout_s(self, batcher: TableBatcher) -> float | None:
+        """How long to wait for more bytes; ``None``: no timeout."""
         now_s = time.monotonic()
         waits = [] if batcher.due_s is None else [batcher.due_s - now_s]
-        if (to_tell_s := self._errors.due_s(now_s)) is not None:
-            waits.append(to_tell_s)
+        if (report_due_s := self._errors.due_s(now_s)) is not None:
+            waits.append(report_due_s)
         return max(0.0, min(waits)) if waits else None
 
     def _store(self, batcher: TableBatcher) -> None:
@@ -114,8 +113,8 @@ class SplittingReceiver(TcpReceiver[T]):
         try:
             self.store_arrow(table)
         except ReceiverStoppedError:
-            # Stopped while the rate limit held it: gone, as all is that the server has sent and nobody has received.
-            log.info("received and not stored", stream_id=self.streamId, at_most=table.num_rows)
+            # The stop came while the rate limit held the store. Lost, like the bytes still in the kernel's buffer.
+            log.info("records lost at stop", stream_id=self.streamId, at_most=table.num_rows)
             raise
 
     def _report_errors(self) -> None:

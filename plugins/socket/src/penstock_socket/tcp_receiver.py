@@ -19,12 +19,11 @@ T = TypeVar("T")
 
 
 class TcpReceiver(ThreadReceiver[T]):
-    """What the receivers of this plugin share.
+    """Connects, and hands the connection to ``receive_from``.
 
     Args:
         host: name or address of the server.
-        port: of the server.
-        connect_timeout_s: see Connection.
+        connect_timeout_s: see ``Connection``.
     """
 
     _connection: Connection | None = None
@@ -34,13 +33,13 @@ class TcpReceiver(ThreadReceiver[T]):
 
     @abstractmethod
     def receive_from(self, connection: Connection) -> None:
-        """Receive and store until the connection ends; then ask for a restart.
+        """Receive and store until the connection ends, then call ``restart``.
 
         Args:
-            connection: open; closed by the caller.
+            connection: open; the caller closes it.
 
         Raises:
-            Interrupted: the receiver is to stop.
+            Interrupted: the receiver is stopping.
         """
 
     def onStart(self) -> None:
@@ -55,20 +54,20 @@ class TcpReceiver(ThreadReceiver[T]):
             raise
 
     def onStop(self) -> None:
-        """Wake the thread, whatever it waits for, and give it some time to store what it has received."""
+        """Wake the thread, and give it time to store what it has received."""
         if self._connection is not None:
             self._connection.interrupt()
         super().onStop()
 
     def receive(self) -> None:
-        """Connect, store what comes, and restart when the connection ends."""
+        """Connect and receive; restart when the connection ends."""
         connection = self._connection
         assert connection is not None
         try:
             if self._open(connection):
                 self.receive_from(connection)
         except Interrupted:
-            log.debug("stopped", stream_id=self.streamId)
+            log.debug("connection interrupted", stream_id=self.streamId)
         finally:
             connection.close()
 

@@ -1,7 +1,4 @@
-"""A receiver that makes its own data: records at a chosen rate, of a chosen shape, from a seed.
-
-Owns what the plugin offers. Never makes anything when it is imported.
-"""
+"""A receiver that generates its own records, at a chosen rate, of a chosen shape, from a seed."""
 
 from __future__ import annotations
 
@@ -16,4 +13,4 @@ __all__ = ["SyntheticOptions", "SyntheticReceiver", "receivers"]
 @hookimpl
 def receivers() -> Iterable[ReceiverSpec]:
     """Offer the receiver ``synthetic``."""
-    return (ReceiverSpec("synthetic", SyntheticReceiver, SyntheticOptions, "records made here, the same for a seed"),)
+    return (ReceiverSpec("synthetic", SyntheticReceiver, SyntheticOptions, "generated records, equal for equal seeds"),)

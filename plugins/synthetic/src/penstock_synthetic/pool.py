@@ -1,7 +1,4 @@
-"""The records: a seeded pool of them, gone round and round.
-
-Owns what the shapes are. Never reads a clock. Made and read on the receiver's thread.
-"""
+"""A seeded pool of records that is read in a circle."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ import pyarrow as pa
 Shape = Literal["lines", "numbers", "pairs"]
 SHAPES: tuple[Shape, ...] = ("lines", "numbers", "pairs")
 
-#: Records in a pool: enough that nothing notices that they come again, and quickly made.
+#: Records in a pool: enough variety, and quickly generated.
 POOL_RECORDS = 8192
 _VOCABULARY = 2000
 _LEAST_LINE_LENGTH = 92
@@ -25,19 +22,19 @@ _LARGEST_NUMBER = 999_999
 
 
 class Pool:
-    """Records of one shape; the one after the last is the first.
+    """Records of one shape, in a circle.
 
     Args:
         shape: ``lines``: words with blanks between, 92 to 101 characters; ``numbers``: ints from 0 to 999,999;
             ``pairs``: tuples of a word and such an int. The n-th most frequent of 2,000 words is n times as rare as the
             first.
-        seed: the same seed makes the same records.
+        seed: equal seeds make equal records.
     """
 
     def __init__(self, shape: Shape, seed: int) -> None:
         rng = random.Random(seed)
         words = _words(rng)
-        #: One round, in order.
+        #: The whole pool, in order.
         self.records: list[Any]
         match shape:
             case "lines":
@@ -49,11 +46,11 @@ class Pool:
         self._column = _column(self.records, shape)
 
     def slice(self, start: int, stop: int) -> list[Any]:
-        """The records from the number ``start`` up to the number ``stop``, which is not among them."""
+        """The records from number ``start`` to number ``stop``, exclusive."""
         return [record for piece in _rounds(start, stop) for record in self.records[piece]]
 
     def table(self, start: int, stop: int) -> pa.Table | None:
-        """The same as a table with the column ``value``, ``None`` when the shape has no columnar form."""
+        """The same as a table with the column ``value``; ``None`` when the shape has no columnar form."""
         if self._column is None:
             return None
         pieces = [self._column[piece] for piece in _rounds(start, stop)]
@@ -61,7 +58,7 @@ class Pool:
 
 
 def _column(records: list[Any], shape: Shape) -> Any:
-    """The records as a pyarrow Array; by its buffers, because pa.array imports pandas, where it is installed."""
+    """The records as a pyarrow Array, from buffers: pa.array imports pandas, if it is installed."""
     match shape:
         case "lines":
             offsets = array("i", itertools.accumulate(map(len, records), initial=0))
@@ -70,12 +67,12 @@ def _column(records: list[Any], shape: Shape) -> Any:
         case "numbers":
             return pa.Array.from_buffers(pa.int64(), len(records), [None, pa.py_buffer(array("q", records))])
         case "pairs":
-            # It would come back from columns as a Row, not as a tuple.
+            # As columns it would be read as a Row, not as a tuple.
             return None
 
 
 def _rounds(start: int, stop: int) -> Iterator[slice]:
-    """The parts of the pool that follow one another from one number to another."""
+    """The slices of the pool that cover a range of numbers."""
     while start < stop:
         first = start % POOL_RECORDS
         last = min(first + stop - start, POOL_RECORDS)

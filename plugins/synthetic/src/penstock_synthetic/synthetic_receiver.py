@@ -1,7 +1,6 @@
-"""``SyntheticReceiver``: records that nobody sends, so many a second.
+"""``SyntheticReceiver``: generates records at a constant rate.
 
-Owns the pace. Never reads anything: what the records are is Pool's. Makes and stores on one thread; while a ``store…``
-holds that thread, it makes nothing, and makes up for it as fast as it may afterwards.
+One thread generates and stores. After a store that blocked, it catches up as fast as the rate limit permits.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from attrs.validators import and_, ge, in_, le
 from penstock import ThreadReceiver
 from penstock_synthetic.pool import SHAPES, Pool, Shape
 
-# Records stored in one go: what is behind, and with rate 0 all, is stored in blocks of this size at most.
+# Maximum records stored at once, when catching up and with rate 0.
 _CHUNK = 65_536
 
 
@@ -27,44 +26,39 @@ class SyntheticOptions:
     rate: float = field(
         default=1000.0,
         validator=and_(ge(0.0), le(1e9)),
-        metadata={"help": "records/s; 0: as many as the rate limit and the machine let pass"},
+        metadata={"help": "records/s; 0: as fast as the rate limit and the machine permit"},
     )
     shape: Shape = field(
         default="lines",
         validator=in_(SHAPES),
-        metadata={
-            "help": "what a record is: lines (text of about 100 bytes), numbers (int), pairs (of a word and an int)"
-        },
+        metadata={"help": "lines (text of about 100 bytes), numbers (int) or pairs (a word and an int)"},
     )
     seed: int = field(
-        default=7, validator=ge(0), metadata={"help": "the same seed and shape make the same records in the same order"}
+        default=7, validator=ge(0), metadata={"help": "equal seeds and shapes make equal records in the same order"}
     )
     total: int = field(
-        default=0, validator=ge(0), metadata={"help": "stop after so many records and idle; 0: never stop"}
+        default=0, validator=ge(0), metadata={"help": "number of records, after which the receiver idles; 0: no end"}
     )
 
 
 class SyntheticReceiver(ThreadReceiver[Any]):
-    """Makes records.
-
-    Begins with the first record whenever it starts: also after a restart, and when it is launched anew elsewhere.
+    """Generates records, from the first one again after each restart and relaunch.
 
     Args:
-        options: which, and how many.
+        options: rate, shape, seed and total.
     """
 
     def __init__(self, options: SyntheticOptions) -> None:
         self._options = options
 
     def receive(self) -> None:
-        """Make what is due, once a block interval."""
+        """Generate the records that are due, once a block interval."""
         options = self._options
         pool = Pool(options.shape, options.seed)
         total = options.total or math.inf
         made, began_s = 0, monotonic()
         while made < total and not self.isStopped():
-            # From the time passed since the beginning, not from pause to pause: what a pause takes too long adds up
-            # to nothing.
+            # Counted from the beginning, so that late wake-ups do not add up.
             due = int((monotonic() - began_s) * options.rate) if options.rate else made + _CHUNK
             stop = int(min(due, made + _CHUNK, total))
             if stop > made:

@@ -25,7 +25,7 @@ class RestorePoints:
 
     Attributes:
         files: by stream name, the checkpointed RDDs to use, by batch time in ms.
-        oldest_ms: states are recomputed for all batches after this one; ``None`` if there is no state.
+        oldest_ms: states are recomputed for all batches after this one; ``None`` without state.
         oldest_required_ms: by stream number, the oldest batch that the stream will be asked for.
     """
 

@@ -53,7 +53,7 @@ class RecoveredRun:
         first: the run's first checkpoint, not written yet.
         found: the checkpoint that it recovers from; ``None`` if it starts fresh.
         attempts: how many runs have begun a batch.
-        batches: what the generator begins with; ``None`` without an earlier batch.
+        batches: late batches and how to catch up; ``None`` if the earlier run had no batch.
         obsolete: folders of an earlier run that this one replaces, to delete when the first checkpoint is written.
         block_log: the driver write-ahead log, not recovered yet; ``None`` if it is off.
         completed_outputs: the log of completed outputs; ``None`` if it is off.
@@ -309,10 +309,7 @@ class Recovery:
         }
         if found is not None:
             return evolve(found, **own, pending=dict(attempts.known), later_attempts=attempts.later)
-        interval_ms = self._graph.batch_interval_ms
-        return Checkpoint(
-            **own, run=secrets.token_hex(8), batch_interval_ms=interval_ms, zero_time_ms=-1, last_time_ms=-1
-        )
+        return Checkpoint(**own, run=secrets.token_hex(8), batch_interval_ms=self._graph.batch_interval_ms)
 
 
 def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:

@@ -29,13 +29,13 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
     """Give the streams of a graph their states, ids and positions from a checkpoint.
 
     Args:
-        graph: of a program that has not started.
+        graph: the graph to restore, not started.
         checkpoint: the checkpoint to recover from.
         folder: this run's folder; says where the checkpoint directory is now.
         drops: leave out what does not fit, with an error in the log.
 
     Returns:
-        States are recomputed for all batches after this time in ms; ``None`` if there is no state.
+        The time in ms after which states are recomputed; ``None`` without state.
 
     Raises:
         CheckpointError: something does not fit and must not be left out; says what, and what to do.

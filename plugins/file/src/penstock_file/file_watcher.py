@@ -1,7 +1,6 @@
-"""``Watch``: which files are followed, under which names, and in which order they are read.
+"""``FileWatcher``: finds the files to follow, through renames and replacements, and orders their reading.
 
-Owns the followed files and what is found in the file system: new ones, renamed ones, ones whose path leads elsewhere.
-Never reads lines. Runs on the receiver's thread.
+Runs on the receiver's thread.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ from penstock.helpers import text_of
 from penstock_file.followed_file import FollowedFile
 from penstock_file.positions import Position
 
-# How long a file is still read after its path was found to lead elsewhere: whoever writes may learn of it later.
+# How long a file is still read after its path leads to another file: its writer may notice that later.
 _LEAVE_S = 5.0
-# Files that are open at a time, besides those with something to read or to wait for.
+# Maximum open files, besides those with something to read or to wait for.
 _OPEN = 200
-# Files that went away, of which it is known how far they were read.
+# Offsets of vanished files that are remembered.
 _REMEMBERED = 100
 
 _Identity = tuple[int, int]
 
 
-class Watch:
+class FileWatcher:
     """The files that a path names: one, those in a directory, or those that a pattern matches.
 
     Args:
-        path: names them.
-        recorded: how far files were read before; ``None``: never any.
-        at_end: the files that are there at first, and are not recorded, are read from their end on.
-        max_line_bytes: see LineRules.
-        ignored: paths of files that are not followed in a directory, the receiver's own.
-        tell: reports what people should know.
-        monotonic_s: a clock.
+        path: a file, directory or pattern.
+        recorded: offsets of an earlier run; ``None`` when there was none.
+        at_end: files that exist at first and have no recorded offset are read from their end on.
+        max_line_bytes: see ``LineRules``.
+        ignored: files that are not followed, such as the receiver's own offset file.
+        report: is called with messages for the user.
+        monotonic_s: clock, seconds.
     """
 
     def __init__(
@@ -47,26 +46,26 @@ class Watch:
         at_end: bool,
         max_line_bytes: int,
         ignored: Sequence[str] = (),
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         monotonic_s: Callable[[], float],
     ) -> None:
-        self._path, self._max_line_bytes, self._tell, self._monotonic_s = path, max_line_bytes, tell, monotonic_s
+        self._path, self._max_line_bytes, self._report, self._monotonic_s = path, max_line_bytes, report, monotonic_s
         self._ignored = frozenset(ignored)
         self._at_end = at_end and recorded is None
-        # By inode: the number of a device may be another after the machine was started anew.
+        # By inode: the device number may change when the machine reboots.
         self._recorded = {position.inode: position for position in recorded or ()}
         self._files: dict[_Identity, FollowedFile] = {}
         self._by_path: dict[str, FollowedFile] = {}
         self._first = True
-        #: There was more to read than ``readable`` gave.
+        #: Whether there is more to read than ``readable`` returned.
         self.is_more = False
-        # What was told, so that it is not told at each look.
+        # Conditions already reported.
         self._waiting = False
         self._refused: set[str] = set()
 
     @property
     def positions(self) -> list[Position]:
-        """How far the files were read."""
+        """The offsets of all files."""
         return [file.position for file in self._files.values()]
 
     def __len__(self) -> int:
@@ -78,7 +77,7 @@ class Watch:
             file.close()
 
     def scan(self) -> None:
-        """Find out what is there now."""
+        """Find new, renamed and vanished files."""
         found: dict[_Identity, str] = {}
         for path in self._paths():
             try:
@@ -103,12 +102,12 @@ class Watch:
             self._find_recorded()
             if self._at_end:
                 self._go_to_ends()
-        self._say_waiting()
+        self._report_waiting()
 
     def readable(self) -> Iterator[FollowedFile]:
-        """Files with something to read, open; those read longest ago first, each behind its predecessor.
+        """Yield open files with unread bytes, those read longest ago first, each after its predecessor.
 
-        No more than may be open at a time; ``is_more`` says whether there are others.
+        It yields no more than may be open at a time; ``is_more`` says whether there are others.
         """
         given, self.is_more = 0, False
         files = list(self._files.values())
@@ -117,10 +116,10 @@ class Watch:
                 file.see(os.fstat(file.descriptor))
         for file in files:
             before = file.predecessor
-            if before is not None and before.behind and (before.device, before.inode) in self._files:
+            if before is not None and before.is_unread and (before.device, before.inode) in self._files:
                 continue
             file.predecessor = None
-            if file.behind and self._opened(file):
+            if file.is_unread and self._opened(file):
                 if given == _OPEN:
                     self.is_more = True
                     return
@@ -128,16 +127,16 @@ class Watch:
                 yield file
 
     def leaving(self) -> list[FollowedFile]:
-        """The files that were read to their ends, are in their places no more, and have been quiet for long enough."""
+        """Files read to their ends whose paths lead elsewhere and that have not grown for a while."""
         now_s = self._monotonic_s()
         return [
             file
             for file in self._files.values()
-            if file.left_s is not None and not file.behind and now_s - file.left_s >= _LEAVE_S
+            if file.left_s is not None and not file.is_unread and now_s - file.left_s >= _LEAVE_S
         ]
 
     def was_read(self, file: FollowedFile) -> None:
-        """Others come first the next time."""
+        """Move a file to the end of the reading order."""
         identity = (file.device, file.inode)
         if self._files.pop(identity, None) is not None:
             self._files[identity] = file
@@ -145,14 +144,14 @@ class Watch:
             file.left_s = self._monotonic_s()
 
     def close_idle(self) -> None:
-        """Close files in their places that were read to their ends, those read longest ago, if too many are open."""
+        """If too many files are open, close those read to their ends, those read longest ago first."""
         idle = [each for each in self._files.values() if each.descriptor is not None and each.left_s is None]
         for each in idle[: max(len(idle) - _OPEN, 0)]:
-            if not each.behind:
+            if not each.is_unread:
                 each.close()
 
     def drop(self, file: FollowedFile) -> None:
-        """Follow a file no more. It is remembered for a while: it may come back to a place."""
+        """Stop following a file, and remember its offset: it may come back under another path."""
         if file.descriptor is not None and os.fstat(file.descriptor).st_nlink:
             self._recorded[file.inode] = file.position
             while len(self._recorded) > _REMEMBERED:
@@ -189,18 +188,18 @@ class Watch:
                 return file
             file.close()
             if recorded.path == path:
-                self._tell(f"{path} does not hold any more what was read of it: it is read from its beginning")
+                self._report(f"{path} was replaced or rewritten: reading from the beginning")
         return FollowedFile(Position(path, inode), device)
 
     def _arrange(self, found: dict[_Identity, str]) -> None:
-        """See which files have left their places, and who has taken them."""
+        """Find the files that left their paths, and those that took their places."""
         now_s = self._monotonic_s()
         for identity, file in list(self._files.items()):
             if identity in found or file.left_s is not None:
                 continue
             file.left_s = now_s
-            if file.descriptor is None and file.behind and not _find(file):
-                self._tell(f"{file.path} was removed before it was read on from byte {file.offset}")
+            if file.descriptor is None and file.is_unread and not _find(file):
+                self._report(f"{file.path} was removed before its bytes from offset {file.offset} on were read")
                 del self._files[identity]
             elif file.descriptor is None:
                 del self._files[identity]  # it was read to its end
@@ -209,19 +208,19 @@ class Watch:
             before = self._by_path.get(path)
             if before is not None and before is not file and file.offset == 0:
                 file.predecessor = before
-        # A look may fall between the renaming of a file and the making of the one that takes its place.
+        # A scan may fall between the renaming of a file and the creation of its successor.
         kept = {id(file) for file in self._files.values()}
         left = {path: file for path, file in self._by_path.items() if id(file) in kept}
         self._by_path = left | by_path
 
     def _find_recorded(self) -> None:
-        """Files that were renamed while nobody looked: what was not read of them comes first."""
+        """Find files that were renamed since the earlier run: their unread bytes come first."""
         for position in self._recorded.values():
             file = FollowedFile(position, -1)
             if not _find(file):
-                self._tell(
-                    f"{position.path} was read up to byte {position.offset} and is there no more: "
-                    "what was added to it since is not read"
+                self._report(
+                    f"{position.path} was read up to byte {position.offset} and is gone: "
+                    "bytes appended since then are lost"
                 )
                 continue
             assert file.descriptor is not None
@@ -243,7 +242,7 @@ class Watch:
         try:
             file.open()
         except FileNotFoundError:
-            return False  # the next look finds out
+            return False  # the next scan notices
         except OSError as error:
             self._refuse(file.path, error)
             return False
@@ -253,18 +252,18 @@ class Watch:
     def _refuse(self, path: str, error: OSError) -> None:
         if path not in self._refused:
             self._refused.add(path)
-            self._tell(f"{path} cannot be read: {text_of(error)}; trying again at each look")
+            self._report(f"{path} cannot be read: {text_of(error)}; retrying at each scan")
 
-    def _say_waiting(self) -> None:
+    def _report_waiting(self) -> None:
         if self._files:
             self._waiting = False
         elif not self._waiting and not self._refused:
             self._waiting = True
-            self._tell(f"no file at {self._path}: waiting for one")
+            self._report(f"no file at {self._path}: waiting for one")
 
 
 def _find(file: FollowedFile) -> bool:
-    """Open a file that is not at its path any more, by its inode, if it is in the same directory under another name."""
+    """Find a renamed file in its directory by its inode and open it; return whether it was found."""
     folder = Path(file.path).parent
     try:
         with os.scandir(folder) as entries:

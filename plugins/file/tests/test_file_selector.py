@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from penstock_file.errors import FileReadError
-from penstock_file.selection import HALF_WRITTEN, Selection
+from penstock_file.file_selector import HALF_WRITTEN, FileSelector
 
 S = 1_000_000_000
 NOW = 1_000_000 * S
@@ -37,7 +37,7 @@ class Directory:
         self.looked_again: list[list[str]] = []
         # What happens between the two looks.
         self.meanwhile: Callable[[], None] = lambda: None
-        self.selection = Selection(lambda: self.now_ns, accept, lambda path: f"x://{path}")
+        self.selection = FileSelector(lambda: self.now_ns, accept, lambda path: f"x://{path}")
 
     def put(self, path: str, size: int = 10, age_s: float = 60) -> None:
         self.files[path] = Info(path, size, self.now_ns - int(age_s * S))
@@ -205,7 +205,7 @@ def test_a_queued_file_that_goes_is_told(directory: Directory, caplog: pytest.Lo
     directory.files.clear()
     assert directory.look() == []
     (record,) = caplog.records
-    assert "gone before a batch has read it" in record.getMessage()
+    assert "vanished before a batch read it" in record.getMessage()
 
 
 def test_what_is_known_is_what_the_listing_shows(directory: Directory) -> None:
@@ -253,7 +253,7 @@ def test_a_filter_that_fails_loses_nothing() -> None:
 
     directory = Directory(accept)
     directory.put("a")
-    with pytest.raises(FileReadError, match="the filter failed on x://a: KeyError"):
+    with pytest.raises(FileReadError, match="the filter of the file stream failed on x://a: KeyError"):
         directory.look()
     fails = False
     assert directory.look() == ["a"]

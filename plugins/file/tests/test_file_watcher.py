@@ -1,4 +1,4 @@
-"""Files that grow, rotate and are written anew, while receivers come and go: every line once, in order."""
+"""Files that grow, rotate and are rewritten while receivers are relaunched: every line once, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from penstock_file import FileReceiver, FileReceiverOptions, positions
-from penstock_file.watch import Watch
+from penstock_file.file_watcher import FileWatcher
 
 
 class Recording(FileReceiver):
@@ -49,12 +49,12 @@ class Rotating(RuleBasedStateMachine):
 
     def launch(self) -> None:
         self.receiver = Recording(FileReceiverOptions(path=str(self.log), offset_file=self.offsets), self.stored)
-        self.watch = Watch(
+        self.watch = FileWatcher(
             str(self.log),
             positions.load(self.offsets),
             at_end=False,
             max_line_bytes=1000,
-            tell=self.receiver.reportError,
+            report=self.receiver.reportError,
             monotonic_s=lambda: self.now_s,
         )
         self.look()
@@ -84,7 +84,7 @@ class Rotating(RuleBasedStateMachine):
     @rule()
     def look(self) -> None:
         self.watch.scan()
-        self.receiver._record(self.watch)
+        self.receiver._save_offsets(self.watch)
         self.receiver._read_all(self.watch)
 
     @rule()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pickle
 
-from penstock_file.ledger import Ledger, _MergeCounts
+from penstock_file.record_counts import RecordCounts, _MergeCounts
 
 
 def test_a_piece_that_is_read_twice_counts_once() -> None:
-    ledger = Ledger()
+    ledger = RecordCounts()
     ledger.open(1000)
     ledger.open(2000)
     merge = _MergeCounts()
@@ -20,14 +20,14 @@ def test_a_piece_that_is_read_twice_counts_once() -> None:
 
 def test_what_travels_to_a_task_is_empty_and_takes_everything() -> None:
     merge = pickle.loads(pickle.dumps(_MergeCounts()))
-    counts = merge.zero(Ledger())
+    counts = merge.zero(RecordCounts())
     for update in ({7: {0: 1}}, {7: {0: 4}}, {7: {1: 1}}):
         counts = merge.addInPlace(counts, update)
     assert counts == {7: {0: 4, 1: 1}}
 
 
 def test_batches_that_were_cleaned_up_take_nothing() -> None:
-    ledger = Ledger()
+    ledger = RecordCounts()
     for time_ms in (1000, 2000, 3000):
         ledger.open(time_ms)
     ledger.clean_up(2000)

@@ -8,8 +8,8 @@ import pytest
 from pyarrow import fs
 
 from penstock import ConfigurationError
+from penstock_file.directory_pattern import DirectoryPattern
 from penstock_file.errors import DirectoryMissingError
-from penstock_file.place import Place
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def found(place: Place, tree: Path) -> list[str]:
+def found(place: DirectoryPattern, tree: Path) -> list[str]:
     return sorted(str(Path(info.path).relative_to(tree)) for info in place.listing())
 
 
@@ -56,14 +56,14 @@ def found(place: Place, tree: Path) -> list[str]:
     ],
 )
 def test_patterns(tree: Path, pattern: str, expected: list[str]) -> None:
-    assert found(Place(f"{tree}/{pattern}"), tree) == expected
-    assert found(Place(f"file:{tree}/{pattern}"), tree) == expected
-    assert found(Place(f"file://{tree}/{pattern}"), tree) == expected
+    assert found(DirectoryPattern(f"{tree}/{pattern}"), tree) == expected
+    assert found(DirectoryPattern(f"file:{tree}/{pattern}"), tree) == expected
+    assert found(DirectoryPattern(f"file://{tree}/{pattern}"), tree) == expected
 
 
 def test_a_relative_path_is_made_absolute_at_once(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tree)
-    place = Place("b")
+    place = DirectoryPattern("b")
     monkeypatch.chdir("/")
     assert found(place, tree) == ["b/three"]
 
@@ -71,7 +71,7 @@ def test_a_relative_path_is_made_absolute_at_once(tree: Path, monkeypatch: pytes
 def test_a_uri_may_be_quoted(tree: Path) -> None:
     (tree / "b c").mkdir()
     (tree / "b c" / "file").write_text("x")
-    assert found(Place((tree / "b c").as_uri()), tree) == ["b c/file"]
+    assert found(DirectoryPattern((tree / "b c").as_uri()), tree) == ["b c/file"]
 
 
 @pytest.mark.parametrize(
@@ -85,28 +85,28 @@ def test_a_uri_may_be_quoted(tree: Path) -> None:
 )
 def test_what_is_no_directory(tree: Path, path: str, why: str) -> None:
     with pytest.raises(DirectoryMissingError, match=why):
-        Place(f"{tree}/{path}").listing()
+        DirectoryPattern(f"{tree}/{path}").listing()
 
 
 def test_a_directory_with_no_files(tree: Path) -> None:
-    assert found(Place(f"{tree}/x1"), tree) == []
+    assert found(DirectoryPattern(f"{tree}/x1"), tree) == []
 
 
 def test_looking_again_leaves_out_what_is_gone(tree: Path) -> None:
     paths = [str(tree / name) for name in ("top", "none", "a")]
-    assert [info.path for info in Place(str(tree)).again(paths)] == [str(tree / "top")]
+    assert [info.path for info in DirectoryPattern(str(tree)).again(paths)] == [str(tree / "top")]
 
 
 def test_a_dangling_link_is_no_file(tree: Path) -> None:
     (tree / "b" / "link").symlink_to(tree / "nowhere")
     (tree / "b" / "good").symlink_to(tree / "top")
-    assert found(Place(f"{tree}/b"), tree) == ["b/good", "b/three"]
+    assert found(DirectoryPattern(f"{tree}/b"), tree) == ["b/good", "b/three"]
 
 
 @pytest.mark.parametrize("uri", ["nosuch://host/path", "mock:no path", "nosuch:x"])
 def test_an_unknown_file_system_is_refused(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="no file system for"):
-        Place(uri)
+        DirectoryPattern(uri)
 
 
 # -- other file systems, by the ones that Arrow has in memory --
@@ -126,7 +126,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 file.write(b"x")
         return memory, uri.partition("://")[2].partition("?")[0]
 
-    monkeypatch.setattr("penstock_file.place.connect", connect)
+    monkeypatch.setattr("penstock_file.directory_pattern.connect", connect)
     return asked
 
 
@@ -141,6 +141,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ],
 )
 def test_uris(asked: list[str], directory: str, uri: str, names: list[str]) -> None:
-    place = Place(directory)
+    place = DirectoryPattern(directory)
     assert asked == [uri]
     assert sorted(place.name(info.path) for info in place.listing()) == names

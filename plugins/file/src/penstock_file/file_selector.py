@@ -1,9 +1,7 @@
-"""``Selection``: which files the next batches read.
+"""``FileSelector``: decides which files the next batches read, each version once, oldest first.
 
-Owns what is known of every file that the listing still shows, and the queue of versions to read, oldest first. Never
-lists by itself and knows no batch. ``note`` and ``look`` run on one thread at a time (the program's, then the listing
-thread), ``take`` and ``put_back`` on the generator's loop; a lock is held while something changes, never while the
-program's filter runs or files are looked at again.
+``note`` and ``look`` run on one thread at a time (the program's, then the lister's), ``take`` and ``put_back`` on the
+generator's. The lock is never held while the user's filter runs or the file system is asked.
 """
 
 from __future__ import annotations
@@ -19,56 +17,56 @@ from penstock_file.file_version import FileVersion
 
 log = get_logger("file")
 
-#: Ends of names under which programs write what they will rename when it is whole.
+#: File name endings of files that their writers rename when they are complete.
 HALF_WRITTEN = ("._COPYING_", ".tmp", ".temp", ".part", ".partial", ".crdownload", ".filepart", ".swp", "~")
-# Modified less than so long ago, a file may still be written to.
+# A file modified less than this long ago may still be written to.
 _RECENT_NS = 1_000_000_000
-# A file that comes back within so long, as it was, is the one that was there.
+# A file that comes back unchanged within this time is the same file.
 _VANISHED_NS = 600_000_000_000
 
-_MOVE = "write files elsewhere, or under a name that begins with a dot, and move them in when they are whole"
+_MOVE = "write files elsewhere, or under a name that begins with a dot, and move them in when they are complete"
 _FOLLOW = "for files that grow, use the receiver 'file'"
 
 
-class Selection:
-    """Versions in, versions out, each once.
+class FileSelector:
+    """File versions in, file versions out, each once.
 
     Args:
         now_ns: the wall clock.
-        accept: the program's filter, given a file's name; ``None``: those that do not begin with a dot and do not say
-            that they are half written.
-        name: turns a path into a name.
+        accept: the user's filter, called with a file's name; ``None``: skip names that begin with a dot or end like a
+            half-written file's.
+        name: turns a path into the name for users.
     """
 
     def __init__(
         self, now_ns: Callable[[], int], accept: Callable[[str], bool] | None = None, name: Callable[[str], str] = str
     ) -> None:
         self._now_ns, self._accept, self._name = now_ns, accept, name
-        # Of every path that needs no further look as long as its size and time stay: both of them.
+        # Size and mtime of every path that needs no further look while they stay.
         self._known: dict[str, tuple[int, int]] = {}
-        # What was known and is not shown any more, and since when: a listing may miss a file, or a whole directory.
+        # Known files that listings miss, and since when: a listing may miss a file or a whole directory.
         self._vanished: dict[str, tuple[tuple[int, int], int]] = {}
-        # Known and not read yet; the heap says in which order, and may hold versions that are no more.
+        # Known and not read yet. The heap has their order and may hold outdated versions.
         self._queued: dict[str, FileVersion] = {}
         self._heap: list[tuple[int, str, int]] = []
-        # What the log has been told: paths, by reason.
-        self._told: dict[str, set[str]] = {}
+        # Paths already logged, by reason.
+        self._warned: dict[str, set[str]] = {}
         self._lock = threading.Lock()
 
     def note(self, listing: Sequence[Any]) -> None:
-        """Take what is there for known: it is not read."""
+        """Note existing files as known: they are not read."""
         with self._lock:
             self._known = {info.path: (info.size, info.mtime_ns or 0) for info in listing if info.size}
 
     def look(self, listing: Sequence[Any], again: Callable[[Sequence[str]], Sequence[Any]]) -> None:
-        """Queue what is new in a listing, and forget what it does not show any more.
+        """Queue new versions in a listing, and drop files that it does not show.
 
         Args:
-            listing: everything that is there.
-            again: looks at some files once more, a moment later.
+            listing: all files.
+            again: looks at some files again, a moment later.
 
         Raises:
-            FileReadError: the program's filter failed; nothing has changed, the next look begins anew.
+            FileReadError: the user's filter failed; nothing has changed.
         """
         known, shown, new = self._known, 0, []
         for info in listing:
@@ -80,25 +78,25 @@ class Selection:
                 shown += 1
             if before != now:
                 new.append(FileVersion(path, *now))
-        ripe, refused = self._judged(new, again)
+        stable, refused = self._judged(new, again)
         with self._lock:
-            if shown < len(known) or self._told:
+            if shown < len(known) or self._warned:
                 self._forget({info.path for info in listing})
             for version in new:
-                # What was queued is no more; what is there instead comes when it is ripe.
+                # The queued version is outdated; the new one is queued when it is stable.
                 if self._queued.pop(version.path, None) is not None:
                     del known[version.path]
             for version in refused:
                 known[version.path] = (version.size, version.mtime_ns)
-            for version in ripe:
+            for version in stable:
                 self._queue(version)
 
     def take(self, max_files: int, max_bytes: int) -> list[FileVersion]:
-        """The oldest versions queued, at least one if there is any.
+        """Take the oldest queued versions, at least one if there is any.
 
         Args:
-            max_files: take no more; 0: no matter how many.
-            max_bytes: take no more, unless the first alone is larger; 0: no matter how many.
+            max_files: 0: no limit.
+            max_bytes: exceeded only by a first file that is larger; 0: no limit.
         """
         taken: list[FileVersion] = []
         num_bytes = 0
@@ -107,7 +105,7 @@ class Selection:
                 mtime_ns, path, size = self._heap[0]
                 version = self._queued.get(path)
                 if version is None or (version.mtime_ns, version.size) != (mtime_ns, size):
-                    heapq.heappop(self._heap)  # gone, or another version by now
+                    heapq.heappop(self._heap)  # gone, or outdated
                     continue
                 if max_bytes and taken and num_bytes + size > max_bytes:
                     break
@@ -118,7 +116,7 @@ class Selection:
         return taken
 
     def put_back(self, versions: Sequence[FileVersion]) -> None:
-        """Queue again what was taken and could not be used, unless a newer version is queued."""
+        """Queue taken versions again, unless a newer version is queued."""
         with self._lock:
             for version in versions:
                 if version.path not in self._queued:
@@ -126,13 +124,13 @@ class Selection:
                     heapq.heappush(self._heap, (version.mtime_ns, version.path, version.size))
 
     def position(self) -> dict[str, Any]:
-        """What is known and what is queued, as JSON values; for a selection that goes on from here."""
+        """The known and queued files as JSON values, for ``restore``."""
         with self._lock:
             known, queued = dict(self._known), list(self._queued)
         return {"known": known, "queued": queued}
 
     def restore(self, position: Mapping[str, Any]) -> None:
-        """Know and queue what another selection did."""
+        """Continue from another selector's position."""
         with self._lock:
             self._known = {path: (size, mtime_ns) for path, (size, mtime_ns) in position["known"].items()}
             self._queued = {path: FileVersion(path, *self._known[path]) for path in position["queued"]}
@@ -141,29 +139,29 @@ class Selection:
 
     @property
     def queued(self) -> int:
-        """How many versions wait to be read."""
+        """Number of queued versions."""
         return len(self._queued)
 
     @property
     def known(self) -> int:
-        """How many files need no further look."""
+        """Number of known files."""
         return len(self._known)
 
     def _judged(
         self, new: list[FileVersion], again: Callable[[Sequence[str]], Sequence[Any]]
     ) -> tuple[list[FileVersion], list[FileVersion]]:
-        """Of what is not known: what to read, and what never to."""
-        ripe, refused, doubtful = [], [], []
+        """Of the new versions, those to read and those never to read."""
+        stable, refused, doubtful = [], [], []
         now_ns = self._now_ns()
         for version in new:
             if not version.size:
-                continue  # nothing to read yet, maybe because it was made just now
+                continue  # nothing to read yet: it may have been created a moment ago
             if not self._accepts(version.path):
                 refused.append(version)
             elif version.mtime_ns <= now_ns - _RECENT_NS:
-                ripe.append(version)
+                stable.append(version)
             elif version.path in self._known and version.mtime_ns <= now_ns:
-                pass  # its end came and went before: this time it must be quiet for longer
+                pass  # it has changed after it seemed complete: it must be unchanged for longer now
             else:
                 doubtful.append(version)
         if doubtful:
@@ -172,10 +170,10 @@ class Selection:
             }
             for version in doubtful:
                 if seen.get(version.path) == (version.size, version.mtime_ns):
-                    ripe.append(version)
+                    stable.append(version)
                 elif version.path in seen:
-                    self._tell("is being written to: left for a later batch", version.path, _MOVE)
-        return ripe, refused
+                    self._warn("is being written to: left for a later batch", version.path, _MOVE)
+        return stable, refused
 
     def _accepts(self, path: str) -> bool:
         name = path.rpartition("/")[2]
@@ -184,22 +182,20 @@ class Selection:
                 return bool(self._accept(self._name(path)))
             except Exception as error:
                 raise FileReadError(
-                    f"the filter failed on {self._name(path)}: {type(error).__name__}: {error}"
+                    f"the filter of the file stream failed on {self._name(path)}: {type(error).__name__}: {error}"
                 ) from error
         if name.startswith("."):
             return False
         for ending in HALF_WRITTEN:
             if name.endswith(ending):
-                self._tell(
-                    f"has the name of a half-written file ({ending}): skipped", path, "rename it when it is whole"
-                )
+                self._warn(f"has a half-written file's name ({ending}): skipped", path, "rename it when it is complete")
                 return False
         return True
 
     def _queue(self, version: FileVersion) -> None:
         if version.path in self._known:
             log.warning(
-                "file changed since it was read, or since the stream was made: read again from its beginning",
+                "file changed after it was read or noted, reading it again from the beginning",
                 file=self._name(version.path),
                 size=version.size,
                 advice=f"{_MOVE}; {_FOLLOW}",
@@ -224,15 +220,15 @@ class Selection:
             if self._queued.pop(path, None) is None:
                 self._vanished[path] = (version, now_ns)
             else:
-                log.warning("file is gone before a batch has read it", file=self._name(path))
-        for reason in list(self._told):
-            self._told[reason] &= shown
-            if not self._told[reason]:
-                del self._told[reason]
+                log.warning("file vanished before a batch read it", file=self._name(path))
+        for reason in list(self._warned):
+            self._warned[reason] &= shown
+            if not self._warned[reason]:
+                del self._warned[reason]
 
-    def _tell(self, what: str, path: str, advice: str) -> None:
-        """Warn, once as long as the file is there."""
-        told = self._told.setdefault(what, set())
-        if path not in told:
-            told.add(path)
+    def _warn(self, what: str, path: str, advice: str) -> None:
+        """Log a warning once while the file exists."""
+        warned = self._warned.setdefault(what, set())
+        if path not in warned:
+            warned.add(path)
             log.warning(f"file {what}", file=self._name(path), advice=advice)

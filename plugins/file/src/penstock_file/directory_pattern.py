@@ -1,7 +1,7 @@
-"""``Place``: where files appear, a directory or all directories that a pattern matches.
+"""``DirectoryPattern``: the directory, or the directories that a pattern matches, of a file stream.
 
-Owns the way from what the program wrote (a path, a URI, a pattern) to a file system and a listing. Never remembers what
-it has listed. ``listing`` and ``again`` run on the listing thread, which they hold as long as the file system takes.
+It turns a path, URI or pattern into a file system and listings. ``listing`` and ``again`` run on the lister's thread
+and block as long as the file system does.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from penstock_file.errors import DirectoryMissingError
 _MAGIC = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
-#: What a listing holds: ``pyarrow.fs.FileInfo``, of regular files.
+#: ``pyarrow.fs.FileInfo`` of regular files.
 Listing = Sequence[Any]
 
 
-class Place:
+class DirectoryPattern:
     """A directory, or a pattern of directories: ``*``, ``?``, ``[...]`` and ``{a,b}`` in any component.
 
     A ``*`` or ``?`` does not match a dot at the beginning of a name, as in shells.
 
     Args:
-        directory: a path, which is local and made absolute, or a URI of a file system that Arrow knows.
+        directory: a local path, or a URI of a file system that Arrow supports.
 
     Raises:
-        ConfigurationError: no file system answers to the URI.
+        ConfigurationError: Arrow has no file system for the URI.
     """
 
     def __init__(self, directory: str) -> None:
@@ -55,29 +55,29 @@ class Place:
         return self._directory
 
     def name(self, path: str) -> str:
-        """A path of the file system, for people and for functions of the program."""
+        """The name of a path for users and their functions."""
         return self.prefix + path
 
     def listing(self) -> Listing:
-        """The files directly in the directories.
+        """List the files directly in the directories.
 
         Raises:
             DirectoryMissingError: there is no such directory.
-            OSError: a listing failed; what others gave is no use alone.
+            OSError: one of the listings failed.
         """
         directories = dict.fromkeys(path for pattern in self._patterns for path in self._matches(*pattern))
         if not directories:
             raise DirectoryMissingError(self._why_missing())
         found: list[Any] = []
         for directory in directories:
-            # One that vanished since it was matched has no files.
+            # A directory that vanished since it was matched has no files.
             selector = fs.FileSelector(directory, allow_not_found=self._is_pattern)
             infos = self._asked(selector)
             found += [info for info in infos if info.type is fs.FileType.File]
         return found
 
     def again(self, paths: Sequence[str]) -> Listing:
-        """Look at some files once more; those that are gone are left out.
+        """Look at some files again; those that are gone are omitted.
 
         Raises:
             OSError: the file system failed.
@@ -94,7 +94,7 @@ class Place:
         return infos
 
     def _matches(self, base: str, magic: tuple[str, ...]) -> list[str]:
-        """The directories that one pattern matches."""
+        """The directories that a pattern matches."""
         if not magic:
             return [base] if self._is_directory(base) else []
         expression = re.compile(_regex(magic[0]))
@@ -106,7 +106,7 @@ class Place:
             if info.type is fs.FileType.Directory and (hidden or not info.base_name.startswith("."))
         ]
         found = sorted(f"{base.rstrip('/')}/{name}" for name in names if expression.match(name))
-        # What follows goes on below each: further components, with or without a pattern of their own.
+        # The remaining components, with or without a pattern, are matched below each.
         return [path for each in found for path in self._matches(*_joined(each, magic[1:]))]
 
     def _is_directory(self, path: str) -> bool:
@@ -126,7 +126,7 @@ class Place:
 
 
 def _split_uri(directory: str) -> tuple[str | None, str]:
-    """The URI to connect to, and the pattern below it; for local paths no URI, and the path."""
+    """The URI to connect to and the pattern below it; for local paths ``None`` and the path."""
     # A path that exists may look like a URI.
     location = os.path.abspath(directory) if os.path.exists(directory) else absolute_location(directory)  # noqa: PTH100, PTH110  # may be a pattern
     if not is_remote(location):
@@ -139,7 +139,7 @@ def _split_uri(directory: str) -> tuple[str | None, str]:
 
 
 def _prefix(uri: str, base: str) -> str:
-    """What turns a path into the URI that it came from."""
+    """What turns a path into a URI."""
     plain = uri.partition("?")[0]
     if base and plain.endswith(base):
         return plain[: -len(base)]
@@ -147,7 +147,7 @@ def _prefix(uri: str, base: str) -> str:
 
 
 def _expand(pattern: str) -> list[str]:
-    """One pattern for each choice of the braces."""
+    """One pattern for each alternative in the braces."""
     braces = _BRACES.search(pattern)
     if braces is None:
         return [pattern]
@@ -156,7 +156,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _components(pattern: str) -> tuple[str, tuple[str, ...]]:
-    """The directory above the first component with a pattern, and the components from there on."""
+    """The directory above the first component with a pattern, and the remaining components."""
     return _joined("", tuple(pattern.rstrip("/").split("/")) if pattern.strip("/") else ("",))
 
 

@@ -1,9 +1,7 @@
-"""``Ledger``: how many records the files of each batch had.
+"""``RecordCounts``: how many records each batch read from its files, reported by tasks through an accumulator.
 
-Owns the counts on the driver, by batch and piece, and the one accumulator through which tasks report them. A piece that
-is read twice, by two outputs or by a task's second attempt, counts once. PySpark keeps an accumulator for ever, and one
-cannot be taken from it while tasks run: hence one a stream, not one a batch. Written on the thread on which PySpark
-receives updates, read on the scheduler's loop, opened and closed on the generator's.
+A piece that is read twice, by two outputs or by a second task attempt, counts once. There is one accumulator for each
+stream and not for each batch, because PySpark never frees one. Any thread.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 Counts = dict[int, dict[int, int]]
 
 
-class Ledger:
+class RecordCounts:
     """The counts of one stream's batches."""
 
     def __init__(self) -> None:
@@ -27,47 +25,47 @@ class Ledger:
         self._lock = threading.Lock()
 
     def open(self, batch_time_ms: int) -> None:
-        """Take counts of a batch from now on."""
+        """Start to count a batch."""
         with self._lock:
             self._batches[batch_time_ms] = {}
 
     def merge(self, counts: Counts) -> None:
-        """Take what a task has counted; batches that are not open are no one's business any more."""
+        """Add what a task has counted; batches that are not open are ignored."""
         with self._lock:
             for batch_time_ms, pieces in counts.items():
                 if (batch := self._batches.get(batch_time_ms)) is not None:
                     _merge(batch, pieces)
 
     def total(self, batch_time_ms: int) -> int:
-        """The records of a batch that were read so far."""
+        """Records of a batch read so far."""
         with self._lock:
             return sum(self._batches.get(batch_time_ms, {}).values())
 
     def clean_up(self, before_ms: int) -> None:
-        """Forget batches strictly older than a time."""
+        """Drop batches older than a time."""
         with self._lock:
             for batch_time_ms in [time_ms for time_ms in self._batches if time_ms < before_ms]:
                 del self._batches[batch_time_ms]
 
     @property
     def open_batches(self) -> int:
-        """Of how many batches there are counts."""
+        """How many batches are counted."""
         return len(self._batches)
 
     def accumulator(self, sc: SparkContext) -> Accumulator[Any]:
-        """What tasks add their counts to."""
-        # It need not derive from AccumulatorParam, which would import PySpark where the plugin is only listed.
+        """Create the accumulator to which tasks add their counts."""
+        # Not derived from AccumulatorParam: importing the plugin must not import PySpark.
         return sc.accumulator(self, cast("AccumulatorParam[Any]", _MergeCounts()))
 
 
 class _MergeCounts:
-    """How PySpark adds up: into the ledger on the driver, into a dict in a task."""
+    """How PySpark adds up: into RecordCounts on the driver, into a dict in a task."""
 
     def zero(self, _value: Any) -> Counts:
         return {}
 
     def addInPlace(self, value1: Any, value2: Counts) -> Any:
-        if isinstance(value1, Ledger):
+        if isinstance(value1, RecordCounts):
             value1.merge(value2)
         else:
             for batch_time_ms, pieces in value2.items():
@@ -76,6 +74,6 @@ class _MergeCounts:
 
 
 def _merge(into: dict[int, int], pieces: dict[int, int]) -> None:
-    # A reading that was not finished has seen fewer.
+    # A task attempt that did not finish has read fewer.
     for number, count in pieces.items():
         into[number] = max(into.get(number, 0), count)
