@@ -72,8 +72,9 @@ def test_error_of_an_output_without_rdd_names_the_output_and_the_tries(
     (_fine, job) = context.graph.generate_jobs(100)
     with pytest.raises(BatchFailedError) as raised:
         job.run()
-    assert f"output operation 1 ({job.call_site.short}) of batch 100 ms failed: its RDD could not be made, 3 tries" in (
-        str(raised.value)
+    assert (
+        f"output operation 1 ({job.call_site.short}) of batch 100 ms failed: its RDD could not be generated, 3 tries"
+        in (str(raised.value))
     )
     assert "ValueError: failure 3" in str(raised.value)
     assert isinstance(raised.value.__cause__, ValueError)
@@ -123,7 +124,7 @@ def test_stop_ends_the_wait_for_a_retry(make_input: MakeInput, context: FakeCont
             assert not running.done()
             time.sleep(0.001)
         context.graph.stop()
-        with pytest.raises(BatchFailedError, match="could not be made"):
+        with pytest.raises(BatchFailedError, match="could not be generated"):
             running.result(timeout=10)
 
 

@@ -62,7 +62,7 @@ def test_retried_batch_is_in_the_state_of_later_batches(sums: Sums) -> None:
     third.run()
     sums.make(400).run()
     assert sums.totals == {100: 100, 200: 300, 300: 600, 400: 1000}
-    assert not sums.graph.unmade
+    assert not sums.graph.retrying
 
 
 def test_later_batch_computes_the_state_of_a_batch_to_be_retried(sums: Sums) -> None:

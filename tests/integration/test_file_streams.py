@@ -253,7 +253,7 @@ def test_many_batches_leave_nothing_behind(steps: Steps, folder: Path) -> None:
         assert steps.step() == ["x"]
     source = stream._source  # type: ignore[attr-defined]
     assert len(_accumulatorRegistry) == before + 1
-    assert source._ledger.open_batches < 5
+    assert source._record_counts.open_batches < 5
 
 
 # -- records of fixed length --
@@ -278,7 +278,7 @@ def test_records_of_the_wrong_length_fail_their_batch_alone(steps: Steps, folder
         assert words in steps.failure
     put(folder / "good", b"0123")
     assert steps.step() == [b"0123"]
-    with pytest.raises(BatchFailedError, match="holds 5 bytes"):
+    with pytest.raises(BatchFailedError, match="has 5 bytes"):
         steps.ssc.awaitTermination(1)
 
 
@@ -450,7 +450,7 @@ def test_a_file_that_cannot_be_read_fails_its_batch_alone(steps: Steps, folder: 
     steps.step()
     assert steps.infos[-1].succeeded is False
     assert f"{folder}/{name} cannot be read: " in steps.failure
-    assert "put it in again under another name" in steps.failure
+    assert "add it under another name" in steps.failure
     (folder / name).unlink(missing_ok=True)
     put(folder / "good", "good\n")
     assert steps.step() == ["good"]

@@ -265,7 +265,7 @@ class Partition:
         self.made: list[list[Any]] = [[]]
 
     def function(self, time_ms: int) -> MapWithState:
-        return MapWithState(mapped, None, time_ms, self.timeout_ms, self.home, time_ms - REMEMBERED * 10, NOTED.note)
+        return MapWithState(mapped, time_ms, self.timeout_ms, self.home, time_ms - REMEMBERED * 10, NOTED.note)
 
     def batch(self, time_ms: int, pairs: Pairs) -> list[Any]:
         made = moved(self.function(time_ms)(2, [*self.made[-1], *pairs]))
@@ -405,7 +405,7 @@ def test_mapping_function_with_time_gets_it_and_may_drop_records(new_home: Homes
         state.update(value)
         return (now, key) if value else None
 
-    made = list(MapWithState(of_the_time, time, 10, None, new_home(), 0, NOTED.note)(0, [("a", 1), ("b", 0)]))
+    made = list(MapWithState(of_the_time, 10, None, new_home(), 0, NOTED.note, time)(0, [("a", 1), ("b", 0)]))
     assert list(SelectMapped()(0, made)) == [(time, "a")]
 
 

@@ -382,14 +382,14 @@ class StreamingContext(StreamBuilder, EngineMonitor):
         error = StreamingStateError(
             "the SparkContext was stopped while the StreamingContext was active; stop the StreamingContext first"
         )
-        log.error(str(error))
+        log.error("SparkContext stopped before the StreamingContext")
         # It is the reason for the errors before it, too.
         self._termination.fail(error, overrides=True)
         if self._stop_thread is None:
             self.stop(stopSparkContext=False)
 
     def _on_give_up(self, error: BaseException) -> None:
-        log.error(str(error))
+        log.error("program given up", reason=str(error))
         self._termination.fail_at_end(error)
         self.stop(stopSparkContext=False)
 

@@ -103,7 +103,7 @@ class WriteAheadLogBlockHandler:
     deletes blocks by name; other files in the directory are not touched.
 
     Args:
-        directory: as ``stream_directory`` gives it; created with the first block.
+        directory: a result of ``stream_directory``; created with the first block.
         durability: a value of ``spark.penstock.writeAheadLog.durability``.
 
     Raises:

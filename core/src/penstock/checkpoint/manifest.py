@@ -84,11 +84,11 @@ class Checkpoint:
         written_ms: when it was gathered.
         application: name of the Spark application.
         run: id of the run; a recovered run keeps it.
-        versions: Penstock's, PySpark's and Python's.
         hash_seed: ``PYTHONHASHSEED`` of the Python workers; it decides in which partition a key is.
         batch_interval_ms: the batch interval.
+        versions: Penstock's, PySpark's and Python's.
         zero_time_ms: the graph's zero time; -1 before it is known.
-        last_time_ms: the youngest generated batch; zero time before the first.
+        last_time_ms: the youngest generated batch; zero time before the first, -1 before zero time is known.
         pending: generated batches that are not complete, each with the number of runs that have begun it.
         needed_ms: recovery from here needs no blocks of batches strictly older than this.
         states: one entry for each stateful stream.
@@ -107,11 +107,11 @@ class Checkpoint:
     written_ms: int
     application: str
     run: str
-    versions: dict[str, str]
     hash_seed: str
     batch_interval_ms: int
-    zero_time_ms: int
-    last_time_ms: int
+    versions: dict[str, str] = field(factory=dict)
+    zero_time_ms: int = -1
+    last_time_ms: int = -1
     pending: dict[int, int] = field(factory=dict)
     needed_ms: int = -1
     states: list[SavedState] = field(factory=list)

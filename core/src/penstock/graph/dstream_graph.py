@@ -63,9 +63,9 @@ class DStreamGraph:
         self._state_errors: list[StateErrors] = []
         #: The output that took longest to generate its job in the last batch: milliseconds and call site.
         self.slowest = (0.0, "")
-        #: By batch time: how many outputs could not be generated and will be tried again.
-        self.unmade: Counter[int] = Counter()
-        #: Set by ``stop``: no output is tried again after that.
+        #: By batch time: how many outputs could not be generated and will be retried.
+        self.retrying: Counter[int] = Counter()
+        #: Set by ``stop``: no output is retried after that.
         self.stopping = threading.Event()
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
@@ -216,8 +216,8 @@ class DStreamGraph:
             for output in self.outputs:
                 output.clear_metadata(time_ms, unpersist=unpersist)
             # Jobs that were dropped before they ran have retried nothing.
-            for time in [time for time in self.unmade if time <= time_ms]:
-                del self.unmade[time]
+            for time in [time for time in self.retrying if time <= time_ms]:
+                del self.retrying[time]
 
     @property
     def max_input_remember_ms(self) -> int:

@@ -61,7 +61,7 @@ class ForEachDStream(Node):
             rdd = self._parent.get_or_compute(time_ms)
         except BaseException as error:
             first = error  # Python unbinds `error` at the end of the block
-            self.graph.unmade[time_ms] += 1
+            self.graph.retrying[time_ms] += 1
             return self._job(lambda: self._retry(time_ms, first))
         return None if rdd is None else self._job(lambda: self._run(time_ms, rdd))
 
@@ -117,14 +117,14 @@ class ForEachDStream(Node):
             inner = failure.python_traceback(error)
             raise BatchFailedError(
                 f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD "
-                f"could not be made, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
+                f"could not be generated, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
                 + (f"\n{inner}" if inner else "")
             ) from error
         finally:
             with graph.lock:
-                graph.unmade[time_ms] -= 1
-                if graph.unmade[time_ms] <= 0:
-                    del graph.unmade[time_ms]
+                graph.retrying[time_ms] -= 1
+                if graph.retrying[time_ms] <= 0:
+                    del graph.retrying[time_ms]
         if rdd is not None:
             self._run(time_ms, rdd)
 

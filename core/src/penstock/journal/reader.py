@@ -33,7 +33,7 @@ class LogContent:
         events: the records of the state, then the events after it, in order.
         next_number: the number of the next event.
         truncated_bytes: bytes after the last sound record of the last segment: the driver died while it wrote.
-        damages: what is missing, as messages; empty unless damage is skipped.
+        damages: a message for each damage; empty unless damage is skipped.
         lost: number of records known to be missing.
     """
 
@@ -61,7 +61,7 @@ class LogReader:
         self._lost = 0
 
     def read(self) -> LogContent:
-        """Read the log; it is empty if there are no segments of the run.
+        """Read the log; without segments of the run it is empty.
 
         Raises:
             WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped.

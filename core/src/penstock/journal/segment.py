@@ -82,7 +82,7 @@ class NumberedEvent:
 
     Attributes:
         number: its position among all events of the run, from 1.
-        event: what the owner appended.
+        event: the owner's JSON object.
         end: offset after its record.
     """
 

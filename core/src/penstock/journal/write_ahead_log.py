@@ -60,7 +60,7 @@ class Recovered:
     Attributes:
         events: number of applied events, those of the state included.
         truncated_bytes: size of an unfinished last write.
-        damages: what is missing, as messages.
+        damages: a message for each damage.
         lost: number of records known to be missing.
     """
 

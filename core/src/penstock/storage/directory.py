@@ -214,7 +214,7 @@ class LocalDirectory(Directory):
         self._path.mkdir(parents=True, exist_ok=True)
 
     def _sync_parents(self) -> None:
-        # Several threads may be here. Each forgets a directory only when it is synced; until then, all wait for it.
+        # Several threads may run this. A directory is removed from the set once it is synced, so none returns earlier.
         for each in sorted(list(self._unsynced)):  # noqa: C414  # copied first: a set may not change while it is sorted
             fsync(each)
             self._unsynced.discard(each)

@@ -83,7 +83,7 @@ class ReceiverJob:
 
 
 class ReceiverLauncher:
-    """Start and cancel the jobs of receivers, and connect to them.
+    """Make and cancel the jobs of receivers, and connect to them.
 
     Args:
         sc: runs the jobs.
@@ -119,14 +119,14 @@ class ReceiverLauncher:
         """The host that a receiver prefers; runs the receiver's code."""
         return self._receivers[stream_id].preferredLocation()
 
-    def start(
+    def make_job(
         self,
         stream_id: int,
         epoch: int,
         candidates: Sequence[TaskLocation],
         on_end: Callable[[BaseException | None], None],
     ) -> ReceiverJob:
-        """Submit the job of a launch."""
+        """The job of a launch, not submitted yet."""
         task = ReceiverTask(
             self._receivers[stream_id],
             stream_id,
@@ -138,9 +138,7 @@ class ReceiverLauncher:
             Process.of(os.getpid()) if self._local else None,
             "" if self._logs is None else self._logs.directory(stream_id),
         )
-        job = ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
-        job.start()
-        return job
+        return ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
 
     def cancel(self, job: ReceiverJob) -> None:
         """Cancel a job; a failure is logged."""

@@ -131,8 +131,10 @@ class TrackedReceivers:
             match effect:
                 case effects.StartJob():
                     on_end = partial(self._on_job_end, stream_id, effect.epoch)
-                    job = self._launcher.start(stream_id, effect.epoch, effect.candidates, on_end)
+                    job = self._launcher.make_job(stream_id, effect.epoch, effect.candidates, on_end)
+                    # Known before it can register.
                     self.jobs[stream_id, effect.epoch] = job
+                    job.start()
                 case effects.CancelJob():
                     self._launcher.cancel(self.jobs[stream_id, effect.epoch])
                 case effects.Connect():

@@ -88,21 +88,21 @@ class MapWithState:
 
     Attributes:
         update: the program's mapping function.
-        time: the batch's datetime, when the function takes it.
         time_ms: batch time.
         timeout_ms: states that are older time out; ``None`` for never.
         home: location of the state store.
         horizon_ms: older versions of the states are not needed any more.
         report: sends the errors to the driver.
+        time: the batch's datetime, when the function takes it.
     """
 
     update: Callable[..., Any]
-    time: datetime | None
     time_ms: int
     timeout_ms: int | None
     home: str
     horizon_ms: int
     report: Callable[[int, int, PartitionErrors], None]
+    time: datetime | None = None
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[Any]:
         """The mapped records, the handle of the new states, and the errors."""

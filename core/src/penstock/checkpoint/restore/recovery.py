@@ -309,10 +309,7 @@ class Recovery:
         }
         if found is not None:
             return evolve(found, **own, pending=dict(attempts.known), later_attempts=attempts.later)
-        interval_ms = self._graph.batch_interval_ms
-        return Checkpoint(
-            **own, run=secrets.token_hex(8), batch_interval_ms=interval_ms, zero_time_ms=-1, last_time_ms=-1
-        )
+        return Checkpoint(**own, run=secrets.token_hex(8), batch_interval_ms=self._graph.batch_interval_ms)
 
 
 def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:

@@ -65,11 +65,11 @@ class InternalMapWithStateDStream(KeyedStateDStream):
             horizon_ms = min(horizon_ms, recoverable_ms)
         function = MapWithState(
             self._update,
-            self.datetime_of(time_ms) if self._takes_time else None,
             time_ms,
             self._timeout_ms,
             self.home,
             horizon_ms,
             self._errors.report,
+            time=self.datetime_of(time_ms) if self._takes_time else None,
         )
         return self._updated(time_ms, function)

@@ -91,9 +91,9 @@ class StatefulDStream(Node):
         if any(time > time_ms for time in self._generated):
             return None
         # An earlier batch that is still to be retried comes first, so that the state does not skip its input.
-        for unmade_ms in sorted(self.graph.unmade):
-            if max(self._generated, default=0) < unmade_ms < time_ms:
-                self.get_or_compute(unmade_ms)
+        for retried_ms in sorted(self.graph.retrying):
+            if max(self._generated, default=0) < retried_ms < time_ms:
+                self.get_or_compute(retried_ms)
         return self.advance_state(time_ms)
 
     def is_forgettable(self, time_ms: int) -> bool:
