@@ -251,7 +251,7 @@ def test_many_batches_leave_nothing_behind(steps: Steps, folder: Path) -> None:
     for number in range(20):
         put(folder / str(number), "x\n")
         assert steps.step() == ["x"]
-    source = stream._source  # type: ignore[attr-defined]
+    source: Any = stream._node._source  # type: ignore[attr-defined]
     assert len(_accumulatorRegistry) == before + 1
     assert source._record_counts.open_batches < 5
 
