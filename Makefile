@@ -25,7 +25,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 # What runs here is what .venv holds: no Spark, Python or environment set up for something else gets in.
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME VIRTUAL_ENV
 
-.PHONY: help setup demo test without-spark on-spark integration lint format lock clean FORCE
+.PHONY: help setup demo test without-spark on-spark programs faults lint format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -43,19 +43,22 @@ setup: $(READY)  ## build .venv: every distribution, editable, its extras and th
 demo: $(READY)  ## run the main job: a stream at work
 	$(BIN)/penstock demo $(ARGS)
 
-# Two parts at a time, the longest first: most of what a test on Spark takes is waiting.
-PARTS := integration without-spark on-spark
+# Three parts at a time, the longest first: those that run whole programs mostly wait.
+PARTS := faults programs on-spark without-spark
 test: lint  ## all checks: lint, then the tests (with ARGS: those alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --jobs=2 --output-sync=line $(PARTS))
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --jobs=3 --output-sync=line $(PARTS))
 
 without-spark: $(READY)
 	$(BIN)/pytest -m 'not spark'
 
 on-spark: $(READY)
-	$(BIN)/pytest -m spark --ignore=tests/integration
+	$(BIN)/pytest -m 'spark and not programs and not faults'
 
-integration: $(READY)
-	$(BIN)/pytest -m spark tests/integration
+programs: $(READY)
+	$(BIN)/pytest -m programs tests/integration
+
+faults: $(READY)
+	$(BIN)/pytest -m faults tests/integration
 
 lint: $(READY)  ## the checks that run nothing: style, format, types, who imports whom
 	$(BIN)/ruff check
@@ -79,7 +82,7 @@ clean:  ## remove all that these commands made: .venv, .tools, builds, caches, w
 	rm -rf .venv .tools $(CACHES) $(LEFT_BY_SPARK) $(DISTRIBUTIONS:=/build) $(DISTRIBUTIONS:=/dist)
 	find core plugins tests -name __pycache__ -prune -exec rm -rf {} +
 
-# .venv is made anew when what it is made from changed, when this folder was moved, or when its Python is gone.
+# .venv is rebuilt when one of its inputs changed, when this folder was moved, or when its Python is gone.
 $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
 	$(UV) venv --quiet --clear --python '$(python)' .venv
 	$(UV) pip sync --python $(BIN)/python --require-hashes --build-constraints requirements/build.txt requirements/dev.txt

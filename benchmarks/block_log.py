@@ -1,10 +1,9 @@
-"""Store blocks with the block log off and on, and read them with and without their checksums; print MB/s of records.
+"""Store blocks with the receiver write-ahead log off and on, and read them with and without checksums; print MB/s.
 
 usage: block_log.py DIRECTORY [BLOCKS [RECORDS]]
 
-One receiver calls ``store_all`` with lists of 100-byte strings; each returns when its block is stored and a driver in
-another process has accepted it. What is printed is of the block in the middle, by time. DIRECTORY should be on the disk
-that is meant.
+One receiver calls ``store_all`` with lists of 100-byte strings; each call returns when its block is stored and a driver
+in another process has accepted it. The rates are those of the median block. DIRECTORY should be on the disk to measure.
 """
 
 import multiprocessing
@@ -35,14 +34,14 @@ blocks, size = (int(text) for text in (sys.argv[2:] + ["100", "20000"][len(sys.a
 
 
 class Idle(Receiver):
-    """Is told what to store."""
+    """A receiver whose ``store_all`` the benchmark calls."""
 
     def onStart(self):
         """Nothing to start."""
 
 
 def drive(port):
-    """Be the driver."""
+    """Run the driver's endpoint, which accepts every block."""
     handlers = {RegisterReceiver: lambda _message: Registered(True)}
     handlers |= dict.fromkeys([AddBlocks, DeregisterReceiver], lambda _message: Reply())
     endpoint = Endpoint("127.0.0.1", TOKEN, handlers)

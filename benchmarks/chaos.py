@@ -1,16 +1,15 @@
-"""Break what can break below two receivers, and count: what was acknowledged is in exactly one batch.
+"""Break what can break below two receivers and count: every acknowledged record must be in exactly one batch.
 
 usage: chaos.py [SECONDS] [SEED]
 
 Two receivers on the executors of a `local-cluster` store numbered records reliably for SECONDS (60), and until each
-kind of fault was had once; they note, in a file each, which ones `store_all` returned for; what is begun is never begun
-again. Meanwhile, in an order and at times drawn
-from SEED: a receiver's Python worker is killed (-9), an executor is, an executor is told to end and tidies up, all
-connections to the driver are cut (they go through a proxy here), the disk of the blocks is full (a small tmpfs, filled
-up; needs the right to mount one), a batch is slow. A fault waits for what it is to break: a fault that met nothing is
-none. Then the program stops gracefully, and the notes are held against
-the batches. Ends with 1 if a record was lost or came twice. Only the faults are seeded: what they meet differs from run
-to run.
+kind of fault has happened once. Each writes down which numbers `store_all` returned for; numbers that were begun are
+never used again. Meanwhile these faults happen, in an order and at times drawn from SEED: a receiver's Python worker
+is killed (-9); an executor is killed; an executor is asked to exit (SIGTERM) and cleans up; all connections to the
+driver are reset (they pass through a proxy here); the disk of the blocks is full (a small tmpfs, which needs the
+right to mount one); a batch is slow. A fault waits until there is something that it breaks. Then the program stops
+gracefully, and the notes are compared with the batches. Exits with 1 if a record was lost or duplicated. Only the
+faults are seeded: what they hit differs from run to run.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Numbered(ThreadReceiver[int]):
         self.notes = notes
 
     def receive(self) -> None:
-        """Go on behind the last number that any launch has begun."""
+        """Continue after the last number that any launch has begun."""
         worker, executor = Process.of(os.getpid()), executor_process()
         pids = self.notes.with_suffix(".new")
         pids.write_text(json.dumps({"worker": asdict(worker), "executor": asdict(executor)}))
@@ -334,7 +333,7 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
     for name, count in sorted(chaos.done.items()):
         print(f"{count:>12,} {name}")
     for count, name in (
-        (relaunches, "times a receiver was started again"),
+        (relaunches, "relaunches and restarts of receivers"),
         (events.batches, f"batches, {events.failed} of them failed"),
         (blocks, "blocks acknowledged"),
         (records, "records acknowledged"),
@@ -346,7 +345,7 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
     ):
         print(f"{count:>12,} {name}")
     for message, count in events.errors.most_common():
-        print(f"{count:>12,} x told: {message}")
+        print(f"{count:>12,} x reported: {message}")
     sys.stdout.flush()
     return not (lost or twice or unknown or disorder or events.failed)
 

@@ -1,12 +1,12 @@
 """Kill the driver again and again, and count what is lost: ``python benchmarks/crash.py [--kills 20] [--seed 1]``.
 
-A source on this machine sends numbered records and takes their acknowledgement; a program with the block log and
-checkpoints on counts them by key, in two kinds of state and in a window. The program is killed (-9) at random moments,
-and started again each time. The moments are counted from the launch, so that it dies while it starts; from its start;
-from the first record that a run acknowledges, however long the machine takes until then; and from a SIGTERM, so that
-it dies while it stops gracefully. Where it runs it is its JVM that dies at every third kill, on average, and the
-program must find that out and end. At the end it is stopped gracefully, and its outputs are compared: every batch time
-is there, every acknowledged record is in some batch, and states and windows are what the batches say they must be.
+A source on this machine sends numbered records and waits for their acknowledgements. The program, with write-ahead logs
+and checkpoints on, counts them by key, in two kinds of state and in a window. It is killed (-9) at random moments and
+restarted each time. The moments are counted from the launch (it dies while it starts), from its start, from the first
+record that a run acknowledges, and from a SIGTERM (it dies while it stops gracefully). On average at every third kill
+its JVM dies instead, and the program must notice and exit. At the end it is stopped gracefully and its outputs are
+compared: every batch time is there, every acknowledged record is in some batch, and states and windows are what the
+batches say they must be.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def kill_jvm(process: subprocess.Popen[bytes]) -> float:
 
 
 def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
-    """The batches of an output by time, and which were not the same when they were made again."""
+    """The batches of an output by time, and which differ from an earlier run of the same batch."""
     found: dict[int, Any] = {}
     differ = []
     for path in sorted((folder / "out").glob(f"{name}-*[0-9]"), key=lambda path: path.stat().st_mtime_ns):
@@ -312,7 +312,7 @@ def check(folder: Path, acknowledged: int, stopped_ms: int) -> dict[str, Any]:
         "more than once": sum(count > 1 for count in seen.values()),
         "batches": len(times),
         "batches missing": len(missing),
-        "batches that differ when made again": len(differ),
+        "batches that differ when run again": len(differ),
         "wrong states and windows": len(wrong),
         "first of them": [*wrong, *differ][:5],
         "files of outputs": sum(1 for _ in (folder / "out").iterdir()),
@@ -360,7 +360,7 @@ def main() -> None:
     found["seconds"] = round(time.monotonic() - began)
     for name, value in found.items():
         print(f"{name}: {value}")
-    faults = ("lost", "batches missing", "batches that differ when made again", "wrong states and windows")
+    faults = ("lost", "batches missing", "batches that differ when run again", "wrong states and windows")
     few = source.acknowledged < LEAST_RECORDS * max(len(kills), 1)
     if few:
         print(f"too few records were acknowledged, at least {LEAST_RECORDS} a kill are wanted")

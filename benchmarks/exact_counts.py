@@ -36,7 +36,7 @@ class Crowd(Receiver):
         """Nothing to wake."""
 
     def receive(self, index):
-        """Store every so many-th number."""
+        """Store the numbers of one thread: from ``first``, one in as many as there are threads."""
         numbers = range(index, self.count, self.threads)
         if index % 2:
             for start in range(0, len(numbers), 500):

@@ -1,12 +1,12 @@
-"""`spark.streaming.receiver.maxRate` in every form of store at once, from ten threads each, in real time.
+"""Check `spark.streaming.receiver.maxRate` with every form of store at once, from ten threads each, in real time.
 
 usage: max_rate.py [SECONDS] [RATE] [TOTAL]     60 s, 2,000 records/s a receiver, no maximum for all receivers together
 
-Four receivers store without end: singly, by `store_all`, by `store_arrow`, and in all these forms. Each notes when
-how many records got past its rate limit, which a caller cannot say: it may have had to wait for the processor since.
-Printed is by how much, at most, more passed than rate x time, over all times from one note to another: no more than
-the burst, one block interval, if the limit holds. What got past the limit must be what is in batches, or something
-went around it. Ends with 1 if that is not so, or if less than nine tenths of the rate were stored.
+Four receivers store as fast as they are let: singly, by `store_all`, by `store_arrow`, and in all these forms. Each
+records when how many records passed its rate limiter; the callers cannot, because they may have waited for the
+processor since. It prints by how much, at most, more passed than rate x time, over all periods between two such
+moments: no more than the burst, one block interval, if the limit holds. What passed the limiter must equal what is in
+batches. Exits with 1 if that is not so, or if less than nine tenths of the rate were stored.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ FORMS = ("store", "store_all", "store_arrow", "all forms")
 
 
 class Eager(Receiver):
-    """Stores as much as it is let, and notes when that was."""
+    """Stores as much as the limiter lets pass, and records when."""
 
     def __init__(self, form, notes):
         self.form, self.notes = form, notes
@@ -57,7 +57,7 @@ class Eager(Receiver):
             threading.Thread(target=self.receive, args=(form,), daemon=True).start()
 
     def onStop(self):
-        """Hand over the notes: nobody gets past the limit any more."""
+        """Write the records to a file; the limiter lets nothing more pass."""
         Path(self.notes).write_text(json.dumps(self.passed))
 
     def receive(self, form):

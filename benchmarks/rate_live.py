@@ -1,13 +1,14 @@
-"""Rate control, live: ``python benchmarks/rate_live.py ENGINE [--seconds 40]``, ENGINE being pid, model or pyspark.
+"""Rate control of a running program: ``python benchmarks/rate_live.py ENGINE [--seconds 40]``.
 
-A server on this machine sends lines without end. The job of a batch takes 50 ms and 1 s for every 20,000 lines; a third
-of the time into the run that becomes 10,000 lines, and two thirds into it 20,000 again. ``pid`` and ``model`` are
-Penstock's estimators, ``pyspark`` is pyspark.streaming's own backpressure, which needs to be told where to begin
-(``--initial-rate``; without it, it takes whatever comes until the first batch has ended).
+ENGINE is ``pid`` or ``model`` (Penstock's estimators) or ``pyspark``: the backpressure of pyspark.streaming, which
+needs ``--initial-rate``, because it takes everything that comes until the first batch has ended.
 
-Printed is, for each third, how many batches were due and how many of them never came, in which batch it settled (from
-it on every batch that was due came, has records and waits for less than one interval), the longest wait behind that,
-the part of the capacity that was used in the last half of the third, the same half for all engines, and every batch.
+A server on this machine sends an endless stream of lines. The job of a batch takes 50 ms and 1 s for every 20,000
+lines; after a third of the run this drops to 10,000 lines, and after two thirds it is 20,000 again.
+
+For each third it prints how many batches were due, how many of them never came, in which batch it settled (from then
+on every batch that was due came, has records and waits for less than one interval), the longest wait after that, the
+share of the capacity that was used in the last half of the third (the same half for all engines), and every batch.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def run(engine: str, seconds: float, initial_rate: float | None) -> list[dict[st
 
 
 def report(batches: list[dict[str, float]], seconds: float) -> None:
-    """Print."""
+    """Print the results of each third."""
     first = min((batch["due"] for batch in batches), default=0.0)
     came = {round((batch["due"] - first) / INTERVAL_S): batch for batch in batches}
     due = range(int((seconds - first) / INTERVAL_S) + 1)
@@ -110,7 +111,7 @@ def report(batches: list[dict[str, float]], seconds: float) -> None:
         print(
             f"{name}: {len(part)} batches due, {part.count(None)} missing, "
             f"settled in batch {settled + 1 if settled < len(part) else 'none'}, "
-            f"longest wait {max((batch['waited'] for batch in part if batch), default=0):.2f} s, behind settling "
+            f"longest wait {max((batch['waited'] for batch in part if batch), default=0):.2f} s, after settling "
             f"{max((batch['waited'] for batch in part[settled:] if batch), default=0):.2f} s, "
             f"capacity used in the last half {used:.0%}"
         )

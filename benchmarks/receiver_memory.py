@@ -1,11 +1,12 @@
-"""A receiver at full speed before a batch job that is ten times too slow: the memory of its worker, over time.
+"""Watch the memory of a receiver's worker while batches are ten times too slow.
 
 usage: receiver_memory.py [SECONDS] [conf=value ...]     600 s
 
-The job sleeps for ten batch intervals in each batch that has records. What is stored meanwhile goes to the disk until
-the bound on unread data pauses the receiver (`spark.penstock.blocks.maxUnprocessed`, 64m here); then it goes on and
-pauses by turns. The worker's memory may grow while its buffers fill, in the first third of the run. Ends with 1 if it
-is more than 30 MB larger at any time after that, or in a run of minutes grows by more than 2 MB a minute.
+The receiver stores at full speed; the job sleeps for ten batch intervals in each batch that has records. Blocks go to
+the disk until the backlog reaches its limit (`spark.penstock.blocks.maxUnprocessed`, 64m here) and the receiver pauses;
+from then on it resumes and pauses by turns. The worker's memory may grow while its buffers fill, in the first third of
+the run. Exits with 1 if it is more than 30 MB larger at any time after that, or grows by more than 2 MB a minute in a
+run of minutes.
 """
 
 import os
@@ -30,7 +31,7 @@ class Flood(ThreadReceiver):
         self.note = note
 
     def receive(self):
-        """Tell which process this is, and store."""
+        """Write down the process id, then store."""
         Path(self.note).write_text(str(os.getpid()))
         line = "x" * 100
         while not self.wait(0):
@@ -81,15 +82,15 @@ while not note.exists():
 pid = int(note.read_text())
 started = time.monotonic()
 points = []
-most_unread = 0
-told_s = -1e9
-print(f"{'s':>6} {'RSS MB':>8} {'unread MB':>10} {'records in batches':>19}", flush=True)
+most_backlog = 0
+printed_s = -1e9
+print(f"{'s':>6} {'RSS MB':>8} {'backlog MB':>10} {'records in batches':>19}", flush=True)
 while (now_s := time.monotonic() - started) < seconds:
     points.append((now_s, resident_mb(pid)))
-    most_unread = max(most_unread, ssc.unread_bytes())
-    if now_s - told_s >= seconds / 20:
-        told_s = now_s
-        print(f"{now_s:>6.0f} {points[-1][1]:>8.1f} {ssc.unread_bytes() / 1e6:>10.1f} {seen:>19,}", flush=True)
+    most_backlog = max(most_backlog, ssc.backlog_bytes())
+    if now_s - printed_s >= seconds / 20:
+        printed_s = now_s
+        print(f"{now_s:>6.0f} {points[-1][1]:>8.1f} {ssc.backlog_bytes() / 1e6:>10.1f} {seen:>19,}", flush=True)
     time.sleep(0.25)
 later = [point for point in points if point[0] >= seconds / 3]
 mb_per_min = slope(later) * 60
@@ -98,7 +99,7 @@ ssc.stop(stopSparkContext=False)
 sc.stop()
 print(
     f"over the last {later[-1][0] - later[0][0]:.0f} s: {least:.1f} to {most:.1f} MB, slope {mb_per_min:+.2f} MB/min; "
-    f"at most {most_unread / 1e6:.1f} MB unread; {seen:,} records in batches"
+    f"at most {most_backlog / 1e6:.1f} MB backlog; {seen:,} records in batches"
 )
 first = max(mb for now_s, mb in points if now_s < seconds / 3)
 sys.exit(most - first > MOST_MB or (seconds >= 90 and mb_per_min > MB_PER_MIN))

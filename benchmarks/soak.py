@@ -1,10 +1,11 @@
-"""Run N batches (10,000) of real Spark jobs and print the resident memory of the Python driver on the way.
+"""Run N batches (10,000) of Spark jobs and print the resident memory of the Python driver at intervals.
 
 usage: soak.py [N] [INTERVAL_MS] [conf=value ...]
 
-Each batch reads what a receiver stored, through a shuffle. Memory may grow until what is kept for so long is full, in
-the first thousand or two; after that it must stay. Where the machine is too slow for the interval, batches wait and
-the receiver pauses (`spark.penstock.maxPendingBatches`): the run only takes longer.
+Each batch reads what a receiver stored, through a shuffle. Memory may grow in the first thousand or two batches, until
+everything that is retained for a number of batches has reached that number; after that it must not. If the machine is
+too slow for the interval, batches wait and the receiver pauses (`spark.penstock.maxPendingBatches`): the run then only
+takes longer.
 """
 
 import os
@@ -44,7 +45,7 @@ batches = []
 
 
 def tally(rdd):
-    """Do the work on one batch."""
+    """Count one batch."""
     global records
     records += sum(count for _, count in rdd.collect())
     batches.append(time.monotonic())
@@ -55,11 +56,11 @@ lines.map(lambda line: (len(line) % 10, 1)).reduceByKey(add, 2).foreachRDD(tally
 ssc.start()
 started = time.monotonic()
 print(f"{'batches':>8} {'RSS MB':>8} {'s':>7} {'pending':>8}", flush=True)
-told = -1
+printed = -1
 while len(batches) < n:
     time.sleep(0.05)
-    if len(batches) // EVERY > told:
-        told = len(batches) // EVERY
+    if len(batches) // EVERY > printed:
+        printed = len(batches) // EVERY
         pending = len(ssc._engine.scheduler.pending_batches)
         print(f"{len(batches):>8} {resident_mb():>8.1f} {time.monotonic() - started:>7.0f} {pending:>8}", flush=True)
 print(f"{len(batches):>8} {resident_mb():>8.1f} {time.monotonic() - started:>7.0f}; {records} records", flush=True)

@@ -1,11 +1,11 @@
-"""A window of sixty slides without an inverse function: Penstock's beside PySpark's, on the same data.
+"""Compare a window of sixty slides without an inverse function in Penstock and in PySpark, on the same data.
 
     python benchmarks/window.py [penstock|pyspark] [KEYS_PER_BATCH]
 
-Each batch has so many keys out of twice as many; every slide reduces the window by key and adds up the values. Printed
-are the milliseconds that the job of a full window takes, the CPU that the driver, Spark and its Python workers use for
-a slide in all, and whether the sums are right. Without the first argument both run, one after the other, each in a
-process of its own.
+Each batch has KEYS_PER_BATCH keys drawn from twice as many; every slide reduces the window by key and adds up the
+values. It prints the milliseconds that the job of a full window takes, the CPU time of a slide in the driver, Spark and
+its Python workers together, and whether the sums are right. Without the first argument both run one after the other,
+each in its own process.
 """
 
 from __future__ import annotations

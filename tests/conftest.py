@@ -135,7 +135,7 @@ def wait_for() -> Callable[..., None]:
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    """A gate that is opened at the end of the test, so that no thread stays behind it."""
+    """A gate that opens at the end of the test, so that no thread keeps waiting at it."""
     gate = Gate()
     yield gate
     gate.open()

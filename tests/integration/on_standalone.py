@@ -41,7 +41,7 @@ if __name__ == "__main__":
         found = references(tracker, blocks)
         return [(host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in found]
 
-    setattr(ReceiverTracker, "references", elsewhere)  # noqa: B010 - to a type checker a method is no variable
+    setattr(ReceiverTracker, "references", elsewhere)  # noqa: B010 - type checkers do not let a method be assigned
     ensure_java()
     conf = SparkConf().setMaster(sys.argv[1]).setAppName("on standalone").set("spark.ui.enabled", "false")
     conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
@@ -49,7 +49,7 @@ if __name__ == "__main__":
     conf.set("spark.cores.max", "2").set("spark.executor.cores", "2")
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
-    # Long batches: the last one gets its blocks when the receiver has been told to stop.
+    # Long batches: the last one gets its blocks after the receiver has got its command to stop.
     ssc = StreamingContext(sc, 2)
     seen: list[int] = []
     ssc.receiverStream(Counting(sys.argv[2])).foreachRDD(lambda rdd: seen.extend(rdd.collect()))

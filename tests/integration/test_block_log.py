@@ -46,7 +46,7 @@ def blocks(directory: Path) -> list[Path]:
     return sorted((directory / "receivedData").glob("*/input-*"))
 
 
-def test_records_are_counted_and_their_files_deleted(
+def test_blocks_are_in_the_log_until_their_batch_is_done(
     make_ssc: Callable[..., StreamingContext], wait_for: Callable[..., None], tmp_path: Path
 ) -> None:
     ssc = make_ssc(conf=LOG)
@@ -93,7 +93,7 @@ def test_what_was_accepted_before_a_receiver_is_killed_is_processed(
     assert len(set(batches.records)) == len(batches.records)
 
 
-def test_it_does_not_start_without_a_checkpoint_directory(make_ssc: Callable[..., StreamingContext]) -> None:
+def test_the_write_ahead_log_needs_a_checkpoint_directory(make_ssc: Callable[..., StreamingContext]) -> None:
     ssc = make_ssc(conf=LOG)
     ssc.receiverStream(Hundred()).pprint()
     with pytest.raises(ConfigurationError, match=r"ssc\.checkpoint\(directory\)"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 CHAOS = Path(__file__).parents[2] / "benchmarks" / "chaos.py"
 
@@ -26,7 +26,7 @@ FAULTS = (
 
 # Several programs, one after the other; on a busy machine each takes its time.
 @pytest.mark.timeout(320)
-def test_whatever_breaks_nothing_acknowledged_is_lost_or_comes_twice() -> None:
+def test_no_acknowledged_record_is_lost_or_duplicated_under_faults() -> None:
     ran = subprocess.run([sys.executable, CHAOS, "8", "722"], capture_output=True, text=True, timeout=300, check=False)
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout + ran.stderr

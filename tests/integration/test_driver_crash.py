@@ -1,4 +1,4 @@
-"""The driver is killed (-9), then its JVM, and started again: a short run of the command that counts what is lost."""
+"""The driver is killed (-9), then its JVM, and restarted: a short run of ``benchmarks/crash.py``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 COMMAND = Path(__file__).parents[2] / "benchmarks" / "crash.py"
 
 
 # Several programs, one after the other; on a busy machine each takes its time.
 @pytest.mark.timeout(320)
-def test_nothing_is_lost_and_no_state_is_wrong() -> None:
+def test_killed_drivers_lose_no_record_and_corrupt_no_state() -> None:
     run = subprocess.run(
         [sys.executable, str(COMMAND), "--kills", "2", "--seed", "905"], capture_output=True, text=True, timeout=300
     )
@@ -26,7 +26,7 @@ def test_nothing_is_lost_and_no_state_is_wrong() -> None:
         "exit code of the last run: 0",
         "lost: 0",
         "batches missing: 0",
-        "batches that differ when made again: 0",
+        "batches that differ when run again: 0",
         "wrong states and windows: 0",
     ):
         assert line in run.stdout

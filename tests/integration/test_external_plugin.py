@@ -1,4 +1,4 @@
-"""A receiver plugin from a package of its own is found and runs, in threads of one JVM and on separate executors."""
+"""A receiver plugin from a distribution of its own is found and runs on separate executors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from penstock.launch.java import ensure_java
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,16 +50,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "site")
+    add_broken_plugin(folder / "site")
     return folder / "site"
 
 
-@pytest.mark.parametrize("master", ["local[3]", "local-cluster[2,1,1024]"])
-def test_it_is_found_and_runs(master: str, site: Path, tmp_path: Path) -> None:
+def add_broken_plugin(site: Path) -> None:
+    """Install a second plugin, whose module cannot be imported, on the driver and on executors."""
+    (site / "penstock_broken.py").write_text('raise ImportError("a library is missing")\n')
+    metadata = site / "penstock_broken-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: penstock-broken\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[penstock]\nbroken = penstock_broken\n")
+
+
+def test_a_plugin_runs_on_separate_executors_beside_one_that_cannot_be_imported(site: Path, tmp_path: Path) -> None:
     ensure_java()
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, str(program), master, str(site)],
+        [sys.executable, str(program), "local-cluster[2,1,1024]", str(site)],
         env={**os.environ, "PYTHONPATH": str(site)},
         capture_output=True,
         text=True,
@@ -67,3 +76,4 @@ def test_it_is_found_and_runs(master: str, site: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.stdout.splitlines()[-1:] == ["seen all"], done.stdout + done.stderr[-3000:]
+    assert "penstock-broken" in done.stdout + done.stderr

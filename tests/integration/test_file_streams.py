@@ -18,6 +18,7 @@ from pyspark.accumulators import _accumulatorRegistry
 from penstock import DStream, StreamingContext, StreamingListener
 from penstock.errors import BatchFailedError
 from penstock.testing import ManualClock
+from penstock_file.directory_pattern import DirectoryPattern
 
 pytestmark = pytest.mark.spark
 
@@ -93,7 +94,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def put(path: Path, data: str | bytes, age_s: float | None = 60) -> None:
-    """Write a file; modified so long ago, or just now."""
+    """Write a file whose modification time is ``age_s`` ago; None: now."""
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     if age_s is not None:
         now_ns = path.stat().st_mtime_ns - int(age_s * 1e9)
@@ -115,7 +116,7 @@ Warnings = Callable[[], list[str]]
 
 
 @pytest.mark.parametrize("new_files_only", [True, False])
-def test_a_file_a_batch(steps: Steps, folder: Path, new_files_only: bool) -> None:
+def test_each_batch_reads_the_files_that_are_new(steps: Steps, folder: Path, new_files_only: bool) -> None:
     put(folder / "0", "0\n")
     steps.collect(steps.ssc.fileStream(str(folder), newFilesOnly=new_files_only))
     seen = []
@@ -126,7 +127,7 @@ def test_a_file_a_batch(steps: Steps, folder: Path, new_files_only: bool) -> Non
     assert steps.step() == []
 
 
-def test_text_files(steps: Steps, folder: Path) -> None:
+def test_text_files_are_split_into_lines_and_decompressed(steps: Steps, folder: Path) -> None:
     steps.collect(steps.ssc.textFileStream(str(folder)))
     assert steps.step() == []
     put(folder / "a", b"one\r\ntwo\xff\n\nthree", age_s=None)
@@ -135,7 +136,7 @@ def test_text_files(steps: Steps, folder: Path) -> None:
     assert steps.step() == []
 
 
-def test_a_pattern_of_directories(steps: Steps, folder: Path) -> None:
+def test_directories_that_match_a_pattern_are_read(steps: Steps, folder: Path) -> None:
     for name in ("x", "y"):
         (folder / name).mkdir()
     steps.collect(steps.ssc.textFileStream(f"{folder}/*/"))
@@ -161,7 +162,7 @@ def test_a_directory_that_is_renamed_into_the_pattern(steps: Steps, folder: Path
     assert steps.step() == ["future", "new", "old"]
 
 
-def test_caps(steps: Steps, folder: Path) -> None:
+def test_files_and_bytes_of_a_batch_are_capped(steps: Steps, folder: Path) -> None:
     for number in range(5):
         put(folder / str(number), f"{number}\n", age_s=100 - number)
     options = {"directory": str(folder), "new_files_only": False}
@@ -175,7 +176,7 @@ def test_caps(steps: Steps, folder: Path) -> None:
     assert batches == [[["0", "1"], ["0", "1", "2"]], [["2", "3"], ["3", "4"]], [["4"], []]]
 
 
-def test_options_from_the_configuration(
+def test_options_come_from_the_configuration(
     make_ssc: Callable[..., StreamingContext], folder: Path, collect: Any, wait_for: Callable[..., None]
 ) -> None:
     for number in range(3):
@@ -206,7 +207,7 @@ def test_a_large_file_is_read_by_several_tasks(steps: Steps, folder: Path) -> No
     assert steps.info.numRecords == 200_000
 
 
-# -- what is told of a batch --
+# -- what is reported about a batch --
 
 
 def test_records_are_counted_once_when_the_batch_is_done(steps: Steps, folder: Path) -> None:
@@ -233,7 +234,7 @@ def test_windows_read_files_again_and_count_them_once(steps: Steps, folder: Path
     assert counts == [(1, 1), (3, 2), (6, 3), (9, 4)]
 
 
-def test_the_description_is_bounded(steps: Steps, folder: Path) -> None:
+def test_the_description_of_a_batchs_files_is_bounded(steps: Steps, folder: Path) -> None:
     steps.collect(steps.ssc.textFileStream(str(folder)))
     for number in range(300):
         put(folder / f"{number:03}-{'x' * 200}", "x\n")
@@ -258,7 +259,7 @@ def test_many_batches_leave_nothing_behind(steps: Steps, folder: Path) -> None:
 # -- records of fixed length --
 
 
-def test_binary_records(steps: Steps, folder: Path) -> None:
+def test_binary_files_are_cut_into_records_of_fixed_length(steps: Steps, folder: Path) -> None:
     # Two streams on one directory, with different lengths.
     ssc = steps.ssc
     steps.collect(ssc.binaryRecordsStream(str(folder), 10), ssc.binaryRecordsStream(str(folder), 4))
@@ -290,7 +291,7 @@ def words_of(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
             yield Path(file.name).name, word
 
 
-def test_a_filter_and_a_function_that_reads(steps: Steps, folder: Path) -> None:
+def test_file_stream_applies_the_filter_and_the_read_function(steps: Steps, folder: Path) -> None:
     steps.collect(steps.ssc.fileStream(str(folder), filter=lambda path: path.endswith(".txt"), read=words_of))
     put(folder / "a.txt", "one two\nthree\n")
     put(folder / "b.csv", "four\n")
@@ -309,7 +310,9 @@ def test_a_function_that_raises_stop_iteration_is_an_error(steps: Steps, folder:
 # -- what can be wrong with files and directories --
 
 
-def test_a_missing_directory(steps: Steps, folder: Path, warnings: Warnings) -> None:
+def test_a_missing_directory_is_warned_about_once_and_read_when_it_exists(
+    steps: Steps, folder: Path, warnings: Warnings
+) -> None:
     missing = folder / "later"
     steps.collect(steps.ssc.textFileStream(str(missing)))
     for _ in range(3):
@@ -322,7 +325,7 @@ def test_a_missing_directory(steps: Steps, folder: Path, warnings: Warnings) -> 
     assert len(warnings()) == 1
 
 
-def test_a_directory_that_is_away_for_a_while(steps: Steps, folder: Path, tmp_path: Path) -> None:
+def test_a_directory_that_disappears_is_read_again_when_it_is_back(steps: Steps, folder: Path, tmp_path: Path) -> None:
     steps.collect(steps.ssc.textFileStream(str(folder)))
     put(folder / "a", "a\n")
     assert steps.step() == ["a"]
@@ -355,8 +358,6 @@ def test_a_listing_that_fails_loses_nothing(
 def test_a_slow_listing_holds_no_batch(
     sc: SparkContext, folder: Path, warnings: Warnings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock_file.directory_pattern import DirectoryPattern
-
     steps = Steps(sc, interval_s=0.1)
     steps.collect(steps.ssc.textFileStream(str(folder)))
     go_on, listed, listing = threading.Event(), threading.Event(), DirectoryPattern.listing
@@ -382,7 +383,7 @@ def test_a_slow_listing_holds_no_batch(
         steps.ssc.stop(stopSparkContext=False)
 
 
-def test_a_half_written_name(steps: Steps, folder: Path, warnings: Warnings) -> None:
+def test_a_half_written_file_is_read_after_its_rename(steps: Steps, folder: Path, warnings: Warnings) -> None:
     steps.collect(steps.ssc.textFileStream(str(folder)))
     put(folder / "a._COPYING_", "half\n")
     put(folder / ".b", "hidden\n")
@@ -396,7 +397,7 @@ def test_a_half_written_name(steps: Steps, folder: Path, warnings: Warnings) -> 
     assert steps.step() == ["half", "whole"]
 
 
-def test_a_file_that_grows(steps: Steps, folder: Path, warnings: Warnings) -> None:
+def test_a_growing_file_is_read_when_it_no_longer_grows(steps: Steps, folder: Path, warnings: Warnings) -> None:
     steps.collect(steps.ssc.textFileStream(str(folder)))
     stop = threading.Event()
 
@@ -455,7 +456,7 @@ def test_a_file_that_cannot_be_read_fails_its_batch_alone(steps: Steps, folder: 
     assert steps.step() == ["good"]
 
 
-def test_the_thread_ends_with_the_context(steps: Steps, folder: Path) -> None:
+def test_the_listing_thread_ends_with_the_context(steps: Steps, folder: Path) -> None:
     def listers() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name.startswith("files of ")]
 
@@ -485,7 +486,7 @@ def test_a_growing_file_is_followed(
     wait_for(lambda: batches.records == ["one", "two", "three"], "the rest of a line")
 
 
-def test_a_receiver_that_is_launched_anew_goes_on(
+def test_the_file_receiver_resumes_at_its_saved_offset(
     make_ssc: Callable[..., StreamingContext], folder: Path, collect: Any, wait_for: Callable[..., None]
 ) -> None:
     log = folder / "app.log"

@@ -85,7 +85,7 @@ def test_all_jobs_of_a_batch_carry_its_time_and_output(
             sc.setLocalProperty(key, None)  # type: ignore[arg-type]
 
 
-def test_jobs_of_a_later_try_carry_them_too(
+def test_jobs_of_a_retry_carry_the_batch_time_and_output_too(
     ssc: StreamingContext, sc: SparkContext, wait_for: Callable[..., None]
 ) -> None:
     seen: list[Properties] = []

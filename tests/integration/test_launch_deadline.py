@@ -1,4 +1,4 @@
-"""A launch that finds no free slot is told of in time, and succeeds once there is one."""
+"""A launch that finds no free slot is reported in time, and succeeds once there is one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Once(ThreadReceiver[int]):
         self.store_all([1])
 
 
-def test_without_a_free_slot_a_launch_is_overdue(
+def test_a_launch_without_a_free_slot_is_reported_as_overdue_and_succeeds_later(
     make_ssc: Callable[..., StreamingContext], sc: Any, collect: Any, wait_for: Callable[..., None], tmp_path: Path
 ) -> None:
     def hold(index: int, _elements: Iterable[Any]) -> Iterable[int]:

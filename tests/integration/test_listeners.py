@@ -202,7 +202,7 @@ def test_a_listener_can_remove_itself_while_it_runs(program: Program) -> None:
 
 @pytest.mark.parametrize("batches", [1, 4])
 def test_when_stop_returns_the_last_batchs_events_have_arrived(program: Program, batches: int) -> None:
-    # It is behind by some time when the stop begins, and not all has happened that it is to hear of.
+    # When the stop begins it still has events in its queue, and further events are to come.
     slow = Recorder(pause_s=0.02)
     program.ssc.addStreamingListener(slow)
     program.start()
@@ -212,7 +212,7 @@ def test_when_stop_returns_the_last_batchs_events_have_arrived(program: Program,
     assert [event.batchInfo.batchTime for event in slow.of(BatchCompleted)] == [
         1000 * number for number in range(1, batches + 1)
     ]
-    # Nothing can come behind that: who would bring it has ended.
+    # Nothing can come after that: the threads that deliver events have ended.
     assert [thread.name for thread in threading.enumerate() if thread.name.startswith("listener ")] == []
 
 
@@ -257,7 +257,9 @@ def test_await_termination_says_whether_it_stopped(program: Program) -> None:
     assert program.ssc.awaitTerminationOrTimeout(10) is True
 
 
-def test_a_stop_while_the_program_ends_is_the_same_stop(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_at_exit_and_one_of_the_program_stop_the_engine_once(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program.start()
     engine = program.ssc._engine
     assert engine is not None
@@ -306,7 +308,7 @@ def test_the_second_signal_stops_at_once(program: Program, wait_for: Callable[..
     assert program.ssc.awaitTermination(30) is True
 
 
-def test_what_fails_because_spark_goes_during_a_graceful_stop_is_not_complete(
+def test_a_batch_that_fails_because_spark_is_gone_is_not_complete(
     program: Program, wait_for: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard, held, reached = Recorder(), threading.Event(), threading.Event()
@@ -332,7 +334,7 @@ def test_what_fails_because_spark_goes_during_a_graceful_stop_is_not_complete(
         program.ssc.awaitTermination(30)
     stopping.join(30)
     assert program.ssc._engine is not None
-    # A run that goes on makes it again.
+    # A recovered run generates it again.
     assert program.ssc._engine.scheduler.pending_batches == [1000]
 
 
@@ -361,7 +363,7 @@ class Outputs:
         self._note("with_default", rdd)
 
 
-def test_functions_are_told_apart_by_what_they_take(program: Program) -> None:
+def test_output_functions_get_the_batch_time_if_they_take_two_arguments(program: Program) -> None:
     outputs = Outputs()
 
     def partly(name: str, time: Any, rdd: Any) -> None:

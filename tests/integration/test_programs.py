@@ -12,7 +12,7 @@ import pytest
 
 from penstock.launch.java import ensure_java
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
 PROGRAM = """
 import os, sys
@@ -121,7 +121,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Program]]:
             program.process.wait(30)
 
 
-def test_ctrl_c_then_a_graceful_stop_loses_nothing_accepted(
+def test_a_graceful_stop_after_ctrl_c_loses_nothing_accepted(
     run: Callable[..., Program], wait_for: Callable[..., None]
 ) -> None:
     program = run(INTERRUPTED, "local[3]")

@@ -16,7 +16,7 @@ import pytest
 from penstock import conf
 from penstock.launch.java import ensure_java
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
 EXAMPLES = Path(pyspark.__file__).parent / "examples" / "src" / "main" / "python" / "streaming"
 
@@ -143,7 +143,7 @@ def test_network_wordjoinsentiments(
     ]
 
 
-def test_recoverable_network_wordcount_goes_on_after_a_kill(
+def test_recoverable_network_wordcount_recovers_after_a_kill(
     example: Callable[..., Program], server: Server, tmp_path: Path, wait_for: Callable[..., None]
 ) -> None:
     arguments = ("recoverable_network_wordcount.py", *server.address, "checkpoints", "counts.txt")
@@ -159,14 +159,14 @@ def test_recoverable_network_wordcount_goes_on_after_a_kill(
     again = example(*arguments)
     with server.accept() as connection:
         connection.sendall(b"a tulip is no rose\n")
-        wait_for(lambda: "('tulip', 1)" in counts.read_text(), "words behind the kill", 60)
+        wait_for(lambda: "('tulip', 1)" in counts.read_text(), "words after the kill", 60)
     wait_for(lambda: "Dropped 1 word(s) totally" in again.lines, "the excluded word, counted anew")
     # The file would have been deleted, too.
     assert "Creating new context" not in again.lines
     assert "('rose', 2)" in counts.read_text()
 
 
-def test_stateful_network_wordcount_goes_on_after_a_kill(
+def test_stateful_network_wordcount_recovers_after_a_kill(
     example: Callable[..., Program],
     server: Server,
     monkeypatch: pytest.MonkeyPatch,

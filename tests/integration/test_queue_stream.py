@@ -70,12 +70,12 @@ def test_the_batch_time_reaches_the_output(program: Program) -> None:
 # -- the queue itself --
 
 
-def test_a_list_is_taken_one_a_batch_then_nothing(program: Program) -> None:
+def test_a_list_gives_one_rdd_a_batch_then_empty_batches(program: Program) -> None:
     program.start(program.ssc.queueStream([[1], [2, 3]]))
     assert [program.batch() for _ in range(4)] == [[1], [2, 3], [], []]
 
 
-def test_what_is_done_to_a_list_later_is_ignored(program: Program) -> None:
+def test_later_changes_of_a_list_are_ignored(program: Program) -> None:
     rdds = [[1], [2]]
     program.start(program.ssc.queueStream(rdds))
     assert program.batch() == [1]
@@ -98,7 +98,9 @@ def test_a_queue_can_be_filled_while_it_runs(
 
 
 @pytest.mark.parametrize(("kind", "put"), [(deque, deque.append), (queue.Queue, queue.Queue.put)])
-def test_all_at_once_takes_what_is_there(program: Program, kind: type[Any], put: Callable[[Any, Any], None]) -> None:
+def test_all_at_once_takes_everything_queued_so_far(
+    program: Program, kind: type[Any], put: Callable[[Any, Any], None]
+) -> None:
     rdds = kind()
     for number in (1, 2, 3):
         put(rdds, [number])
@@ -109,7 +111,7 @@ def test_all_at_once_takes_what_is_there(program: Program, kind: type[Any], put:
     assert [program.batch() for _ in range(2)] == [[4, 5], []]
 
 
-def test_all_at_once_and_a_default(program: Program) -> None:
+def test_default_follows_a_queue_taken_all_at_once(program: Program) -> None:
     program.start(program.ssc.queueStream([[1], [2], [3]], oneAtATime=False, default=[9]))
     assert [program.batch() for _ in range(3)] == [[1, 2, 3], [9], [9]]
 
@@ -122,7 +124,7 @@ def test_a_default_is_for_batches_that_find_nothing(program: Program, kind: type
     assert [program.batch() for _ in range(2)] == [[7, 8], [7, 8]]
 
 
-def test_an_empty_default_is_one(program: Program) -> None:
+def test_an_empty_default_gives_empty_batches(program: Program) -> None:
     program.start(program.ssc.queueStream([], default=[]))
     assert program.batch() == []
 
@@ -130,7 +132,7 @@ def test_an_empty_default_is_one(program: Program) -> None:
 def test_an_empty_list_without_a_default_is_refused(program: Program) -> None:
     with pytest.raises(IndexError, match=r"give a deque or queue\.Queue"):
         program.ssc.queueStream([])
-    # It has left nothing behind: the context can go on.
+    # The refused stream left no trace: the context can start.
     program.start(program.ssc.queueStream(deque()))
     assert program.batch() == []
 

@@ -166,7 +166,7 @@ def slowly(number: int) -> int:
     return number
 
 
-def test_connections_can_be_private(
+def test_connections_can_use_tls(
     make_ssc: Callable[..., StreamingContext],
     make_tls: Callable[[str], Tls],
     collect: Any,

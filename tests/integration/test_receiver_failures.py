@@ -1,4 +1,4 @@
-"""Receivers that fail: reported, launched again, and the stream lives on."""
+"""Receivers that fail are reported and relaunched; batches that fail leave the others alone."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class FailsOnce(ThreadReceiver[str]):
         self.wait(60)
 
 
-def test_a_killed_worker_is_launched_again(ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]) -> None:
+def test_a_receiver_whose_worker_is_killed_is_relaunched(
+    ssc: StreamingContext, collect: Any, wait_for: Callable[..., None]
+) -> None:
     events = Events()
     ssc.addStreamingListener(events)
     batches = collect(ssc.receiverStream(TellsItsProcess()))
@@ -93,7 +95,7 @@ def test_a_stop_right_after_the_start_leaves_no_job(
         wait_for(lambda: not sc.statusTracker().getActiveJobsIds(), "no job is left")
 
 
-def test_a_waiter_is_told_of_a_start_that_failed(ssc: StreamingContext) -> None:
+def test_await_termination_returns_when_the_start_fails(ssc: StreamingContext) -> None:
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(ssc.awaitTerminationOrTimeout, 20)
         with pytest.raises(ConfigurationError):
@@ -187,7 +189,7 @@ def test_more_receivers_than_cores_are_refused(ssc: StreamingContext) -> None:
         ssc.start()
 
 
-def test_a_receiver_that_cannot_travel_is_refused_by_name(ssc: StreamingContext) -> None:
+def test_a_receiver_that_cannot_be_pickled_is_refused_with_the_attributes_name(ssc: StreamingContext) -> None:
     receiver = TellsItsProcess()
     receiver.lock = threading.Lock()  # type: ignore[attr-defined]
     ssc.receiverStream(receiver).pprint()

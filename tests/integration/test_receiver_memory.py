@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 COMMAND = Path(__file__).parents[2] / "benchmarks" / "receiver_memory.py"
 
 
-def test_the_memory_of_a_receiver_stays_while_batches_are_ten_times_too_slow() -> None:
+def test_receiver_memory_stays_flat_while_batches_are_ten_times_too_slow() -> None:
     ran = subprocess.run(
         [sys.executable, COMMAND, "15", "spark.penstock.blocks.maxUnprocessed=16m"],
         capture_output=True,

@@ -42,7 +42,7 @@ class Steady(ThreadReceiver[int]):
 
 
 @pytest.mark.parametrize("receiver", [Hopeless, Restless])
-def test_an_application_can_end_with_its_receiver(
+def test_fail_application_stops_the_program_with_the_receivers_error(
     make_ssc: Callable[..., StreamingContext], receiver: type[Receiver[int]]
 ) -> None:
     ssc = make_ssc(conf=QUICK | {"spark.penstock.receiver.onFailure": "fail-application"})
@@ -52,7 +52,7 @@ def test_an_application_can_end_with_its_receiver(
         ssc.awaitTerminationOrTimeout(60)
 
 
-def test_a_stream_can_be_given_up_while_another_goes_on(
+def test_a_stream_can_be_given_up_while_another_continues(
     make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None]
 ) -> None:
     ssc = make_ssc(conf=QUICK | {"spark.penstock.receiver.onFailure": "stop-stream"})

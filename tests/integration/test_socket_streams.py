@@ -67,7 +67,7 @@ def pairs(file: BinaryIO) -> Iterator[tuple[int, int]]:
         yield struct.unpack(">ii", pair)
 
 
-def test_a_function_reads_the_records(
+def test_a_converter_reads_the_records(
     ssc: StreamingContext, collect: Any, wait_for: Callable[..., None], server: Server
 ) -> None:
     expected = [(number, -number) for number in range(10_000)]
@@ -78,7 +78,7 @@ def test_a_function_reads_the_records(
     assert batches.records == expected
 
 
-def test_a_function_can_be_a_lambda_that_knows_the_program(
+def test_a_converter_can_be_a_lambda_with_a_closure(
     ssc: StreamingContext, collect: Any, wait_for: Callable[..., None], server: Server
 ) -> None:
     least = 2
@@ -90,7 +90,7 @@ def test_a_function_can_be_a_lambda_that_knows_the_program(
     assert batches.records == [b"not", b"mill"]
 
 
-def test_a_function_that_fails_is_told_and_called_for_the_next_connection(
+def test_a_converter_that_fails_is_reported_and_called_for_the_next_connection(
     make_ssc: Callable[..., StreamingContext], collect: Any, wait_for: Callable[..., None], server: Server
 ) -> None:
     ssc, errors = make_ssc(conf={"spark.streaming.receiverRestartDelay": "10ms"}), Errors()
@@ -151,13 +151,13 @@ def test_what_was_read_before_a_graceful_stop_is_processed(
 
 
 @pytest.mark.parametrize("converter", [None, "os:listdir"])
-def test_what_is_no_function_is_refused_when_the_stream_is_made(ssc: StreamingContext, converter: Any) -> None:
+def test_a_converter_that_cannot_be_called_is_refused_at_once(ssc: StreamingContext, converter: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"cannot be called.*converter"):
         ssc.socketStream("127.0.0.1", 1, converter)
 
 
 @pytest.mark.parametrize("method", ["socketTextStream", "socketStream", "rawSocketStream"])
-def test_without_the_plugin_its_name_is_told(make_ssc: Callable[..., StreamingContext], method: str) -> None:
+def test_a_missing_socket_plugin_is_named_in_the_error(make_ssc: Callable[..., StreamingContext], method: str) -> None:
     ssc = make_ssc(conf={"spark.penstock.plugins.disable": "socket"})
     arguments = (pairs,) if method == "socketStream" else ()
     with pytest.raises(ConfigurationError, match=f"{method} needs .* pip install penstock-socket"):

@@ -17,7 +17,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from penstock.launch.java import ensure_java
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def _answers(port: int) -> bool:
     return True
 
 
-def test_what_is_stored_there_is_fetched_to_the_last_batch(master: str, tmp_path: Path) -> None:
+def test_blocks_of_a_standalone_executor_are_fetched_to_the_last_batch(master: str, tmp_path: Path) -> None:
     program = Path(__file__).with_name("on_standalone.py")
     ran = subprocess.run(
         [sys.executable, program, master, tmp_path / "notes"],

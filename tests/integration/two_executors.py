@@ -157,7 +157,7 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     wait_for(lambda: len(receivers[0].starts) > starts[0], "the first is back")
     wait_for(lambda: spread[0] not in on() and settled(), "one on each of the two executors that live")
     back = on()
-    # Listeners run behind: the start of its last move belongs to what happened before.
+    # Events are delivered later: the start of its last move must not count as one after the kill.
     wait_for(lambda: events.all[-1] == ("started", back[1]), "the events of the second so far")
     before = len(events.all)
     assert kill(receivers[1].starts[-1].worker)

@@ -44,7 +44,7 @@ one. Records of a batch are sorted.
 
 @define
 class Surroundings:
-    """What a program finds, and what it leaves behind.
+    """The surroundings of a program: its folder, and what it produced beside its stream.
 
     Attributes:
         folder: for its files.
@@ -276,7 +276,7 @@ def run_pyspark(sc: Any, case: Case) -> Any:
 
 
 def _await(ssc: Any, ticks: list[float], number: int) -> str | None:
-    """Until so many batches have run; the error of the first that failed."""
+    """Wait until ``number`` batches have run; the error of the first that failed, if any."""
     deadline = time.monotonic() + _DEADLINE_S
     while len(ticks) < number:
         if time.monotonic() > deadline:
@@ -320,7 +320,7 @@ def run_penstock(sc: Any, case: Case) -> Any:
 
 
 def _cut(case: Case, result: Any) -> Any:
-    """PySpark's real time may have gone on to further batches."""
+    """PySpark runs in real time and may have run further batches."""
     if case.read is _printed:
         rule = "-" * 43
         return [part.strip().splitlines() for part in str(result).split(f"{rule}\n{rule}\n")[1 : case.num_batches + 1]]

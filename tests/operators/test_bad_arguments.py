@@ -34,7 +34,7 @@ def stream(unstarted: StreamingContext) -> DStream[Any]:
 @pytest.mark.parametrize("make", WINDOWS.values(), ids=WINDOWS)
 def test_durations_are_multiples_of_the_slide(stream: DStream[Any], make: Any) -> None:
     for unusable, name in (((0, 0.5), "window"), ((1, 0), "slide"), (("1", 0.5), "window")):
-        with pytest.raises(ValueError, match=f"{name}Duration=.* is not a number of seconds of at least 0.001"):
+        with pytest.raises(ValueError, match=f"{name}Duration=.*: must be at least 0.001 s, and a number"):
             make(stream, *unusable)
     for durations, name in (((0.1, 0.5), "window"), ((1, 0.1), "slide")):
         message = rf"{name}Duration must be multiple of the parent dstream's slide \(batch\) duration \(500 ms\)"
@@ -89,7 +89,9 @@ def test_streams_belong_to_one_context(unstarted: StreamingContext, stream: DStr
             operation()
 
 
-def test_there_is_something_to_unite_and_to_take_from(unstarted: StreamingContext, stream: DStream[Any]) -> None:
+def test_union_transform_and_queue_stream_refuse_unusable_arguments(
+    unstarted: StreamingContext, stream: DStream[Any]
+) -> None:
     with pytest.raises(ValueError, match="should have at least one DStream to union"):
         unstarted.union()
     with pytest.raises(TypeError, match="union takes a DStream, not list"):
@@ -107,19 +109,19 @@ def test_there_is_something_to_unite_and_to_take_from(unstarted: StreamingContex
             unstarted.queueStream(no_queue)  # type: ignore[arg-type]
 
 
-def test_a_spec_is_one_and_makes_sense(stream: DStream[Any]) -> None:
+def test_map_with_state_refuses_an_invalid_state_spec(stream: DStream[Any]) -> None:
     def update(key: Any, value: Any, state: Any) -> None: ...
 
     with pytest.raises(TypeError, match=r"takes a StateSpec, made with StateSpec.function\(f\); not function"):
         stream.mapWithState(update)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="numPartitions must be at least 1, not 0"):
         StateSpec.function(update).numPartitions(0)
-    with pytest.raises(ValueError, match="duration=0 is not a number of seconds of at least 0.001"):
+    with pytest.raises(ValueError, match="duration=0: must be at least"):
         StateSpec.function(update).timeout(0)
 
 
-def test_remember_is_positive_and_said_once(unstarted: StreamingContext) -> None:
-    with pytest.raises(ConfigurationError, match="is not a number of seconds of at least 0.001"):
+def test_remember_refuses_durations_that_are_not_positive_and_a_second_call(unstarted: StreamingContext) -> None:
+    with pytest.raises(ConfigurationError, match="must be at least"):
         unstarted.remember(0)
     unstarted.remember(1)
     with pytest.raises(ConfigurationError, match="remember was set already"):
@@ -141,13 +143,13 @@ CARRIED_ON = {
 
 
 @pytest.mark.parametrize("operation", CARRIED_ON.values(), ids=CARRIED_ON)
-def test_what_is_carried_on_needs_a_checkpoint_directory(sc: Any, operation: Any) -> None:
+def test_stateful_operators_need_a_checkpoint_directory(sc: Any, operation: Any) -> None:
     message = "The checkpoint directory has not been set. Please set it by StreamingContext.checkpoint()"
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         StreamHarness(sc).run(operation, [[1]])
 
 
-def test_what_starts_anew_needs_none(sc: Any) -> None:
+def test_windows_without_inverse_need_no_checkpoint_directory(sc: Any) -> None:
     def operation(stream: DStream[Any]) -> DStream[Any]:
         pairs = stream.map(lambda n: (n, 1))
         grouped = pairs.groupByKeyAndWindow(6, 1).mapValues(list)

@@ -12,7 +12,7 @@ from penstock.testing import StreamHarness
 pytestmark = pytest.mark.spark
 
 
-def test_keys_that_cannot_be_hashed(reasons: Any) -> None:
+def test_keys_that_cannot_be_hashed_fail_the_batch(reasons: Any) -> None:
     operations = {
         "reduceByKey": lambda stream, _: stream.reduceByKey(max),
         "join": lambda stream, other: other.join(stream),
@@ -24,6 +24,6 @@ def test_keys_that_cannot_be_hashed(reasons: Any) -> None:
     assert found == dict.fromkeys(operations, expected)
 
 
-def test_records_that_are_no_pairs(harness: StreamHarness) -> None:
+def test_records_that_are_not_pairs_fail_the_batch(harness: StreamHarness) -> None:
     with pytest.raises(BatchFailedError, match=r"a record is 5 \(int\); make pairs first, with map"):
         harness.run(lambda stream: stream.updateStateByKey(lambda values, state: 1), [[5]])

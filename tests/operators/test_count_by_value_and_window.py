@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.spark
 
 
-def test_values_are_counted_and_leave(run_all: Any) -> None:
+def test_values_are_counted_and_leave_with_the_window(run_all: Any) -> None:
     found = run_all(
         {
             "of 2": lambda stream: stream.countByValueAndWindow(2, 1),

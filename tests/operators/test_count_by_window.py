@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.spark
 
 
-def test_counts_grow_and_shrink(run_all: Any) -> None:
+def test_counts_grow_and_shrink_with_the_window(run_all: Any) -> None:
     windows = {f"of {length}": lambda stream, length=length: stream.countByWindow(length, 1) for length in (2, 3, 5)}
     # Those of five batches come from the window before, so that they have a count of 0 too.
     assert run_all(windows, [[0], [0, 1], [0, 1, 2]], num_batches=8) == {

@@ -12,7 +12,7 @@ from penstock.testing import StreamHarness
 pytestmark = pytest.mark.spark
 
 
-def test_what_is_true_stays(harness: StreamHarness) -> None:
+def test_records_with_a_true_result_remain(harness: StreamHarness) -> None:
     def operation(stream: DStream[Any]) -> DStream[Any]:
         return stream.filter(lambda n: n % 2)
 

@@ -37,7 +37,7 @@ def test_a_function_is_given_the_rdd_and_the_time_if_it_takes_it(run_outputs: An
     ]
 
 
-def test_a_failing_batch_is_told_and_the_others_run(run_outputs: Any) -> None:
+def test_a_failing_batch_is_reported_and_the_others_run(run_outputs: Any) -> None:
     seen: list[Any] = []
 
     def program(stream: DStream[Any]) -> None:

@@ -20,7 +20,7 @@ def lists(groups: tuple[Any, Any]) -> tuple[list[Any], list[Any]]:
     return sorted(groups[0]), sorted(groups[1])
 
 
-def test_joins_and_cogroup(run_all: Any) -> None:
+def test_joins_and_cogroup_combine_values_of_the_same_key(run_all: Any) -> None:
     names = ("join", "leftOuterJoin", "rightOuterJoin", "fullOuterJoin")
     operations = {name: joined(name) for name in names}
     found = run_all({**operations, "cogroup": lambda left, right: left.cogroup(right, 2).mapValues(lists)}, LEFT, RIGHT)

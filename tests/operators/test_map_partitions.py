@@ -11,17 +11,17 @@ from penstock import DStream
 pytestmark = pytest.mark.spark
 
 
-def test_a_function_is_given_each_partition_and_told_which_it_is(run_all: Any) -> None:
-    def told(stream: DStream[Any]) -> DStream[Any]:
+def test_function_gets_each_partition_and_its_index(run_all: Any) -> None:
+    def indexed(stream: DStream[Any]) -> DStream[Any]:
         keyed = stream.map(lambda n: (n, None)).partitionBy(3, lambda n: n)
         return keyed.mapPartitionsWithIndex(lambda index, pairs: [(index, sorted(key for key, _ in pairs))])
 
     found = run_all(
         {
             "given": lambda stream: stream.repartition(2).mapPartitions(lambda records: [len(list(records))]),
-            "told": told,
+            "indexed": indexed,
         },
         [[0, 1, 2, 4], []],
     )
     assert [(len(batch), sum(batch)) for batch in found["given"]] == [(2, 4), (2, 0)]
-    assert found["told"] == [[(0, [0]), (1, [1, 4]), (2, [2])], [(0, []), (1, []), (2, [])]]
+    assert found["indexed"] == [[(0, [0]), (1, [1, 4]), (2, [2])], [(0, []), (1, []), (2, [])]]

@@ -17,6 +17,6 @@ def test_values_change_or_are_flattened(run_all: Any) -> None:
     }
 
 
-def test_what_a_record_has_behind_its_value_is_dropped(run_all: Any) -> None:
+def test_fields_after_the_value_are_dropped(run_all: Any) -> None:
     operations = {"map": lambda s: s.mapValues(lambda n: n + 1), "flatMap": lambda s: s.flatMapValues(range)}
     assert run_all(operations, [[("a", 1, "more")]]) == {"map": [[("a", 2)]], "flatMap": [[("a", 0)]]}

@@ -82,9 +82,9 @@ def attempt(call: Callable[[], object]) -> str | None:
 
 def misuse(key: str, value: int | None, state: State[int]) -> list[str | None]:
     if not state.exists() and key != "removed":
-        told = [attempt(state.get), attempt(lambda: state.update(None))]  # type: ignore[arg-type]
+        results = [attempt(state.get), attempt(lambda: state.update(None))]  # type: ignore[arg-type]
         state.update(1)
-        return told
+        return results
     if not state.isTimingOut():
         state.update(1)
         state.remove()
@@ -122,13 +122,13 @@ def found(run_all: Any, sc: Any) -> dict[str, Batches]:
     return batches
 
 
-def test_a_function_of_key_value_and_state(found: dict[str, Batches]) -> None:
+def test_mapping_function_gets_key_value_and_state(found: dict[str, Batches]) -> None:
     assert found["running"] == [[], [1], [1, 2], [1, 2, 3], []]
     last = [("a", 3), ("b", 2), ("c", 1)]
     assert found["running: states"] == [[], [("a", 1)], [("a", 2), ("b", 1)], last, last]
 
 
-def test_initial_states(found: dict[str, Batches]) -> None:
+def test_initial_states_are_there_in_the_first_batch(found: dict[str, Batches]) -> None:
     assert found["begun"] == [[], [6], [11, 7], [-19, 12, 8], []]
     assert found["begun: states"][0] == [("a", 5), ("b", 10), ("c", -20), ("d", 0)]
     assert found["begun: states"][-1] == [("a", 8), ("b", 12), ("c", -19), ("d", 0)]
@@ -139,7 +139,7 @@ def test_a_function_of_the_time_leaves_records_out(found: dict[str, Batches]) ->
     assert found["every other: states"][-1] == [("a", 3), ("b", 3), ("c", 1)]
 
 
-def test_states_are_removed_and_made_again(found: dict[str, Batches]) -> None:
+def test_removed_states_can_be_created_again(found: dict[str, Batches]) -> None:
     assert found["toggle"] == [[], ["+a"], ["+b", "-a"], ["+a", "+c", "-b"], []]
     states = [[key for key, _state in batch] for batch in found["toggle: states"]]
     assert states == [[], ["a"], ["b"], ["a", "c"], ["a", "c"]]
@@ -163,12 +163,12 @@ def test_a_record_refreshes_a_state_that_is_not_updated(found: dict[str, Batches
     assert found["look"] == [[False], [False], [False], [], [True]]
 
 
-def test_no_state_and_no_update_is_none(found: dict[str, Batches]) -> None:
+def test_get_option_of_a_missing_state_is_none(found: dict[str, Batches]) -> None:
     assert found["no state"] == [[False], [], [], [], []]
     assert found["no state: states"] == [[]] * 5
 
 
-def test_what_a_state_refuses(found: dict[str, Batches]) -> None:
+def test_state_refuses_invalid_operations(found: dict[str, Batches]) -> None:
     unset = "LookupError: State is not set: ask exists() first, or use getOption()"
     timing_out = [
         "ValueError: cannot update a state that times out: it is removed when the function returns",
@@ -204,7 +204,7 @@ def test_states_are_partitioned_as_the_spec_says(run_all: Any) -> None:
     assert found["function"] == [[[("a", 1)], [("b", 1)], [("c", 7)]], [[("a", 1)], [("b", 2)], [("c", 7)]]]
 
 
-def test_a_key_whose_function_fails_keeps_its_state_and_the_others_go_on(run_outputs: Any) -> None:
+def test_a_key_whose_function_fails_keeps_its_state_and_others_are_updated(run_outputs: Any) -> None:
     def fails_on_13(key: str, value: int, state: State[int]) -> int:
         state.update((state.getOption() or 0) + value)
         if value == 13:

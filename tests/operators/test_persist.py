@@ -32,7 +32,7 @@ class Kept:
         self.levels.append(rdd.getStorageLevel())
 
 
-def test_levels_are_the_programs_and_old_rdds_are_let_go(run_outputs: Any, wait_for: Any) -> None:
+def test_rdds_have_the_programs_storage_level_and_old_ones_are_unpersisted(run_outputs: Any, wait_for: Any) -> None:
     kept: dict[str, Kept] = {}
 
     def program(stream: DStream[Any]) -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.spark
 RULE = "-------------------------------------------"
 
 
-def test_it_prints_as_pyspark_does(run_outputs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pprint_prints_as_pyspark_does(run_outputs: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def program(stream: DStream[Any]) -> None:
         stream.pprint(2)
 
@@ -29,7 +29,7 @@ def test_it_prints_as_pyspark_does(run_outputs: Any, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == "\n".join(expected)
 
 
-def test_ten_records_by_default(run_outputs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pprint_prints_ten_records_by_default(run_outputs: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def program(stream: DStream[Any]) -> None:
         stream.pprint()
 

@@ -47,6 +47,6 @@ def test_with_an_inverse_a_key_stays_until_the_filter_drops_it(found: dict[str, 
     assert found["inverse"] == [*first, [("a", 1), ("b", 0)], [("a", 0), ("b", 0)]]
 
 
-def test_a_short_window_is_made_anew_and_nothing_stays(found: dict[str, list[list[Any]]]) -> None:
+def test_a_short_window_is_reduced_anew_and_drops_keys_without_values(found: dict[str, list[list[Any]]]) -> None:
     both = [("a", 2), ("b", 1)]
     assert found["inverse, short"] == [[("a", 1)], both, both, [("a", 1)], [], [], [], []]

@@ -10,7 +10,7 @@ import pytest
 pytestmark = pytest.mark.spark
 
 
-def test_with_and_without_an_inverse_and_in_the_order_of_time(run_all: Any) -> None:
+def test_windows_are_reduced_in_the_order_of_time_with_and_without_an_inverse(run_all: Any) -> None:
     found = run_all(
         {
             "without": lambda numbers, _: numbers.reduceByWindow(operator.add, None, 2, 1),

@@ -38,7 +38,7 @@ def test_directories_have_the_time_in_their_names(run_outputs: Any, sc: Any, tmp
         assert sc.pickleFile(str(tmp_path / f"pickle-{time}.bin")).collect() == batch
 
 
-def test_what_was_saved_is_left_as_it_is(run_outputs: Any, tmp_path: Path) -> None:
+def test_existing_output_is_not_overwritten(run_outputs: Any, tmp_path: Path) -> None:
     saved = tmp_path / "out-1000"
     saved.mkdir()
     (saved / "part-00000").write_text("before")

@@ -13,7 +13,7 @@ from penstock.errors import StreamingStateError
 pytestmark = pytest.mark.spark
 
 
-def test_both_ends_are_included_and_lie_on_batches(run_outputs: Any) -> None:
+def test_slice_includes_both_ends_aligned_to_batches(run_outputs: Any) -> None:
     ends: list[tuple[Any, Any]] = [
         (0, 1),
         (0, 2),
@@ -41,7 +41,7 @@ def test_both_ends_are_included_and_lie_on_batches(run_outputs: Any) -> None:
     assert sliced == [[10], [10, 20], [10, 20], [20, 30, 40], [], [30, 40], [10, 20], [20, 30]]
 
 
-def test_before_the_start_there_are_none(unstarted: StreamingContext) -> None:
+def test_slice_before_the_start_is_refused(unstarted: StreamingContext) -> None:
     stream = unstarted.queueStream([[1]])
     with pytest.raises(StreamingStateError, match="has not been initialized"):
         stream.slice(0, 1)

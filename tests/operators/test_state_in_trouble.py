@@ -24,7 +24,7 @@ def add(key: str, value: int, state: Any) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize("name", ["updateStateByKey", "mapWithState"])
-def test_a_failure_that_no_output_looks_at_fails_the_batch(run_outputs: Any, name: str) -> None:
+def test_a_state_function_failure_in_an_unread_partition_fails_the_batch(run_outputs: Any, name: str) -> None:
     counted: list[int] = []
 
     def program(stream: DStream[Any]) -> None:

@@ -14,7 +14,7 @@ def stop(*_arguments: Any) -> Any:
     raise StopIteration
 
 
-def test_no_operator_takes_it_for_the_end(reasons: Any) -> None:
+def test_stop_iteration_is_an_error_in_every_operator(reasons: Any) -> None:
     operations = {
         "map": lambda stream: stream.map(stop),
         "reduceByKey": lambda stream: stream.reduceByKey(stop, 1),

@@ -74,11 +74,11 @@ def test_sums_with_and_without_initial_states(found: dict[str, list[list[Any]]])
     ]
 
 
-def test_pysparks_numbers(found: dict[str, list[list[Any]]]) -> None:
+def test_initial_rdd_gives_the_numbers_of_pysparks_own_test(found: dict[str, list[list[Any]]]) -> None:
     assert found["lists"] == [[("k", list(range(last + 1)))] for last in range(2, 7)]
 
 
-def test_none_removes_a_key(found: dict[str, list[list[Any]]]) -> None:
+def test_returning_none_removes_a_key(found: dict[str, list[list[Any]]]) -> None:
     assert [dict(batch) for batch in found["idle"]] == [
         {"a": (1, 0)},
         {"a": (1, 1), "b": (1, 0)},
@@ -92,7 +92,7 @@ def test_batches_without_an_rdd_have_no_new_values(found: dict[str, list[list[An
     assert found["now and then"] == [[("a", 1)]] * 4 + [[("a", 2)]]
 
 
-def test_a_key_whose_function_fails_keeps_its_state_and_the_others_go_on(run_outputs: Any) -> None:
+def test_a_key_whose_function_fails_keeps_its_state_and_others_are_updated(run_outputs: Any) -> None:
     def fails_on_13(values: list[int], state: int | None) -> int:
         if 13 in values:
             raise ValueError("unlucky")

@@ -12,10 +12,11 @@ from penstock.runtime.log import get_logger, set_level, throttle
 
 @pytest.fixture(autouse=True)
 def penstocks_logger() -> Iterator[logging.Logger]:
-    """The ``penstock`` logger, restored after the test."""
-    logger = logging.getLogger("penstock")
-    level, handlers = logger.level, list(logger.handlers)
+    """The ``penstock`` logger; restored after the test, as is the root logger's level."""
+    logger, root = logging.getLogger("penstock"), logging.getLogger()
+    level, handlers, root_level = logger.level, list(logger.handlers), root.level
     yield logger
+    root.setLevel(root_level)
     logger.setLevel(level)
     logger.handlers[:] = handlers
 

@@ -1,4 +1,4 @@
-"""Once the tracker has stopped, no receiver is said to be active."""
+"""After a stop no receiver is reported active, and nothing is pending."""
 
 from __future__ import annotations
 

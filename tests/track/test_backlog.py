@@ -1,4 +1,4 @@
-"""Stored data that no batch has processed is bounded: receivers pause, and go on."""
+"""Receivers pause while the backlog exceeds its limit, and resume below it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A block stays on the host that stored it, wherever its receiver is launched next."""
+"""A block keeps its location wherever its receiver is relaunched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The block log, as the driver sees it: references without a source, files deleted by the driver, one bound for all."""
+"""The receivers' write-ahead log on the driver: references without a source, deletion, one backlog limit."""
 
 from __future__ import annotations
 

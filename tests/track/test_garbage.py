@@ -1,4 +1,4 @@
-"""Garbage at the driver's port: refused, counted, nothing unpickled, and the receivers do not notice."""
+"""Garbage at the driver's port is refused and counted, nothing is unpickled, and receivers do not notice."""
 
 from __future__ import annotations
 

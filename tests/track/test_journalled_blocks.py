@@ -1,4 +1,4 @@
-"""A block tracker with a journal: its next life knows what it knew. With the cases that Spark's history teaches."""
+"""ReceivedBlockTracker with a write-ahead log: recovery, and the cases of Spark's bug history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The receiver tracker with a journal: what it accepts is written, launches are counted on, the journal closes last."""
+"""ReceiverTracker with a write-ahead log: accepted blocks are written, launch numbers continue, the log closes last."""
 
 from __future__ import annotations
 

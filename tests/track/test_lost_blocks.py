@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import Receiver
+from penstock import Block, Receiver
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
 from penstock.blocks.messages import BlocksLost, LostBlock
+from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError, BlockUnreachableError
 from penstock.listen.events import ReceiverError
 from penstock.wire.client import Client
@@ -62,9 +63,6 @@ def test_task_reports_a_lost_block_and_fails(tracked: Tracked) -> None:
 
 
 def test_task_reports_a_lost_block_and_skips_it(make_tracker: MakeTracker, tmp_path: Any) -> None:
-    from penstock import Block
-    from penstock.blocks.received_block_handler import LocalBlockHandler
-
     tracked = make_tracker(conf={"spark.penstock.blocks.onLost": "skip"})
     tracked.tracker.start()
     tracked.launch()

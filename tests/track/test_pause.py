@@ -1,4 +1,4 @@
-"""The tracker tells every receiver to pause and to go on, those that come later or were out of reach too."""
+"""All receivers pause and resume: also those that register later or could not be reached."""
 
 from __future__ import annotations
 

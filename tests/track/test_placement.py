@@ -1,4 +1,4 @@
-"""Receivers on a cluster: spread, sent away from where they should not be, moved when executors join."""
+"""Receivers on a cluster are spread, refused on a wrong executor, and moved when executors join."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import pytest
 
 from penstock import Receiver
 from penstock.receive.messages import StopReceiver
+from penstock.spark import cluster
 from penstock.spark.cluster import TaskLocation
+from penstock.track import receiver_launcher
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked
@@ -114,8 +116,6 @@ def test_receiver_on_a_wrong_executor_is_refused_without_counting_a_failure(make
 
 
 def test_receiver_on_unknown_executor_is_accepted(make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch) -> None:
-    from penstock.track import receiver_launcher
-
     monkeypatch.setattr(receiver_launcher, "_LOCATION_PAUSE_S", 0.0)
     tracked = make_tracker(master=MASTER)
     tracked.place = None  # type: ignore[assignment]  # as Spark's books before they are written
@@ -224,8 +224,6 @@ def test_no_move_when_rebalance_is_off(make_tracker: MakeTracker, silent: Silent
 def test_expected_executors(
     make_tracker: MakeTracker, monkeypatch: pytest.MonkeyPatch, master: str, conf: dict[str, str], count: int
 ) -> None:
-    from penstock.spark import cluster
-
     tracked = make_tracker(master=master)
     monkeypatch.setattr(tracked.tracker._sc, "conf", conf, raising=False)
     assert cluster.expected_executors(tracked.tracker._sc) == count

@@ -161,3 +161,15 @@ def test_tracker_agrees_with_a_simple_model(steps: list[tuple[str, object]]) -> 
         assert tracker.has_unallocated_blocks == bool(waiting)
         for batch in range(21):
             assert [each.num_records for each in tracker.blocks_of_batch(batch, 1)] == batches.get(batch, [])
+
+
+def test_repeated_report_of_a_cleaned_up_block_adds_nothing() -> None:
+    # The answer to the first report was lost; by the second, a short batch has come and gone, and the file with it.
+    tracker = ReceivedBlockTracker([0])
+    block = StoredBlock("input-0-1-0", 0, 10, 1000, "/blocks/input-0-1-0")
+    tracker.add_blocks([block])
+    tracker.allocate_blocks_to_batch(1)
+    assert tracker.clean_up_batches(2) == [block]
+    tracker.add_blocks([block])
+    tracker.allocate_blocks_to_batch(3)
+    assert tracker.blocks_of_batch(3, 0) == []

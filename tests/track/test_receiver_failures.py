@@ -1,4 +1,4 @@
-"""What becomes of a receiver that fails too often: restarted all the same, given up, or the end of the application."""
+"""A receiver that fails too often is restarted, given up, or stops the application, by policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the application may store in all is divided among its receivers."""
+"""The application's maximum rate is divided among its receivers."""
 
 from __future__ import annotations
 

@@ -14,9 +14,11 @@ import pytest
 from penstock import Receiver, ReceiverInfo
 from penstock.errors import ConfigurationError, WireError
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
-from penstock.receive.messages import CleanUpBlocks, StopReceiver, UpdateRateLimit
+from penstock.receive.messages import CleanUpBlocks, Registered, RegisterReceiver, StopReceiver, UpdateRateLimit
 from penstock.spark import cluster
 from penstock.track import receiver_launcher, receiver_tracker
+from penstock.wire.client import Client
+from penstock.wire.token import Token
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
@@ -188,10 +190,6 @@ def test_slow_location_lookup_delays_no_other_receiver(
 
 
 def test_a_stranger_registers_nothing(tracked: Tracked) -> None:
-    from penstock.errors import WireError
-    from penstock.receive.messages import Registered, RegisterReceiver
-    from penstock.wire.client import Client
-    from penstock.wire.token import Token
 
     stranger = Client(tracked.launch().task.driver_location, Token.generate(), 10_000)
     with pytest.raises(WireError, match="refused"):

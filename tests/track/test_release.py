@@ -1,4 +1,4 @@
-"""A stop that drains: receivers end first, their blocks and the driver's endpoint outlive the last batches."""
+"""A graceful stop: receivers end first; their blocks and the endpoint outlive the last batches."""
 
 from __future__ import annotations
 

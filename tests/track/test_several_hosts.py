@@ -1,4 +1,4 @@
-"""Blocks on several hosts: read and deleted where they are, through whoever serves that host now.
+"""Blocks on several hosts are read and deleted through the launch that serves their host now.
 
 A host is an address of this machine and a directory; a task runs on none of them.
 """

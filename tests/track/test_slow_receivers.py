@@ -1,4 +1,4 @@
-"""A receiver that takes its time to answer holds up no other."""
+"""A receiver that is slow to answer delays no other."""
 
 from __future__ import annotations
 

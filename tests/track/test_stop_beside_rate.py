@@ -1,4 +1,4 @@
-"""A stop reaches a receiver that has not answered to its last rate."""
+"""A stop reaches a receiver that has not answered its last rate update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage level that asks for a second copy is answered plainly, once."""
+"""A storage level that asks for replication is warned about once."""
 
 from __future__ import annotations
 

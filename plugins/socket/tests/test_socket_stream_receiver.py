@@ -347,12 +347,14 @@ def test_an_end_before_the_connections_is_an_error(
 
 
 @pytest.mark.parametrize(("given", "kind"), [(None, "NoneType"), (5, "int")])
-def test_what_is_no_iterable_is_a_clear_error(launch: Launch, server: Server, given: object, kind: str) -> None:
+def test_converter_that_returns_no_iterable_is_a_clear_error(
+    launch: Launch, server: Server, given: object, kind: str
+) -> None:
     launched = launch(receiver(server, lambda _file: given))
     launched.until(lambda: bool(launched.errors))
     assert launched.errors[0] == (
-        f"The converter failed: TypeError: it gave {kind}, which is no iterable; "
-        "a converter yields records, or returns several"
+        f"The converter failed: TypeError: it returned {kind}, not an iterable; "
+        "a converter yields records or returns a list"
     )
 
 

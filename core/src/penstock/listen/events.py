@@ -120,7 +120,7 @@ class PastError:
 
     Attributes:
         time: when it was reported.
-        message: what went wrong.
+        message: describes the error.
         error: the traceback, empty when there is none.
     """
 
@@ -134,7 +134,7 @@ class ReceiverInfo:
     """One receiver.
 
     Attributes:
-        streamId: of its input stream.
+        streamId: its input stream's id.
         name: ``<class>-<streamId>``.
         active: whether it is registered.
         location: host of its executor, empty when unknown.

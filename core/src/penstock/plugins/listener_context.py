@@ -80,7 +80,7 @@ class ListenerContext(ABC):
         """Read a plugin's own options from the configuration.
 
         Args:
-            prefix: of their keys, such as ``spark.penstock.ui.``.
+            prefix: start of their keys, such as ``spark.penstock.ui.``.
             options: an attrs class; types, defaults and validators come from it.
 
         Raises:
@@ -116,7 +116,7 @@ class ListenerContext(ABC):
         checkpoint.
 
         Args:
-            stream_id: of a receiver stream; others are ignored.
+            stream_id: id of a receiver stream; other ids are ignored.
             rate: records/s, above zero.
         """
 

@@ -26,7 +26,7 @@ class ReceiverSpec:
 
     Attributes:
         name: lowercase; usually the protocol.
-        factory: ``factory(options)``, or ``factory()`` when there is no options class; returns a Receiver.
+        factory: ``factory(options)``, or ``factory()`` without an options class; returns a Receiver.
         options: an attrs class, one field an option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
@@ -43,7 +43,7 @@ class InputStreamSpec:
 
     Attributes:
         name: lowercase.
-        factory: ``factory(options)``, or ``factory()`` when there is no options class; returns an InputSource.
+        factory: ``factory(options)``, or ``factory()`` without an options class; returns an InputSource.
         options: an attrs class, one field an option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
@@ -180,9 +180,9 @@ class Option:
     """One option of a plugin, as ``penstock plugins show`` lists it.
 
     Attributes:
-        name: as in calls and in configuration.
+        name: the name in calls and in configuration.
         type: its annotation.
-        default: as text; ``None`` when the option is required.
+        default: its text; ``None`` when the option is required.
         help: the field's ``metadata["help"]``.
     """
 
@@ -218,7 +218,7 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
     """Make an instance of a spec's options class.
 
     Args:
-        kind: for messages: ``receiver``, ``rate estimator``.
+        kind: name of the kind in messages: ``receiver``, ``rate estimator``.
         spec: has the options class.
         given: option → value; text is converted to the field's type.
 
@@ -241,7 +241,7 @@ def structure_options(what: str, options: type[T], given: Mapping[str, Any]) -> 
     """Make an instance of an options class.
 
     Args:
-        what: whose options they are, for messages.
+        what: name of their owner in messages.
         options: an attrs class.
         given: option → value; text is converted to the field's type.
 

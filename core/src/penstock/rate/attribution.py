@@ -12,8 +12,8 @@ def attributed_ms(processing_ms: int, records: int, all_records: int, streams: i
 
     Args:
         processing_ms: from the start of the batch's first job to the end of its last.
-        records: of the stream in the batch.
-        all_records: of all rate-controlled streams in the batch.
+        records: the stream's records in the batch.
+        all_records: records of all rate-controlled streams in the batch.
         streams: how many of them have records in the batch.
     """
     if all_records <= 0:

@@ -112,7 +112,7 @@ def make_estimator(
         spec: the plugin's.
         options: an instance of its options class, ``None`` when it has none.
         interval_ms: the batch interval.
-        on_fault: see ``GuardedEstimator``.
+        on_fault: called with each fault, as by ``GuardedEstimator``.
 
     Raises:
         ConfigurationError: the factory rejects the options.

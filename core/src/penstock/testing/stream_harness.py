@@ -31,7 +31,7 @@ class StreamHarness:
     Args:
         sc: runs the jobs.
         batch_interval_s: seconds between two batches, on the manual clock.
-        checkpoint_directory: for operations that need one.
+        checkpoint_directory: needed by stateful operations.
     """
 
     def __init__(

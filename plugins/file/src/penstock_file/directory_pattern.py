@@ -62,7 +62,7 @@ class DirectoryPattern:
         """List the files directly in the directories.
 
         Raises:
-            DirectoryMissingError: there is no such directory.
+            DirectoryMissingError: the directory does not exist.
             OSError: one of the listings failed.
         """
         directories = dict.fromkeys(path for pattern in self._patterns for path in self._matches(*pattern))

@@ -125,7 +125,7 @@ class FileSource:
             self._warn(f"{text_of(error)}: waiting for it")
         except OSError as error:
             raise ConfigurationError(
-                f"{self._directory} cannot be listed: {text_of(error)}. Files that exist already cannot be told from "
+                f"{self._directory} cannot be listed: {text_of(error)}. Existing files cannot be distinguished from "
                 "new ones then: give the driver access, or read all files with new_files_only=False"
             ) from error
 

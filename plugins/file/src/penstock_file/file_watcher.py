@@ -32,7 +32,7 @@ class FileWatcher:
         path: a file, directory or pattern.
         recorded: offsets of an earlier run; ``None`` when there was none.
         at_end: files that exist at first and have no recorded offset are read from their end on.
-        max_line_bytes: see ``LineRules``.
+        max_line_bytes: maximum line length.
         ignored: files that are not followed, such as the receiver's own offset file.
         report: is called with messages for the user.
         monotonic_s: clock, seconds.
@@ -105,7 +105,7 @@ class FileWatcher:
         self._report_waiting()
 
     def readable(self) -> Iterator[FollowedFile]:
-        """Yield open files with unread bytes, those read longest ago first, each after its predecessor.
+        """Yield open files with new bytes, those read longest ago first, each after its predecessor.
 
         It yields no more than may be open at a time; ``is_more`` says whether there are others.
         """
@@ -214,7 +214,7 @@ class FileWatcher:
         self._by_path = left | by_path
 
     def _find_recorded(self) -> None:
-        """Find files that were renamed since the earlier run: their unread bytes come first."""
+        """Find files that were renamed since the earlier run: the rest of them is read first."""
         for position in self._recorded.values():
             file = FollowedFile(position, -1)
             if not _find(file):

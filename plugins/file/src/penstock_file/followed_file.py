@@ -23,7 +23,7 @@ class FollowedFile:
     """A file, identified by its inode, whatever its name.
 
     Args:
-        position: where to resume.
+        position: the offset at which reading resumes.
         device: device of its inode.
     """
 
@@ -49,9 +49,9 @@ class FollowedFile:
 
     @property
     def is_unread(self) -> bool:
-        """Whether there are unread bytes.
+        """Whether there is something to read.
 
-        A new empty file counts as unread until it is opened, so that its bytes are read even if it is renamed at once.
+        A new empty file counts until it is opened, so that its bytes are read even if it is renamed at once.
         """
         return self._done != self._seen
 

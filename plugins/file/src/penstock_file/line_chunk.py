@@ -39,7 +39,7 @@ def cut(
     """Cut whole lines from the front.
 
     Args:
-        data: unread bytes of the file.
+        data: the next bytes of the file.
         rules: which lines are accepted.
         skipping: the data begins inside a line that is to be skipped.
         is_end: nothing will follow: the remaining bytes are a line, unless there are none.

@@ -47,7 +47,7 @@ class PIDState:
 class PIDRateEstimator(RateEstimator):
     """Answers with the rate at which the last batch was processed, less a part of what is waiting.
 
-    It has no initial rate, as in Spark: there is no limit before the second batch.
+    It has no initial rate, as in Spark: until the second batch receivers are unlimited.
 
     Args:
         options: gains and lower bound.

@@ -34,7 +34,7 @@ class RateController:
 
     Args:
         context: sets the rate.
-        stream_id: of the receiver stream.
+        stream_id: the receiver stream's id.
         estimator: says the rate.
     """
 
@@ -62,7 +62,7 @@ class RateController:
         rate = self.estimator.compute(end, records, took, waited)
         if rate is None:
             return
-        # A batch without records is no reason to lower the rate.
+        # A batch without records says nothing about the capacity: it does not lower the rate.
         if records <= 0 and self._history and rate < self._history[-1].rate:
             return
         estimate = Estimate(end, rate, self.estimator.reason)

@@ -26,7 +26,7 @@ class Connection:
 
     Args:
         host: name or address.
-        timeout_s: for resolving the name, and for each of its addresses to accept.
+        timeout_s: limits resolving the name, and connecting to each of its addresses.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float) -> None:

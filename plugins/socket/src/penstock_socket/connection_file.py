@@ -63,6 +63,6 @@ class ConnectionFile(io.RawIOBase):
                 self._batcher.store()
         if received is None:
             received = self._connection.receive_into(space, None)
-        assert received is not None  # there was no timeout
+        assert received is not None  # None only after a timeout
         self._batcher.num_bytes += received
         return received

@@ -24,7 +24,7 @@ class FrameSplitter:
 
     Args:
         max_frame_bytes: a longer frame makes the stream malformed.
-        chunk: see ReceiveBuffer.
+        chunk: initial buffer size, bytes.
     """
 
     def __init__(self, max_frame_bytes: int, chunk: int = CHUNK_BYTES) -> None:

@@ -18,7 +18,7 @@ class LineSplitter:
     Args:
         rules: which lines are accepted.
         errors: counts the others.
-        chunk: see ReceiveBuffer.
+        chunk: initial buffer size, bytes.
     """
 
     #: No bytes make such a stream malformed.

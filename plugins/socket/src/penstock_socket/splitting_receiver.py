@@ -33,7 +33,7 @@ class SplittingReceiver(TcpReceiver[T]):
 
     Args:
         host: name or address of the server.
-        connect_timeout_s: see ``Connection``.
+        connect_timeout_s: timeout of ``Connection``.
     """
 
     def __init__(self, host: str, port: int, connect_timeout_s: float) -> None:

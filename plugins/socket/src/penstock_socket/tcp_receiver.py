@@ -23,7 +23,7 @@ class TcpReceiver(ThreadReceiver[T]):
 
     Args:
         host: name or address of the server.
-        connect_timeout_s: see ``Connection``.
+        connect_timeout_s: timeout of ``Connection``.
     """
 
     _connection: Connection | None = None
