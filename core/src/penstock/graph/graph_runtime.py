@@ -34,14 +34,6 @@ class ReceivedBlocks(Protocol):
         ...
 
 
-class ReportInput(Protocol):
-    """Records how much input a stream gives to a batch."""
-
-    def __call__(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None, /) -> None:
-        """Record it; ``count``, if given, is called when the batch's jobs have ended and returns the exact number."""
-        ...
-
-
 class CompletedOutputs(Protocol):
     """Which output operations are complete and must not be repeated after a recovery."""
 
@@ -54,17 +46,14 @@ class CompletedOutputs(Protocol):
         ...
 
 
-def _report_nothing(_time_ms: int, _info: StreamInputInfo, _count: Callable[[], int] | None = None, /) -> None:
-    """Without an engine nobody asks for the input of a batch."""
-
-
 @frozen
 class GraphRuntime:
     """What a started graph uses of the engine. The defaults are those of a graph without an engine.
 
     Attributes:
         received_blocks: the receivers' blocks; ``None`` without receivers.
-        report_input: records the input of a batch.
+        report_input: records how much input a stream gives to the batch of a time. The third argument, unless ``None``,
+            is called when the batch's jobs have ended and returns the exact number of records.
         completed_outputs: which outputs a recovered run must not repeat; ``None`` when that is not recorded.
         generation_retries: how often an output whose RDD could not be generated is tried again.
         before_output: called with batch time and output operation id before the output's RDD is generated, because
@@ -75,7 +64,7 @@ class GraphRuntime:
     """
 
     received_blocks: ReceivedBlocks | None = None
-    report_input: ReportInput = _report_nothing
+    report_input: Callable[[int, StreamInputInfo, Callable[[], int] | None], object] = lambda *_input: None
     completed_outputs: CompletedOutputs | None = None
     generation_retries: int = 0
     before_output: Callable[[int, int], object] = lambda _time_ms, _output_op_id: None

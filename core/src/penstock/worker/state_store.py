@@ -132,7 +132,8 @@ class StateStore:
         connections = [self._open(segment.name) for segment in version.segments]
         try:
             # Rows of the same key follow each other, the newest segment's first.
-            rows = heapq.merge(*(_aged(database, -age) for age, database in enumerate(connections)))
+            query = "SELECT hash, key, ?, state FROM state ORDER BY hash, key"
+            rows = heapq.merge(*(database.execute(query, (-age,)) for age, database in enumerate(connections)))
             for _, same in itertools.groupby(rows, key=lambda row: row[:2]):
                 _, key, _, state = next(same)
                 if state is not None:
@@ -307,8 +308,3 @@ def _matching(database: sqlite3.Connection, wanted: dict[Any, int]) -> Iterator[
             for key in by_hash[row[0]]:
                 if key == stored:
                     yield key, row
-
-
-def _aged(database: sqlite3.Connection, age: int) -> Iterator[tuple[int, bytes, int, bytes | None]]:
-    for number, key, state in database.execute("SELECT hash, key, state FROM state ORDER BY hash, key"):
-        yield number, key, age, state
