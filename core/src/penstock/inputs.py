@@ -9,9 +9,9 @@ import queue
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 
-from attrs import frozen
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import OPTION_SECTIONS, Settings
@@ -24,7 +24,7 @@ from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import TransformedDStream, UnionDStream
 from penstock.graph.pair_dstream_functions import require_stream
 from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.specs import InputSource, read_options
+from penstock.plugins.specs import read_options
 from penstock.receive.receiver import Receiver
 from penstock.spark.rdds import as_rdd
 
@@ -250,7 +250,9 @@ class StreamBuilder:
             ConfigurationError: an option is missing or its value is invalid.
         """
         self._check_can_build("input_stream")
-        return self._stream(PulledInputDStream(self._graph, _MakeSource(self._self, name, options)))
+        # A checkpoint holds this call instead of the source, which each run creates anew.
+        make = partial(self._make, "input_streams", name, options)
+        return self._stream(PulledInputDStream(self._graph, make))
 
     @abstractmethod
     def _check_can_build(self, what: str) -> None:
@@ -263,7 +265,6 @@ class StreamBuilder:
         return self._stream(ReceiverInputDStream(self._graph, receiver))
 
     def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
-        self._check_can_build(method)
         self._check_offered(method, "input_streams", name, "penstock-file")
         return self.input_stream(name, **options)
 
@@ -274,12 +275,8 @@ class StreamBuilder:
                 f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: pip install {distribution}"
             )
 
-    @property
-    def _self(self) -> StreamingContext:
-        return cast("StreamingContext", self)
-
     def _stream(self, node: Node) -> DStream[Any]:
-        return DStream(node, self._self)
+        return DStream(node, cast("StreamingContext", self))
 
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Create what a plugin offers; the options override those of the configuration."""
@@ -287,17 +284,3 @@ class StreamBuilder:
         given = {**self._settings.with_prefix(f"{OPTION_SECTIONS[hook]}{name}."), **options}
         read = read_options(KINDS[hook][0], spec, given)
         return spec.factory() if spec.options is None else spec.factory(read)
-
-
-@frozen
-class _MakeSource:
-    """Creates a plugin's source. A checkpoint holds this instead of the source, which each run creates anew."""
-
-    context: StreamingContext
-    name: str
-    options: dict[str, Any]
-
-    def __call__(self) -> InputSource:
-        """The source."""
-        source: InputSource = self.context._make("input_streams", self.name, self.options)
-        return source
