@@ -22,6 +22,7 @@ from penstock.graph.outputs import ForEachDStream, PrintRecords, SaveFiles
 from penstock.graph.pair_dstream_functions import PairDStreamFunctions, require_stream
 from penstock.graph.state.keyed_state import InternalMapWithStateDStream
 from penstock.graph.state.stateful import StateView
+from penstock.graph.state_spec import StateSpec
 from penstock.runtime.clock import milliseconds, require_duration_ms
 from penstock.worker import functions
 from penstock.worker.map_with_state import select_mapped, select_states
@@ -34,6 +35,7 @@ U = TypeVar("U")
 V = TypeVar("V")
 K = TypeVar("K")
 S = TypeVar("S")
+M = TypeVar("M")
 
 
 class DStream(OnDriver, PairDStreamFunctions[T]):
@@ -241,6 +243,29 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
             operator.add, operator.sub, windowDuration, slideDuration, numPartitions, lambda pair: pair[1] > 0
         )
 
+    # -- state --
+
+    def mapWithState(self: DStream[tuple[K, V]], spec: StateSpec[K, V, S, M]) -> MapWithStateDStream[K, S, M]:
+        """Map each record with the state of its key; needs a checkpoint directory.
+
+        The cost is proportional to the batch, not to the number of keys.
+
+        Args:
+            spec: created with ``StateSpec.function``.
+
+        Returns:
+            What the mapping function returned for each record; its ``stateSnapshots`` are the states.
+
+        Raises:
+            TypeError: it is not a StateSpec.
+        """
+        if not isinstance(spec, StateSpec):
+            raise TypeError(
+                f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
+            )
+        states = InternalMapWithStateDStream(self._node, spec)
+        return MapWithStateDStream(StateView(states, select_mapped), self._ssc)
+
     # -- storage --
 
     def cache(self) -> Self:
@@ -330,9 +355,6 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     def _derive(self, node: Node) -> DStream[Any]:
         return DStream(node, self._ssc)
-
-    def _derive_mapped(self, node: InternalMapWithStateDStream) -> MapWithStateDStream[Any, Any, Any]:
-        return MapWithStateDStream(StateView(node, select_mapped), self._ssc)
 
 
 class MapWithStateDStream(DStream[T], Generic[K, S, T]):

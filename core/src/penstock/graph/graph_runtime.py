@@ -18,20 +18,16 @@ class ReceivedBlocks(Protocol):
 
     def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
         """The blocks of a batch, packed into partitions of block references."""
-        ...
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         """The number of records of a batch."""
-        ...
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The receiver's current rate limit in records/s; ``None`` for no limit."""
-        ...
 
     @property
     def reader(self) -> ReadBlocks:
         """The partition function with which tasks read block references."""
-        ...
 
 
 class CompletedOutputs(Protocol):
@@ -39,11 +35,9 @@ class CompletedOutputs(Protocol):
 
     def note(self, time_ms: int, output_op_id: int) -> None:
         """Record that an output operation of a batch is complete."""
-        ...
 
     def has(self, time_ms: int, output_op_id: int) -> bool:
         """Whether an output operation of a batch was completed, in this run or an earlier one."""
-        ...
 
 
 @frozen

@@ -17,15 +17,14 @@ from penstock.graph.arguments import require_callable, require_num_partitions
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
 from penstock.graph.operators.windows import TreeWindowDStream, window_durations
-from penstock.graph.state.keyed_state import InternalMapWithStateDStream, StateDStream
+from penstock.graph.state.keyed_state import StateDStream
 from penstock.graph.state.reduced_windowed import ReducedWindowedDStream
 from penstock.graph.state.stateful import StateView
-from penstock.graph.state_spec import StateSpec
 from penstock.worker import functions
 from penstock.worker.state_pairs import from_state_pairs
 
 if TYPE_CHECKING:
-    from penstock.graph.dstream import DStream, MapWithStateDStream
+    from penstock.graph.dstream import DStream
 
 T = TypeVar("T", covariant=True)
 K = TypeVar("K")
@@ -33,7 +32,6 @@ V = TypeVar("V")
 U = TypeVar("U")
 C = TypeVar("C")
 S = TypeVar("S")
-M = TypeVar("M")
 
 
 class PairDStreamFunctions(Generic[T]):
@@ -44,10 +42,6 @@ class PairDStreamFunctions(Generic[T]):
     @abstractmethod
     def _derive(self, node: Node) -> DStream[Any]:
         """Wrap a new node of the same graph."""
-
-    @abstractmethod
-    def _derive_mapped(self, node: InternalMapWithStateDStream) -> MapWithStateDStream[Any, Any, Any]:
-        """Wrap the node of a new ``mapWithState``."""
 
     # -- one batch at a time --
 
@@ -201,28 +195,6 @@ class PairDStreamFunctions(Generic[T]):
         function = require_callable("updateFunc", updateFunc)
         states = StateDStream(self._node, function, numPartitions, initialRDD, self._memory_limit_mb)
         return self._derive(StateView(states, from_state_pairs))
-
-    def mapWithState(
-        self: PairDStreamFunctions[tuple[K, V]], spec: StateSpec[K, V, S, M]
-    ) -> MapWithStateDStream[K, S, M]:
-        """Map each record with the state of its key; needs a checkpoint directory.
-
-        The cost is proportional to the batch, not to the number of keys.
-
-        Args:
-            spec: created with ``StateSpec.function``.
-
-        Returns:
-            What the mapping function returned for each record; its ``stateSnapshots`` are the states.
-
-        Raises:
-            TypeError: it is not a StateSpec.
-        """
-        if not isinstance(spec, StateSpec):
-            raise TypeError(
-                f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
-            )
-        return self._derive_mapped(InternalMapWithStateDStream(self._node, spec))
 
     # -- inside --
 

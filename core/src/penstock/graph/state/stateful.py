@@ -29,8 +29,8 @@ class StatefulDStream(Node):
         parent: the new input of each batch.
         num_partitions: partitions of the state; ``None`` for the default parallelism.
         partition_function: from a key to a number; its remainder is the partition.
-        window_ms: see ``Node``.
-        slide_ms: see ``Node``.
+        window_ms: length of the window; 0 without one.
+        slide_ms: milliseconds between two states; by default the slide of the parent.
     """
 
     must_checkpoint = True
