@@ -35,18 +35,17 @@ from penstock.receive.receiver import Receiver
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster
-from penstock.track import lifecycle_events as events
+from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
 from penstock.track.block_locations import BlockLocations
 from penstock.track.block_logs import BlockLogs
 from penstock.track.launch_checks import check_cores, check_picklable, check_speculation, report_storage_levels
-from penstock.track.lifecycle_effects import FailApplication, Post
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import Connections
 from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_lifecycle import no_launch
 from penstock.track.receiver_rates import RateLimits
-from penstock.track.receiver_tracking_info import RelaunchPolicy, new_record
+from penstock.track.receiver_tracking_info import new_record
 from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
@@ -111,11 +110,14 @@ class ReceiverTracker:
             self._logs,
             on_this_machine=self._on_this_machine,
         )
-        policy = RelaunchPolicy.of(settings, run_id)
         records = {
-            # Blocks are named by launch: a recovered run continues to count.
+            # Block ids contain the epoch: a recovered run must not use an epoch again.
             stream_id: new_record(
-                stream_id, type(receiver).__name__, policy=policy, epoch=self.blocks.last_epoch(stream_id)
+                stream_id,
+                type(receiver).__name__,
+                settings,
+                epoch=self.blocks.last_epoch(stream_id),
+                jitter_seed=run_id,
             )
             for stream_id, receiver in receivers.items()
         }
@@ -204,7 +206,7 @@ class ReceiverTracker:
         serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._on_this_machine else 0
         try:
             # Waited for: no launch begins after it.
-            self._on_loop(lambda: self._tracked.step_all(events.Stop(serve_ms)), max(left_s, 1.0))
+            self._on_loop(lambda: self._tracked.step_all(lifecycle.Stop(serve_ms)), max(left_s, 1.0))
         except TimeoutError:
             log.warning("stop not delivered: tracker loop blocked")
         for stream_id, ended in self._tracked.ended.items():
@@ -342,7 +344,7 @@ class ReceiverTracker:
         job = self._tracked.jobs.get((stream_id, epoch))
         # Not on the loop, which has other messages to handle meanwhile.
         location = None if job is None else self._launcher.location_of(job, self._tracked.stopping)
-        event = events.Registration(message, location)
+        event = lifecycle.Registration(message, location)
         self._backlog.set_disk(self._locations.disk(message.host), message.disk_bytes)
         registered: Registered = self._on_loop(lambda: self._tracked.step(stream_id, event))
         return registered
@@ -395,8 +397,8 @@ class ReceiverTracker:
 
     # -- reports; on the tracker's loop --
 
-    def _report(self, effect: Post | FailApplication) -> None:
-        if isinstance(effect, Post):
+    def _report(self, effect: lifecycle.Post | lifecycle.FailApplication) -> None:
+        if isinstance(effect, lifecycle.Post):
             self._post(effect.event)
         else:
             self._fail_application(ReceiverFailedError(effect.message))
@@ -416,7 +418,7 @@ class ReceiverTracker:
         if not self._backlog_warned:
             return
         self._backlog_reported_ms[host] = now_ms
-        problem = events.ProblemNoted(
+        problem = lifecycle.ProblemFound(
             f"receivers pause: {num_bytes} bytes on {host} are not processed yet, more than "
             "spark.penstock.blocks.maxUnprocessed allows"
         )
@@ -432,4 +434,4 @@ class ReceiverTracker:
                 log.error("blocks lost", stream_id=stream_id, blocks=count, records=records, reason=reason)
                 follows = "they are left out" if skips else "their batch fails"
                 text = f"{count} blocks ({records} records) are lost, {follows}: {reason}"
-                self._tracked.step(stream_id, events.BlocksMissed(count, records, text))
+                self._tracked.step(stream_id, lifecycle.ProblemFound(text, count, records))

@@ -19,8 +19,7 @@ from penstock.runtime.log import get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.spark import failure
 from penstock.spark.cluster import TaskLocation
-from penstock.track import lifecycle_effects as effects
-from penstock.track import lifecycle_events as events
+from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.block_locations import BlockLocations
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
@@ -60,7 +59,7 @@ class TrackedReceivers:
         clock: Clock,
         launcher: ReceiverLauncher,
         locations: BlockLocations,
-        report: Callable[[effects.Post | effects.FailApplication], None],
+        report: Callable[[lifecycle.Post | lifecycle.FailApplication], None],
         limits: RateLimits | None = None,
     ) -> None:
         #: By stream id; replaced on the loop, read on any thread.
@@ -113,8 +112,8 @@ class TrackedReceivers:
         for stream_id, record in self.records.items():
             if record.info.active:
                 # Its job has not ended, or the loop was too busy to hear of it.
-                self.step(stream_id, events.Stop())
-                self.step(stream_id, events.JobEnded(record.epoch))
+                self.step(stream_id, lifecycle.Stop())
+                self.step(stream_id, lifecycle.JobEnded(record.epoch))
         self._connections.close()
 
     def _on_loop_error(self, error: BaseException) -> None:
@@ -122,35 +121,35 @@ class TrackedReceivers:
 
     # -- the life cycle and its effects; on the loop --
 
-    def step(self, stream_id: int, event: events.LifecycleEvent) -> Any:
+    def step(self, stream_id: int, event: lifecycle.LifecycleEvent) -> Any:
         """Give an event to a receiver's record and carry out what follows; return the answer, if there is one."""
         before, answer = self.records[stream_id], None
         record, decided = step(before, event, self._clock.monotonic_ms(), self._clock.now_ms())
         self.records[stream_id] = record
         for effect in decided:
             match effect:
-                case effects.StartJob():
+                case lifecycle.StartJob():
                     on_end = partial(self._on_job_end, stream_id, effect.epoch)
                     job = self._launcher.make_job(stream_id, effect.epoch, effect.candidates, on_end)
                     # Known before it can register.
                     self.jobs[stream_id, effect.epoch] = job
                     job.start()
-                case effects.CancelJob():
+                case lifecycle.CancelJob():
                     self._launcher.cancel(self.jobs[stream_id, effect.epoch])
-                case effects.Connect():
+                case lifecycle.Connect():
                     undelivered = partial(self._on_undelivered, effect.message.epoch)
                     connection = self._launcher.connect(effect.message, effect.location, undelivered)
                     self._connections.add(effect.message.epoch, connection)
                     self._locations.delete_leftovers(connection)
-                case effects.Send():
+                case lifecycle.Send():
                     self._send(stream_id, effect)
-                case effects.Answer():
+                case lifecycle.Answer():
                     answer = effect.message
-                case effects.Post() | effects.FailApplication():
+                case lifecycle.Post() | lifecycle.FailApplication():
                     self._report(effect)
-                case effects.WakeUp():
+                case lifecycle.WakeUp():
                     self.loop.post_later(effect.delay_ms, partial(self._relaunch, stream_id, record.epoch))
-                case effects.Log():
+                case lifecycle.Log():
                     getattr(log, effect.level)(effect.event, stream_id=stream_id, **effect.context)
         if record.launch is None:
             self.ended[stream_id].set()
@@ -161,7 +160,7 @@ class TrackedReceivers:
             self.desire()
         return answer
 
-    def step_all(self, event: events.LifecycleEvent) -> None:
+    def step_all(self, event: lifecycle.LifecycleEvent) -> None:
         """Give an event to every record."""
         for stream_id in self.records:
             self.step(stream_id, event)
@@ -173,11 +172,11 @@ class TrackedReceivers:
         def ended() -> None:
             self._connections.end(stream_id, epoch)
             self.jobs.pop((stream_id, epoch), None)
-            self.step(stream_id, events.JobEnded(epoch, *failed))
+            self.step(stream_id, lifecycle.JobEnded(epoch, *failed))
 
         self.loop.post(ended)
 
-    def _send(self, stream_id: int, effect: effects.Send) -> None:
+    def _send(self, stream_id: int, effect: lifecycle.Send) -> None:
         connection = self._connections.get(stream_id, effect.epoch)
         if connection is None:
             return
@@ -191,7 +190,7 @@ class TrackedReceivers:
         if isinstance(message, CleanUpBlocks):
             self.loop.post(lambda: self._locations.not_deleted(connection, message.block_ids))
         else:
-            self.loop.post(lambda: self.step(connection.stream_id, events.Undelivered(epoch, message)))
+            self.loop.post(lambda: self.step(connection.stream_id, lifecycle.Undelivered(epoch, message)))
 
     # -- launches; on the loop --
 
@@ -221,7 +220,7 @@ class TrackedReceivers:
                 preferred[stream_id] = self._launcher.preferred_location(stream_id)
             # The receiver's own code.
             except Exception as error:
-                self.step(stream_id, events.LaunchFailed(failure.reason(error), text_of(error)))
+                self.step(stream_id, lifecycle.LaunchFailed(failure.reason(error), text_of(error)))
         return preferred
 
     def _launch(self, candidates: Mapping[int, Sequence[TaskLocation]], preferred: Mapping[int, str | None]) -> None:
@@ -229,7 +228,7 @@ class TrackedReceivers:
             return
         self._blocks.note_launches({stream_id: self.records[stream_id].epoch + 1 for stream_id in candidates})
         for stream_id, chosen in candidates.items():
-            self.step(stream_id, events.LaunchDue(tuple(chosen), preferred[stream_id]))
+            self.step(stream_id, lifecycle.LaunchDue(tuple(chosen), preferred[stream_id]))
 
     # -- what no message reports; on the loop --
 
@@ -243,7 +242,7 @@ class TrackedReceivers:
         # A receiver that is not active may wait for the very slot.
         if is_due and all(info.active or info.given_up for info in infos):
             self._serve_asked_ms = now_ms
-            self.step_all(events.ServeLonger(_SERVE_MS))
+            self.step_all(lifecycle.ServeLonger(_SERVE_MS))
         if now_ms - self._rebalanced_ms >= _REBALANCE_MS:
             self._rebalanced_ms = now_ms
             self._rebalance()
@@ -251,18 +250,16 @@ class TrackedReceivers:
     def tick_all(self) -> None:
         """Give every record the time, and which of its draining launches are needed."""
         for stream_id, record in list(self.records.items()):
-            connections = {each: self._connections.get(stream_id, each.launch.epoch) for each in record.draining}
-            needed = [
-                each.launch.epoch for each, to in connections.items() if to is not None and self._locations.needs(to)
-            ]
-            self.step(stream_id, events.Tick(frozenset(needed)))
+            connections = {epoch: self._connections.get(stream_id, epoch) for epoch in record.draining}
+            needed = [epoch for epoch, to in connections.items() if to is not None and self._locations.needs(to)]
+            self.step(stream_id, lifecycle.Tick(frozenset(needed)))
 
     def _rebalance(self) -> None:
         stream_id = self._launcher.placement.to_move(self.records)
         if stream_id is not None:
             connection = self._connections.get(stream_id, self.records[stream_id].epoch)
             serves = connection is not None and self._locations.needs(connection)
-            self.step(stream_id, events.Move(_SERVE_MS if serves else 0))
+            self.step(stream_id, lifecycle.Move(_SERVE_MS if serves else 0))
 
     def desire(self) -> None:
         """Work out what each receiver should keep to now."""
@@ -272,7 +269,7 @@ class TrackedReceivers:
             if not record.info.given_up
         }
         for stream_id, rate in self._limits.divide(estimates).items():
-            self.step(stream_id, events.DesiredChange(rate, bool(self.pause_reasons)))
+            self.step(stream_id, lifecycle.DesiredChange(rate, bool(self.pause_reasons)))
 
     def set_paused(self, reason: str, paused: bool) -> None:
         """Add or remove a reason for which all receivers pause."""
