@@ -13,7 +13,7 @@ import pytest
 from attrs import evolve
 
 from penstock import AsyncReceiver, StreamingContext, ThreadReceiver
-from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.track.block_locations import BlockLocations
 from penstock.wire.token import Tls
 
 pytestmark = pytest.mark.spark
@@ -128,13 +128,13 @@ def test_a_graceful_stop_processes_records_that_are_in_no_block_yet(
 
 def pretend_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """No task finds a block's file where it is."""
-    references = ReceiverTracker.references
+    references = BlockLocations.references
 
-    def without_files(tracker: ReceiverTracker, blocks: Any) -> Any:
-        found = references(tracker, blocks)
+    def without_files(locations: BlockLocations, blocks: Any) -> Any:
+        found = references(locations, blocks)
         return [(host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in found]
 
-    monkeypatch.setattr(ReceiverTracker, "references", without_files)
+    monkeypatch.setattr(BlockLocations, "references", without_files)
 
 
 def test_blocks_of_another_host_are_fetched(

@@ -29,7 +29,7 @@ def batches(tracker: ReceivedBlockTracker) -> dict[int, dict[int, int]]:
     return {
         time_ms: {
             stream_id: sum(block.num_records for block in blocks)
-            for stream_id, blocks in tracker._state.batch(time_ms).items()
+            for stream_id, blocks in tracker._state._allocated[time_ms].items()
         }
         for time_ms in sorted(tracker._state.times)
     }

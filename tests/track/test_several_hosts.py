@@ -68,12 +68,13 @@ class Hosts:
 
     def references(self, time_ms: int = 100, stream_id: int = 0) -> list[BlockReference]:
         """Those of a batch, for a task that finds no file."""
-        self.tracked.tracker.blocks.allocate_blocks_to_batch(time_ms)
-        found = self.tracked.tracker.references(self.tracked.tracker.blocks.blocks_of_batch(time_ms, stream_id))
+        tracker = self.tracked.tracker
+        tracker.blocks.allocate_blocks_to_batch(time_ms)
+        found = tracker._locations.references(tracker.blocks.blocks_of_batch(time_ms, stream_id))
         return [evolve(reference, path="/not/on/this/host.arrow") for _host, _size, reference in found]
 
     def read(self, references: list[BlockReference]) -> list[Any]:
-        return list(self.tracked.tracker.reader()(0, [tuple(references)]))
+        return list(self.tracked.tracker.reader(0, [tuple(references)]))
 
     def lose(self, process: FakeProcess, executor: TaskLocation | None = None) -> None:
         """A process dies, with its executor or without."""
@@ -188,7 +189,7 @@ def test_another_directory_is_another_location(make_tracker: MakeTracker, silent
     one.store(0)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     blocks = tracked.tracker.blocks.blocks_of_batch(100, one.task.stream_id)
-    ((_host, _size, reference),) = tracked.tracker.references(blocks)
+    ((_host, _size, reference),) = tracked.tracker._locations.references(blocks)
     assert reference.source == one.source
 
 

@@ -6,11 +6,13 @@ Owns the loop on which events are handled one at a time, the records, and the jo
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from penstock.conf import Settings
 from penstock.errors import text_of
 from penstock.receive.messages import CleanUpBlocks, UpdateRateLimit
 from penstock.runtime.clock import Clock
@@ -25,7 +27,6 @@ from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
 from penstock.track.receiver_lifecycle import step
-from penstock.track.receiver_rates import RateLimits
 from penstock.track.receiver_tracking_info import BackingOff, ReceiverTrackingInfo
 
 log = get_logger("tracked_receivers")
@@ -49,7 +50,6 @@ class TrackedReceivers:
         launcher: starts, cancels and connects to launches.
         locations: says whose blocks are needed.
         report: gives an event to the listeners, or stops the application.
-        limits: the configured rates.
     """
 
     def __init__(
@@ -60,13 +60,12 @@ class TrackedReceivers:
         launcher: ReceiverLauncher,
         locations: BlockLocations,
         report: Callable[[lifecycle.Post | lifecycle.FailApplication], None],
-        limits: RateLimits | None = None,
     ) -> None:
         #: By stream id; replaced on the loop, read on any thread.
         self.records = dict(records)
         self._blocks, self._clock, self._launcher = blocks, clock, launcher
         self._locations, self._connections = locations, locations.connections
-        self._report, self._limits = report, limits or RateLimits()
+        self._report = report
         self.loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error, clock
         )
@@ -262,13 +261,13 @@ class TrackedReceivers:
             self.step(stream_id, lifecycle.Move(_SERVE_MS if serves else 0))
 
     def desire(self) -> None:
-        """Work out what each receiver should keep to now."""
+        """Work out the rate limit of each receiver, and whether it pauses, and have the receivers obey."""
         estimates = {
             stream_id: self.estimates.get(stream_id)
             for stream_id, record in self.records.items()
             if not record.info.given_up
         }
-        for stream_id, rate in self._limits.divide(estimates).items():
+        for stream_id, rate in rate_limits(self._launcher.settings, estimates).items():
             self.step(stream_id, lifecycle.DesiredChange(rate, bool(self.pause_reasons)))
 
     def set_paused(self, reason: str, paused: bool) -> None:
@@ -278,3 +277,30 @@ class TrackedReceivers:
         else:
             self.pause_reasons.discard(reason)
         self.desire()
+
+
+def rate_limits(settings: Settings, estimates: Mapping[int, float | None]) -> dict[int, float | None]:
+    """The rate limit of each receiver, records/s, ``None`` for no limit.
+
+    Changes reach receivers one by one: until all have obeyed, together they may exceed the application's maximum.
+
+    Args:
+        settings: hold the initial rate and the maxima, infinite for none.
+        estimates: by stream id; ``None`` before the first estimate.
+    """
+    wanted = {
+        stream_id: min(settings.initial_rate_per_s if rate is None else rate, settings.max_rate_per_s)
+        for stream_id, rate in estimates.items()
+    }
+    total = settings.max_total_rate_per_s
+    limits = wanted if math.isinf(total) else shares(wanted, total)
+    return {stream_id: None if math.isinf(rate) else rate for stream_id, rate in limits.items()}
+
+
+def shares(wanted: Mapping[int, float], total: float) -> dict[int, float]:
+    """Divide a total: no share exceeds what is wanted, and one that is below it is as large as any other."""
+    rest, given = total, {}
+    for number, (stream_id, rate) in enumerate(sorted(wanted.items(), key=lambda item: item[1])):
+        given[stream_id] = min(rate, rest / (len(wanted) - number))
+        rest -= given[stream_id]
+    return given
