@@ -480,7 +480,7 @@ def test_undelivered_release_is_sent_again(
     two, first, _stored = moved
     two.tracked.relaunch()
     two.on(2, B)
-    client, failed = two.tracked.tracker._connections.serving()[0].client, threading.Event()
+    client, failed = two.tracked.tracker._locations.connections.serving()[0].client, threading.Event()
     asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
@@ -494,7 +494,7 @@ def test_undelivered_release_is_sent_again(
     two.tracked.tracker.clean_up(200, delete=True)
     two.tick()
     assert failed.wait(10)
-    wait_for(lambda: len(two.tracked.tracker._connections.serving()) == 2, "the release to be forgotten")
+    wait_for(lambda: len(two.tracked.tracker._locations.connections.serving()) == 2, "the release to be forgotten")
     two.tick()
     first.received.await_one(ReleaseReceiver)
 

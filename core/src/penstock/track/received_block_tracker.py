@@ -136,12 +136,6 @@ class ReceivedBlockTracker:
         with self._deciding:
             self._records_per_batch = dict(records_per_batch)
 
-    def leftovers(self) -> dict[int, int]:
-        """The number of recovered records that belong to no batch yet, by stream."""
-        with self._deciding:
-            heads = {stream_id: self._state.unallocated(stream_id)[:n] for stream_id, n in self._leftovers.items()}
-        return {stream_id: _records(blocks) for stream_id, blocks in heads.items()}
-
     def unallocated_records(self) -> dict[int, int]:
         """The number of records that belong to no batch, by stream."""
         waiting = sorted(self._state.waiting_streams.intersection(self._stream_ids))
@@ -171,7 +165,7 @@ class ReceivedBlockTracker:
 
     def note_launches(self, epochs: Mapping[int, int]) -> None:
         """Save the numbers of launches that are about to start, by stream, so that no later run uses them again."""
-        if not epochs:
+        if self._journal is None or not epochs:
             return
         try:
             self._write(allocations.receivers_launched(epochs))

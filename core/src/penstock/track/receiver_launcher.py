@@ -103,8 +103,8 @@ class ReceiverLauncher:
         run_id: str,
         logs: BlockLogs | None = None,
     ) -> None:
-        self._sc, self._receivers, self._run_id, self._logs = sc, receivers, run_id, logs
-        self.settings = settings
+        self._sc = sc
+        self.receivers, self.settings, self.run_id, self.logs = receivers, settings, run_id, logs
         #: Whether driver and executors share this machine.
         self.on_this_machine = cluster.is_on_this_machine(sc)
         #: Chooses executors.
@@ -126,15 +126,11 @@ class ReceiverLauncher:
             ConfigurationError: a receiver cannot be pickled, there are not enough cores for all and a batch, or Spark
                 would start second copies of them.
         """
-        _check_cores(self._sc, len(self._receivers))
+        _check_cores(self._sc, len(self.receivers))
         _check_speculation(self._sc)
-        for stream_id, receiver in self._receivers.items():
+        for stream_id, receiver in self.receivers.items():
             _check_picklable(stream_id, receiver)
-        _report_storage_levels(self._sc, self._receivers)
-
-    def preferred_location(self, stream_id: int) -> str | None:
-        """The host that a receiver prefers; runs the receiver's code."""
-        return self._receivers[stream_id].preferredLocation()
+        _report_storage_levels(self._sc, self.receivers)
 
     def make_job(
         self,
@@ -145,15 +141,15 @@ class ReceiverLauncher:
     ) -> ReceiverJob:
         """The job of a launch, not submitted yet."""
         task = ReceiverTask(
-            self._receivers[stream_id],
+            self.receivers[stream_id],
             stream_id,
             epoch,
-            self._run_id,
+            self.run_id,
             self.driver_location,
             self.token,
             self.settings,
             Process.of(os.getpid()) if self.on_this_machine else None,
-            "" if self._logs is None else self._logs.directory(stream_id),
+            "" if self.logs is None else self.logs.directory(stream_id),
         )
         return ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
 

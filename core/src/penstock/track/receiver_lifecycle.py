@@ -42,7 +42,7 @@ from penstock.wire.messages import Reply
 
 # A launch that lived this long was healthy: the next back-off begins at the shortest delay.
 _HEALTHY_MS = 10_000
-# Spark chooses where a task runs in the end: after this many wrong executors in a row, any one is accepted.
+# Preferred locations do not bind Spark: after this many wrong executors in a row, any executor is accepted.
 _MAX_REFUSALS = 2
 _RECENT_ERRORS = 20
 
@@ -50,9 +50,13 @@ _RECENT_ERRORS = 20
 def step(
     record: ReceiverTrackingInfo, event: lifecycle.LifecycleEvent, now_ms: float, wall_ms: int
 ) -> tuple[ReceiverTrackingInfo, tuple[lifecycle.Effect, ...]]:
-    """Decide what follows from an event: the next record, and what is to be done, in this order.
+    """Return the record after an event, and the effects to carry out in this order.
 
-    ``now_ms`` is monotonic, for delays and budgets; ``wall_ms``, milliseconds since the epoch, is for what users see.
+    Args:
+        record: the record before the event.
+        event: the event.
+        now_ms: monotonic time, for delays and budgets.
+        wall_ms: milliseconds since 1970, for what users see.
     """
     transition = _Transition(record, now_ms, wall_ms)
     transition.take(event)
@@ -60,7 +64,7 @@ def step(
 
 
 class _Transition:
-    """One step in the making: the record so far and the effects so far."""
+    """Computes one step: the record so far and the effects so far."""
 
     def __init__(self, record: ReceiverTrackingInfo, now_ms: float, wall_ms: int) -> None:
         self.record, self._now_ms, self._wall_ms = record, now_ms, wall_ms
@@ -244,12 +248,12 @@ class _Transition:
     def _report_error(self, message: ReportError) -> None:
         (*_, last_line) = message.error.strip().splitlines() or [""]
         self._log("warning", "receiver error", message=message.message, reason=last_line)
-        # Not the end of the receiver: what ends it is reported as well, unless it is this very error.
+        # The receiver continues. If the same error ends it later, that is not reported a second time.
         self._set_launch(survived_error=message.error)
         self._note_error(message.message, message.error)
         self._answer(Reply())
 
-    # -- what the tracker wants of the receiver --
+    # -- what the receiver should do --
 
     def _desire(self, event: lifecycle.DesiredChange) -> None:
         desired = self.record.desired
@@ -258,15 +262,12 @@ class _Transition:
             self._send_desired()
 
     def _send_desired(self) -> None:
+        """Send the desired state unless it was sent. A receiver that registers later learns it from the answer."""
         desired, launch = self.record.desired, self.record.launch
-        if self._takes_commands and launch is not None and self.record.sent != desired.number:
+        receives = self.record.info.active and not isinstance(self.record.state, Stopping)
+        if receives and launch is not None and self.record.sent != desired.number:
             self._set(sent=desired.number)
             self._do(lifecycle.Send(launch.epoch, UpdateRateLimit(desired.rate, desired.number, desired.paused)))
-
-    @property
-    def _takes_commands(self) -> bool:
-        """Whether rate and pause matter to the receiver. One that registers later learns them then."""
-        return self.record.info.active and not isinstance(self.record.state, Stopping)
 
     def _move(self, serve_ms: int) -> None:
         state = self.record.state
@@ -292,7 +293,7 @@ class _Transition:
         self._send_draining(stop)
 
     def _send_draining(self, stop: StopReceiver) -> None:
-        """Have draining launches serve for as long as the message says, or for their earlier time if that is longer."""
+        """Have draining launches serve for as long as the message says; an earlier, longer time stays in force."""
         for epoch, released in self.record.draining.items():
             if not released:
                 self._do(lifecycle.Send(epoch, stop, urgent=True))
@@ -348,7 +349,7 @@ class _Transition:
     # -- failures --
 
     def _fail(self, message: str, error: str = "") -> None:
-        """Report what ends the receiver, and count it: once for each time that the receiver was started."""
+        """Report and count a failure that ends the receiver: once per launch or registration."""
         launch = self.record.launch
         if launch is None or launch.failure_counted:
             return
@@ -418,5 +419,5 @@ class _Transition:
 
 
 def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError) -> str:
-    """Why a message is refused that no current launch can have sent."""
+    """Why a message is refused: its launch is not the current one."""
     return f"stream {message.stream_id} has no launch {message.epoch}"

@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from penstock.blocks.block import StoredBlock
 from penstock.blocks.messages import BlocksLost, FindBlock
 from penstock.conf import Settings
-from penstock.errors import ReceiverFailedError, StreamingStateError, WriteAheadLogError
+from penstock.errors import StreamingStateError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.receive.messages import (
@@ -41,10 +41,8 @@ from penstock.track.backlog import Backlog, BacklogChange
 from penstock.track.block_locations import BlockLocations, pack
 from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
-from penstock.track.receiver_connection import Connections
 from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_lifecycle import no_launch
-from penstock.track.receiver_tracking_info import new_record
 from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
@@ -94,32 +92,13 @@ class ReceiverTracker:
         write_ahead_log: WriteAheadLog | None = None,
     ) -> None:
         self._sc, self._receivers, self._settings, self._clock = sc, receivers, settings, clock
-        self._post, self._fail_application = post, fail_application
         # Consecutive contexts of one application must not share a directory or a job group.
         run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
         self.blocks = ReceivedBlockTracker(receivers, write_ahead_log)
         self._logs = BlockLogs.of(sc, settings, checkpoint_directory, receivers)
         self._launcher = ReceiverLauncher(sc, receivers, settings, run_id, self._logs)
-        self._connections = Connections()
-        self._locations = BlockLocations(
-            self._connections,
-            self._launcher.placement.has_executor,
-            run_id,
-            self._logs,
-            on_this_machine=self._launcher.on_this_machine,
-        )
-        records = {
-            # Block ids contain the epoch: a recovered run must not use an epoch again.
-            stream_id: new_record(
-                stream_id,
-                type(receiver).__name__,
-                settings,
-                epoch=self.blocks.last_epoch(stream_id),
-                jitter_seed=run_id,
-            )
-            for stream_id, receiver in receivers.items()
-        }
-        self._tracked = TrackedReceivers(records, self.blocks, clock, self._launcher, self._locations, self._report)
+        self._locations = BlockLocations(self._launcher)
+        self._tracked = TrackedReceivers(self.blocks, clock, self._launcher, self._locations, post, fail_application)
         self._backlog = Backlog(
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
         )
@@ -223,7 +202,7 @@ class ReceiverTracker:
         if self._endpoint is None:
             return
         running = [job for job in list(self._tracked.jobs.values()) if not job.finish(0)]
-        for connection in self._connections.serving():
+        for connection in self._locations.connections.serving():
             connection.send(ReleaseReceiver(), urgent=True)
         deadline = time.monotonic() + _RELEASE_S
         for job in running:
@@ -411,12 +390,6 @@ class ReceiverTracker:
         return future.result(timeout_s or self._settings.wire_timeout_ms / 1000)
 
     # -- reports; on the tracker's loop --
-
-    def _report(self, effect: lifecycle.Post | lifecycle.FailApplication) -> None:
-        if isinstance(effect, lifecycle.Post):
-            self._post(effect.event)
-        else:
-            self._fail_application(ReceiverFailedError(effect.message))
 
     def _on_backlog(self, change: BacklogChange) -> None:
         self._tracked.set_paused("backlog", self._backlog.is_full)

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any
 
 from penstock.conf import Settings
-from penstock.errors import text_of
-from penstock.receive.messages import CleanUpBlocks, UpdateRateLimit
+from penstock.errors import ReceiverFailedError, text_of
+from penstock.listen.events import Event
+from penstock.receive.messages import CleanUpBlocks
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
@@ -27,7 +28,7 @@ from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
 from penstock.track.receiver_lifecycle import step
-from penstock.track.receiver_tracking_info import BackingOff, ReceiverTrackingInfo
+from penstock.track.receiver_tracking_info import BackingOff, new_record
 
 log = get_logger("tracked_receivers")
 
@@ -44,28 +45,38 @@ class TrackedReceivers:
     """Run the life cycle of receivers.
 
     Args:
-        records: the receivers, not launched yet, by stream id.
-        blocks: notes the numbers of launches.
+        blocks: knows and saves the numbers of launches.
         clock: the engine's.
         launcher: starts, cancels and connects to launches.
         locations: says whose blocks are needed.
-        report: gives an event to the listeners, or stops the application.
+        post: gives an event to the listeners.
+        fail_application: called with the error of a receiver that stops the application.
     """
 
     def __init__(
         self,
-        records: Mapping[int, ReceiverTrackingInfo],
         blocks: ReceivedBlockTracker,
         clock: Clock,
         launcher: ReceiverLauncher,
         locations: BlockLocations,
-        report: Callable[[lifecycle.Post | lifecycle.FailApplication], None],
+        post: Callable[[Event], None],
+        fail_application: Callable[[BaseException], None],
     ) -> None:
         #: By stream id; replaced on the loop, read on any thread.
-        self.records = dict(records)
+        self.records = {
+            # Block ids contain the epoch: a recovered run must not use an epoch again.
+            stream_id: new_record(
+                stream_id,
+                type(receiver).__name__,
+                launcher.settings,
+                epoch=blocks.last_epoch(stream_id),
+                jitter_seed=launcher.run_id,
+            )
+            for stream_id, receiver in launcher.receivers.items()
+        }
         self._blocks, self._clock, self._launcher = blocks, clock, launcher
         self._locations, self._connections = locations, locations.connections
-        self._report = report
+        self._post, self._fail_application = post, fail_application
         self.loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error, clock
         )
@@ -80,7 +91,7 @@ class TrackedReceivers:
         #: Set once the application stops: nothing is launched from then on.
         self.stopping = threading.Event()
         #: By stream id: set while no launch may hold records.
-        self.ended = {stream_id: threading.Event() for stream_id in records}
+        self.ended = {stream_id: threading.Event() for stream_id in self.records}
         #: Jobs that have not ended, by stream id and epoch.
         self.jobs: dict[tuple[int, int], ReceiverJob] = {}
         #: The rates that were set, records/s, by stream id, and the reasons for which all receivers pause.
@@ -141,11 +152,15 @@ class TrackedReceivers:
                     self._connections.add(effect.message.epoch, connection)
                     self._locations.delete_leftovers(connection)
                 case lifecycle.Send():
-                    self._send(stream_id, effect)
+                    to = self._connections.get(stream_id, effect.epoch)
+                    if to is not None:
+                        to.send(effect.message, urgent=effect.urgent)
                 case lifecycle.Answer():
                     answer = effect.message
-                case lifecycle.Post() | lifecycle.FailApplication():
-                    self._report(effect)
+                case lifecycle.Post():
+                    self._post(effect.event)
+                case lifecycle.FailApplication():
+                    self._fail_application(ReceiverFailedError(effect.message))
                 case lifecycle.WakeUp():
                     self.loop.post_later(effect.delay_ms, partial(self._relaunch, stream_id, record.epoch))
                 case lifecycle.Log():
@@ -174,15 +189,6 @@ class TrackedReceivers:
             self.step(stream_id, lifecycle.JobEnded(epoch, *failed))
 
         self.loop.post(ended)
-
-    def _send(self, stream_id: int, effect: lifecycle.Send) -> None:
-        connection = self._connections.get(stream_id, effect.epoch)
-        if connection is None:
-            return
-        if isinstance(effect.message, UpdateRateLimit):
-            connection.send_latest(effect.message)
-        else:
-            connection.send(effect.message, urgent=effect.urgent)
 
     def _on_undelivered(self, epoch: int, connection: ReceiverConnection, message: object) -> None:
         """On a sending thread."""
@@ -216,7 +222,7 @@ class TrackedReceivers:
         preferred: dict[int, str | None] = {}
         for stream_id in stream_ids:
             try:
-                preferred[stream_id] = self._launcher.preferred_location(stream_id)
+                preferred[stream_id] = self._launcher.receivers[stream_id].preferredLocation()
             # The receiver's own code.
             except Exception as error:
                 self.step(stream_id, lifecycle.LaunchFailed(failure.reason(error), text_of(error)))
