@@ -162,7 +162,8 @@ class Settings:
         "restart",
         "Policy once the restart budget is used up. `restart`: report the receiver as unhealthy (event, log, "
         "`ReceiverInfo.unhealthy`) and keep relaunching it. `stop-stream`: give up this receiver, process what it "
-        "stored, keep the other streams running. `fail-application`: stop the context; `awaitTermination` raises the error.",
+        "stored, keep the other streams running. `fail-application`: stop the context; `awaitTermination` raises the "
+        "error.",
     )
     receiver_restart_delay_ms: DurationMs = _receivers(
         "spark.streaming.receiverRestartDelay",
