@@ -127,4 +127,4 @@ def _completed(program: WordCount, count: int, first_by: float) -> Iterator[View
             if batch.failure:
                 raise BatchFailedError(f"batch failed: {batch.failure}")
         if not given and time.monotonic() > first_by:
-            raise PenstockError(f"no record arrived: {program.receiver_error() or 'the receiver stored none'}")
+            raise PenstockError(f"no record arrived: {program.receiver_error or 'the receiver stored none'}")

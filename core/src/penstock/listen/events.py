@@ -248,8 +248,8 @@ class StopProgress:
 
     Attributes:
         time: when.
-        phase: in this order ``receivers``, ``batches``, ``jobs``, ``checkpoint``, ``release``, ``files``, ``journal``,
-            ``journal of outputs`` (with a checkpoint directory) and ``listeners``.
+        phase: in this order ``receivers``, ``batches``, ``jobs``, ``checkpoint``, ``release``, ``files``,
+            ``write-ahead log``, ``completed outputs`` (if these are logged) and ``listeners``.
         batches_left: batches that have not completed.
     """
 
