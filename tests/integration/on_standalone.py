@@ -13,6 +13,7 @@ from typing import Any
 
 from attrs import evolve
 from pyspark import SparkConf, SparkContext
+from tests.helpers import engine_of
 
 from penstock import StreamingContext, ThreadReceiver
 from penstock.launch.java import ensure_java
@@ -60,7 +61,7 @@ if __name__ == "__main__":
     while not (seen and len(notes.read_text().split()) > len(seen)) and time.monotonic() < deadline:
         time.sleep(0.05)
     before, started = len(seen), time.monotonic()
-    info = ssc.receiver_infos()[0]
+    info = engine_of(ssc).tracker.receiver_infos()[0]
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     took_s = time.monotonic() - started
     sc.stop()

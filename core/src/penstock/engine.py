@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointReport, CheckpointSources
+from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointSources
 from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
@@ -156,7 +156,7 @@ class Engine:
             # Only now: the last batches read the receivers' blocks, and report the ones that are gone.
             ("release", self.tracker.release),
             ("files", self.tracker.delete_files),
-            ("journal", self.tracker.close),
+            ("write-ahead log", self.tracker.close),
         ]
         if self._run is not None and self._run.completed_outputs is not None:
             steps.append(("completed outputs", self._run.completed_outputs.close))
@@ -177,10 +177,6 @@ class Engine:
         self.abandon()
         if not cluster.is_stopped(self._program.sc):
             self._program.sc.cancelAllJobs()
-
-    def checkpoint_report(self) -> CheckpointReport:
-        """How writing checkpoints goes."""
-        return CheckpointReport() if self._checkpointer is None else self._checkpointer.report()
 
     def _step(self, name: str, step: Callable[[], object]) -> None:
         log.info("stop phase begun", phase=name)
