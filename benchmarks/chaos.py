@@ -302,7 +302,10 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
         started = time.monotonic()
         chaos.run(seconds)
         # Whether all is well again, not only still counted right.
-        wait_for(lambda: all(info.active for info in ssc.receiver_infos().values()), "both receivers are back")
+        wait_for(
+            lambda: all(info.active for info in ssc._engine.tracker.receiver_infos().values()),
+            "both receivers are back",
+        )
         before = [len(into) for into in seen]
         wait_for(lambda: all(len(into) > had for into, had in zip(seen, before, strict=True)), "records of both")
         ran_s, relaunches = time.monotonic() - started, events.started - len(notes)

@@ -104,7 +104,7 @@ with tempfile.TemporaryDirectory() as folder:
         stream = ssc.receiverStream(Eager(form, str(notes[number])))
         stream.foreachRDD(lambda rdd, number=number: count(rdd, number))
     ssc.start()
-    while not all(info.active for info in ssc.receiver_infos().values()):
+    while not all(info.active for info in ssc._engine.tracker.receiver_infos().values()):
         time.sleep(0.1)
     time.sleep(seconds)
     ssc.stop(stopSparkContext=False, stopGracefully=True)

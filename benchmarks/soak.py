@@ -64,5 +64,5 @@ while len(batches) < n:
         pending = len(ssc._engine.scheduler.pending_batches)
         print(f"{len(batches):>8} {resident_mb():>8.1f} {time.monotonic() - started:>7.0f} {pending:>8}", flush=True)
 print(f"{len(batches):>8} {resident_mb():>8.1f} {time.monotonic() - started:>7.0f}; {records} records", flush=True)
-print(ssc.generator_report(), flush=True)
+print(f"{ssc._engine.scheduler.failed_batches} failed, {ssc._engine.scheduler.dropped_batches} dropped", flush=True)
 ssc.stop()

@@ -296,14 +296,14 @@ def test_source_without_a_usable_position_is_named(
     writing.source.answer = answer
     for number in range(3):
         writing.save(number)
-    assert (writing.failures, writing.checkpointer.report().failures) == ([2], 3)
+    assert (writing.failures, writing.checkpointer._writer.failures) == ([2], 3)
     assert writing.reasons[0].startswith(reason)
     # Nor can a run begin.
     with pytest.raises(CheckpointError, match=reason.partition(":")[0]):
         writing.checkpointer.begin(0)
     writing.source.answer = lambda: {"known": []}
     writing.save(4)
-    assert (writing.position, writing.checkpointer.report().failures) == ({"known": []}, 0)
+    assert (writing.position, writing.checkpointer._writer.failures) == ({"known": []}, 0)
 
 
 def test_previous_value_is_saved_if_a_listener_value_is_not_json(
@@ -343,7 +343,7 @@ def test_maximum_of_consecutive_failures_is_reported_once_per_series(make: Calla
         assert writing.failures == expected
         writing.disk.hook = lambda _operation, _name: None
         writing.save(4)
-    assert writing.checkpointer.report().failures == 0
+    assert writing.checkpointer._writer.failures == 0
 
 
 def test_nothing_is_deleted_while_the_disk_is_full(make: Callable[..., Writing]) -> None:

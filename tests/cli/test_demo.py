@@ -122,15 +122,13 @@ class FakeProgram:
     def __init__(self, *batches: ViewedBatch | None) -> None:
         self._batches = iter(batches)
         self.ssc = self
+        self.receiver_error = "no such well"
 
     def next_batch(self, timeout_s: float) -> ViewedBatch | None:
         return next(self._batches, None)
 
     def awaitTerminationOrTimeout(self, timeout: float) -> bool:
         return False
-
-    def receiver_error(self) -> str:
-        return "no such well"
 
 
 def completed(program: FakeProgram, count: int, patience_s: float = 10.0) -> Iterator[ViewedBatch]:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
+
+if TYPE_CHECKING:
+    from penstock import StreamingContext
+    from penstock.engine import Engine
 
 R = TypeVar("R")
 
@@ -35,3 +39,9 @@ def run_in_background(function: Callable[[], R]) -> Future[R]:
 
     threading.Thread(target=work, daemon=True).start()
     return future
+
+
+def engine_of(ssc: StreamingContext) -> Engine:
+    """The engine of a context that was started."""
+    assert ssc._engine is not None
+    return ssc._engine

@@ -13,10 +13,11 @@ from typing import Any
 
 from attrs import evolve
 from pyspark import SparkConf, SparkContext
+from tests.helpers import engine_of
 
 from penstock import StreamingContext, ThreadReceiver
 from penstock.launch.java import ensure_java
-from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.track.block_locations import BlockLocations
 
 
 class Counting(ThreadReceiver[int]):
@@ -35,13 +36,13 @@ class Counting(ThreadReceiver[int]):
 
 
 if __name__ == "__main__":
-    references = ReceiverTracker.references
+    references = BlockLocations.references
 
-    def elsewhere(tracker: ReceiverTracker, blocks: Any) -> Any:
-        found = references(tracker, blocks)
+    def elsewhere(locations: BlockLocations, blocks: Any) -> Any:
+        found = references(locations, blocks)
         return [(host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in found]
 
-    setattr(ReceiverTracker, "references", elsewhere)  # noqa: B010 - type checkers do not let a method be assigned
+    setattr(BlockLocations, "references", elsewhere)  # noqa: B010 - type checkers do not let a method be assigned
     ensure_java()
     conf = SparkConf().setMaster(sys.argv[1]).setAppName("on standalone").set("spark.ui.enabled", "false")
     conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
@@ -60,7 +61,7 @@ if __name__ == "__main__":
     while not (seen and len(notes.read_text().split()) > len(seen)) and time.monotonic() < deadline:
         time.sleep(0.05)
     before, started = len(seen), time.monotonic()
-    info = ssc.receiver_infos()[0]
+    info = engine_of(ssc).tracker.receiver_infos()[0]
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     took_s = time.monotonic() - started
     sc.stop()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers import run_in_background
+from tests.helpers import engine_of, run_in_background
 
 from penstock import BatchCompleted, StopProgress, StreamingContext, ThreadReceiver
 from penstock.context_state import StreamingContextState
@@ -86,10 +86,10 @@ def test_the_context_stops_after_three_consecutive_failed_batches(make_ssc: Make
     ssc.start()
     with pytest.raises(BatchFailedError, match=r"3 consecutive batches have failed .*KeyError: 'always'"):
         ssc.awaitTerminationOrTimeout(30)
-    assert ssc.getState() is StreamingContextState.STOPPED
+    assert ssc._state is StreamingContextState.STOPPED
     assert len(completed.infos) >= 3
     assert all(info.succeeded is False for info in completed.infos)
-    assert ssc.generator_report().failed_batches == len(completed.infos)
+    assert engine_of(ssc).scheduler.failed_batches == len(completed.infos)
 
 
 def test_fewer_consecutive_failures_than_the_limit_stop_nothing(make_ssc: MakeSsc, wait_for: WaitFor) -> None:
@@ -210,20 +210,8 @@ def test_the_oldest_pending_batch_is_dropped_if_configured(
     ssc.stop(stopSparkContext=False, stopGraceFully=True)
     dropped = [info for info in completed.infos if not info.succeeded]
     ran = [info for info in completed.infos if info.succeeded]
-    assert ssc.generator_report().dropped_batches == len(dropped)
+    assert engine_of(ssc).scheduler.dropped_batches == len(dropped)
     assert sum(info.numRecords for info in ran) == len(held.seen)
     assert len(set(held.seen)) == len(held.seen)
     # Dropped batches do not fail the program.
     assert ssc.awaitTerminationOrTimeout(1)
-
-
-def test_generator_report_counts_generated_and_cleaned_up_batches(make_ssc: MakeSsc, wait_for: WaitFor) -> None:
-    ssc = make_ssc()
-    ssc.queueStream([[1]] * 3).foreachRDD(lambda _rdd: None)
-    assert ssc.generator_report().generation.count == 0
-    ssc.start()
-    wait_for(lambda: ssc.generator_report().clean_up.count >= 2, "two batches")
-    report = ssc.generator_report()
-    assert report.generation.count >= 2
-    assert 0 < report.generation.max_ms <= report.generation.total_ms
-    assert report.failed_batches == report.dropped_batches == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.helpers import kill
+from tests.helpers import engine_of, kill
 
 from penstock import Receiver, StreamingContext, ThreadReceiver
 from penstock.errors import ConfigurationError
@@ -129,6 +129,6 @@ def test_blocks_are_read_when_the_process_that_stored_them_is_gone(
     # What an executor would take along.
     kept = list(Path(local).glob(f"{ssc.sparkContext.applicationId}-*/**/*.arrow"))
     assert kill(int(pid))
-    wait_for(lambda: ssc.receiver_infos()[0].active is False, "its end is known")
+    wait_for(lambda: engine_of(ssc).tracker.receiver_infos()[0].active is False, "its end is known")
     assert [record for rdd in rdds for record in rdd.collect()] == list(range(1000))
     assert kept == []

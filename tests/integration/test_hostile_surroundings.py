@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pyarrow import flight
-from tests.helpers import Gate, listening_ports, run_in_background
+from tests.helpers import Gate, engine_of, listening_ports, run_in_background
 
 from penstock import StopProgress, StreamingContext, StreamingListener, ThreadReceiver
 from penstock.context_state import StreamingContextState
@@ -75,9 +75,9 @@ def test_a_raising_and_a_hanging_listener_delay_no_batch_and_no_other_listener(
     assert gate.reached.wait(30)
     before = events.batches
     wait_for(lambda: events.batches >= before + 5, "five batches after the listener hangs")
-    failed, _hanging, well = ssc.listener_report().values()
-    assert (failed["failed"], failed["switched_off"]) == (3, True)
-    assert (well["failed"], well["switched_off"], well["dropped"]) == (0, False, 0)
+    failed, _hanging, well = ssc._bus.report().values()
+    assert (failed["failed"], failed["disabled"]) == (3, True)
+    assert (well["failed"], well["disabled"], well["dropped"]) == (0, False, 0)
     stopping = run_in_background(lambda: ssc.stop(stopSparkContext=False))
     stopping.result(timeout=30)
     assert events.errors == []
@@ -150,9 +150,7 @@ def test_a_graceful_stop_that_reaches_its_deadline_returns_and_leaves_the_batch_
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     took_s = time.monotonic() - started
     assert 1 <= took_s < 20
-    assert ssc.getState() is StreamingContextState.STOPPED
+    assert ssc._state is StreamingContextState.STOPPED
     assert phases[0] == "receivers"
     assert phases[-1] == "listeners"
-    assert ssc.generator_report().clean_up.count == 0, "the batch that hangs does not count as done"
-    assert ssc._engine is not None
-    assert ssc._engine.scheduler.pending_batches
+    assert engine_of(ssc).scheduler.pending_batches, "the batch that hangs does not count as done"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers import engine_of
 
 from penstock import StreamingContext, ThreadReceiver
 
@@ -40,8 +41,8 @@ def test_a_launch_without_a_free_slot_is_reported_as_overdue_and_succeeds_later(
         )
         batches = collect(ssc.receiverStream(Once()))
         ssc.start()
-        wait_for(lambda: ssc.receiver_infos()[0].recent_errors, "the error", 20)
-        said = ssc.receiver_infos()[0].recent_errors[0].message
+        wait_for(lambda: engine_of(ssc).tracker.receiver_infos()[0].recent_errors, "the error", 20)
+        said = engine_of(ssc).tracker.receiver_infos()[0].recent_errors[0].message
         assert "has not registered within 3 s of its launch: is there a free slot for it?" in said
     finally:
         (tmp_path / "freed").touch()

@@ -13,6 +13,7 @@ from typing import Any
 
 import attrs
 import pytest
+from tests.helpers import engine_of
 
 from penstock import (
     BatchCompleted,
@@ -181,7 +182,7 @@ def test_a_listener_can_come_and_go_while_it_runs(program: Program, wait_for: Ca
     assert leaving.events == heard
     assert [event.batchInfo.batchTime for event in staying.of(BatchCompleted)] == [1000, 2000]
     assert [event.batchInfo.batchTime for event in coming.of(BatchCompleted)] == [2000]
-    assert len(program.ssc.listener_report()) == 3  # and the program
+    assert len(program.ssc._bus.report()) == 3  # and the program
 
 
 def test_a_listener_can_remove_itself_while_it_runs(program: Program) -> None:
@@ -232,7 +233,7 @@ def test_a_graceful_stop_has_two_spellings(
     ssc = make_ssc(0.5)
     batches = collect(ssc.receiverStream(Thousand()))
     ssc.start()
-    wait_for(lambda: ssc.receiver_infos()[0].active, "the receiver")
+    wait_for(lambda: engine_of(ssc).tracker.receiver_infos()[0].active, "the receiver")
     ssc.stop(stopSparkContext=False, **how)
     assert len(batches.records) == 1000
 
@@ -243,7 +244,7 @@ def test_a_stop_that_is_not_graceful_waits_for_no_batch(
 ) -> None:
     batches = collect(program.ssc.receiverStream(Thousand()))
     program.start()
-    wait_for(lambda: program.ssc.receiver_infos()[1].active, "the receiver")
+    wait_for(lambda: engine_of(program.ssc).tracker.receiver_infos()[1].active, "the receiver")
     program.ssc.stop(stopSparkContext=False, **how)
     assert batches.all == []
 
@@ -279,7 +280,7 @@ def test_a_stop_at_exit_and_one_of_the_program_stop_the_engine_once(
     for thread in threads:
         thread.join(30)
     assert not begun.acquire(blocking=False), "the engine was stopped a second time"
-    assert program.ssc.getState().value == "stopped"
+    assert program.ssc._state.value == "stopped"
 
 
 def test_the_second_signal_stops_at_once(program: Program, wait_for: Callable[..., None]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.helpers import engine_of
 
 from penstock import Receiver, StreamingContext, ThreadReceiver
 from penstock.errors import ReceiverFailedError
@@ -60,7 +61,7 @@ def test_a_stream_can_be_given_up_while_another_continues(
     bad.foreachRDD(lambda rdd: None)
     batches = collect(good)
     ssc.start()
-    wait_for(lambda: ssc.receiver_infos()[bad.id].given_up, "the end of the bad one")
+    wait_for(lambda: engine_of(ssc).tracker.receiver_infos()[bad.id].given_up, "the end of the bad one")
     before = len(batches.records)
     wait_for(lambda: len(batches.records) > before + 5, "more of the good one")
-    assert not ssc.receiver_infos()[good.id].unhealthy
+    assert not engine_of(ssc).tracker.receiver_infos()[good.id].unhealthy

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
-from tests.helpers import kill, wait_for
+from tests.helpers import engine_of, kill, wait_for
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import executor_process
@@ -130,7 +130,7 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     ssc.start()
 
     def on() -> list[str]:
-        return [info.executorId if info.active else "" for info in ssc.receiver_infos().values()]
+        return [info.executorId if info.active else "" for info in engine_of(ssc).tracker.receiver_infos().values()]
 
     def settled() -> bool:
         """Both receivers are active on executors of their own, and the last start of each is that of its process.
@@ -181,7 +181,7 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
         "back": back,
         "events of a killed worker": after_kill,
         "stop took": stop_s,
-        "failed batches": ssc.generator_report().failed_batches,
+        "failed batches": engine_of(ssc).scheduler.failed_batches,
         "stored": [len(numbers) for numbers in stored],
         "lost": [len(set(numbers) - set(into)) for numbers, into in zip(stored, seen, strict=True)],
         "twice": [len(into) - len(set(into)) for into in seen],

@@ -14,7 +14,6 @@ from penstock import Block, Receiver, StoredBlock
 from penstock.conf import Settings
 from penstock.errors import WireError
 from penstock.receive.messages import AddBlocks, Registered, RegisterReceiver
-from penstock.receive.receiver_driver import TrackerClient
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock, ManualClock
 from penstock.wire.messages import Reply, from_json, to_json
@@ -56,10 +55,6 @@ class FakeDriver:
             reply = Reply(not self.refuse_blocks, self.refuse_blocks)
         assert isinstance(reply, reply_kind)
         return reply
-
-    def of(self, stream_id: int, epoch: int) -> TrackerClient:
-        """The driver, as a launch sees it."""
-        return TrackerClient(self, RegisterReceiver(stream_id, epoch, receiver_type="", port=4711))
 
     @property
     def blocks(self) -> list[StoredBlock]:
@@ -165,10 +160,9 @@ def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Itera
         made.append(
             ReceiverSupervisor(
                 receiver,
-                stream_id=3,
-                epoch=7,
+                RegisterReceiver(3, 7, type(receiver).__name__, port=4711),
                 settings=Settings.parse({**_NO_STOP_TIMEOUT, **(conf or {})}),
-                driver=driver.of(3, 7),
+                driver=driver,
                 blocks=store,
                 clock=its_clock or clock,
             )

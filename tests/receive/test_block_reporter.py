@@ -11,7 +11,7 @@ from tests.helpers import wait_for
 
 from penstock import StoredBlock
 from penstock.errors import StoreError
-from penstock.receive.block_reporter import BlockReporter
+from penstock.receive.block_pusher import BlockReporter
 from penstock.receive.messages import AddBlocks
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.wire.messages import Reply

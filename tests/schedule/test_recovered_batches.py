@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 from attrs import evolve, frozen
-from tests.checkpoint.runs.conftest import stop_while_it_ticks
 from tests.helpers import Gate
+from tests.helpers.runs import stop_while_it_ticks
 from tests.schedule.conftest import INTERVAL_MS, Engine, Log
 
 from penstock.listen.events import BatchCompleted, StreamInputInfo

@@ -278,7 +278,7 @@ class Tracked:
 
     def connection(self, stream_id: int = 0) -> ReceiverConnection:
         """The newest connection to a receiver."""
-        return [each for each in self.tracker._connections.serving() if each.stream_id == stream_id][-1]
+        return [each for each in self.tracker._locations.connections.serving() if each.stream_id == stream_id][-1]
 
     def settle(self) -> None:
         """Return when the tracker's loop has handled all that it was given until now."""

@@ -51,7 +51,8 @@ def test_a_stop_that_drains_has_blocks_served_for_a_while(drained: tuple[Tracked
     assert 30_000 < stop.serve_ms < 60_000
     assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
     tracked.tracker.blocks.allocate_blocks_to_batch(1000)
-    ((_host, _bytes, reference),) = tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(1000, 0))
+    stored = tracked.tracker.blocks.blocks_of_batch(1000, 0)
+    ((_host, _bytes, reference),) = tracked.tracker._locations.references(stored)
     assert reference.source == f"grpc://127.0.0.1:{process.endpoint.port}"
 
 

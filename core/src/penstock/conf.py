@@ -161,8 +161,9 @@ class Settings:
         "spark.penstock.receiver.onFailure",
         "restart",
         "Policy once the restart budget is used up. `restart`: report the receiver as unhealthy (event, log, "
-        "`receiver_infos()`) and keep relaunching it. `stop-stream`: give up this receiver, process what it stored, "
-        "keep the other streams running. `fail-application`: stop the context; `awaitTermination` raises the error.",
+        "`ReceiverInfo.unhealthy`) and keep relaunching it. `stop-stream`: give up this receiver, process what it "
+        "stored, keep the other streams running. `fail-application`: stop the context; `awaitTermination` raises the "
+        "error.",
     )
     receiver_restart_delay_ms: DurationMs = _receivers(
         "spark.streaming.receiverRestartDelay",

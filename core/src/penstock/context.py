@@ -22,7 +22,7 @@ from penstock.conf import Settings
 from penstock.conf_warnings import keys_without_effect
 from penstock.context_state import StreamingContextState, Termination
 from penstock.engine import Engine
-from penstock.engine_access import EngineAccess, EngineMonitor
+from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.inputs import StreamBuilder
@@ -42,11 +42,12 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from penstock.checkpoint.manifest import Checkpoint
+    from penstock.listen.streaming_listener import StreamingListener
 
 log = get_logger("context")
 
 
-class StreamingContext(StreamBuilder, EngineMonitor):
+class StreamingContext(StreamBuilder):
     """The entry point of a streaming program; a drop-in for ``pyspark.streaming.StreamingContext``.
 
     As a context manager it stops at the end of the ``with`` block: gracefully, or at once if the block raises. The
@@ -146,6 +147,14 @@ class StreamingContext(StreamBuilder, EngineMonitor):
             self._graph.set_checkpoint_directory(directory, f"{location_of_hadoop(folder.uri)}/{folder.name}/state")
             self._recovery = Recovery(self._program, CheckpointDirectory(self._sc, self._settings, directory, folder))
 
+    def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
+        """Add a listener: a ``StreamingListener``, or any object with some of its ``on…`` methods."""
+        self._bus.add(streamingListener)
+
+    def removeStreamingListener(self, streamingListener: StreamingListener | object) -> None:
+        """Remove a listener."""
+        self._bus.remove(streamingListener)
+
     def _check_can_build(self, what: str) -> None:
         """Check that the graph may still change.
 
@@ -236,10 +245,6 @@ class StreamingContext(StreamBuilder, EngineMonitor):
         if active is not None:
             return active
         return _created_by(setupFunc) if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
-
-    def getState(self) -> StreamingContextState:
-        """The state of the context."""
-        return self._state
 
     def __enter__(self) -> Self:
         """The context itself; the block builds and starts the program."""

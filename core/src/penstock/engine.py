@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointReport, CheckpointSources
+from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointSources
 from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
@@ -26,7 +26,6 @@ from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster
 from penstock.spark.checkpoint import delete_file
 from penstock.spark.local_properties import LocalProperties
-from penstock.track.batch_input import BatchInput
 from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("context")
@@ -97,9 +96,8 @@ class Engine:
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
         # Whatever may be refused comes first: the first checkpoint of a fresh start replaces an earlier run's.
         self.tracker.prepare()
-        batch_input = BatchInput(self.tracker, settings.partition_bytes)
         runtime = GraphRuntime(
-            received_blocks=batch_input,
+            received_blocks=self.tracker,
             report_input=self.scheduler.input_info.report,
             generation_retries=settings.generation_retries,
             before_output=self._properties.put,
@@ -117,7 +115,7 @@ class Engine:
             )
         graph.connect(runtime)
         self.generator = JobGenerator(
-            settings, clock, graph, self.scheduler, batch_input, self._on_error, self._checkpointer
+            settings, clock, graph, self.scheduler, self.tracker, self._on_error, self._checkpointer
         )
         self._bus.start()
         self._final_state.start()
@@ -158,7 +156,7 @@ class Engine:
             # Only now: the last batches read the receivers' blocks, and report the ones that are gone.
             ("release", self.tracker.release),
             ("files", self.tracker.delete_files),
-            ("journal", self.tracker.close),
+            ("write-ahead log", self.tracker.close),
         ]
         if self._run is not None and self._run.completed_outputs is not None:
             steps.append(("completed outputs", self._run.completed_outputs.close))
@@ -179,10 +177,6 @@ class Engine:
         self.abandon()
         if not cluster.is_stopped(self._program.sc):
             self._program.sc.cancelAllJobs()
-
-    def checkpoint_report(self) -> CheckpointReport:
-        """How writing checkpoints goes."""
-        return CheckpointReport() if self._checkpointer is None else self._checkpointer.report()
 
     def _step(self, name: str, step: Callable[[], object]) -> None:
         log.info("stop phase begun", phase=name)

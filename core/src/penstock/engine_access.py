@@ -1,4 +1,4 @@
-"""What is public of a running engine: ``EngineAccess`` to listener plugins, ``EngineMonitor`` to programs."""
+"""``EngineAccess``: the ``ListenerContext`` of a running engine."""
 
 from __future__ import annotations
 
@@ -6,26 +6,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from penstock.checkpoint.checkpointer import CheckpointReport
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import Recovery
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
 from penstock.listen.events import BatchInfo, ReceiverInfo
-from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, read_options, structure_options
 from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
 from penstock.runtime.log import get_logger
-from penstock.schedule.generator_report import GeneratorReport
 from penstock.spark import cluster
-
-if TYPE_CHECKING:
-    from penstock.listen.streaming_listener import StreamingListener
 
 log = get_logger("listener_context")
 
@@ -54,6 +48,7 @@ class EngineAccess(ListenerContext):
     ) -> None:
         self._sc, self._settings, self._graph = program.sc, program.settings, program.graph
         self._plugins, self._engine, self._recovery = plugins, engine, recovery
+        self._application_id = str(program.sc.applicationId)
         self._configuration = MappingProxyType(dict(program.sc.getConf().getAll()))
         self._estimators: dict[int, GuardedEstimator] = {}
         self._lock = threading.Lock()
@@ -67,7 +62,7 @@ class EngineAccess(ListenerContext):
     @property
     def application_id(self) -> str:
         """The Spark application's id."""
-        return str(self._sc.applicationId)
+        return self._application_id
 
     @property
     def batch_interval_ms(self) -> int:
@@ -183,48 +178,3 @@ def _log_fault(name: str, stream_id: int, fault: str) -> None:
     log.warning(
         "rate estimator failed, last rate kept", estimator=name, stream_id=stream_id, fault=fault, throttle_s=60
     )
-
-
-class EngineMonitor:
-    """The part of a StreamingContext for listeners, monitoring and rates. Any thread."""
-
-    _engine: Engine | None
-    _bus: ListenerBus
-
-    def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
-        """Add a listener: a ``StreamingListener``, or any object with some of its ``on…`` methods."""
-        self._bus.add(streamingListener)
-
-    def removeStreamingListener(self, streamingListener: StreamingListener | object) -> None:
-        """Remove a listener."""
-        self._bus.remove(streamingListener)
-
-    def set_rate(self, stream_id: int, rate: float) -> None:
-        """Set the rate limit of a stream's receiver, records/s; a relaunched receiver has it too."""
-        if self._engine is not None:
-            self._engine.tracker.send_rate_update(stream_id, rate)
-
-    def rate_limit(self, stream_id: int) -> float | None:
-        """The current rate limit of a stream's receiver, records/s; ``None`` for no limit."""
-        return None if self._engine is None else self._engine.tracker.rate_limit(stream_id)
-
-    def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        """The state of every receiver, by stream id."""
-        return {} if self._engine is None else self._engine.tracker.receiver_infos()
-
-    def backlog_bytes(self) -> int:
-        """Bytes that receivers have stored and no batch has processed yet."""
-        return 0 if self._engine is None else self._engine.tracker.unread_bytes()
-
-    def listener_report(self) -> dict[str, dict[str, int | bool]]:
-        """By listener: events dropped, events that it failed on, whether it is disabled."""
-        return self._bus.report()
-
-    def checkpoint_report(self) -> CheckpointReport:
-        """How writing checkpoints goes."""
-        return CheckpointReport() if self._engine is None else self._engine.checkpoint_report()
-
-    def generator_report(self) -> GeneratorReport:
-        """Statistics on generating batches: duration of each phase, missed ticks, dropped and failed batches."""
-        generator = None if self._engine is None else self._engine.generator
-        return GeneratorReport() if generator is None else generator.report()

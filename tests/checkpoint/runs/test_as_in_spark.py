@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
-from tests.checkpoint.runs.conftest import INTERVAL_MS, Output, Run, Runs
+from tests.helpers.runs import INTERVAL_MS, Output, Run, Runs
 
 from penstock import DStream, StateSpec, StreamingContext
 from penstock.checkpoint import directory as directory_module

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.checkpoint.runs.conftest import Hold, Output, Runs
+from tests.helpers.runs import Hold, Output, Runs
 
 from penstock import StreamingContext
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark import SparkContext
-from tests.checkpoint.runs.conftest import INTERVAL_MS, Output, Runs, numbered
+from tests.helpers.runs import INTERVAL_MS, Output, Runs, numbered
 
 from penstock import StreamingContext
 from penstock import context as context_module

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 from pyspark import RDD
-from tests.checkpoint.runs.conftest import INTERVAL_MS, Hold, Output, Runs, numbered
+from tests.helpers.runs import INTERVAL_MS, Hold, Output, Runs, numbered
 
 from penstock import DStream, StateSpec, StreamingContext
 

@@ -43,11 +43,6 @@ class Column:
     values: pa.ChunkedArray
     is_pickled: bool
 
-    @property
-    def num_bytes(self) -> int:
-        """The size in memory."""
-        return int(self.values.nbytes)
-
     def has_form_of(self, other: Column) -> bool:
         """Return whether both fit into one table."""
         return self.is_pickled == other.is_pickled and bool(self.values.type == other.values.type)

@@ -2,7 +2,8 @@
 
 ``LocalBlockHandler`` writes them to the executor's local directory. ``WriteAheadLogBlockHandler`` writes them to the
 receiver write-ahead log instead, if ``spark.streaming.receiver.writeAheadLog.enable`` is set. Either way a block is one
-Arrow IPC file, written once, which appears whole or not at all. Any thread may store; the endpoint's threads read.
+Arrow IPC file, written once, which appears whole or not at all. Both implement the ``store`` hook, after all plugins.
+Any thread may store; the endpoint's threads read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from penstock.blocks import block_file
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import BlockGoneError, StoreError, text_of
+from penstock.hookspecs import hookimpl
 from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
 from penstock.storage.directory import Directory
@@ -60,6 +62,7 @@ class LocalBlockHandler:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
+    @hookimpl(trylast=True)
     def store(self, block: Block) -> StoredBlock:
         """Write a block's file.
 
@@ -70,9 +73,7 @@ class LocalBlockHandler:
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         with atomic_write(path) as unfinished, pa.OSFile(str(unfinished), "wb") as sink:
             block_file.write(block.table, sink)
-        return StoredBlock(
-            block.block_id, block.stream_id, block.num_records, path.stat().st_size, str(path), block.metadata
-        )
+        return block.stored(str(path), path.stat().st_size)
 
     def open(self, block_id: str) -> pa.ipc.RecordBatchFileReader:
         """Map a block's file for reading; nothing is copied into memory.
@@ -114,6 +115,7 @@ class WriteAheadLogBlockHandler:
         self.directory = directory
         self._files, self._syncs = Directory.of(directory), durability == "fsync"
 
+    @hookimpl(trylast=True)
     def store(self, block: Block) -> StoredBlock:
         """Write a block's file.
 
@@ -124,15 +126,7 @@ class WriteAheadLogBlockHandler:
         name = file_name(block.block_id)
         with self._files.create(name, sync=self._syncs) as file:
             num_bytes, checksum = block_file.write_summed(block.table, file)
-        return StoredBlock(
-            block.block_id,
-            block.stream_id,
-            block.num_records,
-            num_bytes,
-            f"{self.directory}/{name}",
-            block.metadata,
-            checksum,
-        )
+        return block.stored(f"{self.directory}/{name}", num_bytes, checksum)
 
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks; return how many existed. Failures are logged, and the files left."""

@@ -29,19 +29,6 @@ log = get_logger("checkpoint")
 
 
 @frozen
-class CheckpointReport:
-    """How writing checkpoints goes.
-
-    Attributes:
-        written_ms: when the last written checkpoint was gathered, ms; ``None`` before the first.
-        failures: consecutive checkpoints since then that could not be written.
-    """
-
-    written_ms: int | None = None
-    failures: int = 0
-
-
-@frozen
 class CheckpointSources:
     """Where a Checkpointer reads what is not in the graph.
 
@@ -163,10 +150,6 @@ class Checkpointer:
     def stop(self, timeout_s: float) -> bool:
         """Write the waiting checkpoint and stop; say whether that was done within the timeout."""
         return self._writer.stop(timeout_s)
-
-    def report(self) -> CheckpointReport:
-        """How writing checkpoints goes."""
-        return CheckpointReport(self._writer.written_ms, self._writer.failures)
 
     # -- gathering, on the generator's loop --
 

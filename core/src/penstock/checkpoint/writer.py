@@ -46,9 +46,7 @@ class CheckpointWriter:
         self._stopping = False
         self._changed = threading.Condition()
         self._thread = EngineThread("checkpoint-writer", self._run)
-        #: When the last written checkpoint was gathered, ms; ``None`` before the first.
-        self.written_ms: int | None = None
-        #: Consecutive checkpoints since then that could not be written.
+        #: Consecutive checkpoints that could not be written.
         self.failures = 0
 
     def start(self) -> None:
@@ -110,7 +108,7 @@ class CheckpointWriter:
             )
         except Exception as error:
             return error
-        self.written_ms, self.failures = checkpoint.written_ms, 0
+        self.failures = 0
         log.debug("checkpoint written", number=number, took_ms=round((time.monotonic() - began) * 1000, 1))
         self._clean_up(number, oldest)
         return None

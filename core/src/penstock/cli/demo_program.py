@@ -23,13 +23,11 @@ from pyspark import RDD, SparkConf, SparkContext
 from penstock import StreamingContext
 from penstock.cli.demo_view import ViewedBatch
 from penstock.errors import PenstockError
-from penstock.listen.events import BatchCompleted
+from penstock.listen.events import BatchCompleted, ReceiverError
 from penstock.spark import failure
 
 _LAST_LINES = 20
 _TOP = 4
-# The program's only input stream.
-_STREAM_ID = 0
 
 
 class WordCount:
@@ -47,6 +45,8 @@ class WordCount:
     def __init__(self, sc: SparkContext, interval_s: float, options: Mapping[str, Any]) -> None:
         self.ssc = StreamingContext(sc, interval_s)
         self._interval_ms = self.ssc._graph.batch_interval_ms
+        #: The receiver's last error; empty if it has had none.
+        self.receiver_error = ""
         self._top_words: dict[int, tuple[tuple[str, int], ...]] = {}
         self._completed: queue.Queue[ViewedBatch] = queue.Queue()
         lines = self.ssc.receiverStream("synthetic", **options)
@@ -61,14 +61,14 @@ class WordCount:
         except queue.Empty:
             return None
 
-    def receiver_error(self) -> str:
-        """The receiver's last error; empty for none."""
-        return self.ssc.receiver_infos()[_STREAM_ID].lastErrorMessage
+    def onReceiverError(self, receiverError: ReceiverError) -> None:
+        """Note the error."""
+        self.receiver_error = receiverError.receiverInfo.lastErrorMessage
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
         """Queue the batch with its top words."""
         info = batchCompleted.batchInfo
-        limit = self.ssc.rate_limit(_STREAM_ID)
+        limit = next((stream.rate_limit for stream in info.streamIdToInputInfo.values()), None)
         words = self._top_words.pop(info.batchTime, ())
         self._completed.put(ViewedBatch(info, self._interval_ms, limit, words))
 

@@ -54,7 +54,7 @@ class RateLimiter:
         self._requests: deque[_Request] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Event()
-        self._stopped = self._paused = False
+        self._stopped, self._pauses = False, set[str]()
 
     @property
     def rate(self) -> float | None:
@@ -78,13 +78,19 @@ class RateLimiter:
             self._earn()
             self._wake()
 
-    def pause(self, paused: bool) -> None:
-        """Hold every caller, or resume. A stopped limiter holds none."""
+    def pause(self, paused: bool, reason: str = "") -> bool:
+        """Hold every caller, or resume when no other reason to pause is left. A stopped limiter holds none.
+
+        Returns:
+            Whether this paused or resumed the limiter.
+        """
         with self._lock:
             self._earn()
-            self._paused = paused
+            before = bool(self._pauses)
+            (self._pauses.add if paused else self._pauses.discard)(reason)
             self._earn()
             self._wake()
+            return bool(self._pauses) != before
 
     def stop(self) -> None:
         """Fail every caller that waits now or would have to wait later."""
@@ -107,7 +113,7 @@ class RateLimiter:
         Raises:
             ReceiverStoppedError: the limiter is stopped and no record may pass without waiting.
         """
-        if math.isinf(self._rate) and not self._paused:
+        if math.isinf(self._rate) and not self._pauses:
             return wanted
         with self._lock:
             self._earn()
@@ -137,7 +143,7 @@ class RateLimiter:
 
     @property
     def _holds(self) -> bool:
-        return self._paused and not self._stopped
+        return bool(self._pauses) and not self._stopped
 
     def _burst(self) -> float:
         return max(1.0, self._rate * self._burst_ms / 1000)

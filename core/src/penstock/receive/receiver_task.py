@@ -26,7 +26,6 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
-from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
 from penstock.receive.messages import (
     CleanUpBlocks,
@@ -36,7 +35,6 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_driver import TrackerClient
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
 from penstock.storage.uri import is_remote
@@ -97,7 +95,7 @@ class _Launch:
     def __init__(self, task: ReceiverTask) -> None:
         self._blocks, directory = _block_handler(task)
         plugins = Plugins(task.settings.plugins_disable)
-        plugins.manager.register(_CoreStore(self._blocks), name="penstock-blocks")
+        plugins.manager.register(self._blocks, name="penstock-blocks")
         handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete)
         # Until when, in monotonic seconds, blocks are served after the receiver's end; a release ends it earlier.
         self._serves_until, self._released = 0.0, threading.Event()
@@ -109,17 +107,14 @@ class _Launch:
         registration = RegisterReceiver(
             task.stream_id,
             task.epoch,
-            receiver_type="",
+            type(task.receiver).__name__,
             port=self._endpoint.port,
             host=host,
             directory="" if task.log_directory else str(directory),
             disk_bytes=0 if directory is None else _disk_bytes(directory),
         )
-        tracker = TrackerClient(self._client, registration)
         # Before it has registered nobody knows the endpoint: no command comes earlier.
-        self._supervisor = ReceiverSupervisor(
-            task.receiver, task.stream_id, task.epoch, task.settings, tracker, handler
-        )
+        self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)
 
     def run(self) -> None:
         """Run the receiver, then serve its blocks."""
@@ -168,24 +163,13 @@ def _accepted(handler: Callable[[Any], object], message: object) -> Reply:
 
 @frozen
 class _HookedBlockHandler:
-    """Stores blocks through the ``store`` hook of the plugins."""
+    """Stores blocks through the ``store`` hook: a plugin's, or the core's."""
 
     hook: Callable[..., StoredBlock | None]
     delete: Callable[[Iterable[str]], object]
 
     def store(self, block: Block) -> StoredBlock | None:
         return self.hook(block=block)
-
-
-@frozen
-class _CoreStore:
-    """The core's own implementation of the ``store`` hook."""
-
-    handler: ReceivedBlockHandler
-
-    @hookimpl(trylast=True)
-    def store(self, block: Block) -> StoredBlock | None:
-        return self.handler.store(block)
 
 
 def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | None]:

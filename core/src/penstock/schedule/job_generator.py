@@ -8,11 +8,10 @@ has to wait stays among the due batches.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError
@@ -24,7 +23,6 @@ from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.schedule.due_batches import DueBatches
-from penstock.schedule.generator_report import GeneratorReport
 from penstock.schedule.interfaces import Checkpoints, ReceiverInput
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
@@ -104,7 +102,6 @@ class JobGenerator:
         self._backoff = generation_backoff(graph.batch_interval_ms)
         self._backing_off = self._paused = False
         self._completed_ms = -1
-        self._report = GeneratorReport()
 
     def start(self, recovered: RecoveredBatches | None = None) -> None:
         """Fix zero time on the wall clock's grid and start to tick; the first tick comes within one batch interval.
@@ -208,16 +205,6 @@ class JobGenerator:
         """Note that no checkpoint needs blocks of batches strictly older than a time. From any thread."""
         self._loop.post(_BlocksReleased(before_ms))
 
-    def report(self) -> GeneratorReport:
-        """Statistics on the batches so far."""
-        return evolve(
-            self._report,
-            late_ticks=self._timer.late,
-            skipped_ticks=self._timer.skipped,
-            dropped_batches=self._scheduler.dropped_batches,
-            failed_batches=self._scheduler.failed_batches,
-        )
-
     def _on_missed(self, count: int) -> None:
         """On the timer's thread."""
         log.warning("ticks missed", count=count, policy=self._settings.late_ticks, throttle_s=_THROTTLE_S)
@@ -266,8 +253,7 @@ class JobGenerator:
     def _allocate(self, time_ms: int) -> BatchFailedError | None:
         """Allocate blocks to a batch. If that fails, a retry is posted; the error of the last retry is returned."""
         try:
-            with self._timed("allocation"):
-                self._batch_input.allocate_blocks_to_batch(time_ms)
+            self._batch_input.allocate_blocks_to_batch(time_ms)
         except BaseException as error:
             attempts = self._backoff.failures + 1
             if attempts <= self._settings.generation_retries:
@@ -283,9 +269,7 @@ class JobGenerator:
 
     def _generate(self, time_ms: int, error: BatchFailedError | None) -> None:
         try:
-            job_set = self._job_set(time_ms, error)
-            with self._timed("submission"):
-                self._scheduler.submit(job_set)
+            self._scheduler.submit(self._job_set(time_ms, error))
         finally:
             # Only now: a batch that is neither due nor pending counts as complete.
             self._due.first_generated()
@@ -295,9 +279,9 @@ class JobGenerator:
         jobs: list[Job] = []
         if error is None:
             try:
-                with self._timed("generation") as took_ms:
-                    jobs = self._graph.generate_jobs(time_ms)
-                self._log_if_slow(time_ms, took_ms())
+                started_ms = self._clock.monotonic_ms()
+                jobs = self._graph.generate_jobs(time_ms)
+                self._log_if_slow(time_ms, self._clock.monotonic_ms() - started_ms)
             # The program's functions run here; one that raises SystemExit must not end the loop's thread.
             except BaseException as caught:
                 error = _not_generated(time_ms, caught, "generating its jobs failed")
@@ -321,15 +305,14 @@ class JobGenerator:
             )
 
     def _clear_metadata(self, time_ms: int) -> None:
-        with self._timed("clean_up"):
-            # A batch may complete before an older one, which still needs its blocks and its parents' RDDs.
-            self._completed_ms = max(self._completed_ms, time_ms)
-            before_ms, done_ms = self._needed()
-            self._batch_input.processed(done_ms)
-            self._graph.clear_metadata(done_ms, unpersist=self._settings.unpersist)
-            self._scheduler.input_info.clean_up(before_ms)
-            if not self._retains_blocks:
-                self._batch_input.clean_up(before_ms, delete=self._settings.unpersist)
+        # A batch may complete before an older one, which still needs its blocks and its parents' RDDs.
+        self._completed_ms = max(self._completed_ms, time_ms)
+        before_ms, done_ms = self._needed()
+        self._batch_input.processed(done_ms)
+        self._graph.clear_metadata(done_ms, unpersist=self._settings.unpersist)
+        self._scheduler.input_info.clean_up(before_ms)
+        if not self._retains_blocks:
+            self._batch_input.clean_up(before_ms, delete=self._settings.unpersist)
         self.save()
 
     def _needed(self) -> tuple[int, int]:
@@ -347,21 +330,10 @@ class JobGenerator:
         """Have a checkpoint written; on the loop, or when it has ended. Without effect if the start failed."""
         if self._checkpoints is None or self._due.generated_ms < 0:
             return
-        with self._timed("checkpoint"):
-            # A batch that is generated or completes between these steps counts as it was before; that does no harm.
-            last_ms, needed_ms = self._due.generated_ms, self._needed()[0]
-            pending = sorted({*self._due.late, *self._scheduler.pending_batches})
-            self._checkpoints.save(last_ms, pending, needed_ms)
-
-    @contextmanager
-    def _timed(self, phase: str) -> Iterator[Callable[[], float]]:
-        before_ms = self._clock.monotonic_ms()
-        took_ms = 0.0
-        try:
-            yield lambda: took_ms
-        finally:
-            took_ms = self._clock.monotonic_ms() - before_ms
-            self._report = evolve(self._report, **{phase: getattr(self._report, phase).plus(took_ms)})
+        # A batch that is generated or completes between these steps counts as it was before; that does no harm.
+        last_ms, needed_ms = self._due.generated_ms, self._needed()[0]
+        pending = sorted({*self._due.late, *self._scheduler.pending_batches})
+        self._checkpoints.save(last_ms, pending, needed_ms)
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:

@@ -15,7 +15,7 @@ from attrs import frozen
 from penstock.blocks.block import StoredBlock
 from penstock.conf_values import SizeLimit
 
-# Receivers resume below this part of the limit: they must not flutter around it.
+# Receivers resume below this part of the limit: otherwise they would pause and resume with every block.
 _LOW = 0.8
 
 
@@ -77,25 +77,28 @@ class Backlog:
                 if block.block_id not in self._blocks:
                     self._blocks[block.block_id] = host, block.num_bytes
                     self._bytes[host] += block.num_bytes
-            limit = self._limit.of(self._disks.get(host, 0))
-            became_full = limit is not None and self._bytes[host] > limit and host not in self._full
-            if became_full:
-                self._full.add(host)
-            now = self._bytes[host]
-        if became_full and limit is not None:
-            self._on_change(BacklogChange(host, now, limit, is_full=True))
+        self._report({host})
 
     def processed(self, blocks: Iterable[StoredBlock]) -> None:
-        """Count blocks no more: their batch is complete."""
+        """Stop counting blocks: their batch is complete."""
         with self._lock:
-            for block in blocks:
-                host, num_bytes = self._blocks.pop(block.block_id, ("", 0))
+            gone = [self._blocks.pop(block.block_id, ("", 0)) for block in blocks]
+            for host, num_bytes in gone:
                 self._bytes[host] -= num_bytes
-            relieved = []
-            for host in list(self._full):
-                limit = self._limit.of(self._disks.get(host, 0))
-                if limit is None or self._bytes[host] <= limit * _LOW:
-                    self._full.discard(host)
-                    relieved.append(BacklogChange(host, self._bytes[host], limit or 0, is_full=False))
-        for change in relieved:
+        self._report({host for host, _ in gone})
+
+    def _report(self, hosts: Iterable[str]) -> None:
+        changes = []
+        with self._lock:
+            for host in hosts:
+                limit, num_bytes, was_full = (
+                    self._limit.of(self._disks.get(host, 0)),
+                    self._bytes[host],
+                    host in self._full,
+                )
+                is_full = limit is not None and num_bytes > (limit * _LOW if was_full else limit)
+                if is_full != was_full:
+                    self._full ^= {host}
+                    changes.append(BacklogChange(host, num_bytes, limit or 0, is_full))
+        for change in changes:
             self._on_change(change)

@@ -1,24 +1,25 @@
-"""``BlockLocations``: where every block is that is still needed, who serves it, and the deletion of the others.
+"""``BlockLocations``: where each needed block is and which launch serves it; the deletion of all other blocks.
 
-Never reads a block. An endpoint serves all of the run's blocks on its host, of whichever receiver and launch: a block
-is read and deleted through the launch that is there now. With the receivers' write-ahead log on, all blocks are in the
-log, and hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and ``forget`` on the
-generator's loop, all else on the tracker's loop.
+Never reads a block. An endpoint serves all of the run's blocks on its host, whichever receiver and launch stored them:
+a block is read and deleted through the launch that runs there now. With the receivers' write-ahead log on, all blocks
+are in the log, and hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and
+``forget`` on the generator's loop, all else on the tracker's loop.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.messages import BlockSource, FindBlock, LostBlock
 from penstock.receive.messages import CleanUpBlocks
+from penstock.spark.rdds import LocatedPartition
 from penstock.storage.uri import is_remote
-from penstock.track.block_logs import BlockLogs
 from penstock.track.receiver_connection import Connections, ReceiverConnection
+from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_tracking_info import BlockLocation
 
 _LOST_REMEMBERED = 10_000
@@ -28,24 +29,13 @@ class BlockLocations:
     """The blocks of a run, by location.
 
     Args:
-        connections: knows the launches that serve blocks.
-        has_executor: whether an executor is on a host.
-        run_id: names the run's own directory.
-        logs: the receivers' write-ahead log, when it is on.
-        on_this_machine: all tasks find all files themselves.
+        launcher: knows the executors, the run's id and the receivers' write-ahead log.
     """
 
-    def __init__(
-        self,
-        connections: Connections,
-        has_executor: Callable[[str], bool],
-        run_id: str,
-        logs: BlockLogs | None = None,
-        *,
-        on_this_machine: bool = False,
-    ) -> None:
-        self.connections, self._has_executor, self._run_id = connections, has_executor, run_id
-        self._logs, self._on_this_machine = logs, on_this_machine
+    def __init__(self, launcher: ReceiverLauncher) -> None:
+        self._launcher, self._logs = launcher, launcher.logs
+        #: To the launches that serve blocks.
+        self.connections = Connections()
         self._locations: dict[str, BlockLocation] = {}
         self._directories: set[Path] = set()
         # Ids of blocks to delete, by location, while no launch is there to delete them.
@@ -131,7 +121,7 @@ class BlockLocations:
         """Delete the run's own directories on this machine."""
         for directory in self._directories:
             # Its own alone: a plugin may have stored elsewhere.
-            if directory.name == self._run_id:
+            if directory.name == self._launcher.run_id:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def note_lost(self, blocks: Iterable[LostBlock]) -> dict[int, list[LostBlock]]:
@@ -147,11 +137,11 @@ class BlockLocations:
 
     def _is_needed(self, location: BlockLocation) -> bool:
         """Whether tasks may have to fetch blocks from a location."""
-        return self._logs is None and not self._on_this_machine and location in list(self._locations.values())
+        return self._logs is None and not self._launcher.on_this_machine and location in list(self._locations.values())
 
     def _may_be_there(self, location: BlockLocation) -> bool:
         """Whether files may still exist: an executor is on the host, or Spark has not reported the host."""
-        return not location.host or self._has_executor(location.host)
+        return not location.host or self._launcher.placement.has_executor(location.host)
 
     def _server(self, location: BlockLocation | None) -> ReceiverConnection | None:
         return next((each for each in self.connections.serving() if each.location == location), None)
@@ -163,3 +153,24 @@ class BlockLocations:
         elif self._may_be_there(location):
             self._leftovers[location] = block_ids
         # Where no executor is left, Spark removes the files, or they are gone with the host.
+
+
+def pack(located: list[tuple[str, int, BlockReference]], partition_bytes: int) -> list[LocatedPartition]:
+    """Put references into partitions.
+
+    Args:
+        located: host, size in bytes and reference of each block.
+        partition_bytes: a partition is complete at this size.
+
+    Returns:
+        Partitions whose elements are tuples of references, each of one host.
+    """
+    partitions: list[tuple[str, list[BlockReference]]] = []
+    filled = partition_bytes
+    for host, num_bytes, reference in located:
+        if filled >= partition_bytes or partitions[-1][0] != host:
+            partitions.append((host, []))
+            filled = 0
+        partitions[-1][1].append(reference)
+        filled += num_bytes
+    return [LocatedPartition(tuple(references), (host,) if host else ()) for host, references in partitions]

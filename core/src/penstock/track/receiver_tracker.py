@@ -11,16 +11,16 @@ import math
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from pyspark import SparkContext
 
-from penstock.blocks.block import BlockReference, StoredBlock
+from penstock.blocks.block import StoredBlock
 from penstock.blocks.messages import BlocksLost, FindBlock
 from penstock.conf import Settings
-from penstock.errors import ReceiverFailedError, StreamingStateError, WriteAheadLogError
+from penstock.errors import StreamingStateError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.receive.messages import (
@@ -35,18 +35,14 @@ from penstock.receive.receiver import Receiver
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster
-from penstock.track import lifecycle_events as events
+from penstock.spark.rdds import LocatedPartition
+from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
-from penstock.track.block_locations import BlockLocations
+from penstock.track.block_locations import BlockLocations, pack
 from penstock.track.block_logs import BlockLogs
-from penstock.track.launch_checks import check_cores, check_picklable, check_speculation, report_storage_levels
-from penstock.track.lifecycle_effects import FailApplication, Post
 from penstock.track.received_block_tracker import ReceivedBlockTracker
-from penstock.track.receiver_connection import Connections
 from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_lifecycle import no_launch
-from penstock.track.receiver_rates import RateLimits
-from penstock.track.receiver_tracking_info import RelaunchPolicy, new_record
 from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
@@ -96,32 +92,13 @@ class ReceiverTracker:
         write_ahead_log: WriteAheadLog | None = None,
     ) -> None:
         self._sc, self._receivers, self._settings, self._clock = sc, receivers, settings, clock
-        self._post, self._fail_application = post, fail_application
-        self._on_this_machine = cluster.is_on_this_machine(sc)
         # Consecutive contexts of one application must not share a directory or a job group.
         run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
         self.blocks = ReceivedBlockTracker(receivers, write_ahead_log)
         self._logs = BlockLogs.of(sc, settings, checkpoint_directory, receivers)
         self._launcher = ReceiverLauncher(sc, receivers, settings, run_id, self._logs)
-        self._connections = Connections()
-        self._locations = BlockLocations(
-            self._connections,
-            self._launcher.placement.has_executor,
-            run_id,
-            self._logs,
-            on_this_machine=self._on_this_machine,
-        )
-        policy = RelaunchPolicy.of(settings, run_id)
-        records = {
-            # Blocks are named by launch: a recovered run continues to count.
-            stream_id: new_record(
-                stream_id, type(receiver).__name__, policy=policy, epoch=self.blocks.last_epoch(stream_id)
-            )
-            for stream_id, receiver in receivers.items()
-        }
-        self._tracked = TrackedReceivers(
-            records, self.blocks, clock, self._launcher, self._locations, self._report, RateLimits.of(settings)
-        )
+        self._locations = BlockLocations(self._launcher)
+        self._tracked = TrackedReceivers(self.blocks, clock, self._launcher, self._locations, post, fail_application)
         self._backlog = Backlog(
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
         )
@@ -141,13 +118,9 @@ class ReceiverTracker:
         """
         if not self._receivers:
             return
-        check_cores(self._sc, len(self._receivers))
-        check_speculation(self._sc)
-        for stream_id, receiver in self._receivers.items():
-            check_picklable(stream_id, receiver)
-        report_storage_levels(self._sc, self._receivers)
+        self._launcher.check()
         self._endpoint = Endpoint(
-            "127.0.0.1" if self._on_this_machine else cluster.driver_bind_address(self._sc),
+            "127.0.0.1" if self._launcher.on_this_machine else cluster.driver_bind_address(self._sc),
             self._launcher.token,
             {
                 AddBlocks: self._on_add_blocks,
@@ -201,10 +174,10 @@ class ReceiverTracker:
         left_s = max(deadline - time.monotonic(), 0)
         flushed_by = time.monotonic() + (left_s * _FLUSH_SHARE if drains else left_s)
         # On this machine tasks read the files themselves, and can use the receivers' slots.
-        serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._on_this_machine else 0
+        serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._launcher.on_this_machine else 0
         try:
             # Waited for: no launch begins after it.
-            self._on_loop(lambda: self._tracked.step_all(events.Stop(serve_ms)), max(left_s, 1.0))
+            self._on_loop(lambda: self._tracked.step_all(lifecycle.Stop(serve_ms)), max(left_s, 1.0))
         except TimeoutError:
             log.warning("stop not delivered: tracker loop blocked")
         for stream_id, ended in self._tracked.ended.items():
@@ -229,7 +202,7 @@ class ReceiverTracker:
         if self._endpoint is None:
             return
         running = [job for job in list(self._tracked.jobs.values()) if not job.finish(0)]
-        for connection in self._connections.serving():
+        for connection in self._locations.connections.serving():
             connection.send(ReleaseReceiver(), urgent=True)
         deadline = time.monotonic() + _RELEASE_S
         for job in running:
@@ -253,7 +226,7 @@ class ReceiverTracker:
         """
         if self._logs is not None:
             self._logs.stop(_LAST_DELETIONS_S)
-        elif self._on_this_machine:
+        elif self._launcher.on_this_machine:
             self._locations.delete_directories()
 
     # -- rates, pauses, infos; on any thread --
@@ -299,13 +272,36 @@ class ReceiverTracker:
 
     # -- blocks and batches; on the generator's loop --
 
-    def references(self, blocks: Iterable[StoredBlock]) -> list[tuple[str, int, BlockReference]]:
-        """For each block: its host, its size in bytes, and where a task reads it now."""
-        return self._locations.references(blocks)
-
+    @property
     def reader(self) -> ReadBlocks:
-        """What tasks read the references with."""
+        """What tasks read block references with."""
         return ReadBlocks(self._launcher.token, self._launcher.driver_location, self._settings.on_lost_blocks == "skip")
+
+    @property
+    def has_unallocated_blocks(self) -> bool:
+        """Whether some block belongs to no batch."""
+        return self.blocks.has_unallocated_blocks
+
+    @property
+    def last_allocated_ms(self) -> int:
+        """The last batch time that was allocated; -1 for none."""
+        return self.blocks.last_allocated_ms
+
+    def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
+        """Give unallocated blocks to a batch: see ``ReceivedBlockTracker``."""
+        self.blocks.allocate_blocks_to_batch(batch_time_ms)
+
+    def count(self, batch_time_ms: int, stream_id: int) -> int:
+        """The number of records that a batch has from a stream."""
+        return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
+
+    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+        """The blocks that a batch has from a stream, as partitions of block references.
+
+        Small blocks of one host share a partition, in the order of their arrival.
+        """
+        blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
+        return pack(self._locations.references(blocks), self._settings.partition_bytes)
 
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""
@@ -342,7 +338,7 @@ class ReceiverTracker:
         job = self._tracked.jobs.get((stream_id, epoch))
         # Not on the loop, which has other messages to handle meanwhile.
         location = None if job is None else self._launcher.location_of(job, self._tracked.stopping)
-        event = events.Registration(message, location)
+        event = lifecycle.Registration(message, location)
         self._backlog.set_disk(self._locations.disk(message.host), message.disk_bytes)
         registered: Registered = self._on_loop(lambda: self._tracked.step(stream_id, event))
         return registered
@@ -395,12 +391,6 @@ class ReceiverTracker:
 
     # -- reports; on the tracker's loop --
 
-    def _report(self, effect: Post | FailApplication) -> None:
-        if isinstance(effect, Post):
-            self._post(effect.event)
-        else:
-            self._fail_application(ReceiverFailedError(effect.message))
-
     def _on_backlog(self, change: BacklogChange) -> None:
         self._tracked.set_paused("backlog", self._backlog.is_full)
         host, num_bytes = change.host, change.num_bytes
@@ -416,7 +406,7 @@ class ReceiverTracker:
         if not self._backlog_warned:
             return
         self._backlog_reported_ms[host] = now_ms
-        problem = events.ProblemNoted(
+        problem = lifecycle.ProblemFound(
             f"receivers pause: {num_bytes} bytes on {host} are not processed yet, more than "
             "spark.penstock.blocks.maxUnprocessed allows"
         )
@@ -432,4 +422,4 @@ class ReceiverTracker:
                 log.error("blocks lost", stream_id=stream_id, blocks=count, records=records, reason=reason)
                 follows = "they are left out" if skips else "their batch fails"
                 text = f"{count} blocks ({records} records) are lost, {follows}: {reason}"
-                self._tracked.step(stream_id, events.BlocksMissed(count, records, text))
+                self._tracked.step(stream_id, lifecycle.ProblemFound(text, count, records))

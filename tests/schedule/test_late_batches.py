@@ -1,4 +1,4 @@
-"""``GeneratorReport``: how long each phase took; and the warnings about slow generation and missed ticks."""
+"""``JobGenerator``: the warnings about slow generation and missed ticks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from tests.helpers import do_nothing
 from penstock.listen.events import BatchCompleted
 from penstock.runtime.clock import ManualClock
 from penstock.runtime.log import throttle
-from penstock.schedule.generator_report import GeneratorReport, Phase
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Engine
@@ -30,42 +29,13 @@ def takes(clock: ManualClock, *durations_ms: int) -> Callable[..., list[Callable
     return take
 
 
-def run(engine: Engine, clock: ManualClock, count: int) -> GeneratorReport:
-    """Generate this many batches, each at its tick; return the report."""
-    generator = engine.start()
+def run(engine: Engine, clock: ManualClock, count: int) -> None:
+    """Generate this many batches, each at its tick."""
+    engine.start()
     for number in range(1, count + 1):
         clock.await_waiters()
         clock.advance(100 - clock.now_ms() % 100)
         engine.log.await_count(BatchCompleted, number)
-        engine.settle()
-    return generator.report()
-
-
-def test_each_phase_is_timed(engine: Engine, clock: ManualClock) -> None:
-    engine.batch_input.on_allocate = takes(clock, 1, 3)
-    engine.graph.make = takes(clock, 10, 20)
-    engine.graph.clear_metadata = takes(clock, 5)  # type: ignore[assignment, method-assign]
-    report = run(engine, clock, 2)
-    assert report.allocation == Phase(2, 4, 3)
-    assert report.generation == Phase(2, 30, 20)
-    assert report.clean_up == Phase(2, 5, 5)
-    assert (report.submission.count, report.submission.total_ms) == (2, 0)
-    assert (report.late_ticks, report.skipped_ticks, report.dropped_batches, report.failed_batches) == (0, 0, 0, 0)
-
-
-def test_failed_phase_is_timed(engine: Engine, clock: ManualClock) -> None:
-    def make(_time_ms: int) -> list[Callable[[], None]]:
-        clock.advance(7)
-        raise ValueError("no")
-
-    engine.graph.make = make
-    report = run(engine, clock, 1)
-    assert report.generation == Phase(1, 7, 7)
-    assert report.failed_batches == 1
-
-
-def test_report_is_empty_before_the_first_batch(engine: Engine) -> None:
-    assert engine.start().report() == GeneratorReport()
 
 
 def test_late_ticks_are_counted_and_logged(
@@ -75,7 +45,7 @@ def test_late_ticks_are_counted_and_logged(
     clock.await_waiters()
     clock.advance(1000)
     engine.log.await_count(BatchCompleted, 10)
-    assert (generator.report().late_ticks, generator.report().skipped_ticks) == (9, 0)
+    assert (generator._timer.late, generator._timer.skipped) == (9, 0)
     (logged,) = [record.getMessage() for record in caplog.records if "ticks missed" in record.getMessage()]
     assert "count=9" in logged
 
@@ -92,7 +62,7 @@ def test_skipped_ticks_are_counted_and_generate_no_batch(make_engine: MakeEngine
     assert engine.completed == [1000, 1100]
     # Everything received meanwhile is in the one batch.
     assert engine.of("allocate") == [(1000,), (1100,)]
-    assert (generator.report().late_ticks, generator.report().skipped_ticks) == (0, 9)
+    assert (generator._timer.late, generator._timer.skipped) == (0, 9)
 
 
 def test_slow_generation_is_logged_with_its_slowest_output_once_a_minute(
