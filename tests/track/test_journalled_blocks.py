@@ -117,13 +117,13 @@ def test_another_run_recovers_nothing(live: Live) -> None:
 
 def test_an_allocation_takes_the_blocks_that_it_names_and_no_others(live: Live) -> None:
     # SPARK-23438: the replay emptied the whole queue, and what had come while the allocation was written was lost.
-    ledger_before = live()
-    ledger_before.add_blocks(blocks(1))
-    journal = ledger_before._journal
+    original_before = live()
+    original_before.add_blocks(blocks(1))
+    journal = original_before._journal
     assert journal is not None
     journal.append({"what": "blocks added", "blocks": [_json(block(2))]})
     journal.append({"what": "batch allocated", "time": 100, "blocks": {"1": ["input-1-1-1"]}})
-    for tracker in (ledger_before, live()):
+    for tracker in (original_before, live()):
         assert tracker.blocks_of_batch(100, 1) == blocks(1)
         assert waiting(tracker) == blocks(2)
 
@@ -498,14 +498,14 @@ def test_recovered_tracker_behaves_like_an_uninterrupted_one(steps: list[tuple[s
 
 
 def test_state_written_as_events_is_restored() -> None:
-    ledger, copy = Allocations(), Allocations()
+    original, copy = Allocations(), Allocations()
     for time_ms in (100, 200, 300):
-        ledger.add([*blocks(*range(time_ms, time_ms + 5)), block(time_ms, 2, epoch=time_ms)])
-        ledger.allocate(time_ms, {1: [f"input-1-1-{time_ms + n}" for n in (0, 2)]})
-    ledger.clean(200)
-    for event in ledger.events():
+        original.add([*blocks(*range(time_ms, time_ms + 5)), block(time_ms, 2, epoch=time_ms)])
+        original.allocate(time_ms, {1: [f"input-1-1-{time_ms + n}" for n in (0, 2)]})
+    original.clean(200)
+    for event in original.events():
         copy.apply(event)
-    assert copy.events() == ledger.events()
+    assert copy.events() == original.events()
     assert copy.gone(blocks(100)) == blocks(100)
 
 

@@ -33,7 +33,7 @@ def tracked(make_tracker: MakeTracker) -> Tracked:
 
 @pytest.fixture
 def drained(tracked: Tracked) -> Iterator[tuple[Tracked, FakeProcess]]:
-    """One whose receiver was stopped, flushed and ended; its job goes on."""
+    """One whose receiver was stopped, flushed and ended; its job still runs."""
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
@@ -113,7 +113,7 @@ def test_a_job_that_does_not_end_is_cancelled(
 def test_block_after_the_last_batch_is_refused(drained: tuple[Tracked, FakeProcess]) -> None:
     _tracked, process = drained
     late = process.add(8)
-    assert (late.accepted, late.reason) == (False, "the application stops: no batch would have them")
+    assert (late.accepted, late.reason) == (False, "the application stops: no batch would process them")
 
 
 def test_blocks_that_the_last_batches_miss_are_counted(drained: tuple[Tracked, FakeProcess]) -> None:

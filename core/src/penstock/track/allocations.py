@@ -31,12 +31,12 @@ class Allocations:
     """The blocks of all streams and batches."""
 
     def __init__(self) -> None:
-        # In the order of their arrival, by id: an allocation takes what it names.
+        # By stream and block id, in the order of arrival.
         self._unallocated: dict[int, dict[str, StoredBlock]] = {}
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
         # Blocks added and not cleaned up: they make additions idempotent.
         self._known: set[str] = set()
-        # The last ones that were cleaned up: a report whose answer was lost is repeated after its block has gone.
+        # Blocks that were cleaned up last: a receiver whose answer was lost reports them again.
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._last_allocated_ms = -1
         self._epochs: dict[int, int] = {}
@@ -45,7 +45,7 @@ class Allocations:
     # -- changes --
 
     def add(self, blocks: Iterable[StoredBlock]) -> None:
-        """Queue blocks, in order. One that was added before is ignored."""
+        """Queue blocks, in order. A block that was added before is ignored."""
         with self._lock:
             for block in blocks:
                 block_id, stream_id = block.block_id, block.stream_id
@@ -58,7 +58,7 @@ class Allocations:
                     self._note_epoch(stream_id, int(launched[1]))
 
     def allocate(self, time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> None:
-        """Give a batch exactly these blocks, of those that are unallocated."""
+        """Give these blocks to a batch; those that are not queued are ignored."""
         with self._lock:
             batch = self._allocated.setdefault(time_ms, {})
             for stream_id, ids in block_ids.items():
@@ -71,9 +71,9 @@ class Allocations:
             self._last_allocated_ms = max(self._last_allocated_ms, time_ms)
 
     def allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
-        """Give unallocated blocks to the first of the batches whose allocations are lost, if there are any.
+        """Give unallocated blocks to the first batch whose allocation is lost, if there is one.
 
-        A batch gets all unallocated blocks, so it was that one that had them: another one would count them twice.
+        A batch gets all unallocated blocks, so that batch had them. In another batch they would be counted twice.
         """
         before_ms = self.last_allocated_ms
         first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
