@@ -11,7 +11,6 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from attrs import frozen
@@ -91,9 +90,7 @@ class ReceiverHost(Generic[T]):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Stop the receiver."""
         self.stop()
 

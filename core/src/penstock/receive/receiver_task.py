@@ -40,7 +40,6 @@ from penstock.runtime.log import set_level
 from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
-from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
 # Names of an application's directory on a host, by the worker of a standalone cluster and by YARN.
@@ -147,18 +146,15 @@ class _Launch:
             rate = math.inf if message.rate is None else message.rate
             self._supervisor.update(message.number, rate=rate, paused=message.paused)
 
-        handlers: dict[type, Callable[[Any], object]] = {
+        def on_clean_up(message: CleanUpBlocks) -> None:
+            self._blocks.delete(message.block_ids)
+
+        return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
             UpdateRateLimit: on_rate,
-            CleanUpBlocks: lambda message: self._blocks.delete(message.block_ids),
+            CleanUpBlocks: on_clean_up,
         }
-        return {kind: partial(_accepted, handler) for kind, handler in handlers.items()}
-
-
-def _accepted(handler: Callable[[Any], object], message: object) -> Reply:
-    handler(message)
-    return Reply()
 
 
 @frozen

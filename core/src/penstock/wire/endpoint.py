@@ -17,7 +17,7 @@ import pyarrow.flight as flight
 from penstock.errors import WireError
 from penstock.runtime.log import get_logger
 from penstock.version import __version__
-from penstock.wire.messages import NOT_FOUND, StreamNotFoundError, from_json, to_json
+from penstock.wire.messages import NOT_FOUND, Reply, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import VERSION_HEADER, Token
 
 log = get_logger("wire")
@@ -58,7 +58,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     Args:
         host: the address to listen on; the system chooses the port.
         token: the token that callers must show, with the TLS files if there are any.
-        handlers: message class → handler, which returns the reply.
+        handlers: message class → handler, which returns the reply, or ``None`` for ``Reply()``.
         open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
     """
 
@@ -94,7 +94,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
             self.refused_messages += 1
             log.warning("message refused", action=action.type[:100], error=str(error), refused=self.refused_messages)
             raise flight.FlightServerError(str(error)) from None
-        yield flight.Result(to_json(handler(message)))
+        yield flight.Result(to_json(handler(message) or Reply()))
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
         """Serve one stream."""
