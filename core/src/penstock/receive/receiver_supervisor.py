@@ -21,13 +21,7 @@ from penstock.errors import (
     text_of,
 )
 from penstock.receive.block_pusher import BlockPusher
-from penstock.receive.messages import (
-    DeregisterReceiver,
-    ReceiverDriver,
-    Registered,
-    RegisterReceiver,
-    ReportError,
-)
+from penstock.receive.messages import DeregisterReceiver, ReceiverDriver, Registered, RegisterReceiver, ReportError
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.record_writer import RecordWriter, WriterCallbacks
 from penstock.runtime.clock import Clock, SystemClock

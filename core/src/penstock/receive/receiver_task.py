@@ -27,13 +27,7 @@ from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.plugins.discovery import Plugins
-from penstock.receive.messages import (
-    CleanUpBlocks,
-    RegisterReceiver,
-    ReleaseReceiver,
-    StopReceiver,
-    UpdateRateLimit,
-)
+from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
