@@ -1,4 +1,4 @@
-"""``Endpoint``: who does not show the token gets nothing, and nobody brings it down."""
+"""``Endpoint``: callers without the token get nothing, and no input stops it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def streams() -> Iterator[tuple[str, Token]]:
 
 
 class Bomb:
-    """Notes it when somebody unpickles it."""
+    """Records that it was unpickled."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
         return explode, ("a bomb",)
