@@ -125,8 +125,8 @@ def test_show_prints_offers_and_options(cli: Cli, install: Install) -> None:
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert "receiver well: water" in lines
     assert "depth integer required how deep, in [m]" in lines
-    assert "lid bool True whether it is closed" in lines
-    assert "key str (hidden)" in lines
+    assert "lid boolean True whether it is closed" in lines
+    assert "key text (hidden)" in lines
     assert "open sesame" not in result.stdout
     assert "receiver spring: -" in lines
     assert "rate estimator bucket: one at a time" in lines

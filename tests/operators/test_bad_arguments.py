@@ -116,12 +116,12 @@ def test_map_with_state_refuses_an_invalid_state_spec(stream: DStream[Any]) -> N
         stream.mapWithState(update)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="numPartitions must be at least 1, not 0"):
         StateSpec.function(update).numPartitions(0)
-    with pytest.raises(ValueError, match="duration=0 is not a number of seconds of at least"):
+    with pytest.raises(ValueError, match=r"duration=0 is not a number of seconds of at least 0\.001"):
         StateSpec.function(update).timeout(0)
 
 
 def test_remember_refuses_durations_that_are_not_positive_and_a_second_call(unstarted: StreamingContext) -> None:
-    with pytest.raises(ConfigurationError, match="duration=0 is not a number of seconds"):
+    with pytest.raises(ConfigurationError, match=r"duration=0 is not a number of seconds of at least 0\.001"):
         unstarted.remember(0)
     unstarted.remember(1)
     with pytest.raises(ConfigurationError, match="remember was set already"):
