@@ -266,7 +266,7 @@ class Tracked:
         self.clock.advance(delay_ms)
 
     def await_waiters(self, count: int = 1) -> None:
-        """Return when so many threads wait on the clock, besides the tracker's timer."""
+        """Return when this number of threads, besides the tracker's timer, wait on the clock."""
         self.clock.await_waiters(count + 1)
 
     def tick(self, duration_ms: int = 1000) -> None:

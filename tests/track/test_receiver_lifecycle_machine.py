@@ -145,7 +145,7 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self.record.epoch in self.due)
     def launch_and_register(self) -> None:
-        """The whole way of a start: random steps alone take it too seldom."""
+        """A complete start, which random steps alone rarely reach."""
         self.due.clear()
         self.take(LaunchDue())
         if isinstance(self.record.state, Scheduled):
@@ -240,7 +240,7 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     @rule(error=st.sampled_from(["", "Traceback"]), restarts=st.booleans())
     @precondition(lambda self: isinstance(self.record.state, Active))
     def move_and_end(self, error: str, restarts: bool) -> None:
-        """The whole way of a move: random steps alone take it too seldom."""
+        """A complete move, which random steps alone rarely reach."""
         self.store()
         self.move()
         for _ in range(len(self.in_flight)):

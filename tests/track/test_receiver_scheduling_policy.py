@@ -16,7 +16,7 @@ from penstock.track.placement import (
 
 
 def executors(count: int, host: str = "") -> list[TaskLocation]:
-    """So many, on a host each or all on one; numbered from 1."""
+    """Executors numbered from 1, each on a host of its own or all on the given one."""
     return [TaskLocation(host or f"host{number}", str(number)) for number in range(1, count + 1)]
 
 
@@ -31,7 +31,7 @@ def test_no_executors_give_no_candidates() -> None:
     assert reschedule_receiver(None, [], []) == []
 
 
-def test_the_preferred_host_is_always_among_them() -> None:
+def test_preferred_host_is_always_a_candidate() -> None:
     assert hosts(reschedule_receiver("host1", [], [TaskLocation("host2", "1")])) == {"host1", "host2"}
 
 
@@ -70,7 +70,7 @@ def test_inactive_receiver_weighs_nothing() -> None:
 
 def test_no_receivers_and_no_executors() -> None:
     assert schedule_receivers({}, executors(3)) == {}
-    assert schedule_receivers({0: None, 1: "host1"}, []) == {0: [], 1: []}
+    assert schedule_receivers({0: None, 1: "host1"}, []) == {0: [], 1: [TaskLocation("host1", "")]}
 
 
 def test_more_receivers_than_executors_are_spread_evenly() -> None:

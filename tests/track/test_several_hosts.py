@@ -101,7 +101,7 @@ class Hosts:
 def hosts(
     make_tracker: MakeTracker, silent: SilentClass, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Hosts]:
-    """Makes two hosts, for so many receivers."""
+    """Makes two hosts, for a number of receivers."""
 
     def make(*receivers: Receiver[Any], **conf: str) -> Hosts:
         made = make_tracker(receivers or [silent(), silent()], master=MASTER, conf=conf)
@@ -392,7 +392,7 @@ def test_moved_receiver_serves_its_blocks_until_they_are_processed(
     first.received.await_one(ReleaseReceiver)
     second.received.await_one(CleanUpBlocks)
     assert second.received.names == ["CleanUpBlocks"]
-    # Its end is no failure, and nobody's start.
+    # The end of a draining launch is neither a failure nor a reason to relaunch.
     first.launch.end()
     two.tick()
     assert (two.errors, len(two.tracked.launches)) == ([], 2)

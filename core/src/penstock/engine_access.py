@@ -110,7 +110,7 @@ class EngineAccess(ListenerContext):
 
     def backlog_bytes(self) -> int:
         """Of the tracker's blocks."""
-        return self._engine.tracker.unread_bytes()
+        return self._engine.tracker.backlog_bytes()
 
     def rate_limit(self, stream_id: int) -> float | None:
         """In force at the tracker."""

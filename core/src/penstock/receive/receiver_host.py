@@ -11,10 +11,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Generic, Self, TypeVar
-
-from attrs import frozen
 
 from penstock.blocks.block import Block, StoredBlock
 from penstock.conf import Settings
@@ -29,19 +26,6 @@ R = TypeVar("R", bound=Reply)
 
 # How many of the last errors and ends are available.
 _LAST = 1000
-
-
-@frozen
-class HostedError:
-    """An error of a hosted receiver.
-
-    Attributes:
-        message: one line.
-        error: the traceback, or empty.
-    """
-
-    message: str
-    error: str
 
 
 class ReceiverHost(Generic[T]):
@@ -91,9 +75,7 @@ class ReceiverHost(Generic[T]):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Stop the receiver."""
         self.stop()
 
@@ -150,9 +132,14 @@ class ReceiverHost(Generic[T]):
         return self._supervisor.stored_records
 
     @property
-    def errors(self) -> list[HostedError]:
-        """Errors that the receiver has reported or failed with, an error of ``onStart`` included; the last 1,000."""
-        return list(self._driver.errors)
+    def errors(self) -> list[str]:
+        """The last 1,000 errors that the receiver has reported or failed with, one of ``onStart`` included."""
+        return [each.message for each in list(self._driver.errors)]
+
+    @property
+    def tracebacks(self) -> list[str]:
+        """The traceback of each of these errors, empty for one without."""
+        return [each.error for each in list(self._driver.errors)]
 
     @property
     def ends(self) -> list[str]:
@@ -168,7 +155,7 @@ class _SinkDriver:
         # Guards the order in which the sink gets blocks.
         self._lock = threading.Lock()
         self._stored: dict[str, Block] = {}
-        self.errors: deque[HostedError] = deque(maxlen=_LAST)
+        self.errors: deque[ReportError | DeregisterReceiver] = deque(maxlen=_LAST)
         self.ends: deque[str] = deque(maxlen=_LAST)
 
     def store(self, block: Block) -> StoredBlock:
@@ -184,12 +171,12 @@ class _SinkDriver:
             case AddBlocks():
                 self._give(message.blocks)
             case ReportError():
-                self.errors.append(HostedError(message.message, message.error))
+                self.errors.append(message)
             case DeregisterReceiver():
                 self.ends.append(message.message)
                 # A restart has reported its error before.
                 if message.error and message.ended:
-                    self.errors.append(HostedError(message.message, message.error))
+                    self.errors.append(message)
         return reply_kind()
 
     def _give(self, blocks: list[StoredBlock]) -> None:

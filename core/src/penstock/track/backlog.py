@@ -1,7 +1,7 @@
 """``Backlog``: the size of the stored blocks that no batch has processed, on each host, and when that is too much.
 
-Never pauses a receiver itself: it reports when to. ``add`` is called on the endpoint's threads, ``processed`` on the
-generator's loop.
+Reports when receivers should pause and resume; pauses none itself. ``add`` is called on the endpoint's threads,
+``processed`` on the generator's loop.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class BacklogChange:
 
     Attributes:
         host: the disk's host; the receivers' write-ahead log counts as one host.
-        num_bytes: not processed.
+        num_bytes: size of the backlog.
         limit: in bytes.
-        is_full: whether it is too much.
+        is_full: whether the backlog exceeds its limit.
     """
 
     host: str
@@ -37,11 +37,11 @@ class BacklogChange:
 
 
 class Backlog:
-    """Count what is not processed.
+    """Counts the stored bytes that no batch has processed.
 
     Args:
         limit: maximum per host: a size, or a share of its disk.
-        on_change: called when a host's backlog becomes too much, and when it no longer is.
+        on_change: called when a host's backlog exceeds the limit, and when it is below it again.
     """
 
     def __init__(self, limit: SizeLimit, on_change: Callable[[BacklogChange], None]) -> None:
@@ -61,7 +61,7 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is too much on some host."""
+        """Whether the backlog of a host exceeds its limit."""
         with self._lock:
             return bool(self._full)
 

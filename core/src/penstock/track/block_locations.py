@@ -69,19 +69,19 @@ class BlockLocations:
             reference = BlockReference(
                 block.block_id, block.path, block.num_records, source, block.stream_id, block.checksum
             )
-            # Spark may not have reported the host when one of them registered.
+            # Spark may have reported the host of only one of two launches at this location.
             host = location.host or ("" if connection is None else connection.location.host)
-            # A file on no host is equally far from all.
+            # A remote file has no preferred host.
             found.append(("" if is_remote(block.path) else host, block.num_bytes, reference))
         return found
 
     def find(self, asked: FindBlock) -> BlockSource:
-        """Say where a block can be read now; it is gone when nobody serves its host and no executor is left there."""
+        """Where a block can be read now; it is gone when no launch serves its host and no executor is left there."""
         location = self._locations.get(asked.block_id)
         connection = self._server(location)
         if connection is not None:
             return BlockSource(connection.endpoint)
-        # On its own host the task would have found the file; on another one it may still arrive.
+        # A task on the block's own host would have found the file; on another host a launch may still register.
         is_gone = location is None or location.address == asked.address or not self._may_be_there(location)
         return BlockSource("", is_gone)
 
@@ -91,7 +91,7 @@ class BlockLocations:
         return self._is_needed(connection.location) and all(each.location != connection.location for each in others)
 
     def awaits(self, location: BlockLocation) -> bool:
-        """Whether blocks are needed from a location that nobody serves."""
+        """Whether blocks are needed from a location that no launch serves."""
         return self._is_needed(location) and self._server(location) is None
 
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
@@ -105,7 +105,7 @@ class BlockLocations:
             self._delete_at(location, block_ids)
 
     def delete_leftovers(self, connection: ReceiverConnection) -> None:
-        """Delete what nobody could delete before at a location that is served from now on."""
+        """Delete the blocks that no launch could delete at this location before."""
         if connection.location in self._leftovers:
             self._delete_at(connection.location, [])
 
@@ -120,7 +120,7 @@ class BlockLocations:
     def delete_directories(self) -> None:
         """Delete the run's own directories on this machine."""
         for directory in self._directories:
-            # Its own alone: a plugin may have stored elsewhere.
+            # A plugin may have stored blocks in other directories, which are not the run's own.
             if directory.name == self._launcher.run_id:
                 shutil.rmtree(directory, ignore_errors=True)
 

@@ -28,7 +28,7 @@ class Placement:
         self._sc = sc
         self._wait_ms, self._rebalance = settings.executors_wait_ms, settings.rebalance
         self._local = cluster.local_cores(sc) is not None
-        # The executors when no receiver had to move: worth another look when there are others.
+        # The executors at the last check that moved no receiver; no new check until they change.
         self._settled: list[TaskLocation] | None = None
 
     def has_enough_executors(self, receivers: int, waited_ms: float) -> bool:
@@ -47,10 +47,7 @@ class Placement:
         Args:
             preferred: by stream id, the host that the receiver prefers.
         """
-        executors = self._executors()
-        if not executors:
-            return {stream_id: _host(host) for stream_id, host in preferred.items()}
-        return schedule_receivers(preferred, executors)
+        return schedule_receivers(preferred, self._executors())
 
     def reschedule(
         self,
@@ -68,7 +65,7 @@ class Placement:
             record: the receiver's record.
             others: the other receivers.
             preferred: the host that it prefers.
-            goes_back: its blocks are needed where it was last: it returns there while that executor lives.
+            goes_back: its blocks are needed where it ran last: it returns there if that executor still lives.
         """
         executors = self._executors()
         still_there = [each for each in record.candidates if not each.executor_id or each in executors]
@@ -76,7 +73,7 @@ class Placement:
             return still_there
         if goes_back and record.location in executors:
             return [record.location]
-        return reschedule_receiver(preferred, map(_occupied, others), executors) or _host(preferred)
+        return reschedule_receiver(preferred, map(_occupied, others), executors)
 
     def to_move(self, records: Mapping[int, ReceiverTrackingInfo]) -> int | None:
         """The receiver that should run on another executor; ``None`` for none, or while one is not settled."""
@@ -127,28 +124,28 @@ def schedule_receivers(
         executors: available now.
 
     Returns:
-        The candidates by stream id; one without an executor id is a preferred host that has no executor.
+        The candidates by stream id: an executor, or a preferred host that has no executor. Empty: any executor.
     """
-    scheduled: dict[int, list[TaskLocation]] = {stream_id: [] for stream_id in preferred}
     if not executors:
-        return scheduled
+        return {stream_id: _host(host) for stream_id, host in preferred.items()}
+    scheduled: dict[int, list[TaskLocation]] = {stream_id: [] for stream_id in preferred}
     loads = dict.fromkeys(executors, 0)
 
-    def give(stream_id: int, among: Iterable[TaskLocation]) -> None:
+    def assign(stream_id: int, among: Iterable[TaskLocation]) -> None:
         chosen = min(among, key=loads.__getitem__)
         loads[chosen] += 1
         scheduled[stream_id].append(chosen)
 
     for stream_id, host in preferred.items():
         if host is not None:
-            there = [executor for executor in executors if executor.host == host]
-            if there:
-                give(stream_id, there)
+            on_host = [executor for executor in executors if executor.host == host]
+            if on_host:
+                assign(stream_id, on_host)
             else:
                 scheduled[stream_id].append(TaskLocation(host, ""))
     for stream_id, host in preferred.items():
         if host is None:
-            give(stream_id, executors)
+            assign(stream_id, executors)
     for executor in executors:
         if scheduled and not loads[executor]:
             min(scheduled.values(), key=len).append(executor)
@@ -164,11 +161,11 @@ def reschedule_receiver(
 
     Args:
         preferred: host that the receiver prefers, if any.
-        others: where each other receiver runs, or may be launched.
+        others: the executor that runs, or those that may run, each other receiver.
         executors: available now.
     """
     if not executors:
-        return []
+        return _host(preferred)
     weights = dict.fromkeys(executors, 0.0)
     for candidates in others:
         for candidate in candidates:

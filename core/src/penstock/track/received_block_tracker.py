@@ -2,7 +2,7 @@
 
 Owns the decisions: which blocks are new, which ones a batch gets, what is cleaned up. With a write-ahead log, a
 decision is written there first, outside every lock that additions need, and takes effect once it is committed; one that
-cannot be written is not taken. Never reads a block. Called on the endpoint's threads and the generator's loop.
+cannot be written has no effect. Never reads a block. Called on the endpoint's threads and the generator's loop.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ class ReceivedBlockTracker:
         """Queue blocks, in order. A block that was added before is ignored: its report was repeated.
 
         Returns:
-            Those of them that were processed and cleaned up already.
+            The blocks that were already processed and cleaned up.
 
         Raises:
             WriteAheadLogError: the write failed or its result is unknown; no block was queued. They may be added again.
-            StreamingStateError: no batch would get them any more.
+            StreamingStateError: the application stops, and no batch would get them.
         """
         blocks = list(blocks)
         new = self._state.new(blocks)
         if new and self._is_sealed:
-            raise StreamingStateError("the application stops: no batch would have them")
+            raise StreamingStateError("the application stops: no batch would process them")
         if new:
             self._write(allocations.blocks_added(new))
         return self._state.gone(blocks)
@@ -151,10 +151,10 @@ class ReceivedBlockTracker:
         return {stream_id: _records(self._state.unallocated(stream_id)) for stream_id in sorted(others)}
 
     def forget_streams(self, stream_ids: Iterable[int]) -> None:
-        """Forget the blocks of streams that no program will have again.
+        """Forget the blocks of streams that the program has removed.
 
         Raises:
-            WriteAheadLogError: this cannot be written.
+            WriteAheadLogError: the event could not be written.
         """
         self._write(allocations.streams_forgotten(stream_ids))
 
@@ -170,7 +170,7 @@ class ReceivedBlockTracker:
         try:
             self._write(allocations.receivers_launched(epochs))
         except WriteAheadLogError as error:
-            # Their first blocks carry them, too.
+            # The ids of the launch's blocks contain its number as well.
             log.warning("launches not written to write-ahead log", reason=str(error))
 
     def last_epoch(self, stream_id: int) -> int:
@@ -195,7 +195,7 @@ class ReceivedBlockTracker:
     def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
         """Forget batches strictly older than a time and return their blocks.
 
-        Nothing is forgotten if the write-ahead log cannot be written: the next call does it.
+        If the write-ahead log cannot be written, nothing is forgotten until the next call.
         """
         with self._deciding:
             if all(time_ms >= before_ms for time_ms in self._state.times):

@@ -95,7 +95,7 @@ class ReceiverConnection:
         try:
             self.client.ask(message, Reply)
         except WireError as error:
-            # A task that is about to end by itself needs no release.
+            # The task may be ending by itself, and then needs no release.
             is_release = isinstance(message, ReleaseReceiver)
             self.released = self.released and not is_release
             write = log.info if is_release else log.warning

@@ -33,7 +33,7 @@ from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_launcher")
 
-# How often, and at what distance, Spark is asked where a job's task runs: its status is late.
+# Attempts, and pause between them, to learn where a job's task runs: Spark updates its status with a delay.
 _LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
 
 
@@ -90,7 +90,7 @@ class ReceiverLauncher:
     Args:
         sc: runs the jobs.
         receivers: by stream id.
-        settings: in force.
+        settings: passed to the receivers' tasks.
         run_id: names the directory of the blocks.
         logs: the receivers' write-ahead log, when it is on.
     """
@@ -109,7 +109,7 @@ class ReceiverLauncher:
         self.on_this_machine = cluster.is_on_this_machine(sc)
         #: Chooses executors.
         self.placement = Placement(sc, settings)
-        #: Shown by both sides of each connection.
+        #: Authenticates both sides of each connection.
         self.token = Token.generate(Tls.of(settings))
         #: Where receivers, and tasks, reach the driver: ``grpc://host:port``.
         self.driver_location = ""
@@ -236,7 +236,7 @@ def _check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
         except Exception as error:
             raise ConfigurationError(
                 f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its "
-                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Make it in onStart, not "
+                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Create it in onStart, not "
                 "in __init__."
             ) from None
     raise ConfigurationError(

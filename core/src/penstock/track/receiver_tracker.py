@@ -1,8 +1,8 @@
 """``ReceiverTracker``: the driver side of all receivers of a context.
 
 Owns the endpoint that receivers and tasks call, starts and stops the parts, and accepts blocks on the endpoint's
-threads. What changes a receiver's state goes to the loop of the TrackedReceivers. Of the program's code it runs only
-the pickling and ``preferredLocation`` of receivers.
+threads. Everything that changes a receiver's state is posted to the loop of ``TrackedReceivers``. The only user code
+that runs here is the pickling and ``preferredLocation`` of receivers.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _LAST_DELETIONS_S = 10.0
 _FLUSH_SHARE = 2 / 3
 # How often a stop that did not reach its receiver is sent again.
 _RESEND_STOP_S = 1.0
-# What the jobs of released receivers may take to end.
+# Maximum wait for the jobs of released receivers to end.
 _RELEASE_S = 5.0
-# How often a full backlog of one host is reported to listeners and warned about.
+# Minimum time between two reports of the backlog of one host to listeners and as a warning.
 _REPORT_BACKLOG_MS = 60_000
 
 
@@ -66,13 +66,13 @@ class ReceiverTracker:
     """Run the receivers of a context.
 
     Args:
-        sc: runs their jobs.
+        sc: runs the receivers' jobs.
         receivers: by stream id.
-        settings: in force.
-        clock: the engine's.
+        settings: hold rates, limits and policies.
+        clock: times ticks and back-offs.
         post: gives an event to the listeners.
         fail_application: called with the error of a receiver that stops the application.
-        checkpoint_directory: the program's, if any; holds the receivers' write-ahead log.
+        checkpoint_directory: holds the receivers' write-ahead log; ``None`` without checkpoints.
         write_ahead_log: events of blocks and batches; ``start`` starts it, ``close`` closes it.
 
     Raises:
@@ -138,7 +138,7 @@ class ReceiverTracker:
         """Launch every receiver once enough executors have joined.
 
         Raises:
-            ConfigurationError: see ``prepare``, which is called if it was not before.
+            ConfigurationError: see ``prepare``, which runs here unless it was called before.
             WriteAheadLogError: the write-ahead log cannot be written.
         """
         if self._endpoint is None:
@@ -148,10 +148,8 @@ class ReceiverTracker:
             return
         if self._logs is not None:
             self._logs.start()
-            if self.blocks.recovered.is_whole:
-                self._logs.sweep(self.blocks.known())
-            else:
-                self._logs.set_aside(self.blocks.known(), f"aside-{self._clock.now_ms()}")
+            aside = "" if self.blocks.recovered.is_whole else f"aside-{self._clock.now_ms()}"
+            self._logs.remove_unknown(self.blocks.known(), aside)
         self._tracked.start()
 
     def stop(self, deadline: float, *, drains: bool = False) -> None:
@@ -162,8 +160,8 @@ class ReceiverTracker:
 
         Args:
             deadline: end of the whole stop, monotonic seconds.
-            drains: batches run afterwards: they get a part of the time, and receivers on other hosts serve their
-                blocks until then.
+            drains: batches run afterwards: part of the time is left to them, and receivers on other hosts serve their
+                blocks meanwhile.
         """
         if self._tracked.stopping.is_set():
             return
@@ -176,7 +174,7 @@ class ReceiverTracker:
         # On this machine tasks read the files themselves, and can use the receivers' slots.
         serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._launcher.on_this_machine else 0
         try:
-            # Waited for: no launch begins after it.
+            # Wait until the loop has handled it: no launch begins afterwards.
             self._on_loop(lambda: self._tracked.step_all(lifecycle.Stop(serve_ms)), max(left_s, 1.0))
         except TimeoutError:
             log.warning("stop not delivered: tracker loop blocked")
@@ -186,7 +184,7 @@ class ReceiverTracker:
                     self._end_by_force(stream_id)
                     break
                 self._tracked.loop.post(self._tracked.tick_all)
-        # From here on no batch would get what is stored.
+        # No batch would get blocks that are added from now on.
         self.blocks.seal()
 
     def _end_by_force(self, stream_id: int) -> None:
@@ -197,7 +195,7 @@ class ReceiverTracker:
             self._tracked.ended[stream_id].wait(5.0)
 
     def release(self) -> None:
-        """Release every task, see the jobs end, close the endpoint. May be called again."""
+        """Release every task, wait for the jobs to end, close the endpoint. Can be repeated."""
         self.stop(time.monotonic())
         if self._endpoint is None:
             return
@@ -215,7 +213,7 @@ class ReceiverTracker:
         self._tracked.stop()
 
     def close(self) -> None:
-        """Close the write-ahead log, when no batch is allocated or forgotten any more. May be called again."""
+        """Close the write-ahead log, after the last batch was allocated or cleaned up. Can be repeated."""
         self.blocks.close()
 
     def delete_files(self) -> None:
@@ -246,18 +244,18 @@ class ReceiverTracker:
         return dict(self._tracked.estimates)
 
     def restore_rates(self, rates: Mapping[int, float], batch_interval_ms: int) -> None:
-        """Have receivers begin at the rates of the run that is recovered; before the start."""
+        """Set the rates of the recovered run; call it before ``start``."""
         known = {stream_id: rate for stream_id, rate in rates.items() if stream_id in self._receivers}
         self._tracked.estimates.update(known)
         self._tracked.desire()
         limits = {stream_id: self.rate_limit(stream_id) for stream_id in self._receivers}
-        # Recovered blocks go to batches at the rate at which they would have come.
+        # Recovered blocks are allocated at the rate limit, as if they were received now.
         self.blocks.spread_leftovers(
             {stream_id: rate * batch_interval_ms / 1000 for stream_id, rate in limits.items() if rate is not None}
         )
 
     def pause(self, paused: bool) -> None:
-        """Pause all receivers, those launched later too, or resume them; returns at once."""
+        """Pause or resume all receivers, including those that register later; returns at once."""
         if not self._tracked.stopping.is_set():
             self._tracked.loop.post(lambda: self._tracked.set_paused("pending batches", paused))
 
@@ -267,7 +265,7 @@ class ReceiverTracker:
         return None if record is None else record.desired.rate
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        """What is known of every receiver, by stream id."""
+        """The state of every receiver as listeners see it, by stream id."""
         return {stream_id: record.info for stream_id, record in self._tracked.records.items()}
 
     # -- blocks and batches; on the generator's loop --
@@ -308,7 +306,7 @@ class ReceiverTracker:
         self._backlog.processed(self.blocks.processed(until_ms))
         self._tracked.note_batch()
 
-    def unread_bytes(self) -> int:
+    def backlog_bytes(self) -> int:
         """Size of the stored blocks that no batch has processed."""
         return self._backlog.num_bytes
 
@@ -345,24 +343,25 @@ class ReceiverTracker:
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
         record = self._tracked.records.get(message.stream_id)
-        # A block that was accepted stays so, whoever reports it again: a receiver deletes what is refused.
+        # Blocks that were accepted before are accepted from any launch: a receiver deletes what is refused.
         if record is not None and not self.blocks.unknown(message.blocks):
             return Reply()
         if record is None or message.epoch != record.epoch:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
         if any(block.stream_id != message.stream_id for block in message.blocks):
-            return Reply(accepted=False, reason="the blocks are of another stream")
+            return Reply(accepted=False, reason="the blocks belong to another stream")
         self._locations.add(record.block_location, message.blocks)
         self._backlog.add(self._locations.disk(record.block_location.address), message.blocks)
-        # A failed write raises, and the receiver reports the blocks again. A refusal would make it delete blocks that
-        # may be in the write-ahead log all the same.
+        # A failed write raises, and the receiver reports the blocks again. If they were refused, it would delete
+        # blocks that may be in the write-ahead log nevertheless.
         try:
             gone = self.blocks.add_blocks(message.blocks)
         except StreamingStateError as error:
             self._forget(self.blocks.unknown(message.blocks))
             return Reply(accepted=False, reason=str(error))
         except WriteAheadLogError:
-            # Reported again they count again; a relaunch would name them differently, and these would count for ever.
+            # Blocks that are reported again are counted then. A relaunched receiver uses other ids, so that these
+            # blocks would remain in the backlog for ever.
             self._forget(self.blocks.unknown(message.blocks))
             raise
         self._forget(gone)
@@ -395,7 +394,7 @@ class ReceiverTracker:
         self._tracked.set_paused("backlog", self._backlog.is_full)
         host, num_bytes = change.host, change.num_bytes
         if change.is_full:
-            # Where batches are slow for long this comes and goes with each of them.
+            # With slow batches the backlog may exceed its limit, and fall below it again, in every batch.
             now_ms = self._clock.monotonic_ms()
             self._backlog_warned = now_ms - self._backlog_reported_ms[host] >= _REPORT_BACKLOG_MS
         write = log.warning if self._backlog_warned else log.info

@@ -6,8 +6,8 @@ Values only; ``receiver_lifecycle.step`` alone derives a new record from an old 
                     ^                                      any job that ends ──> BackingOff | GivenUp
                     └─────── BackingOff                    application stops ──> Stopping ──> Stopped
 
-A launch that has stopped receiving and still serves its blocks is one of the record's ``draining`` launches. That is no
-state of the receiver, which may already run elsewhere.
+A launch that has stopped receiving and still serves its blocks is one of the record's ``draining`` launches. The
+receiver may already run elsewhere then.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class ReceiverTrackingInfo:
     """What the driver knows of one receiver.
 
     Attributes:
-        info: what listeners see; ``info.active`` means that the receiver is registered and receives.
+        info: the part that listeners see; ``info.active`` means that the receiver is registered and receives.
         settings: hold the restart budget, the delays of relaunches and the launch timeout.
         state: position in the life cycle.
         epoch: number of the last launch.
@@ -180,7 +180,7 @@ class ReceiverTrackingInfo:
         draining: launches that have stopped receiving and serve their blocks: by epoch, whether a release was sent
             because no batch needs these blocks.
         location: executor of the launch that registered last; ``None`` when Spark does not report it.
-        block_location: where that launch stores its blocks.
+        block_location: location of that launch's blocks.
         preferred: host that the receiver preferred at its last launch.
         refusals: registrations on a wrong executor in a row.
         relaunches: since a launch was healthy; the exponent of the back-off.

@@ -1,7 +1,7 @@
 """``TrackedReceivers``: runs the life cycle of all receivers of a context.
 
-Owns the loop on which events are handled one at a time, the records, and the jobs of launches; carries out what
-``receiver_lifecycle.step`` decides, and sees every second to what no message reports.
+Owns the loop on which events are handled one at a time, the records, and the jobs of launches. Carries out the effects
+of ``receiver_lifecycle.step``, and checks every second for what no message reports.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from penstock.track.receiver_tracking_info import BackingOff, new_record
 log = get_logger("tracked_receivers")
 
 _TICK_MS = 1000
-# How often executors that have joined are looked for.
+# How often to check whether a receiver should move to an executor that has joined.
 _REBALANCE_MS = 5000
-# How long a launch serves its blocks after its receiver has moved. It occupies a slot that batches may need in order to
-# complete: only while they do complete is it asked to serve longer. Afterwards tasks on that host read the files.
+# How long a launch serves its blocks after its receiver has moved. It occupies a slot that batches may need: it is
+# asked to serve longer only while batches complete. Afterwards tasks on that host read the files.
 _SERVE_MS = 60_000
 _SERVE_AGAIN_MS = 30_000
 
@@ -46,7 +46,7 @@ class TrackedReceivers:
 
     Args:
         blocks: knows and saves the numbers of launches.
-        clock: the engine's.
+        clock: times ticks and back-offs.
         launcher: starts, cancels and connects to launches.
         locations: says whose blocks are needed.
         post: gives an event to the listeners.
@@ -116,12 +116,12 @@ class TrackedReceivers:
         self._batch_ms = self._clock.monotonic_ms()
 
     def stop(self) -> None:
-        """Stop the timer and the loop, close the connections; what is still active ends with them."""
+        """Stop the timer and the loop and close the connections; report receivers that are still active as stopped."""
         self._timer.stop(interrupt=True)
         self.loop.stop(5.0)
         for stream_id, record in self.records.items():
             if record.info.active:
-                # Its job has not ended, or the loop was too busy to hear of it.
+                # Its job has not ended, or the loop has not handled the end in time.
                 self.step(stream_id, lifecycle.Stop())
                 self.step(stream_id, lifecycle.JobEnded(record.epoch))
         self._connections.close()
@@ -132,7 +132,7 @@ class TrackedReceivers:
     # -- the life cycle and its effects; on the loop --
 
     def step(self, stream_id: int, event: lifecycle.LifecycleEvent) -> Any:
-        """Give an event to a receiver's record and carry out what follows; return the answer, if there is one."""
+        """Give an event to a receiver's record and carry out the effects; return the answer if the event has one."""
         before, answer = self.records[stream_id], None
         record, decided = step(before, event, self._clock.monotonic_ms(), self._clock.now_ms())
         self.records[stream_id] = record
@@ -141,7 +141,7 @@ class TrackedReceivers:
                 case lifecycle.StartJob():
                     on_end = partial(self._on_job_end, stream_id, effect.epoch)
                     job = self._launcher.make_job(stream_id, effect.epoch, effect.candidates, on_end)
-                    # Known before it can register.
+                    # The job must be known before its receiver can register.
                     self.jobs[stream_id, effect.epoch] = job
                     job.start()
                 case lifecycle.CancelJob():
@@ -170,7 +170,7 @@ class TrackedReceivers:
         else:
             self.ended[stream_id].clear()
         if record.info.given_up and not before.info.given_up:
-            # The others may have its share of the application's rate.
+            # The other receivers get its share of the application's maximum rate.
             self.desire()
         return answer
 
@@ -218,12 +218,12 @@ class TrackedReceivers:
             self._launch({stream_id: candidates}, preferred)
 
     def _preferred(self, stream_ids: Iterable[int]) -> dict[int, str | None]:
-        """The hosts that receivers prefer, without those that raise."""
+        """The hosts that receivers prefer. A receiver that raises is reported and left out."""
         preferred: dict[int, str | None] = {}
         for stream_id in stream_ids:
             try:
                 preferred[stream_id] = self._launcher.receivers[stream_id].preferredLocation()
-            # The receiver's own code.
+            # User code may raise anything.
             except Exception as error:
                 self.step(stream_id, lifecycle.LaunchFailed(failure.reason(error), text_of(error)))
         return preferred
@@ -244,7 +244,7 @@ class TrackedReceivers:
         self.tick_all()
         now_ms, infos = self._clock.monotonic_ms(), [record.info for record in self.records.values()]
         is_due = now_ms - self._serve_asked_ms >= _SERVE_AGAIN_MS and self._batch_ms > self._serve_asked_ms
-        # A receiver that is not active may wait for the very slot.
+        # A receiver that is not active may wait for the slot that a draining launch occupies.
         if is_due and all(info.active or info.given_up for info in infos):
             self._serve_asked_ms = now_ms
             self.step_all(lifecycle.ServeLonger(_SERVE_MS))
@@ -253,7 +253,7 @@ class TrackedReceivers:
             self._rebalance()
 
     def tick_all(self) -> None:
-        """Give every record the time, and which of its draining launches are needed."""
+        """Give every record a tick with its draining launches that are still needed."""
         for stream_id, record in list(self.records.items()):
             connections = {epoch: self._connections.get(stream_id, epoch) for epoch in record.draining}
             needed = [epoch for epoch, to in connections.items() if to is not None and self._locations.needs(to)]
