@@ -285,6 +285,6 @@ class StreamBuilder:
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Create what a plugin offers; the options override those of the configuration."""
         spec = self._plugins.spec(hook, name)
-        given = {**self._settings.with_prefix(f"{OPTION_SECTIONS[hook]}{name}."), **options}
-        read = read_options(KINDS[hook][0], spec, given)
+        prefix = f"{OPTION_SECTIONS[hook]}{name}."
+        read = read_options(KINDS[hook][0], spec, options, self._settings.with_prefix(prefix), prefix)
         return spec.factory() if spec.options is None else spec.factory(read)
