@@ -81,6 +81,7 @@ def test_streams_belong_to_one_context(unstarted: StreamingContext, stream: DStr
     other: DStream[Any] = StreamingContext(sc, 0.5).queueStream([[1]])
     operations: list[Callable[[], object]] = [
         lambda: unstarted.union(stream, other),
+        lambda: unstarted.transform([other], lambda rdds: rdds[0]),
         lambda: stream.union(other),
         lambda: stream.join(other),
     ]
