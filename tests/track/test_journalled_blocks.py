@@ -18,7 +18,13 @@ from penstock.errors import WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
-from penstock.track.allocations import Allocations
+from penstock.track.allocations import (
+    Allocations,
+    batch_allocated,
+    batches_cleaned,
+    blocks_added,
+    receivers_launched,
+)
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
 MakeJournal = Callable[..., WriteAheadLog]
@@ -29,10 +35,16 @@ def batches(tracker: ReceivedBlockTracker) -> dict[int, dict[int, int]]:
     return {
         time_ms: {
             stream_id: sum(block.num_records for block in blocks)
-            for stream_id, blocks in tracker._state.batch(time_ms).items()
+            for stream_id, blocks in tracker._state._allocated[time_ms].items()
         }
         for time_ms in sorted(tracker._state.times)
     }
+
+
+def leftovers(tracker: ReceivedBlockTracker) -> dict[int, int]:
+    """The number of recovered records that belong to no batch yet, by stream."""
+    heads = {stream_id: tracker._state.unallocated(stream_id)[:n] for stream_id, n in tracker._leftovers.items()}
+    return {stream_id: sum(block.num_records for block in head) for stream_id, head in heads.items()}
 
 
 def block(number: int, stream_id: int = 1, epoch: int = 1, records: int = 10) -> StoredBlock:
@@ -79,7 +91,7 @@ def test_without_a_checkpoint_directory_there_is_no_journal() -> None:
     tracker.note_launches({1: 7})
     tracker.close()
     assert waiting(tracker) == blocks(1)
-    assert (tracker.recovered.events, tracker.last_epoch(1), tracker.set_aside(), tracker.leftovers()) == (0, 1, {}, {})
+    assert (tracker.recovered.events, tracker.last_epoch(1), tracker.set_aside(), leftovers(tracker)) == (0, 1, {}, {})
 
 
 def test_a_restart_recovers_blocks_batches_and_the_last_time(live: Live) -> None:
@@ -111,13 +123,13 @@ def test_another_run_recovers_nothing(live: Live) -> None:
 
 def test_an_allocation_takes_the_blocks_that_it_names_and_no_others(live: Live) -> None:
     # SPARK-23438: the replay emptied the whole queue, and what had come while the allocation was written was lost.
-    ledger_before = live()
-    ledger_before.add_blocks(blocks(1))
-    journal = ledger_before._journal
+    original_before = live()
+    original_before.add_blocks(blocks(1))
+    journal = original_before._journal
     assert journal is not None
     journal.append({"what": "blocks added", "blocks": [_json(block(2))]})
     journal.append({"what": "batch allocated", "time": 100, "blocks": {"1": ["input-1-1-1"]}})
-    for tracker in (ledger_before, live()):
+    for tracker in (original_before, live()):
         assert tracker.blocks_of_batch(100, 1) == blocks(1)
         assert waiting(tracker) == blocks(2)
 
@@ -150,7 +162,7 @@ def test_blocks_whose_allocation_cannot_be_written_go_to_the_next_batch(
     assert batches(live()) == batches(tracker) == {200: {1: 20}}
 
 
-def test_a_block_that_cannot_be_written_is_not_queued_and_may_come_again(
+def test_block_that_cannot_be_logged_is_not_queued_and_may_be_reported_again(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tracker = live()
@@ -163,7 +175,7 @@ def test_a_block_that_cannot_be_written_is_not_queued_and_may_come_again(
     assert waiting(tracker) == waiting(live()) == blocks(1, 2)
 
 
-def test_a_clean_up_that_cannot_be_written_is_for_the_next_time(
+def test_clean_up_that_cannot_be_logged_is_repeated_later(
     live: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tracker = live()
@@ -182,13 +194,13 @@ def test_blocks_received_before_the_end_are_not_left_hanging(live: Live) -> None
     # SPARK-5233: blocks without a batch were ignored at recovery.
     live().add_blocks(blocks(1, 2))
     tracker = live()
-    assert tracker.leftovers() == {1: 20}
+    assert leftovers(tracker) == {1: 20}
     tracker.allocate_blocks_to_batch(100)
     assert tracker.blocks_of_batch(100, 1) == blocks(1, 2)
-    assert tracker.leftovers() == {}
+    assert leftovers(tracker) == {}
 
 
-def test_what_was_cleaned_up_stays_away_over_any_number_of_restarts(live: Live) -> None:
+def test_cleaned_up_blocks_stay_forgotten_after_restarts(live: Live) -> None:
     # SPARK-5147, SPARK-6222: never deleted, or deleted too early.
     first = live()
     for time_ms in (100, 200, 300):
@@ -260,7 +272,7 @@ def test_a_hundred_thousand_blocks_are_recovered(live: Live) -> None:
     assert waiting(third) == blocks(100_000)
 
 
-def test_launches_are_counted_on(live: Live) -> None:
+def test_launch_numbers_continue_after_a_restart(live: Live) -> None:
     first = live(1, 2, 3)
     first.note_launches({1: 4, 2: 1})
     first.note_launches({})
@@ -270,7 +282,7 @@ def test_launches_are_counted_on(live: Live) -> None:
         assert [tracker.last_epoch(stream_id) for stream_id in (1, 2, 3, 4)] == [4, 1, 9, 0]
 
 
-def test_a_launch_that_cannot_be_noted_takes_place(
+def test_launch_that_cannot_be_logged_is_started(
     live: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     tracker = live()
@@ -284,7 +296,7 @@ def test_blocks_of_a_removed_stream_are_set_aside_with_a_warning(live: Live, cap
     without = live(1)
     assert without.set_aside() == {2: 10}
     assert "set aside" in caplog.text
-    assert without.leftovers() == {1: 20}
+    assert leftovers(without) == {1: 20}
     without.allocate_blocks_to_batch(100)
     assert batches(without) == {100: {1: 20}}
     assert not without.has_unallocated_blocks
@@ -314,7 +326,7 @@ def test_forgotten_stream_leaves_no_blocks(live: Live) -> None:
     assert batches(live(1)) == {100: {1: 10}}
 
 
-def test_a_batch_that_is_cleaned_up_gives_the_blocks_of_streams_that_are_there(live: Live) -> None:
+def test_clean_up_returns_blocks_of_current_streams_only(live: Live) -> None:
     first = live(1, 2)
     first.add_blocks([*blocks(1), *blocks(2, stream_id=2)])
     first.allocate_blocks_to_batch(100)
@@ -338,14 +350,14 @@ def test_recovered_blocks_are_spread_over_batches_before_new_ones(live: Live) ->
     # The last leftover, and all that has come since.
     assert numbers_of(tracker, 300) == [4, 5, 6, 100, 200]
     assert numbers_of(tracker, 400) == [300]
-    assert tracker.leftovers() == {}
+    assert leftovers(tracker) == {}
 
 
 def test_a_recovered_block_that_is_larger_than_the_limit_is_a_batch(live: Live) -> None:
     live().add_blocks([*blocks(0, records=100), *blocks(1, 2)])
     tracker = live()
     tracker.spread_leftovers({1: 15})
-    assert tracker.leftovers() == {1: 120}
+    assert leftovers(tracker) == {1: 120}
     for time_ms in (100, 200, 300):
         tracker.allocate_blocks_to_batch(time_ms)
     assert [numbers_of(tracker, time_ms) for time_ms in (100, 200, 300)] == [[0], [1], [2]]
@@ -357,10 +369,10 @@ def test_streams_are_spread_each_by_its_own_limit(live: Live) -> None:
     tracker.spread_leftovers({1: 10, 2: 20})
     tracker.allocate_blocks_to_batch(100)
     assert [numbers_of(tracker, 100, stream_id) for stream_id in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
-    assert tracker.leftovers() == {1: 20, 2: 10}
+    assert leftovers(tracker) == {1: 20, 2: 10}
 
 
-def test_the_last_batch_has_all_that_is_left_over(live: Live) -> None:
+def test_last_batch_gets_all_leftovers(live: Live) -> None:
     live().add_blocks(blocks(*range(10)))
     tracker = live()
     tracker.spread_leftovers({1: 10})
@@ -372,9 +384,7 @@ def test_the_last_batch_has_all_that_is_left_over(live: Live) -> None:
     assert (tracker.unallocated_records(), tracker.has_unallocated_blocks) == ({}, False)
 
 
-def test_leftovers_are_all_there_when_their_batch_could_not_be_written(
-    live: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_leftovers_remain_when_their_allocation_cannot_be_logged(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     live().add_blocks(blocks(0, 1, 2))
     tracker = live()
     tracker.spread_leftovers({1: 10})
@@ -384,7 +394,7 @@ def test_leftovers_are_all_there_when_their_batch_could_not_be_written(
             tracker.allocate_blocks_to_batch(100)
     tracker.allocate_blocks_to_batch(200)
     assert numbers_of(tracker, 200) == [0]
-    assert tracker.leftovers() == {1: 20}
+    assert leftovers(tracker) == {1: 20}
 
 
 def test_without_a_crash_nothing_is_left_over(live: Live) -> None:
@@ -425,7 +435,7 @@ def test_slow_disk_does_not_delay_queries(live: Live, monkeypatch: pytest.Monkey
     assert tracker.last_allocated_ms == 200
 
 
-def test_no_block_is_lost_or_doubled_while_batches_are_made_and_journalled(live: Live) -> None:
+def test_no_block_is_lost_or_doubled_while_allocations_are_logged(live: Live) -> None:
     tracker = live()
 
     def add(first: int) -> None:
@@ -483,8 +493,11 @@ def test_recovered_tracker_behaves_like_an_uninterrupted_one(steps: list[tuple[s
                         tracker.allocate_blocks_to_batch(value)
                     elif step == "clean up":
                         tracker.clean_up_batches(value)
+                    elif step == "launch" and tracker is dying:
+                        tracker.note_launches({1: value})
                     elif step == "launch":
-                        tracker._state.launch({1: value}) if tracker is living else tracker.note_launches({1: value})
+                        # Without a write-ahead log the tracker notes no launches itself.
+                        tracker._state.apply(receivers_launched({1: value}))
                 assert dying._state.events() == living._state.events()
                 assert batches(dying) == batches(living)
         finally:
@@ -492,14 +505,14 @@ def test_recovered_tracker_behaves_like_an_uninterrupted_one(steps: list[tuple[s
 
 
 def test_state_written_as_events_is_restored() -> None:
-    ledger, copy = Allocations(), Allocations()
+    original, copy = Allocations(), Allocations()
     for time_ms in (100, 200, 300):
-        ledger.add([*blocks(*range(time_ms, time_ms + 5)), block(time_ms, 2, epoch=time_ms)])
-        ledger.allocate(time_ms, {1: [f"input-1-1-{time_ms + n}" for n in (0, 2)]})
-    ledger.clean(200)
-    for event in ledger.events():
+        original.apply(blocks_added([*blocks(*range(time_ms, time_ms + 5)), block(time_ms, 2, epoch=time_ms)]))
+        original.apply(batch_allocated(time_ms, {1: [f"input-1-1-{time_ms + n}" for n in (0, 2)]}))
+    original.apply(batches_cleaned(200))
+    for event in original.events():
         copy.apply(event)
-    assert copy.events() == ledger.events()
+    assert copy.events() == original.events()
     assert copy.gone(blocks(100)) == blocks(100)
 
 

@@ -130,7 +130,8 @@ class WriteAheadLogBlockHandler:
 
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks; return how many existed. Failures are logged, and the files left."""
-        return len(self._delete(f"{block_id}{_SUFFIX}" for block_id in block_ids if _LOGGED.fullmatch(block_id)))
+        names = [f"{block_id}{_SUFFIX}" for block_id in block_ids if _LOGGED.fullmatch(block_id)]
+        return len(self._each(names, self._files.delete, "block files not deleted"))
 
     def sweep(self, known: Set[str]) -> list[str]:
         """Delete blocks that were stored and never acknowledged, and unfinished files.
@@ -143,7 +144,7 @@ class WriteAheadLogBlockHandler:
         Returns:
             The names of the deleted files.
         """
-        swept = self._delete(self._unknown(known))
+        swept = self._each(self._unknown(known), self._files.delete, "block files not deleted")
         if swept:
             log.info("unknown blocks deleted", directory=self.directory, files=len(swept))
         return swept
@@ -174,9 +175,6 @@ class WriteAheadLogBlockHandler:
             return []
         blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)}
         return [name for name, match in blocks.items() if match and match[1] == stream_id and name not in known]
-
-    def _delete(self, names: Iterable[str]) -> list[str]:
-        return self._each(names, self._files.delete, "block files not deleted")
 
     def _each(self, names: Iterable[str], act: Callable[[str], bool], failure: str) -> list[str]:
         """Do something to each file; return those that existed. Logs failures once."""

@@ -16,7 +16,7 @@ from penstock.errors import StreamingStateError
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
 from penstock.plugins.specs import RecoverableSource
-from penstock.spark.rdds import located_rdd
+from penstock.spark.rdds import as_rdd, located_rdd
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
@@ -75,7 +75,7 @@ class ReceiverInputDStream(InputDStream):
         references = located_rdd(self._sc, received.partitions(time_ms, self.id))
         # Last: what fails above is tried again for the next output, and the input must be reported once.
         info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
-        self.graph.runtime.report_input(time_ms, info)
+        self.graph.runtime.report_input(time_ms, info, None)
         return references.mapPartitionsWithIndex(received.reader)
 
 
@@ -91,24 +91,21 @@ class PulledInputDStream(InputDStream):
         super().__init__(graph)
         self._make = make
         # The newest batch time that the source was called with.
-        self._asked_ms = -1
+        self._newest_ms = -1
         # By batch time: what the source raised.
         self._failed: dict[int, BaseException] = {}
         # The newest batch time of an earlier run: up to here the source must repeat its batches.
         self._position_ms = -1
-        self._open()
+        self.restored()
 
-    def _open(self) -> None:
+    def restored(self) -> None:
+        """Create the source."""
         self._source = self._make()
         self._source.open(self._sc, self.graph.batch_interval_ms)
 
     def program_state(self) -> dict[str, Any]:
         """Without the source itself, which ``make`` creates again."""
-        return {**super().program_state(), "_source": None, "_asked_ms": -1, "_failed": {}, "_position_ms": -1}
-
-    def restored(self) -> None:
-        """Create the source."""
-        self._open()
+        return {**super().program_state(), "_source": None, "_newest_ms": -1, "_failed": {}, "_position_ms": -1}
 
     def position(self) -> Mapping[str, Any] | None:
         """The source's position between two batches, as JSON values; ``None`` for a source without one."""
@@ -117,8 +114,8 @@ class PulledInputDStream(InputDStream):
         # A retried batch is computed on a job's thread.
         with self.graph.lock:
             # The next run may have to repeat batches that this run has yet to repeat.
-            asked_ms = max(self._asked_ms, self._position_ms)
-            return {"time_ms": asked_ms, "source": self._source.position()}
+            newest_ms = max(self._newest_ms, self._position_ms)
+            return {"time_ms": newest_ms, "source": self._source.position()}
 
     def recover_from(self, position: Mapping[str, Any]) -> None:
         """Continue from a position that an earlier run saved."""
@@ -141,26 +138,23 @@ class PulledInputDStream(InputDStream):
             StreamingStateError: the source failed at this time, and has been called with a later one since.
         """
         if time_ms <= self._position_ms:
-            return self._again(time_ms)
-        if time_ms < self._asked_ms:
+            assert isinstance(self._source, RecoverableSource)
+            repeated = self._source.compute_again(time_ms)
+            return self._sc.emptyRDD() if repeated is None else self._rdd(time_ms, repeated)
+        if time_ms < self._newest_ms:
             if time_ms in self._failed:
                 raise StreamingStateError(
-                    f"the source of input stream {self.id} failed at {time_ms} ms and was asked for {self._asked_ms} ms"
-                    " since: it cannot go back"
+                    f"the source of input stream {self.id} failed at {time_ms} ms and has computed the batch of "
+                    f"{self._newest_ms} ms since: the failed batch cannot be computed again"
                 ) from self._failed[time_ms]
             return self._sc.emptyRDD()
-        self._asked_ms = time_ms
+        self._newest_ms = time_ms
         try:
             batch = self._source.compute(time_ms)
         except BaseException as error:
             self._failed[time_ms] = error
             raise
         return self._rdd(time_ms, batch)
-
-    def _again(self, time_ms: int) -> RDD[Any]:
-        assert isinstance(self._source, RecoverableSource)
-        batch = self._source.compute_again(time_ms)
-        return self._sc.emptyRDD() if batch is None else self._rdd(time_ms, batch)
 
     def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
         info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
@@ -212,7 +206,7 @@ class QueueInputDStream(InputDStream):
             count = min(self._size(), 1) if self._one_at_a_time else self._size()
             self._taken[time_ms] = [self._take() for _ in range(count)]
         taken = self._taken[time_ms]
-        rdds = [records if isinstance(records, RDD) else self._sc.parallelize(records) for records in taken]
+        rdds = [as_rdd(self._sc, records) for records in taken]
         if not rdds:
             rdds = [self._default if self._default is not None else self._sc.emptyRDD()]
         rdd = rdds[0] if len(rdds) == 1 else self._sc.union(rdds)

@@ -48,6 +48,7 @@ class BlockPusher:
         driver: accepts blocks.
         blocks: stores them.
         clock: times the delays between retries.
+        ending: set once the receiver is to end: from then on a full disk is an error like any other.
         on_disk_full: called with the error when the first block waits for disk space, with ``None`` when none waits
             any more.
     """
@@ -59,15 +60,15 @@ class BlockPusher:
         driver: ReceiverDriver,
         blocks: ReceivedBlockHandler,
         clock: Clock,
+        ending: threading.Event,
         on_disk_full: Callable[[BaseException | None], None] = lambda _error: None,
     ) -> None:
         self._stream_id, self._epoch = launch.stream_id, launch.epoch
         self._report_retries = settings.store_retries
         self._store_retries = settings.wal_max_failures - 1 if settings.wal_enabled else settings.store_retries
         self._driver, self._blocks = driver, blocks
-        self._clock, self._on_disk_full = clock, on_disk_full
-        # Set once the receiver is to end: from then on a full disk is an error like any other.
-        self._ending = threading.Event()
+        self._clock, self._ending, self._on_disk_full = clock, ending, on_disk_full
+        self._log = log.bind(stream_id=launch.stream_id)
         # The number of blocks that wait for disk space.
         self._waiting, self._waiting_lock = 0, threading.Lock()
         self._block_numbers = itertools.count()
@@ -87,11 +88,6 @@ class BlockPusher:
         if not reply.accepted:
             self._blocks.delete([stored.block_id])
             raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")
-
-    def end(self) -> None:
-        """No longer wait for disk space: the receiver is about to stop."""
-        self._ending.set()
-        self._clock.wake()
 
     def _report(self, blocks: list[StoredBlock]) -> Reply:
         what = f"the report of block {', '.join(block.block_id for block in blocks)}"
@@ -145,14 +141,7 @@ class BlockPusher:
 
     def _retried(self, action: Callable[[], R], what: str, retries: int) -> R:
         def on_retry(error: BaseException, delay_ms: float) -> None:
-            log.warning(
-                "store retried",
-                stream_id=self._stream_id,
-                what=what,
-                error=text_of(error),
-                delay_ms=round(delay_ms),
-                throttle_s=10,
-            )
+            self._log.warning("store retried", what=what, error=text_of(error), delay_ms=round(delay_ms), throttle_s=10)
 
         try:
             return retry(
@@ -203,15 +192,11 @@ class BlockReporter:
             if not group.answer.done():
                 with self._next_lock:
                     self._next = _Group()
-                return self._report_group(group)
-        if (error := group.answer.exception()) is not None:
-            raise StoreError(text_of(error)) from error
-        return group.answer.result()
-
-    def _report_group(self, group: _Group) -> Reply:
-        try:
-            group.answer.set_result(self._report(group.blocks))
-        except BaseException as error:
-            group.answer.set_exception(error)
-            raise
+                try:
+                    group.answer.set_result(self._report(group.blocks))
+                except BaseException as error:
+                    group.answer.set_exception(error)
+                    raise
+        if (failure := group.answer.exception()) is not None:
+            raise StoreError(text_of(failure)) from failure
         return group.answer.result()

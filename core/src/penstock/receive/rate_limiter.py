@@ -157,21 +157,18 @@ class RateLimiter:
 
     def _earn(self) -> None:
         """Add the permits earned since the last call, and grant the requests that they cover."""
-        now_ms = self._clock.monotonic_ms()
-        if not math.isinf(self._rate) and not self._holds:
-            earned = self._earned + (now_ms - self._earned_at_ms) * self._rate / 1000
-            self._earned = min(earned, self._used + self._burst())
-        self._earned_at_ms = now_ms
+        since_ms, self._earned_at_ms = self._earned_at_ms, self._clock.monotonic_ms()
         if self._holds:
             return
-        if math.isinf(self._rate):
-            for request in self._requests:
-                request.granted = request.count
-            self._requests.clear()
-        while self._requests and self._earned >= self._requests[0].ticket - _ROUNDING:
+        unlimited = math.isinf(self._rate)
+        if not unlimited:
+            earned = self._earned + (self._earned_at_ms - since_ms) * self._rate / 1000
+            self._earned = min(earned, self._used + self._burst())
+        while self._requests and (unlimited or self._earned >= self._requests[0].ticket - _ROUNDING):
             request = self._requests.popleft()
             request.granted = request.count
-            self._used = request.ticket
+            # Records that pass without a limit use no permits.
+            self._used = self._used if unlimited else request.ticket
 
     def _wake(self) -> None:
         self._changed.set()

@@ -6,15 +6,11 @@ what the receiver reports. Blocks stay in memory until the sink has taken them.
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Generic, Self, TypeVar
-
-from attrs import frozen
 
 from penstock.blocks.block import Block, StoredBlock
 from penstock.conf import Settings
@@ -29,19 +25,6 @@ R = TypeVar("R", bound=Reply)
 
 # How many of the last errors and ends are available.
 _LAST = 1000
-
-
-@frozen
-class HostedError:
-    """An error of a hosted receiver.
-
-    Attributes:
-        message: one line.
-        error: the traceback, or empty.
-    """
-
-    message: str
-    error: str
 
 
 class ReceiverHost(Generic[T]):
@@ -80,7 +63,6 @@ class ReceiverHost(Generic[T]):
         clock: Clock | None = None,
     ) -> None:
         self._driver = _SinkDriver(sink)
-        self._numbers = itertools.count(1)
         launch = RegisterReceiver(stream_id, epoch=0, receiver_type=type(receiver).__name__, port=0)
         self._supervisor = ReceiverSupervisor(
             receiver, launch, Settings.parse(conf or {}), self._driver, self._driver, clock
@@ -91,9 +73,7 @@ class ReceiverHost(Generic[T]):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Stop the receiver."""
         self.stop()
 
@@ -119,25 +99,20 @@ class ReceiverHost(Generic[T]):
 
     def update_rate(self, rate: float | None) -> None:
         """Set the rate limit, records/s; ``None`` leaves only ``spark.streaming.receiver.maxRate``."""
-        self._supervisor.update(next(self._numbers), rate=math.inf if rate is None else rate)
+        self._supervisor.update(rate=math.inf if rate is None else rate)
 
     def pause(self) -> None:
         """Make every store of the receiver wait until ``resume``."""
-        self._supervisor.update(next(self._numbers), paused=True)
+        self._supervisor.update(paused=True)
 
     def resume(self) -> None:
         """End a pause."""
-        self._supervisor.update(next(self._numbers), paused=False)
+        self._supervisor.update(paused=False)
 
     @property
     def rate_limit(self) -> float | None:
         """Records/s in force, ``None`` for no limit."""
         return self._supervisor.rate_limit
-
-    @property
-    def is_started(self) -> bool:
-        """Whether the receiver runs: ``onStart`` was called and ``onStop`` was not."""
-        return self._supervisor.is_started
 
     @property
     def is_terminated(self) -> bool:
@@ -150,9 +125,14 @@ class ReceiverHost(Generic[T]):
         return self._supervisor.stored_records
 
     @property
-    def errors(self) -> list[HostedError]:
-        """Errors that the receiver has reported or failed with, an error of ``onStart`` included; the last 1,000."""
-        return list(self._driver.errors)
+    def errors(self) -> list[str]:
+        """The last 1,000 errors that the receiver has reported or failed with, one of ``onStart`` included."""
+        return [each.message for each in list(self._driver.errors)]
+
+    @property
+    def tracebacks(self) -> list[str]:
+        """The traceback of each of these errors, empty for one without."""
+        return [each.error for each in list(self._driver.errors)]
 
     @property
     def ends(self) -> list[str]:
@@ -161,14 +141,14 @@ class ReceiverHost(Generic[T]):
 
 
 class _SinkDriver:
-    """Accepts every receiver and gives its blocks to the sink: driver and block handler in one."""
+    """Gives the receiver's blocks to the sink: driver and block handler in one."""
 
     def __init__(self, sink: Callable[[Block], object]) -> None:
         self._sink = sink
         # Guards the order in which the sink gets blocks.
         self._lock = threading.Lock()
         self._stored: dict[str, Block] = {}
-        self.errors: deque[HostedError] = deque(maxlen=_LAST)
+        self.errors: deque[ReportError | DeregisterReceiver] = deque(maxlen=_LAST)
         self.ends: deque[str] = deque(maxlen=_LAST)
 
     def store(self, block: Block) -> StoredBlock:
@@ -184,12 +164,12 @@ class _SinkDriver:
             case AddBlocks():
                 self._give(message.blocks)
             case ReportError():
-                self.errors.append(HostedError(message.message, message.error))
+                self.errors.append(message)
             case DeregisterReceiver():
                 self.ends.append(message.message)
                 # A restart has reported its error before.
                 if message.error and message.ended:
-                    self.errors.append(HostedError(message.message, message.error))
+                    self.errors.append(message)
         return reply_kind()
 
     def _give(self, blocks: list[StoredBlock]) -> None:

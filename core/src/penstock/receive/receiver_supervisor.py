@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import threading
 import traceback
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
@@ -22,13 +21,7 @@ from penstock.errors import (
     text_of,
 )
 from penstock.receive.block_pusher import BlockPusher
-from penstock.receive.messages import (
-    DeregisterReceiver,
-    ReceiverDriver,
-    Registered,
-    RegisterReceiver,
-    ReportError,
-)
+from penstock.receive.messages import DeregisterReceiver, ReceiverDriver, Registered, RegisterReceiver, ReportError
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.record_writer import RecordWriter, WriterCallbacks
 from penstock.runtime.clock import Clock, SystemClock
@@ -45,21 +38,13 @@ if TYPE_CHECKING:
 log = get_logger("receiver_supervisor")
 
 
-class ReceiverState(Enum):
-    """Whether the receiver's ``onStart`` or its ``onStop`` was called last."""
-
-    INITIALIZED = "initialized"
-    STARTED = "started"
-    STOPPED = "stopped"
-
-
 class ReceiverSupervisor:
     """Run one receiver.
 
     Args:
         receiver: a new instance for each supervisor.
         launch: the message that registers the receiver, also after each restart.
-        settings: in force.
+        settings: of the application.
         driver: accepts the receiver and its blocks, and gets its errors.
         blocks: stores blocks, and deletes those that the driver did not accept.
         clock: the system's by default.
@@ -75,7 +60,7 @@ class ReceiverSupervisor:
         clock: Clock | None = None,
     ) -> None:
         self._receiver, self._launch, self._driver = receiver, launch, driver
-        self._clock = clock or SystemClock()
+        self._clock, self._log = clock or SystemClock(), log.bind(stream_id=launch.stream_id)
         self.stream_id, self.block_interval_ms = launch.stream_id, settings.block_interval_ms
         self._start_timeout_ms = settings.start_timeout_ms or math.inf
         self._stop_timeout_ms = settings.stop_timeout_ms
@@ -85,20 +70,24 @@ class ReceiverSupervisor:
         )
         # The number of the last desired state that was applied, and its guard.
         self._desired_number, self._desired_lock = 0, threading.Lock()
-        self._pusher = BlockPusher(launch, settings, driver, blocks, self._clock, self._on_disk_full)
+        # Set once the receiver is to end; ends the delay of a restart and the waits for disk space.
+        self._ending, self._terminated = threading.Event(), threading.Event()
+        pusher = BlockPusher(launch, settings, driver, blocks, self._clock, self._ending, self._on_disk_full)
         callbacks = WriterCallbacks(
             report_error=self.report_error,
             on_accepted=self._restart_backoff.reset,
             on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
             on_tick=self._check_start_timeout,
         )
-        self._writer = RecordWriter(self._clock, settings, self._limiter, self._pusher, callbacks)
+        self._writer = RecordWriter(self._clock, settings, self._limiter, pusher, callbacks)
         # The hot path of a record: no call in between.
         self.store, self.store_all = self._writer.store, self._writer.store_all
         self.store_arrow = self._writer.store_arrow
         # Serializes starts and stops. Held while onStart and onStop run, never while records are stored.
         self._lifecycle = threading.RLock()
-        self._state = ReceiverState.INITIALIZED
+        #: Whether ``onStart`` was called and the receiver was not stopped since; whether it was stopped, for good or
+        #: until a restart.
+        self.is_started = self.is_stopped = False
         # When onStart was called (monotonic ms) and how many records were stored by then; None when it does not run or
         # has exceeded its deadline.
         self._starting: tuple[float, int] | None = None
@@ -111,22 +100,9 @@ class ReceiverSupervisor:
         self._error: BaseException | None = None
         #: Whether the driver knows that the receiver has ended and everything it took is stored or lost.
         self.is_deregistered = False
-        # Set once the receiver is to end; ends the delay of a restart.
-        self._ending = threading.Event()
-        self._terminated = threading.Event()
         receiver._penstock_attach(self)
 
     # -- state --
-
-    @property
-    def is_started(self) -> bool:
-        """Whether ``onStart`` was called and the receiver was not stopped since."""
-        return self._state is ReceiverState.STARTED
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether the receiver was stopped, for good or until a restart."""
-        return self._state is ReceiverState.STOPPED
 
     @property
     def is_terminated(self) -> bool:
@@ -173,7 +149,7 @@ class ReceiverSupervisor:
                 self._limiter.start()
                 has_new_rate = self._apply(registered.number, registered.rate, registered.paused)
                 self._starting = self._clock.monotonic_ms(), self.stored_records
-                self._state = ReceiverState.STARTED
+                self.is_started, self.is_stopped = True, False
                 try:
                     self._receiver.onStart()
                 finally:
@@ -188,11 +164,11 @@ class ReceiverSupervisor:
         """Start on another thread, so that the receiver's code cannot block the caller."""
         EngineThread("receiver start", self.start).start()
 
-    def update(self, number: int, *, rate: float | None = None, paused: bool | None = None) -> None:
+    def update(self, number: int = 0, *, rate: float | None = None, paused: bool | None = None) -> None:
         """Apply a desired state unless one with a higher number was applied before.
 
         Args:
-            number: the desired state's number.
+            number: the desired state's number; 0 where the caller keeps the order itself.
             rate: records/s; ``None`` leaves it unchanged, and so does a rate of 0 or less.
             paused: hold every store; ``None`` leaves that unchanged.
         """
@@ -202,7 +178,7 @@ class ReceiverSupervisor:
     def report_error(self, message: str, error: BaseException | None = None) -> None:
         """Report an error to the driver; the receiver continues."""
         # The driver logs it as a warning.
-        log.info("receiver error reported", stream_id=self.stream_id, message=message)
+        self._log.info("receiver error reported", message=message)
         self._notify(ReportError(self.stream_id, self._launch.epoch, message, _trace(error)))
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
@@ -250,7 +226,7 @@ class ReceiverSupervisor:
             # Without onStop: the thread that is in onStart holds the lifecycle lock.
             error = ReceiverStuckError(message)
             self._end(error)
-            self._state = ReceiverState.STOPPED
+            self.is_started, self.is_stopped = False, True
             self._limiter.stop()
             self._finish(message, error)
 
@@ -280,9 +256,9 @@ class ReceiverSupervisor:
             self.start()
 
     def _end(self, error: BaseException | None) -> None:
-        self._ending.set()
-        self._pusher.end()
         self._error = error
+        self._ending.set()
+        self._clock.wake()
 
     def _stop_receiver(self) -> ReceiverStuckError | None:
         """Call ``onStop`` if the receiver is started; return an error, already reported, if it exceeds its deadline.
@@ -291,7 +267,7 @@ class ReceiverSupervisor:
         """
         if not self.is_started:
             return None
-        self._state = ReceiverState.STOPPED
+        self.is_started, self.is_stopped = False, True
         self._limiter.stop()
         returned, raised = threading.Event(), list[BaseException]()
 
@@ -322,23 +298,15 @@ class ReceiverSupervisor:
     def _finish(self, message: str, error: BaseException | None) -> None:
         """Flush the buffer, notify the driver, release whoever awaits the termination."""
         flushed, dropped = self._writer.stop()
-        log.info(
-            "receiver stopped",
-            stream_id=self.stream_id,
-            reason=message,
-            stored=self.stored_records,
-            flushed=flushed,
-            dropped=dropped,
-        )
+        stored = self.stored_records
+        self._log.info("receiver stopped", reason=message, stored=stored, flushed=flushed, dropped=dropped)
         if dropped:
             message = f"{message} ({dropped} buffered records could not be stored and are lost)"
         # A driver that never answered would cost another timeout.
         if self._registered:
-            self.is_deregistered = self._notify(
-                DeregisterReceiver(
-                    self.stream_id, self._launch.epoch, message, _trace(error), flushed, dropped, ended=True
-                )
-            )
+            epoch, trace = self._launch.epoch, _trace(error)
+            end = DeregisterReceiver(self.stream_id, epoch, message, trace, flushed, dropped, ended=True)
+            self.is_deregistered = self._notify(end)
         self._terminated.set()
 
     # -- helpers --
@@ -357,18 +325,18 @@ class ReceiverSupervisor:
 
     def _pause(self, paused: bool, reason: str) -> None:
         if self._limiter.pause(paused, reason):
-            log.info("receiver paused" if paused else "receiver resumed", stream_id=self.stream_id, reason=reason)
+            self._log.info("receiver paused" if paused else "receiver resumed", reason=reason)
 
     def _on_disk_full(self, error: BaseException | None) -> None:
         self._pause(error is not None, "disk full")
         if error is None:
-            log.warning("disk space available again", stream_id=self.stream_id)
+            self._log.warning("disk space available again")
         else:
             message = "the disk is full: the receiver pauses until there is room"
             EngineThread("receiver disk", lambda: self.report_error(message, error)).start()
 
     def _notify_rate(self) -> None:
-        log.debug("rate limit changed", stream_id=self.stream_id, rate=self._limiter.rate)
+        self._log.debug("rate limit changed", rate=self._limiter.rate)
         try:
             self._receiver.on_rate_change(self._limiter.rate)
         except Exception as error:
@@ -380,8 +348,7 @@ class ReceiverSupervisor:
             self._driver.ask(message, Reply)
             return True
         except PenstockError as error:
-            what = type(message).__name__
-            log.warning("driver not notified", stream_id=self.stream_id, what=what, error=text_of(error))
+            self._log.warning("driver not notified", message=type(message).__name__, error=text_of(error))
             return False
 
 

@@ -27,20 +27,13 @@ from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.plugins.discovery import Plugins
-from penstock.receive.messages import (
-    CleanUpBlocks,
-    RegisterReceiver,
-    ReleaseReceiver,
-    StopReceiver,
-    UpdateRateLimit,
-)
+from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
 from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
-from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
 # Names of an application's directory on a host, by the worker of a standalone cluster and by YARN.
@@ -58,7 +51,7 @@ class ReceiverTask:
         run_id: names the directory of the run's blocks; differs between contexts.
         driver_location: ``grpc://host:port`` of the tracker's endpoint.
         token: the application's.
-        settings: in force.
+        settings: of the application.
         driver_process: the driver's process if it is on this machine.
         log_directory: path or URI of the stream's write-ahead log; empty to store blocks on this executor.
     """
@@ -90,7 +83,7 @@ class ReceiverTask:
 
 
 class _Launch:
-    """What one launch consists of in the worker: plugins, blocks, endpoint, supervisor."""
+    """Owns the parts of one launch in the worker: plugins, blocks, endpoint, supervisor."""
 
     def __init__(self, task: ReceiverTask) -> None:
         self._blocks, directory = _block_handler(task)
@@ -147,18 +140,15 @@ class _Launch:
             rate = math.inf if message.rate is None else message.rate
             self._supervisor.update(message.number, rate=rate, paused=message.paused)
 
-        handlers: dict[type, Callable[[Any], object]] = {
+        def on_clean_up(message: CleanUpBlocks) -> None:
+            self._blocks.delete(message.block_ids)
+
+        return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
             UpdateRateLimit: on_rate,
-            CleanUpBlocks: lambda message: self._blocks.delete(message.block_ids),
+            CleanUpBlocks: on_clean_up,
         }
-        return {kind: partial(_accepted, handler) for kind, handler in handlers.items()}
-
-
-def _accepted(handler: Callable[[Any], object], message: object) -> Reply:
-    handler(message)
-    return Reply()
 
 
 @frozen
@@ -173,7 +163,7 @@ class _HookedBlockHandler:
 
 
 def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | None]:
-    """What stores the blocks, and the directory in which they are if it is on this host."""
+    """Return the block handler, and the directory of the blocks if it is on this host."""
     if task.log_directory:
         handler = WriteAheadLogBlockHandler(task.log_directory, task.settings.durability)
         return handler, None if is_remote(task.log_directory) else Path(task.log_directory)

@@ -14,8 +14,7 @@ from penstock.checkpoint.restore.points import RestorePoints
 from penstock.errors import ConfigurationError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
-from penstock.track import block_events
-from penstock.track.allocations import Allocations
+from penstock.track.allocations import Allocations, Event, allocations_lost
 
 log = get_logger("checkpoint")
 
@@ -72,7 +71,7 @@ def check_no_blocks_needed(
     log.error("write-ahead log off, earlier records lost", records=needed, location=location)
 
 
-def _allocations(found: Checkpoint) -> block_events.Event:
+def _allocations(found: Checkpoint) -> Event:
     """What the checkpoint knows of batches whose allocations may be missing from the log."""
     stream_ids = [saved.stream_id for saved in found.inputs]
-    return block_events.allocations_lost(found.zero_time_ms, found.batch_interval_ms, found.last_time_ms, stream_ids)
+    return allocations_lost(found.zero_time_ms, found.batch_interval_ms, found.last_time_ms, stream_ids)

@@ -1,56 +1,58 @@
 """Nodes that carry pairs from batch to batch, and how programs see them.
 
 Owns the union of a stateful stream's last RDD with the new input. Both are co-partitioned by key, so that state is
-never shuffled. The RDDs hold the pairs in an internal form; a ``StateView`` shows the program what it asked for.
+never shuffled. The RDDs hold the pairs in an internal form; a ``StateView`` gives the program its records.
 Computed on the generator's loop.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
 from pyspark import RDD, StorageLevel
 from pyspark.core.rdd import portable_hash
 
 from penstock.graph.arguments import require_num_partitions
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import MapPartitionsDStream
-from penstock.graph.state.state_errors import StateErrors
 from penstock.spark.checkpoint import checkpoint_file
 from penstock.spark.rdds import checkpointed_table, co_partitioned_union
-from penstock.worker.functions import CheckPairs, PartitionFunction
-from penstock.worker.state_pairs import ToStatePairs
+from penstock.worker.functions import PartitionFunction
 
 
 class StatefulDStream(Node):
-    """A stream each of whose RDDs is computed from the previous one.
+    """A stream that computes each RDD from the previous one.
 
     Args:
         parent: the new input of each batch.
         num_partitions: partitions of the state; ``None`` for the default parallelism.
+        partition_function: from a key to a number; its remainder is the partition.
+        window_ms: length of the window; 0 without one.
+        slide_ms: milliseconds between two states; by default the slide of the parent.
     """
 
-    must_checkpoint = spans_batches = True
+    must_checkpoint = True
 
-    def __init__(self, parent: Node, num_partitions: int | None = None) -> None:
-        super().__init__(parent.graph, (parent,))
-        self._parent = parent
+    def __init__(
+        self,
+        parent: Node,
+        num_partitions: int | None,
+        partition_function: Callable[[Any], int] = portable_hash,
+        *,
+        window_ms: int = 0,
+        slide_ms: int | None = None,
+    ) -> None:
+        super().__init__(parent.graph, (parent,), window_ms, slide_ms)
+        self._parent, self.partition_function = parent, partition_function
         self.num_partitions = require_num_partitions(num_partitions, self._sc.defaultParallelism)
         self.persist_by_default()
 
     @property
     def home(self) -> str:
-        """Path or URI of the files that the state has beside its RDDs; empty when there are none."""
+        """Path or URI of the state files beside the RDDs; empty for a stream without state files."""
         return ""
-
-    @property
-    def partition_function(self) -> Callable[[Any], int]:
-        """From a key to a number; its remainder is the partition."""
-        return portable_hash
 
     def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
         """Take over the state of an earlier run.
@@ -67,15 +69,15 @@ class StatefulDStream(Node):
             self._generated[time_ms] = rdd.persist(self._storage_level) if self._storage_level else rdd
 
     def _relocated(self, saved: RDD[Any]) -> RDD[Any]:
-        """A saved state whose files may have moved."""
+        """The saved state, with the present location of its files."""
         return saved
 
-    def checkpoint_youngest(self) -> None:
+    def checkpoint_newest(self) -> None:
         """Checkpoint the state after the last batch, in a Spark job of its own. Called while the engine stops."""
         time_ms = max(self._generated, default=-1)
         if time_ms < 0 or time_ms in self.checkpointed():
             return
-        copy = self._generated[time_ms].mapPartitionsWithIndex(_Same(), True)
+        copy = self._generated[time_ms].mapPartitionsWithIndex(lambda _index, elements: elements, True)
         copy.checkpoint()
         copy.count()
         path = checkpoint_file(copy)
@@ -87,7 +89,7 @@ class StatefulDStream(Node):
         return union.mapPartitionsWithIndex(merge, True)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """The state after a batch; ``None`` for a time whose state was forgotten: it cannot be computed again."""
+        """The state after a batch; ``None`` if it was forgotten: a state cannot be computed again."""
         if any(time > time_ms for time in self._generated):
             return None
         # An earlier batch that is still to be retried comes first, so that the state does not skip its input.
@@ -102,15 +104,7 @@ class StatefulDStream(Node):
 
     @abstractmethod
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
-        """Compute the state after a batch from the newest state there is."""
-
-
-@frozen
-class _Same:
-    """Copies a partition."""
-
-    def __call__(self, _index: int, elements: Iterable[Any]) -> Iterable[Any]:
-        return elements
+        """Compute the state after a batch from the newest state."""
 
 
 class StateView(MapPartitionsDStream):
@@ -137,69 +131,3 @@ class StateView(MapPartitionsDStream):
     def set_checkpoint_interval(self, interval_ms: int) -> None:
         """Checkpoint the state at that interval."""
         self.state.set_checkpoint_interval(interval_ms)
-
-
-class _NotSaved(Enum):
-    """Stands for what a checkpoint of the program cannot hold."""
-
-    INITIAL_RDD = "initial states in an RDD"
-
-
-class KeyedStateDStream(StatefulDStream):
-    """A state for each key, updated by a function of the program.
-
-    Args:
-        parent: pairs of key and new value.
-        num_partitions: partitions of the state; ``None`` for the default parallelism.
-        initial: pairs of key and initial state; ``None`` for none.
-        partition_function: from a key to a number; its remainder is the partition.
-    """
-
-    def __init__(
-        self,
-        parent: Node,
-        num_partitions: int | None,
-        initial: RDD[Any] | Iterable[Any] | None,
-        partition_function: Callable[[Any], int] = portable_hash,
-    ) -> None:
-        super().__init__(MapPartitionsDStream(parent, CheckPairs()), num_partitions)
-        self._initial, self._partition_function = initial, partition_function
-        self.restored()
-
-    def program_state(self) -> dict[str, Any]:
-        """Without the errors, and without initial states in an RDD, which lives no longer than its SparkContext."""
-        initial = _NotSaved.INITIAL_RDD if isinstance(self._initial, RDD) else self._initial
-        return {**super().program_state(), "_errors": None, "_initial": initial}
-
-    def restored(self) -> None:
-        """Begin to collect errors."""
-        self._errors = self.graph.add_state_errors(StateErrors(self._sc))
-
-    @property
-    def partition_function(self) -> Callable[[Any], int]:
-        """From a key to a number; its remainder is the partition."""
-        return self._partition_function
-
-    @property
-    def can_begin(self) -> bool:
-        """Whether the stream can begin without the state of an earlier run."""
-        return not isinstance(self._initial, _NotSaved)
-
-    def _updated(self, time_ms: int, update: PartitionFunction) -> RDD[Any]:
-        """The states after a batch. A batch without an RDD has no new values."""
-        previous, new = self._previous(time_ms), self._parent.get_or_compute(time_ms)
-        return self._merged([*previous, self._partitioned(self._sc.emptyRDD() if new is None else new)], update)
-
-    def _previous(self, time_ms: int) -> list[RDD[Any]]:
-        """The newest states: those of the previous slide, or older ones where ticks were skipped."""
-        times = [time for time in self._generated if time < time_ms]
-        if times:
-            return [self._generated[max(times)]]
-        if self._initial is None or isinstance(self._initial, _NotSaved):
-            return []
-        initial = self._initial if isinstance(self._initial, RDD) else self._sc.parallelize(self._initial)
-        checked = initial.mapPartitionsWithIndex(CheckPairs(), True)
-        return [self._partitioned(checked).mapPartitionsWithIndex(ToStatePairs(time_ms), True)]
-
-    def _partitioned(self, rdd: RDD[Any]) -> RDD[Any]:
-        return rdd.partitionBy(self.num_partitions, self._partition_function)
