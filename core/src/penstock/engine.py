@@ -13,12 +13,12 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointSources
+from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.listen.events import CheckpointFailed, StopProgress
+from penstock.listen.events import StopProgress
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import JobGenerator
@@ -62,7 +62,7 @@ class Engine:
         on_give_up: Callable[[BaseException], None],
     ) -> None:
         sc, settings, clock, graph = program.sc, program.settings, program.clock, program.graph
-        self._program, self._bus, self._recovery, self._on_error = program, bus, recovery, on_error
+        self._program, self._bus, self._on_error = program, bus, on_error
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
         self.tracker = ReceiverTracker(
             sc,
@@ -71,7 +71,7 @@ class Engine:
             clock,
             bus.post,
             on_give_up,
-            None if recovery is None else recovery.directory.name,
+            None if self._run is None else self._run.directory.name,
             None if self._run is None else self._run.block_log,
         )
         if self._run is not None:
@@ -106,12 +106,14 @@ class Engine:
             monotonic_ms=clock.monotonic_ms,
             discard_file=partial(delete_file, self._program.sc),
         )
-        if self._recovery is not None:
-            checkpointer = self._start_checkpointer(self._recovery, listener_values)
-            self._checkpointer = checkpointer
+        if self._run is not None:
+            self._checkpointer = checkpointer = Checkpointer(
+                self._program, self._run, self.tracker, listener_values, self._bus.post, self._release_blocks
+            )
+            checkpointer.start()
             runtime = evolve(
                 runtime,
-                completed_outputs=None if self._run is None else self._run.completed_outputs,
+                completed_outputs=self._run.completed_outputs,
                 discard_file=checkpointer.discard_file,
                 recoverable_ms=lambda: checkpointer.recoverable_ms,
             )
@@ -124,20 +126,6 @@ class Engine:
         self.scheduler.start(self.generator.batch_completed)
         self.tracker.start()
         self.generator.start(None if self._run is None else self._run.batches)
-
-    def _start_checkpointer(self, recovery: Recovery, listener_values: Mapping[str, Callable[[], Any]]) -> Checkpointer:
-        run = self._run
-        assert run is not None
-        made = Checkpointer(
-            recovery.directory,
-            self._program,
-            run.first,
-            run.attempts,
-            CheckpointSources(self.tracker.rates, listener_values, run.logged_events, run.completed_outputs),
-            CheckpointCallbacks(self._on_checkpoint_failures, self._release_blocks, self.tracker.blocks.forget_streams),
-        )
-        made.start(run.obsolete)
-        return made
 
     def stop(self, deadline: float | None) -> None:
         """Stop receivers, flush, run the remaining batches, close the rest. A step that fails does not stop the others.
@@ -217,9 +205,6 @@ class Engine:
             self.generator.save()
         if not self._checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
             log.warning("last checkpoint not written before the deadline")
-
-    def _on_checkpoint_failures(self, count: int, error: BaseException) -> None:
-        self._bus.post(CheckpointFailed(self._program.clock.now_ms(), count, f"{type(error).__name__}: {error}"))
 
     def _release_blocks(self, before_ms: int) -> None:
         if self.generator is not None:

@@ -50,6 +50,7 @@ class RecoveredRun:
     """What a run starts with.
 
     Attributes:
+        directory: the checkpoint directory.
         first: the run's first checkpoint, not written yet.
         found: the checkpoint that it recovers from; ``None`` if it starts fresh.
         attempts: how many runs have begun a batch.
@@ -59,6 +60,7 @@ class RecoveredRun:
         completed_outputs: the log of completed outputs; ``None`` if it is off.
     """
 
+    directory: CheckpointDirectory
     first: Checkpoint
     found: Checkpoint | None = None
     attempts: BatchAttempts = field(factory=BatchAttempts)
@@ -131,8 +133,10 @@ class Recovery:
                 f"not contain queues. Set {conf.key('checkpoint_rebuild')}=true to have setupFunc rebuild the program "
                 "and fill its queues, or read from a recoverable source"
             )
-        files = self._restore_points(found).files
-        for name, stream in assign(self._graph.stateful_streams(), self._graph.streams()).items():
+        streams = assign(self._graph.stateful_streams(), self._graph.streams())
+        saved = {streams[each.name].number: each for each in found.states if each.name in streams}
+        files = restore_points(found, self._graph, saved).files
+        for name, stream in streams.items():
             if isinstance(stream, KeyedStateDStream) and not stream.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{stream.call_site.short}: its state was not checkpointed yet, and its initial state is an RDD, "
@@ -161,25 +165,26 @@ class Recovery:
         found = self.found
         replaces = found is None and self._store.last_number() > 0
         program = None if rebuilds else self._save_program()
-        attempts, batches = BatchAttempts(), None
+        attempts, batches, points = BatchAttempts(), None, None
         if found is not None:
             self._check(found)
             # The new run's first checkpoint may be damaged too.
             self._store.retain(found)
             attempts = BatchAttempts.after(found, self._program.clock.now_ms())
             drops = self._settings.on_checkpoint_mismatch == "drop-state"
-            state_ms = restore_streams(self._graph, found, self.directory.folder, drops=drops)
-            batches = self._batches(found, state_ms)
+            points = restore_streams(self._graph, found, self.directory.folder, drops=drops)
+            batches = self._batches(found, points.oldest_ms)
         elif replaces:
             self._log_replaced(earlier)
         first = self._first_checkpoint(found, earlier, program, attempts)
         return RecoveredRun(
+            self.directory,
             first,
             found,
             attempts,
             batches,
             (RECEIVED_DATA, BLOCK_LOG) if replaces else (),
-            self._block_log(first.run, found),
+            self._block_log(first.run, found, points),
             self._completed_outputs(first.run),
         )
 
@@ -230,11 +235,6 @@ class Recovery:
                 f"found in their partitions. Start with PYTHONHASHSEED={found.hash_seed}"
             )
 
-    def _restore_points(self, found: Checkpoint) -> RestorePoints:
-        streams = assign(self._graph.stateful_streams(), self._graph.streams())
-        saved = {streams[each.name].number: each for each in found.states if each.name in streams}
-        return restore_points(found, self._graph, saved)
-
     def _batches(self, found: Checkpoint, state_ms: int | None) -> RecoveredBatches | None:
         if found.zero_time_ms < 0:
             return None  # the earlier run ended before its first batch
@@ -266,11 +266,11 @@ class Recovery:
 
     # -- this run --
 
-    def _block_log(self, run: str, found: Checkpoint | None) -> WriteAheadLog | None:
+    def _block_log(self, run: str, found: Checkpoint | None, points: RestorePoints | None) -> WriteAheadLog | None:
         if self._settings.wal_enabled:
             return block_log(self._program, self.directory, run, found)
-        if found is not None:
-            check_no_blocks_needed(self._program, self.directory, found, self._restore_points(found))
+        if found is not None and points is not None:
+            check_no_blocks_needed(self._program, self.directory, found, points)
         return None
 
     def _completed_outputs(self, run: str) -> CompletedOutputs | None:
