@@ -121,6 +121,8 @@ class Engine:
         skip_late: bool = False,
         generation_retries: int = 2,
         wal: bool = False,
+        catch_up: str = "all",
+        catch_up_batches: int = 10,
     ) -> None:
         self.clock, self.log = clock, Log()
         self.errors: list[BaseException] = []
@@ -137,6 +139,8 @@ class Engine:
             "spark.penstock.lateTicks": "skip" if skip_late else "fire",
             "spark.penstock.generation.retries": generation_retries,
             "spark.streaming.receiver.writeAheadLog.enable": wal,
+            "spark.penstock.checkpoint.catchUp": catch_up,
+            "spark.penstock.checkpoint.catchUpBatches": catch_up_batches,
         }
         self.settings = Settings.parse({name: str(value).lower() for name, value in conf.items()})
         self.scheduler = JobScheduler(

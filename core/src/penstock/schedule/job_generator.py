@@ -141,11 +141,11 @@ class JobGenerator:
             self._graph.advance_state(range(recovered.state_ms + interval_ms, until_ms, interval_ms))
         log.info("batches recovered", due=len(due), pending=len(recovered.pending), first_tick=start_ms)
         skippable: set[int] = set()
-        if recovered.skips_empty and not self._graph.needs_every_batch:
+        if self._settings.catch_up == "skip-empty" and not self._graph.needs_every_batch:
             # A batch may have blocks although no checkpoint mentions it.
             allocated_ms = self._batch_input.last_allocated_ms
             skippable = {time_ms for time_ms in due if time_ms > allocated_ms} - recovered.pending
-        self._due.add_late(due, start_ms - interval_ms, recovered.max_pending, skippable)
+        self._due.add_late(due, start_ms - interval_ms, self._settings.catch_up_batches, skippable)
         self._due.generated_ms = max([recovered.last_time_ms, *due])
         return start_ms
 

@@ -7,23 +7,19 @@ from attrs import frozen
 
 @frozen
 class RecoveredBatches:
-    """What the checkpoint says about batches, and how to catch up.
+    """What the checkpoint says about batches.
 
     Attributes:
         zero_time_ms: zero time of the graph.
         last_time_ms: the youngest batch that was generated.
         pending: generated batches that were not complete.
         state_ms: states are recomputed for all batches after this one; ``None`` without state.
-        max_pending: generate no further late batch while this many batches are pending.
-        skips_empty: skip late batches without data; batches that state or windows need are generated all the same.
     """
 
     zero_time_ms: int
     last_time_ms: int
     pending: frozenset[int]
     state_ms: int | None
-    max_pending: int
-    skips_empty: bool
 
     def due(self, start_ms: int, interval_ms: int) -> list[int]:
         """The batches to generate before ``start_ms``: pending ones and those of the downtime, oldest first."""

@@ -243,8 +243,6 @@ class Recovery:
             found.last_time_ms,
             frozenset(found.pending),
             state_ms,
-            self._settings.catch_up_batches,
-            self._settings.catch_up == "skip-empty",
         )
 
     def _log_replaced(self, earlier: Checkpoint | None) -> None:
