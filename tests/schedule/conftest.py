@@ -15,11 +15,9 @@ from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.job import Job
 from penstock.listen.events import BatchCompleted, Event
 from penstock.runtime.clock import ManualClock
-from penstock.schedule.interfaces import Checkpoints, ReceiverInput
-from penstock.schedule.job_generator import JobGenerator
+from penstock.schedule.job_generator import Checkpoints, JobGenerator, ReceiverInput, RecoveredBatches
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
-from penstock.schedule.recovered_batches import RecoveredBatches
 
 INTERVAL_MS = 100
 

@@ -16,7 +16,7 @@ from tests.schedule.conftest import INTERVAL_MS, Engine, Log
 from penstock.listen.events import BatchCompleted, StreamInputInfo
 from penstock.runtime.clock import ManualClock
 from penstock.schedule import job_generator
-from penstock.schedule.recovered_batches import RecoveredBatches
+from penstock.schedule.job_generator import RecoveredBatches
 
 NOTHING_PENDING = RecoveredBatches(zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None)
 

@@ -32,7 +32,7 @@ from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.state.stateful import KeyedStateDStream
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
-from penstock.schedule.recovered_batches import RecoveredBatches
+from penstock.schedule.job_generator import RecoveredBatches
 from penstock.spark import saved_conf
 from penstock.spark.checkpoint import qualified
 from penstock.storage.directory import Directory
