@@ -153,7 +153,7 @@ def test_files_and_folders_of_others_are_not_touched(tmp_path: Path) -> None:
 def test_recovered_run_retains_the_checkpoint_it_recovered_from() -> None:
     disk, _store = written(1, 2, 3)
     store = CheckpointStore(disk)
-    store.retain(numbered(3))
+    store.retained = [numbered(3)]
     assert store.write(numbered(4)) == numbered(3)
     assert sorted(disk.files) == [name(3), name(4)]
     disk.files[name(4)][20] ^= 1

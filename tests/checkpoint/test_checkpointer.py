@@ -12,11 +12,10 @@ from attrs import evolve
 from tests.checkpoint.samples import FIRST, Disk, FakeProgram
 from tests.helpers.memory_directory import full_disk
 
-from penstock.checkpoint.batch_attempts import BatchAttempts
 from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.manifest import Checkpoint, SavedInput
 from penstock.checkpoint.program import Program
-from penstock.checkpoint.restore.recovery import RecoveredRun
+from penstock.checkpoint.restore.recovery import BatchAttempts, RecoveredRun
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError, WriteAheadLogError
@@ -160,7 +159,7 @@ def make() -> Iterator[Callable[..., Writing]]:
     ) -> Writing:
         made.append(Writing(evolve(FIRST, **{"folders": ["before", "now"], **first}), listeners or {}))
         if retained is not None:
-            made[-1].directory.store.retain(retained)
+            made[-1].directory.store.retained = [retained]
         made[-1].checkpointer.start()
         return made[-1]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
 
 from penstock.checkpoint.manifest import Checkpoint, SavedFile
 from penstock.errors import CheckpointError, WriteAheadLogError
@@ -34,7 +33,8 @@ class CheckpointStore:
 
     def __init__(self, directory: Directory, durability: Durability = Durability.FLUSH) -> None:
         self._directory, self._sync = directory, durability is Durability.FSYNC
-        self._retained: list[Checkpoint] = []
+        #: The checkpoints that a later run may recover from, oldest first.
+        self.retained: list[Checkpoint] = []
 
     def newest(self) -> Checkpoint | None:
         """Read the newest sound checkpoint; ``None`` if there is none. A damaged newer one is logged as an error.
@@ -66,11 +66,6 @@ class CheckpointStore:
             )
         return None
 
-    @property
-    def retained(self) -> Sequence[Checkpoint]:
-        """The checkpoints that a later run may recover from, oldest first."""
-        return self._retained
-
     def write(self, checkpoint: Checkpoint) -> Checkpoint:
         """Write a checkpoint, then delete all but the newest ten; failed deletions are retried at the next write.
 
@@ -82,21 +77,17 @@ class CheckpointStore:
         """
         name = _name(checkpoint)
         self._directory.write(name, frame(checkpoint.to_json()), sync=self._sync)
-        self._retained = [*self._retained, checkpoint][-_RETAINED:]
+        self.retained = [*self.retained, checkpoint][-_RETAINED:]
         try:
             self._delete_old()
         # The checkpoint itself has been written.
         except OSError as error:
             log.warning("old checkpoints not deleted", written=name, reason=str(error))
-        return self._retained[0]
-
-    def retain(self, checkpoint: Checkpoint) -> None:
-        """Count an earlier run's checkpoint among the ten that are retained."""
-        self._retained = [checkpoint]
+        return self.retained[0]
 
     def _delete_old(self) -> None:
-        retained = {_name(each) for each in self._retained}
-        programs = {each.program.name for each in self._retained if each.program is not None}
+        retained = {_name(each) for each in self.retained}
+        programs = {each.program.name for each in self.retained if each.program is not None}
         for old in self._directory.names():
             is_old = _NAME.fullmatch(old) and old not in retained
             if is_old or (_PROGRAM.fullmatch(old) and old not in programs):

@@ -29,14 +29,14 @@ def block_log(program: Program, directory: CheckpointDirectory, run: str, found:
         run: id of the run.
         found: the checkpoint that the run recovers from, if any.
     """
-    return WriteAheadLog(
-        directory.files.child(BLOCK_LOG),
-        run,
-        program.settings,
-        program.clock,
-        0 if found is None else found.logged_events,
-        None if found is None else _allocations(found),
-    )
+    files = directory.files.child(BLOCK_LOG)
+    if found is None:
+        return WriteAheadLog(files, run, program.settings, program.clock)
+    # Batches that the checkpoint knows of, and whose allocations may be missing from the log.
+    stream_ids = [saved.stream_id for saved in found.inputs]
+    batches = found.zero_time_ms, found.batch_interval_ms, found.last_time_ms
+    substitute = block_events.allocations_lost(*batches, stream_ids)
+    return WriteAheadLog(files, run, program.settings, program.clock, found.logged_events, substitute)
 
 
 def check_no_blocks_needed(
@@ -54,11 +54,10 @@ def check_no_blocks_needed(
     needed = 0
     # Streams that no output reaches are never asked for anything.
     for stream in (each for each in program.graph.inputs if each.number in required_ms):
-        times = [time_ms for time_ms in allocations.times if time_ms >= required_ms[stream.number]]
-        blocks = [
-            *allocations.unallocated(stream.id),
-            *(each for time in times for each in allocations.blocks(time, stream.id)),
-        ]
+        blocks = allocations.unallocated(stream.id)
+        for time_ms in allocations.times:
+            if time_ms >= required_ms[stream.number]:
+                blocks = [*blocks, *allocations.blocks(time_ms, stream.id)]
         needed += sum(block.num_records for block in blocks)
     if not needed:
         return
@@ -70,9 +69,3 @@ def check_no_blocks_needed(
             f"gracefully before you switch it off, or recover without these records: {conf.key('on_damage')}=skip"
         )
     log.error("write-ahead log off, earlier records lost", records=needed, location=location)
-
-
-def _allocations(found: Checkpoint) -> block_events.Event:
-    """What the checkpoint knows of batches whose allocations may be missing from the log."""
-    stream_ids = [saved.stream_id for saved in found.inputs]
-    return block_events.allocations_lost(found.zero_time_ms, found.batch_interval_ms, found.last_time_ms, stream_ids)

@@ -17,7 +17,6 @@ from attrs import evolve, field, frozen
 from pyspark import SparkContext
 
 from penstock import conf
-from penstock.checkpoint.batch_attempts import BatchAttempts
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.directory import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, CheckpointDirectory
 from penstock.checkpoint.manifest import Checkpoint, SavedFile
@@ -43,6 +42,36 @@ log = get_logger("checkpoint")
 
 class NotRecoverableError(CheckpointError):
     """The saved program has an input that cannot be recovered."""
+
+
+@frozen
+class BatchAttempts:
+    """How many runs have begun a batch, this one included. Read on the generator's loop and on the job pool.
+
+    The number is never too low: a batch's jobs may run before a checkpoint mentions the batch. So every batch after the
+    youngest one in the checkpoint counts as begun if it was due when this run started.
+
+    Attributes:
+        known: attempts by batch time in ms, of batches that were begun and are not complete.
+        after_ms: the youngest batch that the checkpoint mentions.
+        until_ms: when this run started.
+        later: number of runs that may have begun a batch between the two.
+    """
+
+    known: Mapping[int, int] = field(factory=dict)
+    after_ms: int = -1
+    until_ms: int = -1
+    later: int = 1
+
+    @classmethod
+    def after(cls, found: Checkpoint, now_ms: int) -> BatchAttempts:
+        """The attempts of a run that recovers from a checkpoint now."""
+        known = {time_ms: count + 1 for time_ms, count in found.pending.items()}
+        return cls(known, found.last_time_ms, now_ms, found.later_attempts + 1)
+
+    def of(self, time_ms: int) -> int:
+        """How many runs have begun the batch."""
+        return self.known.get(time_ms, self.later if self.after_ms < time_ms <= self.until_ms else 1)
 
 
 @frozen
@@ -169,7 +198,7 @@ class Recovery:
         if found is not None:
             self._check(found)
             # The new run's first checkpoint may be damaged too.
-            self._store.retain(found)
+            self._store.retained = [found]
             attempts = BatchAttempts.after(found, self._program.clock.now_ms())
             drops = self._settings.on_checkpoint_mismatch == "drop-state"
             points = restore_streams(self._graph, found, self.directory.folder, drops=drops)
