@@ -1,7 +1,7 @@
-"""``Engine``: the parts that run a program, made, started and stopped in order.
+"""``Engine``: creates, starts and stops the parts that run a program, in order.
 
-The engine does none of their work. It is made and started on the thread that starts the context, and stopped on the one
-that stops it; ``abandon`` may come from any thread.
+It does none of their work. The thread that starts the context creates and starts it; the thread that stops the context
+stops it. Any thread may call ``abandon``.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _LAST_STEP_S = 2.0
 
 
 class Engine:
-    """The engine of a context.
+    """The parts that run the program of one StreamingContext.
 
     Args:
         program: the program to run; its graph is connected to the engine.
-        bus: the listener bus, started and stopped here.
+        bus: the listener bus; the engine starts and stops it.
         recovery: restores the program from its checkpoint directory; ``None`` without checkpoints.
         on_error: called with every error of a batch or of the engine.
         on_give_up: called with the reason when the program must stop.
@@ -95,7 +95,7 @@ class Engine:
             WriteAheadLogError: a log cannot be written.
         """
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
-        # Whatever may be refused comes first: the first checkpoint of a fresh start replaces an earlier run's.
+        # Checks that may refuse the start come first: the first checkpoint of a fresh start replaces an earlier run's.
         self.tracker.prepare()
         batch_input = BatchInput(self.tracker, settings.partition_bytes)
         runtime = GraphRuntime(
@@ -143,7 +143,7 @@ class Engine:
             ("batches", lambda: self._stop_generator(deadline)),
             ("jobs", lambda: self.scheduler.stop(2.0)),
             ("checkpoint", lambda: self._stop_checkpointer(end)),
-            # Only now: the last batches read the receivers' blocks, and report the ones that are gone.
+            # After the batches, because the last ones read the receivers' blocks and report those that are lost.
             ("release", self.tracker.release),
             ("files", self.tracker.delete_files),
             ("write-ahead log", self.tracker.close),
@@ -163,7 +163,7 @@ class Engine:
         self._final_state.abandon()
 
     def stop_at_once(self) -> None:
-        """Turn a graceful stop into one at once: ``abandon``, and cancel the running jobs."""
+        """Turn a graceful stop into an immediate one: ``abandon``, and cancel the running jobs."""
         self.abandon()
         if not cluster.is_stopped(self._program.sc):
             self._program.sc.cancelAllJobs()

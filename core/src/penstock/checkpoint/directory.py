@@ -20,7 +20,7 @@ from penstock.storage.uri import location_of_hadoop
 
 #: Folder of the receivers' blocks.
 RECEIVED_DATA = "receivedData"
-#: Folder of the driver write-ahead log, which says which blocks there are and which batch has which.
+#: Folder of the driver write-ahead log: received blocks, and the batch that each is allocated to.
 BLOCK_LOG = "receivedBlockMetadata"
 #: Folder of the log of completed output operations.
 COMPLETED_OUTPUTS = "completedOutputs"

@@ -151,7 +151,7 @@ class JobGenerator:
         self._completed_ms = -1
 
     def start(self, recovered: RecoveredBatches | None = None) -> None:
-        """Fix zero time on the wall clock's grid and start to tick; the first tick comes within one batch interval.
+        """Set zero time to a multiple of the batch interval and start the timer; it ticks within one batch interval.
 
         A recovered run keeps the earlier run's zero time. It first generates the batches that were pending, and those
         of the downtime.
@@ -166,7 +166,7 @@ class JobGenerator:
         else:
             start_ms = self._recover(recovered, start_ms)
         self._loop.start()
-        # Starts on the late batches.
+        # Begins to generate the late batches.
         self._loop.post(self._retry_allocation)
         self._timer.start(start_ms)
 

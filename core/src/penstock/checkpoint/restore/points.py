@@ -1,8 +1,9 @@
 """Restore points: which checkpointed RDDs a recovered run starts its states from, so that they fit together.
 
 A stateful stream computes nothing older than an RDD it already has. So an RDD is of no use if it is younger than a
-batch that will be generated again, than the begin of a window on it, or than the restore point of a state computed from
-it.
+batch that will be generated again, than the start of a window over it, or than the restore point of a state that is
+computed from it.
+
 Used before the start and on the checkpoint writer's thread; reads the graph and changes nothing.
 """
 

@@ -1,7 +1,7 @@
-"""The driver write-ahead log of a run: which blocks receivers stored, and which batch has which.
+"""The driver write-ahead log of a run: received blocks, and the batch that each is allocated to.
 
-With the write-ahead log on, blocks outlive the run. With it off, a run that recovers from one that had it on must not
-need any of that run's blocks. Used before the start.
+With the write-ahead log on, blocks outlive the run. If it was on in the earlier run and is now off, the recovered run
+must not need any of the earlier run's blocks. Used before the start.
 """
 
 from __future__ import annotations
