@@ -199,8 +199,7 @@ class Checkpointer:
         """Delete what recovery from the oldest retained checkpoint does not need."""
         needed_ms = oldest.needed_ms
         if self._states:
-            saved = {self._states[each.name].number: each for each in oldest.states if each.name in self._states}
-            since_ms = restore_points(oldest, self._graph, saved).oldest_ms
+            since_ms = restore_points(oldest, self._graph, self._states).oldest_ms
             self.recoverable_ms = oldest.zero_time_ms if since_ms is None else since_ms
             # A state whose last checkpoint is old is recomputed from all input since then.
             needed_ms = min(needed_ms, self.recoverable_ms - self._graph.max_input_remember_ms)

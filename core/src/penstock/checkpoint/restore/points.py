@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from penstock.checkpoint.manifest import Checkpoint, SavedState
+from penstock.checkpoint.manifest import Checkpoint
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
+    from penstock.graph.node import Node
 
 
 @frozen
@@ -35,14 +36,15 @@ class RestorePoints:
     oldest_required_ms: Mapping[int, int]
 
 
-def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, saved: Mapping[int, SavedState]) -> RestorePoints:
+def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mapping[str, Node]) -> RestorePoints:
     """Choose the restore points of a checkpoint.
 
     Args:
         checkpoint: the checkpoint to recover from.
         graph: the program that recovers.
-        saved: the checkpoint's states by the number of the stream they belong to.
+        streams: the program's stateful streams by name; states of other names are not restored.
     """
+    saved = {streams[state.name].number: state for state in checkpoint.states if state.name in streams}
     first_ms = min([checkpoint.last_time_ms + checkpoint.batch_interval_ms, *checkpoint.pending])
     required_ms: dict[int, int] = {}
     files: dict[str, Mapping[int, str]] = {}

@@ -19,7 +19,7 @@ from pyspark import SparkContext
 from penstock import conf
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.directory import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, CheckpointDirectory
-from penstock.checkpoint.manifest import Checkpoint, SavedFile
+from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import RestorePoints, restore_points
 from penstock.checkpoint.restore.program import load_program, save_program
@@ -163,8 +163,7 @@ class Recovery:
                 "and fill its queues, or read from a recoverable source"
             )
         streams = assign(self._graph.stateful_streams(), self._graph.streams())
-        saved = {streams[each.name].number: each for each in found.states if each.name in streams}
-        files = restore_points(found, self._graph, saved).files
+        files = restore_points(found, self._graph, streams).files
         for name, stream in streams.items():
             if isinstance(stream, KeyedStateDStream) and not stream.can_begin and not files.get(name):
                 raise CheckpointError(
@@ -307,7 +306,7 @@ class Recovery:
         wal = WriteAheadLog(files, run, self._settings, self._program.clock)
         return CompletedOutputs(wal, output_names(self._graph.outputs))
 
-    def _save_program(self) -> SavedFile:
+    def _save_program(self) -> str:
         data = save_program(self._program)
         try:
             return self._store.write_program(data)
@@ -315,7 +314,7 @@ class Recovery:
             raise self.directory.unusable(error) from error
 
     def _first_checkpoint(
-        self, found: Checkpoint | None, earlier: Checkpoint | None, program: SavedFile | None, attempts: BatchAttempts
+        self, found: Checkpoint | None, earlier: Checkpoint | None, program: str | None, attempts: BatchAttempts
     ) -> Checkpoint:
         sc, own_folder = self._program.sc, self.directory.folder.name
         folders = [folder for folder in (earlier.folders if earlier is not None else ()) if folder != own_folder]

@@ -54,7 +54,7 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
     sources = _match(checkpoint.inputs, inputs, "the position of", differences)
     if differences:
         _report(differences, checkpoint, streams, drops=drops)
-    points = restore_points(checkpoint, graph, {stream.number: saved for saved, stream in matched})
+    points = restore_points(checkpoint, graph, {saved.name: stream for saved, stream in matched})
     for saved, stream in matched:
         if points.files[saved.name]:
             files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
