@@ -20,7 +20,6 @@ from penstock.blocks.block_file import open_file
 from penstock.blocks.received_block_handler import LocalBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver
-from penstock.receive.receiver_driver import TrackerClient
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
@@ -75,8 +74,8 @@ class Remembering:
 def measure(name, handler, port):
     """Print how fast a block handler stores; return what it stored."""
     client, receiver, remembering = Client(f"grpc://127.0.0.1:{port}", TOKEN, 10_000), Idle(), Remembering(handler)
-    driver = TrackerClient(client, RegisterReceiver(0, 1, "Idle", 0))
-    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), driver, remembering)
+    launch = RegisterReceiver(0, 1, "Idle", 0)
+    supervisor = ReceiverSupervisor(receiver, launch, Settings.parse({}), client, remembering)
     supervisor.start()
     records = [f"{n:0100d}" for n in range(size)]
     receiver.store_all(records)

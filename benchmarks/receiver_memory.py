@@ -87,11 +87,11 @@ printed_s = -1e9
 print(f"{'s':>6} {'RSS MB':>8} {'backlog MB':>10} {'records in batches':>19}", flush=True)
 while (now_s := time.monotonic() - started) < seconds:
     points.append((now_s, resident_mb(pid)))
-    most_backlog = max(most_backlog, ssc._engine.tracker.unread_bytes())
+    most_backlog = max(most_backlog, ssc._engine.tracker.backlog_bytes())
     if now_s - printed_s >= seconds / 20:
         printed_s = now_s
         print(
-            f"{now_s:>6.0f} {points[-1][1]:>8.1f} {ssc._engine.tracker.unread_bytes() / 1e6:>10.1f} {seen:>19,}",
+            f"{now_s:>6.0f} {points[-1][1]:>8.1f} {ssc._engine.tracker.backlog_bytes() / 1e6:>10.1f} {seen:>19,}",
             flush=True,
         )
     time.sleep(0.25)

@@ -15,15 +15,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock import Block, Receiver, StoredBlock
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.conf import Settings
-from penstock.receive.messages import Registered
+from penstock.receive.messages import RegisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.wire.messages import Reply
 
+R = TypeVar("R", bound=Reply)
 records = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
 large = int(sys.argv[2]) if len(sys.argv) > 2 else 400
 LINES = ["x" * 100 + str(number) for number in range(1000)]
@@ -32,20 +33,11 @@ LINES = ["x" * 100 + str(number) for number in range(1000)]
 class Driver:
     """Accepts everything."""
 
-    def register(self, _receiver_type: str) -> Registered:
-        """Accept the receiver."""
-        return Registered(accepted=True)
-
-    def add_blocks(self, _blocks: list[StoredBlock]) -> Reply:
-        """Accept the blocks."""
-        return Reply()
-
-    def report_error(self, message: str, error: str) -> None:
-        """Show the error."""
-        print(message, error)
-
-    def deregister(self, message: str, error: str, **_counts: object) -> None:
-        """Ignore the end."""
+    def ask(self, message: object, reply_kind: type[R]) -> R:
+        """Accept the receiver and its blocks; show errors."""
+        if isinstance(message, ReportError):
+            print(message)
+        return reply_kind()
 
 
 class Blocks(LocalBlockHandler):
@@ -73,7 +65,7 @@ class Silent(Receiver[Any]):
 def store(values: Iterable[Any], folder: Path) -> tuple[float, list[StoredBlock]]:
     """Store values; say how long that took, s of processor time, and what blocks they became."""
     blocks, receiver = Blocks(folder), Silent()
-    supervisor = ReceiverSupervisor(receiver, 0, 1, Settings.parse({}), Driver(), blocks)
+    supervisor = ReceiverSupervisor(receiver, RegisterReceiver(0, 1, "Silent", 0), Settings.parse({}), Driver(), blocks)
     supervisor.start()
     began = time.process_time()
     receiver.store_all(values)

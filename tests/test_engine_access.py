@@ -40,7 +40,7 @@ class Tracker:
     def receiver_infos(self) -> dict[int, Any]:
         return {0: "info"}
 
-    def unread_bytes(self) -> int:
+    def backlog_bytes(self) -> int:
         return 1234
 
 

@@ -1,4 +1,4 @@
-"""Blocks, and a store for them."""
+"""Example blocks, and a store for them."""
 
 import uuid
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The Arrow form: what comes out equals what went in, type and value."""
+"""The Arrow form: decoded records equal the encoded ones in type and value."""
 
 import math
 import pickle

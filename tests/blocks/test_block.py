@@ -1,4 +1,4 @@
-"""A block, and what is known of it."""
+"""``Block`` and its descriptions."""
 
 from collections.abc import Callable
 

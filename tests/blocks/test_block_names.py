@@ -1,4 +1,4 @@
-"""The name of a block that comes over the wire may be anything; ``delete`` and ``open`` take it for a name alone."""
+"""Block names from the network: ``delete`` and ``open`` never take them for paths."""
 
 from collections.abc import Callable
 

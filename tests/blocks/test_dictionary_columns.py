@@ -1,4 +1,4 @@
-"""Dictionary columns, whose chunks need not share a dictionary, are stored like any other."""
+"""Dictionary columns are stored like any other, although each chunk may have its own dictionary."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""However large a batch is stored, a reader holds a small part of it as Python objects."""
+"""A large columnar batch is stored as several record batches, of which a reader holds one at a time."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""``leftovers``: block directories of runs whose process is gone are deleted, and nothing else."""
+"""``leftovers``: deletes the block directories of runs whose process has ended, and nothing else."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_directory(root: Path, name: str = "app-1-abcd") -> Path:
 
 
 def dead() -> Process:
-    """A process that is no more."""
+    """A process that has ended."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         process = Process.of(child.pid)
         child.kill()
@@ -187,7 +187,7 @@ def test_zombie_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         process = Process.of(child.pid)
         child.kill()
-        # It has ended, and its parent has not waited for it yet.
+        # It has ended, but its parent has not waited for it: a zombie.
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert not process.is_alive
 

@@ -1,4 +1,4 @@
-"""``WriteAheadLogBlockHandler``: a block is one file, whole or not there, and is read by whoever has its reference."""
+"""``WriteAheadLogBlockHandler``: a block's file appears whole or not at all, and is read by its reference anywhere."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def test_sweep_that_cannot_list_is_logged(tmp_path: Path, caplog: pytest.LogCapt
     assert "receiver write-ahead log not swept" in caplog.text
 
 
-# -- what goes wrong while a block is written --
+# -- failed writes --
 
 
 def test_name_of_another_directory_is_refused(
@@ -315,7 +315,7 @@ def test_failed_replace_leaves_the_old_block(
 
 @pytest.fixture
 def as_nobody() -> Iterator[Path]:
-    """A folder that anybody may read, and this process no more than that: root may write to any."""
+    """A folder that this process may only read. Root may write anywhere, so it becomes another user."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o555)
@@ -385,7 +385,7 @@ def test_fsync_covers_new_directories_the_file_and_its_name(
     monkeypatch.setattr(os, "fsync", note)
     log = WriteAheadLogBlockHandler(stream_directory(str(tmp_path / "check"), 0), durability)
     stored = log.store(make_block(["x" * 1000] * 50))
-    # The directories that were made; then the file under its first name, and its own name in its directory.
+    # The new directories, then the file under its temporary name, then its directory after the rename.
     first = ["file", "directory"] if expected else []
     assert synced == expected + first
     log.store(make_block(["x" * 1000] * 50, "input-0-1-1"))

@@ -90,7 +90,7 @@ def test_missing_allocation_of_the_last_batch_is_no_damage(tmp_path: Path) -> No
     # The allocation could not be logged, and the checkpoint that mentions the batch was written.
     again = ReceivedBlockTracker([0], log_of(tmp_path, checkpoint_of(log)))
     assert again.recovered.is_whole
-    assert again.leftovers() == {0: 10}
+    assert again.unallocated_records() == {0: 10}
 
 
 def check(path: Path, found: Checkpoint, fake: FakeProgram, conf: dict[str, str] | None = None) -> None:

@@ -81,7 +81,7 @@ def change_operation(program: FakeProgram) -> None:
 def change_partitioning(program: FakeProgram) -> None:
     program.source.updateStateByKey(total).setName("a").foreachRDD(print)
     table = program.states()["a"]
-    table._partition_function = other_hash
+    table.partition_function = other_hash
     program.state("b")
 
 

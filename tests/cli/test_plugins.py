@@ -124,9 +124,9 @@ def test_show_prints_offers_and_options(cli: Cli, install: Install) -> None:
     assert result.exit_code == 0
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert "receiver well: water" in lines
-    assert "depth int required how deep, in [m]" in lines
-    assert "lid bool True whether it is closed" in lines
-    assert "key str (hidden)" in lines
+    assert "depth integer required how deep, in [m]" in lines
+    assert "lid boolean True whether it is closed" in lines
+    assert "key text (hidden)" in lines
     assert "open sesame" not in result.stdout
     assert "receiver spring: -" in lines
     assert "rate estimator bucket: one at a time" in lines
@@ -145,7 +145,7 @@ def test_json_of_show_has_the_options(cli: Cli, install: Install) -> None:
     (plugin,) = json.loads(cli("plugins", "show", "well", "--json").stdout)
     assert plugin["offers"][0]["options"][0] == {
         "name": "depth",
-        "type": "int",
+        "type": "integer",
         "default": None,
         "help": "how deep, in [m]",
     }

@@ -1,7 +1,7 @@
 """Folders of programs whose names begin like Penstock's are not mistaken for Penstock."""
 
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +13,11 @@ PACKAGE = Path(penstock.__file__).parent
 
 def called_from(filename: str) -> CallSite:
     """The call site of an operator that a file of this name calls."""
-    names: dict[str, Callable[[], CallSite]] = {"operator": lambda: call_site("map")}
-    exec(compile("def program():\n    return operator()\n", filename, "exec"), names)
-    operator = compile("lambda: call_site('map')", str(PACKAGE / "graph" / "dstream.py"), "eval")
-    names["operator"] = eval(operator, {"call_site": call_site})
-    return names["program"]()
+    names: dict[str, Any] = {"call_site": call_site}
+    exec(compile("def map():\n    return call_site()\n", str(PACKAGE / "graph" / "dstream.py"), "exec"), names)
+    exec(compile("def program():\n    return map()\n", filename, "exec"), names)
+    site: CallSite = names["program"]()
+    return site
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock.worker import functions
-from penstock.worker.functions import CombineCombiners, Combiner, CombineValues
+from penstock.worker.functions import Combiner, combine_combiners, combine_values
 
 KEY = st.integers(-3, 3) | st.text(max_size=2) | st.none() | st.tuples(st.integers(0, 2), st.booleans())
 PAIRS = st.lists(st.tuples(KEY, st.integers()), max_size=60)
@@ -53,7 +54,10 @@ def spills(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def combines(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) -> bool:
     """Each partition gives each key once with its values in order, and all partitions together do."""
-    map_side, reduce_side = CombineValues(listed(memory_limit_mb)), CombineCombiners(listed(memory_limit_mb))
+    map_side, reduce_side = (
+        partial(combine_values, listed(memory_limit_mb)),
+        partial(combine_combiners, listed(memory_limit_mb)),
+    )
     shuffled: list[tuple[Any, Any]] = []
     for partition in partitions:
         combined = list(map_side(0, iter(partition)))
@@ -87,9 +91,9 @@ def test_combine_in_the_external_merger_equals_a_dictionary(
 def test_combine_above_the_memory_limit_spills_to_disk_and_cleans_up(spills: list[int], tmp_path: Path) -> None:
     pairs = [(n % 1000, n) for n in range(20_000)]
     combiner = Combiner(int, lambda a, b: a + b, lambda a, b: a + b, 50)
-    for side in (CombineValues, CombineCombiners):
+    for side in (combine_values, combine_combiners):
         spills.clear()
-        combined = dict(side(combiner)(0, iter(pairs)))
+        combined = dict(side(combiner, 0, iter(pairs)))
         assert combined == {key: sum(range(key, 20_000, 1000)) for key in range(1000)}
         assert len(spills) > 1
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
@@ -97,7 +101,7 @@ def test_combine_above_the_memory_limit_spills_to_disk_and_cleans_up(spills: lis
 
 def test_combine_within_the_memory_limit_spills_nothing(spills: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark.shuffle, "ExternalMerger", lambda *_args: pytest.fail("the merger was used"))
-    assert len(list(CombineValues(listed(100))(0, ((n, n) for n in range(100))))) == 100
+    assert len(list(combine_values(listed(100), 0, ((n, n) for n in range(100))))) == 100
 
 
 def test_reduce_side_merges_combiners_without_creating_new_ones() -> None:
@@ -114,10 +118,10 @@ def test_reduce_side_merges_combiners_without_creating_new_ones() -> None:
         return (one[0], one[1] + other[1])
 
     combiner = Combiner(create, merge, merge_combiners, 1e9)
-    half = list(CombineValues(combiner)(0, [("a", 1), ("a", 2), ("b", 3)]))
+    half = list(combine_values(combiner, 0, [("a", 1), ("a", 2), ("b", 3)]))
     assert dict(half) == {"a": ("made", 3), "b": ("made", 3)}
     assert made == [1, 3]
-    assert dict(CombineCombiners(combiner)(0, half * 2)) == {"a": ("made", 6), "b": ("made", 6)}
+    assert dict(combine_combiners(combiner, 0, half * 2)) == {"a": ("made", 6), "b": ("made", 6)}
     assert made == [1, 3]
 
 
@@ -128,8 +132,8 @@ def test_errors_of_combine_functions_are_raised_unchanged(memory_limit_mb: float
 
     pairs = [(n % 10, n) for n in range(100)]
     for function in (
-        CombineValues(Combiner(int, fail, fail, memory_limit_mb)),
-        CombineCombiners(Combiner(int, fail, fail, memory_limit_mb)),
+        partial(combine_values, Combiner(int, fail, fail, memory_limit_mb)),
+        partial(combine_combiners, Combiner(int, fail, fail, memory_limit_mb)),
     ):
         with pytest.raises(KeyError, match="mine"):
             list(function(0, pairs))
@@ -147,7 +151,7 @@ def test_stop_iteration_is_an_error_on_every_combine_path(memory_limit_mb: float
         return one + other
 
     with pytest.raises(RuntimeError, match="StopIteration"):
-        list(CombineValues(Combiner(int, stop, stop, memory_limit_mb))(0, [(n % 10, n) for n in range(100)]))
+        list(combine_values(Combiner(int, stop, stop, memory_limit_mb), 0, [(n % 10, n) for n in range(100)]))
 
 
 def test_combine_reads_records_lazily() -> None:
@@ -159,6 +163,6 @@ def test_combine_reads_records_lazily() -> None:
             taken += 1
             yield n, n
 
-    records = iter(CombineValues(listed())(0, source()))
+    records = iter(combine_values(listed(), 0, source()))
     assert taken == 0
     assert len(list(records)) == 10

@@ -205,7 +205,12 @@ def test_remember_duration_is_at_least_one_slide_and_never_shrinks(make_input: M
 def test_a_union_has_the_records_of_all_in_order(make_input: MakeInput, run: Run, context: FakeContext) -> None:
     one, other = make_input(lambda _: [["a"], ["b"]]), make_input(lambda _: [["c"]])
     assert run(one.union(other), 100) == ["a", "b", "c"]
-    assert run(DStream(UnionDStream([other.node, one.node, other.node]), one.context()), 100) == ["c", "a", "b", "c"]
+    assert run(DStream(UnionDStream(context.graph, [other.node, one.node, other.node]), one.context()), 100) == [
+        "c",
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_a_union_with_a_stream_that_has_no_rdd_is_an_error(make_input: MakeInput, run: Run) -> None:
@@ -218,7 +223,7 @@ def test_a_union_of_streams_with_other_slides_is_refused(
     make_input: MakeInput, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = make_input(), make_input().map(plus_one)
-    monkeypatch.setattr(type(other._node), "slide_ms", 200)
+    monkeypatch.setattr(other._node, "slide_ms", 200)
     with pytest.raises(ValueError, match="same slide duration"):
         one.union(other)
 

@@ -147,7 +147,7 @@ def test_input_reported_by_a_retry_is_in_the_final_info(make_input: MakeInput, c
     def batches(time_ms: int) -> list[list[int]]:
         if failing:
             raise failing.pop()
-        context.graph.runtime.report_input(time_ms, StreamInputInfo(0, 2))
+        context.graph.runtime.report_input(time_ms, StreamInputInfo(0, 2), None)
         return [[1, 2]]
 
     make_input(batches).foreachRDD(lambda _rdd: None)

@@ -57,7 +57,7 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
     """What the streams report; the graph has blocks."""
     reports: list[tuple[int, StreamInputInfo]] = []
     runtime = GraphRuntime(
-        received_blocks=Received(), report_input=lambda time_ms, info, _count=None: reports.append((time_ms, info))
+        received_blocks=Received(), report_input=lambda time_ms, info, _count: reports.append((time_ms, info))
     )
     context.graph.connect(runtime)
     monkeypatch.setattr(inputs, "located_rdd", lambda _sc, partitions: NotedRDD(partitions))

@@ -38,7 +38,7 @@ class Numbered(InputDStream):
         """The records of a time."""
         assert self._zero_time_ms is not None
         records = self._batches((time_ms - self._zero_time_ms) // INTERVAL_MS)
-        self.graph.runtime.report_input(time_ms, StreamInputInfo(self.id, len(records)))
+        self.graph.runtime.report_input(time_ms, StreamInputInfo(self.id, len(records)), None)
         return self._sc.parallelize(records, 1)
 
 

@@ -17,7 +17,7 @@ from tests.helpers import engine_of
 
 from penstock import StreamingContext, ThreadReceiver
 from penstock.launch.java import ensure_java
-from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.track.block_locations import BlockLocations
 
 
 class Counting(ThreadReceiver[int]):
@@ -36,13 +36,13 @@ class Counting(ThreadReceiver[int]):
 
 
 if __name__ == "__main__":
-    references = ReceiverTracker.references
+    references = BlockLocations.references
 
-    def elsewhere(tracker: ReceiverTracker, blocks: Any) -> Any:
-        found = references(tracker, blocks)
+    def elsewhere(locations: BlockLocations, blocks: Any) -> Any:
+        found = references(locations, blocks)
         return [(host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in found]
 
-    setattr(ReceiverTracker, "references", elsewhere)  # noqa: B010 - type checkers do not let a method be assigned
+    setattr(BlockLocations, "references", elsewhere)  # noqa: B010 - type checkers do not let a method be assigned
     ensure_java()
     conf = SparkConf().setMaster(sys.argv[1]).setAppName("on standalone").set("spark.ui.enabled", "false")
     conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")

@@ -14,7 +14,7 @@ from attrs import evolve
 from tests.helpers import engine_of
 
 from penstock import AsyncReceiver, StreamingContext, ThreadReceiver
-from penstock.track.receiver_tracker import ReceiverTracker
+from penstock.track.block_locations import BlockLocations
 from penstock.wire.token import Tls
 
 pytestmark = pytest.mark.spark
@@ -129,13 +129,13 @@ def test_a_graceful_stop_processes_records_that_are_in_no_block_yet(
 
 def pretend_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     """No task finds a block's file where it is."""
-    references = ReceiverTracker.references
+    references = BlockLocations.references
 
-    def without_files(tracker: ReceiverTracker, blocks: Any) -> Any:
-        found = references(tracker, blocks)
+    def without_files(locations: BlockLocations, blocks: Any) -> Any:
+        found = references(locations, blocks)
         return [(host, num_bytes, evolve(reference, path="/not/on/this/host")) for host, num_bytes, reference in found]
 
-    monkeypatch.setattr(ReceiverTracker, "references", without_files)
+    monkeypatch.setattr(BlockLocations, "references", without_files)
 
 
 def test_blocks_of_another_host_are_fetched(
@@ -156,7 +156,7 @@ def test_the_last_batches_of_a_graceful_stop_fetch_blocks_from_other_hosts(
     monkeypatch.setattr("penstock.spark.cluster.is_on_this_machine", lambda _sc: False)
     batches = collect(ssc.receiverStream(AtOnce(range(1000))).map(slowly))
     ssc.start()
-    wait_for(lambda: engine_of(ssc).tracker.unread_bytes(), "the block")
+    wait_for(lambda: engine_of(ssc).tracker.backlog_bytes(), "the block")
     ssc.stop(stopSparkContext=False, stopGraceFully=True)
     assert batches.records == list(range(1000))
 

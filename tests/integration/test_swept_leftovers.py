@@ -29,7 +29,7 @@ sc = SparkContext(conf=conf)
 ssc = StreamingContext(sc, 86400)
 ssc.receiverStream("synthetic", rate=100.0).foreachRDD(lambda rdd: None)
 ssc.start()
-while not ssc._engine.tracker.unread_bytes():
+while not ssc._engine.tracker.backlog_bytes():
     time.sleep(0.05)
 jvm = sc._gateway.proc.pid
 print("stored", jvm, flush=True)

@@ -35,8 +35,8 @@ def read(**given: Any) -> Any:
 def test_options_are_described_for_people() -> None:
     described = options_of(SPEC)
     assert described[:2] == [
-        Option("host", "str", None, ""),
-        Option("port", "int", "9999", "where it listens"),
+        Option("host", "text", None, ""),
+        Option("port", "integer", "9999", "where it listens"),
     ]
     defaults = {option.name: option.default for option in described}
     assert defaults["tags"] == "(made for each)"

@@ -1,4 +1,4 @@
-"""A receiver's surroundings without Spark: a driver that notes what it is received, a store in memory."""
+"""Surroundings of a receiver without Spark: a driver that records its messages, and a block store in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from penstock import Block, Receiver, StoredBlock
 from penstock.conf import Settings
 from penstock.errors import WireError
 from penstock.receive.messages import AddBlocks, Registered, RegisterReceiver
-from penstock.receive.receiver_driver import TrackerClient
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock, ManualClock
 from penstock.wire.messages import Reply, from_json, to_json
@@ -25,12 +24,12 @@ R = TypeVar("R")
 
 @pytest.fixture
 def background() -> Callable[[Callable[[], R]], Future[R]]:
-    """Runs something on a thread of its own, which nobody has to wait for."""
+    """Runs a call on a thread of its own, which may outlive the test."""
     return run_in_background
 
 
 class FakeDriver:
-    """Answers a receiver. What it says can be set; what it hears is in the log."""
+    """Answers a receiver as its attributes say. The log has the messages that it got."""
 
     def __init__(self, log: EventLog) -> None:
         self.log = log
@@ -38,7 +37,7 @@ class FakeDriver:
         self.paused = False
         #: Reasons; nothing is refused while they are empty.
         self.refuse_receiver = self.refuse_blocks = ""
-        #: How many further messages of a class fail for want of a connection.
+        #: Message class → how many further messages of it fail, as without a connection.
         self.failures: dict[type, int] = {}
         self.on_message: Callable[[object], object] = lambda _message: None
 
@@ -57,10 +56,6 @@ class FakeDriver:
         assert isinstance(reply, reply_kind)
         return reply
 
-    def of(self, stream_id: int, epoch: int) -> TrackerClient:
-        """The driver, as a launch sees it."""
-        return TrackerClient(self, RegisterReceiver(stream_id, epoch, receiver_type="", port=4711))
-
     @property
     def blocks(self) -> list[StoredBlock]:
         """The blocks reported to it, in order."""
@@ -68,16 +63,16 @@ class FakeDriver:
 
 
 class FakeStore:
-    """Keeps blocks in memory."""
+    """Stores blocks in memory."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Block] = {}
         self.discarded: list[str] = []
         self.tries = 0
-        #: How many further blocks are not stored, and why.
+        #: How many further blocks are not stored, and the error.
         self.failures = 0
         self.error = OSError(5, "Input/output error")
-        #: What the store hook gives for a block that is stored.
+        #: What the store hook returns for a stored block.
         self.answer: Callable[[Block, StoredBlock], StoredBlock | None] = lambda _block, stored: stored
         self.on_store: Callable[[Block], object] = lambda _block: None
 
@@ -150,7 +145,7 @@ def receiver(log: EventLog) -> Noting:
     return Noting(log)
 
 
-# Under the manual clock it would be one more that waits, when onStop happens to run: tests say which waits they expect.
+# Under the manual clock this timeout would be one more wait, and tests state how many waits they expect.
 _NO_STOP_TIMEOUT = {"spark.penstock.receiver.stopTimeout": "0"}
 
 
@@ -165,10 +160,9 @@ def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Itera
         made.append(
             ReceiverSupervisor(
                 receiver,
-                stream_id=3,
-                epoch=7,
+                RegisterReceiver(3, 7, type(receiver).__name__, port=4711),
                 settings=Settings.parse({**_NO_STOP_TIMEOUT, **(conf or {})}),
-                driver=driver.of(3, 7),
+                driver=driver,
                 blocks=store,
                 clock=its_clock or clock,
             )
@@ -182,7 +176,7 @@ def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Itera
 
 @pytest.fixture
 def drive(clock: ManualClock) -> Callable[[Future[R]], R]:
-    """Moves the clock until something is done; returns or raises what it did."""
+    """Advances the clock until a future is done; returns its result or raises its error."""
 
     def drive(future: Future[R]) -> R:
         for _ in range(3000):

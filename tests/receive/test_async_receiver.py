@@ -1,4 +1,4 @@
-"""``AsyncReceiver``: an event loop; stopping cancels."""
+"""``AsyncReceiver``: runs ``receive`` on an event loop; a stop cancels it."""
 
 from __future__ import annotations
 

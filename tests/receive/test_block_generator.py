@@ -210,7 +210,7 @@ def test_blocks_waiting_to_be_pushed_are_bounded(
             pushed.generator.add(n)
 
     adding = background(add)
-    # Many ticks while nothing is pushed: as many records as the bound says are taken, and no more.
+    # Many ticks while nothing is pushed: records are taken up to the bound.
     for _ in range(200):
         clock.advance(INTERVAL_MS)
     assert gate.reached.wait(10)

@@ -1,4 +1,4 @@
-"""Blocks that are stored while a report is on its way go together with the next."""
+"""``BlockReporter``: blocks that are stored during a report are reported together after it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.helpers import wait_for
 
 from penstock import StoredBlock
 from penstock.errors import StoreError
-from penstock.receive.block_reporter import BlockReporter
+from penstock.receive.block_pusher import BlockReporter
 from penstock.receive.messages import AddBlocks
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.wire.messages import Reply
@@ -28,7 +28,7 @@ def block(number: int) -> StoredBlock:
 
 
 class Driver:
-    """Notes the groups that are reported; holds the first one."""
+    """Records the reported groups; the gate holds the first one."""
 
     def __init__(self, gate: Gate) -> None:
         self.groups: list[list[str]] = []
@@ -52,7 +52,7 @@ def reported(gate: Gate) -> Driver:
 
 
 def four(reported: Driver, gate: Gate, background: Background) -> list[Future[Any]]:
-    """One that is on its way, then three more."""
+    """Report a block, which the gate holds, then three more."""
     reporter = BlockReporter(reported.report)
     first = background(lambda: reporter.report(block(0)))
     assert gate.reached.wait(10)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock import Receiver
 from penstock.conf import Settings
+from penstock.receive.messages import RegisterReceiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import SystemClock
 
@@ -46,7 +47,7 @@ def test_ten_receivers_of_ten_threads_count_exactly(log: EventLog, driver: FakeD
     )
     supervisors = [
         ReceiverSupervisor(
-            receiver, number, 1, settings, drivers[number].of(number, 1), stores[number], clock=SystemClock()
+            receiver, RegisterReceiver(number, 1, "Crowd", 0), settings, drivers[number], stores[number], SystemClock()
         )
         for number, receiver in enumerate(receivers)
     ]

@@ -1,4 +1,4 @@
-"""A full disk: the receiver pauses and tries again, and loses nothing that a store returned for."""
+"""A full disk: the receiver pauses and retries, and loses no record that a store returned for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A receiver whose blocks go to the block log: how often a write is tried, and what a launch does and leaves."""
+"""Receivers with a write-ahead log: retries of a write, and which blocks a launch stores and deletes."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_block_of_another_file_system_is_read(log: EventLog, background: Backgro
     tracker.endpoint.stop()
     assert [records(block) for block in tracker.blocks] == [[1, 2, 3], [4]]
     assert tracker.blocks[0].path.startswith("mock:///")
-    # How large that is nobody knows.
+    # The size of a remote store is unknown.
     assert log.of(RegisterReceiver)[0].disk_bytes == 0
 
 
@@ -236,7 +236,7 @@ class Observing:
 
 
 class Answering:
-    """A plugin that stores itself, through a log of its own."""
+    """A plugin that stores blocks in a write-ahead log of its own."""
 
     def __init__(self, directory: str) -> None:
         self._log = WriteAheadLogBlockHandler(directory)

@@ -1,4 +1,4 @@
-"""The rate limit of a receiver: where it comes from, and what it holds back."""
+"""The rate limit of a receiver: where it is set, and which calls it holds."""
 
 from __future__ import annotations
 

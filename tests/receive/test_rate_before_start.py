@@ -1,4 +1,4 @@
-"""``on_rate_change`` is for a receiver that runs: what it needs is made in ``onStart``."""
+"""``on_rate_change`` is called after ``onStart`` only, which creates what it needs."""
 
 from __future__ import annotations
 

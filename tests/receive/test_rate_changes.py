@@ -1,4 +1,4 @@
-"""``RateLimiter`` while somebody waits: the rate changes, the receiver stops, and still all adds up."""
+"""``RateLimiter``: changes of the rate and stops while callers wait."""
 
 from __future__ import annotations
 

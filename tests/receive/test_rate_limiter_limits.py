@@ -1,4 +1,4 @@
-"""``RateLimiter`` at its edges: nobody waits for ever, no rate is too small."""
+"""``RateLimiter`` at its limits: very small rates, and a stop that a start follows at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.runtime.clock import ManualClock, SystemClock
 
 
 class BusyClock:
-    """A clock on which another thread takes each permit as soon as there is one, while the caller waits."""
+    """A clock on which another thread takes each permit as soon as it is earned, while the caller waits."""
 
     def __init__(self, period_ms: float) -> None:
         self.time_ms, self._period_ms = 0.0, period_ms
@@ -31,7 +31,7 @@ class BusyClock:
 
     def wait_for(self, duration_ms: float, cancelled: threading.Event) -> None:
         if self._nested:
-            # The other thread waits for its next permit: the caller's turn.
+            # The other thread waits for its next permit, so the caller is next.
             raise InterruptedError
         self._nested = True
         until = self.time_ms + duration_ms
@@ -59,7 +59,7 @@ def test_store_all_is_not_starved_by_single_stores() -> None:
 @pytest.mark.parametrize("rate", [1e-9, 1e-300])
 def test_very_small_rate_is_waited_for(rate: float) -> None:
     limiter = RateLimiter(SystemClock(), max_rate=1000, initial_rate=1000, burst_ms=200)
-    # What is there passes; then there is nothing for longer than anybody lives.
+    # The saved permit passes; the next one is earned after many years.
     limiter.update(rate)
     limiter.acquire(1)
     stopping = threading.Timer(0.05, limiter.stop)

@@ -1,4 +1,4 @@
-"""``Receiver``: the author's side."""
+"""``Receiver``: the interface for authors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A receiver that leaves, ends or is in nobody's way: none of it is silent, none of it is slow."""
+"""Exits and stops from unusual places: ``sys.exit`` is reported, and nested stops do not deadlock."""
 
 from __future__ import annotations
 

@@ -102,8 +102,8 @@ def test_failed_receive_restarts_the_receiver_in_place(sink: Sink) -> None:
     with ReceiverHost(Lines(), sink, QUICK) as host:
         wait_for(lambda: host.stored_records == 2, "a record of each run")
     assert sink.records == ["line 1", "line 2"]
-    assert [error.message for error in host.errors] == ["Error receiving data: ConnectionError: connection reset"]
-    assert "ConnectionError: connection reset" in host.errors[0].error
+    assert host.errors == ["Error receiving data: ConnectionError: connection reset"]
+    assert "ConnectionError: connection reset" in host.tracebacks[0]
     restarted, stopped = host.ends
     assert restarted.endswith(" ms: Error receiving data: ConnectionError: connection reset")
     assert stopped == "stopped by its host"
@@ -114,7 +114,7 @@ def test_error_of_onStart_is_listed_and_ends_the_receiver(sink: Sink) -> None:
     host.start()
     with pytest.raises(OSError, match="no route"):
         host.await_termination(10)
-    assert [error.message for error in host.errors] == ["Error starting receiver 0: OSError: no route to the source"]
+    assert host.errors == ["Error starting receiver 0: OSError: no route to the source"]
     assert host.is_terminated
 
 

@@ -73,7 +73,7 @@ def tracker(log: EventLog) -> Iterator[FakeTracker]:
 
 @pytest.fixture(autouse=True)
 def blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the task keeps its blocks."""
+    """The directory of the task's blocks."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path / "penstock" / "app-1"

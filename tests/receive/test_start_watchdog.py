@@ -1,4 +1,4 @@
-"""An ``onStart`` that does not return: received, and the end of the process unless it stores."""
+"""An ``onStart`` that does not return is reported, and ends the receiver unless it stores."""
 
 from __future__ import annotations
 

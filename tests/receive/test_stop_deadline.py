@@ -1,4 +1,4 @@
-"""An ``onStop`` that does not return holds up neither the stop nor a restart."""
+"""An ``onStop`` that does not return delays a stop or a restart by its timeout only."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_restart_with_a_hanging_onStop_fails_the_task(
     receiver.on_stop = gate
     receiver.restart("connection lost", None, 0)
     assert gate.reached.wait(10)
-    # The driver's stop does not wait for ever for it either.
+    # A stop by the driver has the same timeout.
     supervisor.stop_soon("Stopped by driver")
     clock.await_waiters(2)
     clock.advance(3000)

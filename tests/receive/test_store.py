@@ -1,4 +1,4 @@
-"""The way of a record: stored, reported, accepted."""
+"""The path of a record: stored, reported, accepted."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_failed_store_is_retried(
 
 
 class ImpatientClock(ManualClock):
-    """Notes for how long somebody would wait."""
+    """Records the durations of waits."""
 
     def __init__(self) -> None:
         super().__init__()

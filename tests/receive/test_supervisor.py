@@ -1,4 +1,4 @@
-"""``ReceiverSupervisor``: how a receiver starts and stops, and what the driver hears of it."""
+"""``ReceiverSupervisor``: starts and stops of a receiver, and the messages that the driver gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``sys.exit`` in the author's or a plugin's code ends no thread of the engine in silence."""
+"""``sys.exit`` in a receiver or a plugin is an error like any other, on every thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One record that cannot be stored takes no other with it."""
+"""A record that cannot be pickled is left out alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A block that can never be reported is an error at once, and leaves no file."""
+"""A block that cannot be reported is an error without retries, and its file is deleted."""
 
 from __future__ import annotations
 

@@ -66,9 +66,9 @@ class Reporting(InputDStream):
 class Sliding(InputDStream):
     """Has an RDD for every third batch only."""
 
-    @property
-    def slide_ms(self) -> int:
-        return 3 * INTERVAL_MS
+    def __init__(self, graph: DStreamGraph) -> None:
+        super().__init__(graph)
+        self.slide_ms = 3 * INTERVAL_MS
 
     def compute(self, time_ms: int) -> RDD[Any]:
         return NoRDD()

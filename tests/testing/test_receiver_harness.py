@@ -68,7 +68,7 @@ def test_timeout_names_records_and_errors_so_far() -> None:
 def test_rate_limit_holds_under_a_manual_clock() -> None:
     clock = ManualClock()
     with ReceiverHarness(Countdown(100), {"spark.streaming.receiver.maxRate": "100"}, clock) as harness:
-        # Step by step until all records are stored: at each step no more than the limit allows by then.
+        # Until all records are stored, each step stores at most what the limit allows by then.
         for _ in range(20_000):
             if harness.count == 100:
                 break

@@ -266,7 +266,7 @@ class Tracked:
         self.clock.advance(delay_ms)
 
     def await_waiters(self, count: int = 1) -> None:
-        """Return when so many threads wait on the clock, besides the tracker's timer."""
+        """Return when this number of threads, besides the tracker's timer, wait on the clock."""
         self.clock.await_waiters(count + 1)
 
     def tick(self, duration_ms: int = 1000) -> None:
@@ -278,7 +278,7 @@ class Tracked:
 
     def connection(self, stream_id: int = 0) -> ReceiverConnection:
         """The newest connection to a receiver."""
-        return [each for each in self.tracker._connections.serving() if each.stream_id == stream_id][-1]
+        return [each for each in self.tracker._locations.connections.serving() if each.stream_id == stream_id][-1]
 
     def settle(self) -> None:
         """Return when the tracker's loop has handled all that it was given until now."""

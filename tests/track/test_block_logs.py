@@ -18,7 +18,6 @@ from penstock.errors import BlockDamagedError, ConfigurationError
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import AddBlocks, CleanUpBlocks, UpdateRateLimit
 from penstock.spark.cluster import TaskLocation
-from penstock.track.batch_input import BatchInput
 from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def files(directory: str, stream_id: int = 0) -> list[str]:
 
 def allocated(tracked: Tracked, time_ms: int) -> list[Any]:
     tracked.tracker.blocks.allocate_blocks_to_batch(time_ms)
-    return tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(time_ms, 0))
+    return tracked.tracker._locations.references(tracked.tracker.blocks.blocks_of_batch(time_ms, 0))
 
 
 # -- where it is --
@@ -105,9 +104,9 @@ def test_blocks_are_read_without_their_receiver_and_its_host(make_tracker: MakeT
     tracked.place = TaskLocation("host-b", "2")
     tracked.relaunch()
     tracked.registered(2)
-    ((_host, _size, again),) = tracked.tracker.references([block])
+    ((_host, _size, again),) = tracked.tracker._locations.references([block])
     assert again == reference
-    assert list(tracked.tracker.reader()(0, [(again,)])) == ["x" * 100] * 2
+    assert list(tracked.tracker.reader(0, [(again,)])) == ["x" * 100] * 2
 
 
 def test_remote_blocks_of_two_hosts_share_a_partition(make_tracker: MakeTracker) -> None:
@@ -120,7 +119,7 @@ def test_remote_blocks_of_two_hosts_share_a_partition(make_tracker: MakeTracker)
     tracked.relaunch()
     add(tracked.registered(2), 0)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
-    (partition,) = BatchInput(tracked.tracker, 1 << 20).partitions(100, 0)
+    (partition,) = tracked.tracker.partitions(100, 0)
     assert ([each.block_id for each in partition.element], partition.hosts) == (["input-0-1-0", "input-0-2-0"], ())
 
 
@@ -136,10 +135,10 @@ def test_corrupt_block_is_reported_as_lost(make_tracker: MakeTracker, tmp_path: 
     Path(blocks[0].path).write_bytes(content)
     partition = tuple(reference for _host, _size, reference in allocated(tracked, 100))
     if policy == "skip":
-        assert list(tracked.tracker.reader()(0, [partition])) == ["x" * 100] * 2
+        assert list(tracked.tracker.reader(0, [partition])) == ["x" * 100] * 2
     else:
         with pytest.raises(BlockDamagedError, match=blocks[0].path):
-            list(tracked.tracker.reader()(0, [partition]))
+            list(tracked.tracker.reader(0, [partition]))
     tracked.settle()
     (said,) = [each.receiverInfo.lastErrorMessage for each in tracked.events.entries if isinstance(each, ReceiverError)]
     follows = {"fail": "their batch fails", "skip": "they are left out"}[policy]
@@ -266,9 +265,9 @@ def test_receivers_that_share_a_log_share_its_backlog_limit(
     tracked.tracker.start()
     first, second = tracked.registered(1), tracked.registered(2)
     add(first, 0, records=15)
-    assert tracked.tracker.unread_bytes() < 3000
+    assert tracked.tracker.backlog_bytes() < 3000
     add(second, 0, records=15)
-    assert tracked.tracker.unread_bytes() > 3000
+    assert tracked.tracker.backlog_bytes() > 3000
     for process in (first, second):
         assert process.received.await_one(UpdateRateLimit).paused
     tracked.settle()

@@ -29,10 +29,16 @@ def batches(tracker: ReceivedBlockTracker) -> dict[int, dict[int, int]]:
     return {
         time_ms: {
             stream_id: sum(block.num_records for block in blocks)
-            for stream_id, blocks in tracker._state.batch(time_ms).items()
+            for stream_id, blocks in tracker._state._allocated[time_ms].items()
         }
         for time_ms in sorted(tracker._state.times)
     }
+
+
+def leftovers(tracker: ReceivedBlockTracker) -> dict[int, int]:
+    """The number of recovered records that belong to no batch yet, by stream."""
+    heads = {stream_id: tracker._state.unallocated(stream_id)[:n] for stream_id, n in tracker._leftovers.items()}
+    return {stream_id: sum(block.num_records for block in head) for stream_id, head in heads.items()}
 
 
 def block(number: int, stream_id: int = 1, epoch: int = 1, records: int = 10) -> StoredBlock:
@@ -79,7 +85,7 @@ def test_without_a_checkpoint_directory_there_is_no_journal() -> None:
     tracker.note_launches({1: 7})
     tracker.close()
     assert waiting(tracker) == blocks(1)
-    assert (tracker.recovered.events, tracker.last_epoch(1), tracker.set_aside(), tracker.leftovers()) == (0, 1, {}, {})
+    assert (tracker.recovered.events, tracker.last_epoch(1), tracker.set_aside(), leftovers(tracker)) == (0, 1, {}, {})
 
 
 def test_a_restart_recovers_blocks_batches_and_the_last_time(live: Live) -> None:
@@ -111,13 +117,13 @@ def test_another_run_recovers_nothing(live: Live) -> None:
 
 def test_an_allocation_takes_the_blocks_that_it_names_and_no_others(live: Live) -> None:
     # SPARK-23438: the replay emptied the whole queue, and what had come while the allocation was written was lost.
-    ledger_before = live()
-    ledger_before.add_blocks(blocks(1))
-    journal = ledger_before._journal
+    original_before = live()
+    original_before.add_blocks(blocks(1))
+    journal = original_before._journal
     assert journal is not None
     journal.append({"what": "blocks added", "blocks": [_json(block(2))]})
     journal.append({"what": "batch allocated", "time": 100, "blocks": {"1": ["input-1-1-1"]}})
-    for tracker in (ledger_before, live()):
+    for tracker in (original_before, live()):
         assert tracker.blocks_of_batch(100, 1) == blocks(1)
         assert waiting(tracker) == blocks(2)
 
@@ -182,10 +188,10 @@ def test_blocks_received_before_the_end_are_not_left_hanging(live: Live) -> None
     # SPARK-5233: blocks without a batch were ignored at recovery.
     live().add_blocks(blocks(1, 2))
     tracker = live()
-    assert tracker.leftovers() == {1: 20}
+    assert leftovers(tracker) == {1: 20}
     tracker.allocate_blocks_to_batch(100)
     assert tracker.blocks_of_batch(100, 1) == blocks(1, 2)
-    assert tracker.leftovers() == {}
+    assert leftovers(tracker) == {}
 
 
 def test_what_was_cleaned_up_stays_away_over_any_number_of_restarts(live: Live) -> None:
@@ -284,7 +290,7 @@ def test_blocks_of_a_removed_stream_are_set_aside_with_a_warning(live: Live, cap
     without = live(1)
     assert without.set_aside() == {2: 10}
     assert "set aside" in caplog.text
-    assert without.leftovers() == {1: 20}
+    assert leftovers(without) == {1: 20}
     without.allocate_blocks_to_batch(100)
     assert batches(without) == {100: {1: 20}}
     assert not without.has_unallocated_blocks
@@ -338,14 +344,14 @@ def test_recovered_blocks_are_spread_over_batches_before_new_ones(live: Live) ->
     # The last leftover, and all that has come since.
     assert numbers_of(tracker, 300) == [4, 5, 6, 100, 200]
     assert numbers_of(tracker, 400) == [300]
-    assert tracker.leftovers() == {}
+    assert leftovers(tracker) == {}
 
 
 def test_a_recovered_block_that_is_larger_than_the_limit_is_a_batch(live: Live) -> None:
     live().add_blocks([*blocks(0, records=100), *blocks(1, 2)])
     tracker = live()
     tracker.spread_leftovers({1: 15})
-    assert tracker.leftovers() == {1: 120}
+    assert leftovers(tracker) == {1: 120}
     for time_ms in (100, 200, 300):
         tracker.allocate_blocks_to_batch(time_ms)
     assert [numbers_of(tracker, time_ms) for time_ms in (100, 200, 300)] == [[0], [1], [2]]
@@ -357,7 +363,7 @@ def test_streams_are_spread_each_by_its_own_limit(live: Live) -> None:
     tracker.spread_leftovers({1: 10, 2: 20})
     tracker.allocate_blocks_to_batch(100)
     assert [numbers_of(tracker, 100, stream_id) for stream_id in (1, 2, 3)] == [[0], [0, 1], [0, 1, 2]]
-    assert tracker.leftovers() == {1: 20, 2: 10}
+    assert leftovers(tracker) == {1: 20, 2: 10}
 
 
 def test_the_last_batch_has_all_that_is_left_over(live: Live) -> None:
@@ -384,7 +390,7 @@ def test_leftovers_are_all_there_when_their_batch_could_not_be_written(
             tracker.allocate_blocks_to_batch(100)
     tracker.allocate_blocks_to_batch(200)
     assert numbers_of(tracker, 200) == [0]
-    assert tracker.leftovers() == {1: 20}
+    assert leftovers(tracker) == {1: 20}
 
 
 def test_without_a_crash_nothing_is_left_over(live: Live) -> None:
@@ -492,14 +498,14 @@ def test_recovered_tracker_behaves_like_an_uninterrupted_one(steps: list[tuple[s
 
 
 def test_state_written_as_events_is_restored() -> None:
-    ledger, copy = Allocations(), Allocations()
+    original, copy = Allocations(), Allocations()
     for time_ms in (100, 200, 300):
-        ledger.add([*blocks(*range(time_ms, time_ms + 5)), block(time_ms, 2, epoch=time_ms)])
-        ledger.allocate(time_ms, {1: [f"input-1-1-{time_ms + n}" for n in (0, 2)]})
-    ledger.clean(200)
-    for event in ledger.events():
+        original.add([*blocks(*range(time_ms, time_ms + 5)), block(time_ms, 2, epoch=time_ms)])
+        original.allocate(time_ms, {1: [f"input-1-1-{time_ms + n}" for n in (0, 2)]})
+    original.clean(200)
+    for event in original.events():
         copy.apply(event)
-    assert copy.events() == ledger.events()
+    assert copy.events() == original.events()
     assert copy.gone(blocks(100)) == blocks(100)
 
 

@@ -75,11 +75,11 @@ def test_block_whose_log_write_fails_may_be_reported_again(
         with pytest.raises(WireError, match="the disk is full"):
             process.add(0)
     assert not tracked.tracker.blocks.has_unallocated_blocks
-    # Of a receiver that is launched again the blocks have other names: these must not count for ever.
-    assert tracked.tracker.unread_bytes() == 0
+    # A relaunched receiver uses other block ids: these blocks must not count for ever.
+    assert tracked.tracker.backlog_bytes() == 0
     assert process.add(0).accepted
     assert tracked.tracker.blocks.has_unallocated_blocks
-    assert tracked.tracker.unread_bytes() == 1000
+    assert tracked.tracker.backlog_bytes() == 1000
 
 
 def test_the_journal_is_open_until_the_last_batch_is_made(make_tracker: MakeTracker, make_journal: MakeJournal) -> None:

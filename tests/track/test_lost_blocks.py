@@ -57,7 +57,7 @@ def test_task_reports_a_lost_block_and_fails(tracked: Tracked) -> None:
     tracked.launch()
     for _ in range(2):
         with pytest.raises(BlockGoneError, match="input-0-1-7"):
-            list(tracked.tracker.reader()(0, [(gone(7),)]))
+            list(tracked.tracker.reader(0, [(gone(7),)]))
     (said,) = errors(tracked)
     assert said.startswith("1 blocks (10 records) are lost, their batch fails: block input-0-1-7 (10 records) is lost")
 
@@ -68,7 +68,7 @@ def test_task_reports_a_lost_block_and_skips_it(make_tracker: MakeTracker, tmp_p
     tracked.launch()
     stored = LocalBlockHandler(tmp_path).store(Block("input-0-1-1", 0, 2, arrow_form.encode(["a", "b"])))
     there = BlockReference(stored.block_id, stored.path, 2, "", 0)
-    reader = tracked.tracker.reader()
+    reader = tracked.tracker.reader
     assert list(reader(0, [(gone(0), there), (gone(2), gone(0))])) == ["a", "b"]
     assert [said.split(":")[0] for said in errors(tracked)] == ["1 blocks (10 records) are lost, they are left out"] * 2
 

@@ -13,7 +13,6 @@ from tests.helpers.waiting import wait_for
 from penstock import Receiver
 from penstock.errors import WireError
 from penstock.receive.messages import StopReceiver, UpdateRateLimit
-from penstock.track.batch_input import BatchInput
 
 if TYPE_CHECKING:
     from tests.track.conftest import Tracked
@@ -25,11 +24,10 @@ def test_pause_reaches_all_receivers(make_tracker: MakeTracker, silent: type[Rec
     tracked = make_tracker([silent(), silent()])
     tracked.tracker.start()
     processes = [tracked.registered(1), tracked.registered(2)]
-    intake = BatchInput(tracked.tracker, 1000)
-    intake.pause(True)
+    tracked.tracker.pause(True)
     for process in processes:
         assert process.received.await_one(UpdateRateLimit).paused
-    intake.pause(False)
+    tracked.tracker.pause(False)
     for process in processes:
         assert not process.received.await_one(UpdateRateLimit, 2).paused
 

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
+from attrs import evolve
 
+from penstock.conf import Settings
 from penstock.listen.events import ReceiverError, ReceiverStarted, ReceiverStopped
 from penstock.receive.messages import (
     DeregisterReceiver,
@@ -19,30 +21,28 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.spark.cluster import TaskLocation
-from penstock.track.lifecycle_effects import (
+from penstock.track.lifecycle_messages import (
     Answer,
     CancelJob,
     Connect,
+    DesiredChange,
     Effect,
     FailApplication,
-    Post,
-    Send,
-    StartJob,
-    WakeUp,
-)
-from penstock.track.lifecycle_events import (
-    BlocksMissed,
-    DesiredChange,
     JobEnded,
     LaunchDue,
     LaunchFailed,
     LifecycleEvent,
     Move,
+    Post,
+    ProblemFound,
     Registration,
+    Send,
     ServeLonger,
+    StartJob,
     Stop,
     Tick,
     Undelivered,
+    WakeUp,
 )
 from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import (
@@ -51,7 +51,6 @@ from penstock.track.receiver_tracking_info import (
     GivenUp,
     Moving,
     ReceiverTrackingInfo,
-    RelaunchPolicy,
     Restarting,
     Scheduled,
     Stopped,
@@ -63,6 +62,14 @@ from penstock.wire.messages import Reply
 
 E = TypeVar("E")
 A, B = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
+DEFAULTS = evolve(
+    Settings.parse({}),
+    max_restarts=2,
+    restart_window_ms=60_000,
+    relaunch_delay_ms=1000,
+    max_relaunch_delay_ms=10_000,
+    launch_timeout_ms=0,
+)
 REGISTER, DIED = RegisterReceiver(0, 1, "Silent", 4000), JobEnded(1, "worker exited")
 
 
@@ -70,8 +77,7 @@ class Lifecycle:
     """A record that events are given to; the effects of the last event."""
 
     def __init__(self, **policy: Any) -> None:
-        defaults: dict[str, Any] = {"max_restarts": 2, "restart_window_ms": 60_000, "first_delay_ms": 1000}
-        self.record = new_record(0, "Silent", policy=RelaunchPolicy(**defaults | policy))
+        self.record = new_record(0, "Silent", evolve(DEFAULTS, **policy))
         self.now_ms, self.effects = 0.0, tuple[Effect, ...]()
 
     def take(self, *events: LifecycleEvent) -> Lifecycle:
@@ -95,7 +101,7 @@ class Lifecycle:
     @property
     def drains(self) -> list[int]:
         """The epochs of draining launches."""
-        return [each.launch.epoch for each in self.record.draining]
+        return list(self.record.draining)
 
     @property
     def posted(self) -> list[str]:
@@ -128,7 +134,7 @@ def in_state(name: str) -> Lifecycle:
         "restarting": lambda: active().take(deregister()),
         "stopping": lambda: active().take(Stop()),
         "backing off": lambda: active().take(DIED),
-        "given up": lambda: active(max_restarts=0, on_failure="stop-stream").take(DIED),
+        "given up": lambda: active(max_restarts=0, on_receiver_failure="stop-stream").take(DIED),
         "stopped": lambda: Lifecycle().take(Stop()),
     }
     return made[name]()
@@ -219,14 +225,14 @@ def test_failed_launch_is_reported_and_retried() -> None:
 
 
 def test_back_off_doubles_up_to_the_longest_delay_and_is_jittered() -> None:
-    lifecycle = Lifecycle(first_delay_ms=1000, longest_delay_ms=5000, max_restarts=100)
+    lifecycle = Lifecycle(relaunch_delay_ms=1000, max_relaunch_delay_ms=5000, max_restarts=100)
     for epoch, nominal in enumerate((1000, 2000, 4000, 5000, 5000), start=1):
         (wake_up,) = lifecycle.take(LaunchDue(), JobEnded(epoch, "again")).of(WakeUp)
         assert nominal / 2 <= wake_up.delay_ms <= nominal
 
 
 def test_back_off_starts_again_after_a_healthy_launch() -> None:
-    lifecycle = Lifecycle(first_delay_ms=1000, max_restarts=100)
+    lifecycle = Lifecycle(relaunch_delay_ms=1000, max_restarts=100)
     for epoch in (1, 2, 3):
         lifecycle.take(LaunchDue(), JobEnded(epoch, "again"))
     lifecycle.take(LaunchDue())
@@ -370,7 +376,7 @@ def test_recent_errors_are_bounded() -> None:
 
 
 def test_missed_blocks_are_counted_and_reported() -> None:
-    lifecycle = active().take(BlocksMissed(2, 20, "2 blocks are lost"), BlocksMissed(1, 5, "1 block is lost"))
+    lifecycle = active().take(ProblemFound("2 blocks are lost", 2, 20), ProblemFound("1 block is lost", 1, 5))
     info = lifecycle.record.info
     assert (info.lost_blocks, info.lost_records, info.lastErrorMessage) == (3, 25, "1 block is lost")
     assert lifecycle.posted == ["ReceiverError"]
@@ -405,7 +411,7 @@ def test_receiver_is_given_up_exactly_when_the_budget_is_spent(seed: int) -> Non
     rng = random.Random(seed)
     most, window_ms = rng.randint(0, 5), rng.randint(1, 500)
     lifecycle, failed_ms, now_ms = (
-        Lifecycle(max_restarts=most, restart_window_ms=window_ms, on_failure="stop-stream"),
+        Lifecycle(max_restarts=most, restart_window_ms=window_ms, on_receiver_failure="stop-stream"),
         list[int](),
         0,
     )
@@ -418,14 +424,14 @@ def test_receiver_is_given_up_exactly_when_the_budget_is_spent(seed: int) -> Non
 
 @pytest.mark.parametrize("policy", ["stop-stream", "fail-application"])
 def test_receiver_that_fails_too_often_is_given_up_by_policy(policy: str) -> None:
-    lifecycle = active(max_restarts=0, on_failure=policy).take(DIED)
+    lifecycle = active(max_restarts=0, on_receiver_failure=policy).take(DIED)
     assert lifecycle.posted == ["ReceiverError", "ReceiverError", "ReceiverStopped"]
     assert lifecycle.record.state == GivenUp()
     assert len(lifecycle.of(FailApplication)) == (policy == "fail-application")
 
 
 def test_receiver_that_restarts_itself_too_often_is_sent_a_stop() -> None:
-    lifecycle = active(max_restarts=0, on_failure="stop-stream").take(deregister("lost", "Traceback"))
+    lifecycle = active(max_restarts=0, on_receiver_failure="stop-stream").take(deregister("lost", "Traceback"))
     assert lifecycle.sent == [StopReceiver("given up")]
     answer = lifecycle.take(Registration(REGISTER, A)).answer
     assert answer == Registered(accepted=False, reason="the receiver is given up: it failed too often")
@@ -433,7 +439,7 @@ def test_receiver_that_restarts_itself_too_often_is_sent_a_stop() -> None:
 
 
 def test_receiver_that_is_given_up_at_its_end_still_serves_its_blocks() -> None:
-    lifecycle = active(max_restarts=0, on_failure="stop-stream").take(
+    lifecycle = active(max_restarts=0, on_receiver_failure="stop-stream").take(
         Move(60_000), deregister("lost", "Traceback", ended=True)
     )
     assert lifecycle.record.state == GivenUp()
@@ -455,7 +461,7 @@ def test_launch_that_misses_its_timeout_is_cancelled_and_counted_once() -> None:
 
 
 def test_launch_that_is_given_up_while_it_waits_is_cancelled_and_refused() -> None:
-    lifecycle = launched(launch_timeout_ms=5000, max_restarts=0, on_failure="stop-stream")
+    lifecycle = launched(launch_timeout_ms=5000, max_restarts=0, on_receiver_failure="stop-stream")
     lifecycle.now_ms = 5000
     assert lifecycle.take(Tick()).of(CancelJob) == [CancelJob(1)]
     assert not lifecycle.take(Registration(REGISTER, A)).answer.accepted

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from attrs import define, field
+from functools import partial
+
+from attrs import define, evolve, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from penstock.conf import Settings
 from penstock.receive.messages import (
     DeregisterReceiver,
     Registered,
@@ -17,33 +20,30 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.spark.cluster import TaskLocation
-from penstock.track.lifecycle_effects import (
+from penstock.track.lifecycle_messages import (
     Answer,
     CancelJob,
-    FailApplication,
-    Send,
-    StartJob,
-    WakeUp,
-)
-from penstock.track.lifecycle_events import (
     DesiredChange,
+    FailApplication,
     JobEnded,
     LaunchDue,
     LaunchFailed,
     LifecycleEvent,
     Move,
     Registration,
+    Send,
     ServeLonger,
+    StartJob,
     Stop,
     Tick,
     Undelivered,
+    WakeUp,
 )
 from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import (
     Active,
     BackingOff,
     GivenUp,
-    RelaunchPolicy,
     Restarting,
     Scheduled,
     Stopped,
@@ -52,11 +52,12 @@ from penstock.track.receiver_tracking_info import (
 )
 
 HERE, THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
+SETTINGS = Settings.parse({})
 POLICIES = st.builds(
-    RelaunchPolicy,
+    partial(evolve, SETTINGS),
     max_restarts=st.integers(0, 3),
     restart_window_ms=st.just(20_000),
-    on_failure=st.sampled_from(["restart", "stop-stream", "fail-application"]),
+    on_receiver_failure=st.sampled_from(["restart", "stop-stream", "fail-application"]),
     launch_timeout_ms=st.sampled_from([0, 5000]),
 )
 
@@ -82,7 +83,7 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.record = new_record(0, "Silent")
+        self.record = new_record(0, "Silent", SETTINGS)
         self.now_ms = 0.0
         self.jobs: dict[int, Job] = {}
         self.in_flight: list[Send] = []
@@ -131,8 +132,8 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     # -- the tracker --
 
     @initialize(policy=POLICIES)
-    def configure(self, policy: RelaunchPolicy) -> None:
-        self.record = new_record(0, "Silent", policy=policy)
+    def configure(self, policy: Settings) -> None:
+        self.record = new_record(0, "Silent", policy)
 
     @rule(candidates=st.sampled_from([(), (HERE,), (HERE, THERE)]), fails=st.integers(0, 9))
     @precondition(lambda self: self.record.epoch in self.due)
@@ -144,7 +145,7 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self.record.epoch in self.due)
     def launch_and_register(self) -> None:
-        """The whole way of a start: random steps alone take it too seldom."""
+        """A complete start, which random steps alone rarely reach."""
         self.due.clear()
         self.take(LaunchDue())
         if isinstance(self.record.state, Scheduled):
@@ -239,7 +240,7 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     @rule(error=st.sampled_from(["", "Traceback"]), restarts=st.booleans())
     @precondition(lambda self: isinstance(self.record.state, Active))
     def move_and_end(self, error: str, restarts: bool) -> None:
-        """The whole way of a move: random steps alone take it too seldom."""
+        """A complete move, which random steps alone rarely reach."""
         self.store()
         self.move()
         for _ in range(len(self.in_flight)):
@@ -308,7 +309,7 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
 
     @invariant()
     def launch_that_serves_blocks_is_remembered(self) -> None:
-        known = {each.launch.epoch for each in self.record.draining}
+        known = set(self.record.draining)
         if self.record.launch is not None:
             known.add(self.record.launch.epoch)
         assert set(self.jobs) == known

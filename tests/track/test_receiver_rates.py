@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock import Receiver
 from penstock.receive.messages import UpdateRateLimit
-from penstock.track.receiver_rates import shares
+from penstock.track.tracked_receivers import shares
 
 if TYPE_CHECKING:
     from tests.track.conftest import FakeProcess, Tracked

@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 
 from penstock.spark.cluster import TaskLocation
-from penstock.track.receiver_scheduling_policy import (
-    Occupation,
+from penstock.track.placement import (
     receiver_to_move,
     reschedule_receiver,
     schedule_receivers,
@@ -17,7 +16,7 @@ from penstock.track.receiver_scheduling_policy import (
 
 
 def executors(count: int, host: str = "") -> list[TaskLocation]:
-    """So many, on a host each or all on one; numbered from 1."""
+    """Executors numbered from 1, each on a host of its own or all on the given one."""
     return [TaskLocation(host or f"host{number}", str(number)) for number in range(1, count + 1)]
 
 
@@ -39,31 +38,31 @@ def test_the_preferred_host_is_always_among_them() -> None:
 def test_an_idle_executor_on_the_preferred_host_is_better_than_any_other() -> None:
     there = executors(3)
     assert reschedule_receiver("host2", [], there) == [there[1]]
-    assert hosts(reschedule_receiver("host2", [Occupation(there[1])], there)) == {"host1", "host2", "host3"}
+    assert hosts(reschedule_receiver("host2", [[there[1]]], there)) == {"host1", "host2", "host3"}
 
 
 def test_candidates_are_all_idle_executors() -> None:
     there = executors(5)
-    assert hosts(reschedule_receiver(None, [Occupation(there[0])], there)) == {"host2", "host3", "host4", "host5"}
+    assert hosts(reschedule_receiver(None, [[there[0]]], there)) == {"host2", "host3", "host4", "host5"}
 
 
 def test_scheduled_receiver_weighs_on_each_of_its_candidates() -> None:
     # Weights 1.5, 0.5 and 1; two are idle.
     there = executors(5)
-    others = [Occupation(there[0]), Occupation(candidates=(there[0], there[1])), Occupation(candidates=(there[2],))]
+    others = [[there[0]], [there[0], there[1]], [there[2]]]
     assert hosts(reschedule_receiver(None, others, there)) == {"host4", "host5"}
 
 
 def test_candidates_are_the_least_loaded_when_none_is_idle() -> None:
     there = executors(3)
-    others = [Occupation(there[0]), Occupation(candidates=(there[0], there[1])), Occupation(candidates=(there[2],))]
+    others = [[there[0]], [there[0], there[1]], [there[2]]]
     assert hosts(reschedule_receiver(None, others, there)) == {"host2"}
-    assert hosts(reschedule_receiver(None, [Occupation(each) for each in there], there)) == {"host1", "host2", "host3"}
+    assert hosts(reschedule_receiver(None, [[each] for each in there], there)) == {"host1", "host2", "host3"}
 
 
 def test_inactive_receiver_weighs_nothing() -> None:
     there = executors(2)
-    assert reschedule_receiver(None, [Occupation(), Occupation(TaskLocation("gone", "9"))], there) == there
+    assert reschedule_receiver(None, [[], [TaskLocation("gone", "9")]], there) == there
 
 
 # -- all receivers --
@@ -71,7 +70,7 @@ def test_inactive_receiver_weighs_nothing() -> None:
 
 def test_no_receivers_and_no_executors() -> None:
     assert schedule_receivers({}, executors(3)) == {}
-    assert schedule_receivers({0: None, 1: "host1"}, []) == {0: [], 1: []}
+    assert schedule_receivers({0: None, 1: "host1"}, []) == {0: [], 1: [TaskLocation("host1", "")]}
 
 
 def test_more_receivers_than_executors_are_spread_evenly() -> None:
@@ -149,7 +148,7 @@ def test_moves_come_to_an_end(seed: int) -> None:
         moved = receiver_to_move(places, preferred, there)
         if moved is None:
             break
-        others = [Occupation(place) for number, place in places.items() if number != moved]
+        others = [[place] for number, place in places.items() if number != moved]
         # Where Spark puts it among several candidates is Spark's choice; to the preferred host when that is one.
         candidates = [each for each in reschedule_receiver(preferred.get(moved), others, there) if each.executor_id]
         places[moved] = next((each for each in candidates if each.host == preferred.get(moved)), candidates[0])

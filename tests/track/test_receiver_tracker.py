@@ -216,13 +216,13 @@ def test_blocks_of_an_older_launch_another_stream_or_nobody_are_refused(
     process = tracked.registered(1)
     for epoch in (0, 2):
         assert process.add(0, epoch=epoch).reason == f"launch {epoch} of stream 0 was replaced"
-    assert process.add(0, stream_id=1).reason == "the blocks are of another stream"
+    assert process.add(0, stream_id=1).reason == "the blocks belong to another stream"
     assert not process.add(0, stream_id=9).accepted
     assert stored(tracked, 100) == stored(tracked, 200, 1) == []
 
 
 def test_blocks_that_come_after_deregistration_are_taken(tracked: Tracked) -> None:
-    # A report that was made again while the receiver waits for its restart.
+    # A report that is repeated while the receiver is backing off.
     process = tracked.registered()
     process.deregister("Restarting receiver with delay 2000 ms: again")
     assert process.add(0).accepted

@@ -33,7 +33,7 @@ def tracked(make_tracker: MakeTracker) -> Tracked:
 
 @pytest.fixture
 def drained(tracked: Tracked) -> Iterator[tuple[Tracked, FakeProcess]]:
-    """One whose receiver was stopped, flushed and ended; its job goes on."""
+    """One whose receiver was stopped, flushed and ended; its job still runs."""
     process = tracked.registered()
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
@@ -51,7 +51,8 @@ def test_a_stop_that_drains_has_blocks_served_for_a_while(drained: tuple[Tracked
     assert 30_000 < stop.serve_ms < 60_000
     assert tracked.events.names == ["ReceiverStarted", "ReceiverStopped"]
     tracked.tracker.blocks.allocate_blocks_to_batch(1000)
-    ((_host, _bytes, reference),) = tracked.tracker.references(tracked.tracker.blocks.blocks_of_batch(1000, 0))
+    stored = tracked.tracker.blocks.blocks_of_batch(1000, 0)
+    ((_host, _bytes, reference),) = tracked.tracker._locations.references(stored)
     assert reference.source == f"grpc://127.0.0.1:{process.endpoint.port}"
 
 
@@ -112,7 +113,7 @@ def test_a_job_that_does_not_end_is_cancelled(
 def test_block_after_the_last_batch_is_refused(drained: tuple[Tracked, FakeProcess]) -> None:
     _tracked, process = drained
     late = process.add(8)
-    assert (late.accepted, late.reason) == (False, "the application stops: no batch would have them")
+    assert (late.accepted, late.reason) == (False, "the application stops: no batch would process them")
 
 
 def test_blocks_that_the_last_batches_miss_are_counted(drained: tuple[Tracked, FakeProcess]) -> None:

@@ -68,12 +68,13 @@ class Hosts:
 
     def references(self, time_ms: int = 100, stream_id: int = 0) -> list[BlockReference]:
         """Those of a batch, for a task that finds no file."""
-        self.tracked.tracker.blocks.allocate_blocks_to_batch(time_ms)
-        found = self.tracked.tracker.references(self.tracked.tracker.blocks.blocks_of_batch(time_ms, stream_id))
+        tracker = self.tracked.tracker
+        tracker.blocks.allocate_blocks_to_batch(time_ms)
+        found = tracker._locations.references(tracker.blocks.blocks_of_batch(time_ms, stream_id))
         return [evolve(reference, path="/not/on/this/host.arrow") for _host, _size, reference in found]
 
     def read(self, references: list[BlockReference]) -> list[Any]:
-        return list(self.tracked.tracker.reader()(0, [tuple(references)]))
+        return list(self.tracked.tracker.reader(0, [tuple(references)]))
 
     def lose(self, process: FakeProcess, executor: TaskLocation | None = None) -> None:
         """A process dies, with its executor or without."""
@@ -100,7 +101,7 @@ class Hosts:
 def hosts(
     make_tracker: MakeTracker, silent: SilentClass, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Hosts]:
-    """Makes two hosts, for so many receivers."""
+    """Makes two hosts, for a number of receivers."""
 
     def make(*receivers: Receiver[Any], **conf: str) -> Hosts:
         made = make_tracker(receivers or [silent(), silent()], master=MASTER, conf=conf)
@@ -188,7 +189,7 @@ def test_another_directory_is_another_location(make_tracker: MakeTracker, silent
     one.store(0)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
     blocks = tracked.tracker.blocks.blocks_of_batch(100, one.task.stream_id)
-    ((_host, _size, reference),) = tracked.tracker.references(blocks)
+    ((_host, _size, reference),) = tracked.tracker._locations.references(blocks)
     assert reference.source == one.source
 
 
@@ -391,7 +392,7 @@ def test_moved_receiver_serves_its_blocks_until_they_are_processed(
     first.received.await_one(ReleaseReceiver)
     second.received.await_one(CleanUpBlocks)
     assert second.received.names == ["CleanUpBlocks"]
-    # Its end is no failure, and nobody's start.
+    # The end of a draining launch is neither a failure nor a reason to relaunch.
     first.launch.end()
     two.tick()
     assert (two.errors, len(two.tracked.launches)) == ([], 2)
@@ -479,7 +480,7 @@ def test_undelivered_release_is_sent_again(
     two, first, _stored = moved
     two.tracked.relaunch()
     two.on(2, B)
-    client, failed = two.tracked.tracker._connections.serving()[0].client, threading.Event()
+    client, failed = two.tracked.tracker._locations.connections.serving()[0].client, threading.Event()
     asked = client.ask
 
     def ask(message: object, reply_kind: type[Any]) -> Any:
@@ -493,7 +494,7 @@ def test_undelivered_release_is_sent_again(
     two.tracked.tracker.clean_up(200, delete=True)
     two.tick()
     assert failed.wait(10)
-    wait_for(lambda: len(two.tracked.tracker._connections.serving()) == 2, "the release to be forgotten")
+    wait_for(lambda: len(two.tracked.tracker._locations.connections.serving()) == 2, "the release to be forgotten")
     two.tick()
     first.received.await_one(ReleaseReceiver)
 

@@ -1,4 +1,4 @@
-"""An endpoint that notes what its handler gets."""
+"""An endpoint that records what its handler gets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Served:
         return self.answer(message)
 
     def client(self, token: Token | None = None, timeout_ms: int = 10_000, *, retry: bool = True) -> Client:
-        """A client of the endpoint, with its token if no other is given."""
+        """A client of the endpoint, by default with its token."""
         self._clients.append(Client(self.location, token or self.token, timeout_ms, retry=retry))
         return self._clients[-1]
 

@@ -1,4 +1,4 @@
-"""All that a stranger, a port scan or a broken caller may send to a port, seeded."""
+"""Seeded garbage, as strangers, port scans or broken callers may send it to a port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 
 class Bomb:
-    """Notes it when somebody unpickles it."""
+    """Records that it was unpickled."""
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return exploded.append, ("a bomb",)
@@ -54,11 +54,11 @@ def _raw(chance: random.Random) -> Iterator[bytes]:
 
 
 def pelt(port: int, token: Token, action: str, address: str = "127.0.0.1") -> tuple[int, int]:
-    """Send all of it; say how many calls had no token, and how many messages with one were none.
+    """Send all garbage; return how many calls had no token, and how many calls with it had no valid message.
 
     Args:
         port: the endpoint's port.
-        token: the right one.
+        token: of the endpoint.
         action: an action that the endpoint serves.
         address: the endpoint's address.
     """

@@ -1,4 +1,4 @@
-"""``Client``: patience, and its end."""
+"""``Client``: retries, timeouts, closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Endpoint``: who does not show the token gets nothing, and nobody brings it down."""
+"""``Endpoint``: callers without the token get nothing, and no input stops it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def streams() -> Iterator[tuple[str, Token]]:
 
 
 class Bomb:
-    """Notes it when somebody unpickles it."""
+    """Records that it was unpickled."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str]]:
         return explode, ("a bomb",)
@@ -145,7 +145,7 @@ def test_every_kind_of_call_needs_the_token(served: Served) -> None:
 @pytest.mark.parametrize("action", ["StopReceiver", "updateratelimit", "", "__init__", "Reply", "x" * 200])
 def test_an_action_that_is_not_served_is_refused(served: Served, action: str) -> None:
     with pytest.raises(flight.FlightServerError, match="takes no"):
-        call(served, action, b"{}", served.token.header())
+        call(served, action, b"{}", served.token.headers()[0])
     assert served.handled == []
     assert works(served)
 
@@ -172,7 +172,7 @@ def test_malformed_message_is_refused(served: Served, body: bytes, monkeypatch: 
     for function in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, function, lambda *_args, function=function: exploded.append(function))
     with pytest.raises(flight.FlightError):
-        call(served, "UpdateRateLimit", body, served.token.header())
+        call(served, "UpdateRateLimit", body, served.token.headers()[0])
     assert served.handled == []
     assert (served.endpoint.refused_calls, served.endpoint.refused_messages) == (0, 1)
     assert exploded == []
@@ -245,7 +245,7 @@ def test_an_endpoint_without_streams_refuses_every_ticket(served: Served) -> Non
         flight.FlightClient(served.location) as client,
         pytest.raises(flight.FlightServerError, match="serves no streams"),
     ):
-        client.do_get(flight.Ticket(b"x"), flight.FlightCallOptions(headers=[served.token.header()])).read_all()
+        client.do_get(flight.Ticket(b"x"), flight.FlightCallOptions(headers=[served.token.headers()[0]])).read_all()
 
 
 def test_a_stream_reaches_the_caller(streams: tuple[str, Token]) -> None:

@@ -1,4 +1,4 @@
-"""JSON of another kind than a message, or a list in it, is refused and not taken for one."""
+"""JSON of another type than expected is refused instead of converted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Messages: there and back through JSON, or refused."""
+"""The JSON codec: messages survive a round trip, other JSON is refused."""
 
 import json
 import pickle

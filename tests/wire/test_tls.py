@@ -1,4 +1,4 @@
-"""Connections kept private by certificates: who cannot prove itself is not talked to."""
+"""TLS: both sides need a certificate of the configured authority."""
 
 from __future__ import annotations
 

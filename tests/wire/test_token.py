@@ -12,7 +12,7 @@ TOKEN = Token("a-secret")
 
 
 def headers(token: Token) -> dict[str, list[str]]:
-    name, value = token.header()
+    name, value = token.headers()[0]
     return {name.decode(): [value.decode()]}
 
 

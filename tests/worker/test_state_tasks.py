@@ -19,10 +19,10 @@ from penstock import State
 from penstock.errors import StateUpdateError
 from penstock.worker import functions, map_with_state, state_pairs
 from penstock.worker.functions import Combiner
-from penstock.worker.map_with_state import MappedRecords, MapWithState, SelectMapped, SelectStates, StateHandle
+from penstock.worker.map_with_state import MappedRecords, MapWithState, StateHandle, select_mapped, select_states
 from penstock.worker.slide_window import SlideWindow
-from penstock.worker.state_errors import PartitionErrors
-from penstock.worker.state_pairs import FromStatePairs, StatePairs, ToStatePairs
+from penstock.worker.state_errors import PartitionErrors, Reported
+from penstock.worker.state_pairs import StatePairs, from_state_pairs, to_state_pairs
 from penstock.worker.update_state import UpdateState
 
 Pairs = list[tuple[Any, Any]]
@@ -31,16 +31,16 @@ KEYS = st.sampled_from(["a", "b", 1, 1.0, True, None, ("a", 1)])
 
 
 class Noted:
-    """Collects the errors that are reported to the driver."""
+    """An accumulator that collects the errors reported to the driver."""
 
     def __init__(self) -> None:
         self.failures: list[tuple[int, int, PartitionErrors]] = []
 
-    def note(self, time_ms: int, partition: int, failures: PartitionErrors) -> None:
-        self.failures.append((time_ms, partition, failures))
+    def add(self, reported: Reported) -> None:
+        self.failures += [(time_ms, partition, errors) for (time_ms, partition), errors in reported.items()]
 
 
-NOTED = Noted()
+NOTED: Any = Noted()
 AMPLE = 1e9
 
 
@@ -79,7 +79,7 @@ def by_key(pairs: Pairs) -> dict[Any, list[Any]]:
 
 def pairs_of(elements: list[Any]) -> dict[Any, Any]:
     """A table's pairs; no key is there twice."""
-    pairs = list(FromStatePairs()(0, [element for element in elements if not isinstance(element, PartitionErrors)]))
+    pairs = list(from_state_pairs(0, [element for element in elements if not isinstance(element, PartitionErrors)]))
     assert len(pairs) == len(dict(pairs))
     return dict(pairs)
 
@@ -103,7 +103,7 @@ def updates(batches: list[Pairs], memory_limit_mb: float) -> None:
     before: list[Any] = []
     expected: dict[Any, str] = {}
     for time_ms, pairs in enumerate(batches):
-        before = moved(UpdateState(time_ms, updated, memory_limit_mb, NOTED.note)(0, [*before, *pairs]))
+        before = moved(UpdateState(time_ms, updated, memory_limit_mb, NOTED)(0, [*before, *pairs]))
         values = by_key(pairs)
         failing = {key for key in values if "fail" in values[key]}
         for key in expected.keys() | values.keys():
@@ -138,13 +138,13 @@ def test_states_spill_above_the_memory_limit(monkeypatch: pytest.MonkeyPatch) ->
         spill(merger)
 
     monkeypatch.setattr(pyspark.shuffle.ExternalMerger, "_spill", counted)
-    states = list(ToStatePairs(0)(0, [(number, [number]) for number in range(3000)]))
+    states = list(to_state_pairs(0, 0, [(number, [number]) for number in range(3000)]))
     pairs = [(number % 4000, -number) for number in range(12_000)]
 
     def gathered(values: list[int], state: list[int] | None) -> list[int]:
         return [*(state or []), *values]
 
-    made = [pairs_of(list(UpdateState(1, gathered, limit, NOTED.note)(0, [*states, *pairs]))) for limit in (AMPLE, 50)]
+    made = [pairs_of(list(UpdateState(1, gathered, limit, NOTED)(0, [*states, *pairs]))) for limit in (AMPLE, 50)]
     assert made[0] == made[1]
     assert made[0][5] == [5, -5, -4005, -8005]
     assert spills
@@ -152,12 +152,12 @@ def test_states_spill_above_the_memory_limit(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_errors_of_the_state_function_name_their_keys() -> None:
     pairs = [(("key", number), "fail") for number in range(12)]
-    noted = Noted()
-    made = list(UpdateState(1, updated, AMPLE, noted.note)(7, pairs))
+    noted: Any = Noted()
+    made = list(UpdateState(1, updated, AMPLE, noted)(7, pairs))
     ((time_ms, partition, failures),) = noted.failures
     assert (time_ms, partition, failures.count) == (1, 7, 12)
     with pytest.raises(StateUpdateError) as raised:
-        list(FromStatePairs()(0, made))
+        list(from_state_pairs(0, made))
     message = str(raised.value)
     assert message.startswith("the state of 12 key(s) was not updated, first that of key ('key', 0): ValueError: mine;")
     assert "in updated" in message
@@ -179,7 +179,7 @@ def test_slide_window_adds_new_panes_and_removes_old_ones(
     window = 5 * slide
     combiner = Combiner(int, lambda a, b: a + b, lambda a, b: a + b, memory_limit_mb)
     tables = [
-        list(ToStatePairs(time_ms)(0, [(key, sum(values)) for key, values in by_key(pane).items()]))
+        list(to_state_pairs(time_ms, 0, [(key, sum(values)) for key, values in by_key(pane).items()]))
         for time_ms, pane in enumerate(panes)
     ]
     before: list[Any] = []
@@ -265,7 +265,7 @@ class Partition:
         self.made: list[list[Any]] = [[]]
 
     def function(self, time_ms: int) -> MapWithState:
-        return MapWithState(mapped, time_ms, self.timeout_ms, self.home, time_ms - REMEMBERED * 10, NOTED.note)
+        return MapWithState(mapped, time_ms, self.timeout_ms, self.home, time_ms - REMEMBERED * 10, NOTED)
 
     def batch(self, time_ms: int, pairs: Pairs) -> list[Any]:
         made = moved(self.function(time_ms)(2, [*self.made[-1], *pairs]))
@@ -274,13 +274,13 @@ class Partition:
 
     @staticmethod
     def states(made: list[Any]) -> dict[Any, Any]:
-        pairs = list(SelectStates()(2, [element for element in made if not isinstance(element, PartitionErrors)]))
+        pairs = list(select_states(2, [element for element in made if not isinstance(element, PartitionErrors)]))
         assert len(pairs) == len(dict(pairs))
         return dict(pairs)
 
     @staticmethod
     def returned(made: list[Any]) -> list[Any]:
-        return list(SelectMapped()(2, made))
+        return list(select_mapped(2, made))
 
 
 class Homes:
@@ -355,7 +355,7 @@ def test_repeated_batch_computes_the_same_states(new_home: Homes, batches: list[
 
 def test_initial_states_are_used_before_the_first_records(new_home: Homes) -> None:
     partition = Partition(new_home(), TIMEOUT_MS)
-    partition.made[0] = list(ToStatePairs(0)(2, [("a", "A"), ("b", "B"), ("c", "C")]))
+    partition.made[0] = list(to_state_pairs(0, 2, [("a", "A"), ("b", "B"), ("c", "C")]))
     made = partition.batch(10, [("a", "x"), ("b", "remove"), ("d", "y")])
     assert partition.returned(made) == [("a", "x", "A"), ("b", "remove", "B"), ("d", "y", None)]
     assert partition.states(made) == {"a": "Ax", "c": "C", "d": "y"}
@@ -370,7 +370,7 @@ def test_initial_states_are_used_before_the_first_records(new_home: Homes) -> No
 
 def test_failed_call_leaves_an_initial_state_unchanged(new_home: Homes) -> None:
     partition = Partition(new_home(), None)
-    partition.made[0] = list(ToStatePairs(0)(2, [("a", "A")]))
+    partition.made[0] = list(to_state_pairs(0, 2, [("a", "A")]))
     made = partition.batch(10, [("a", "x"), ("a", "fail"), ("a", "x"), ("b", "fail"), ("c", "x")])
     assert partition.states(made) == {"a": "A", "c": "x"}
     with pytest.raises(
@@ -378,7 +378,7 @@ def test_failed_call_leaves_an_initial_state_unchanged(new_home: Homes) -> None:
     ):
         partition.returned(made)
     with pytest.raises(StateUpdateError):
-        list(SelectStates()(2, made))
+        list(select_states(2, made))
 
 
 def test_state_times_out_after_the_timeout_and_not_at_it(new_home: Homes) -> None:
@@ -405,8 +405,8 @@ def test_mapping_function_with_time_gets_it_and_may_drop_records(new_home: Homes
         state.update(value)
         return (now, key) if value else None
 
-    made = list(MapWithState(of_the_time, 10, None, new_home(), 0, NOTED.note, time)(0, [("a", 1), ("b", 0)]))
-    assert list(SelectMapped()(0, made)) == [(time, "a")]
+    made = list(MapWithState(of_the_time, 10, None, new_home(), 0, NOTED, time)(0, [("a", 1), ("b", 0)]))
+    assert list(select_mapped(0, made)) == [(time, "a")]
 
 
 def test_results_that_resemble_internal_records_are_records(new_home: Homes) -> None:
@@ -419,7 +419,7 @@ def test_results_that_resemble_internal_records_are_records(new_home: Homes) -> 
 
 def test_cost_of_a_batch_is_independent_of_the_number_of_keys(new_home: Homes, monkeypatch: pytest.MonkeyPatch) -> None:
     partition = Partition(new_home(), None)
-    partition.made[0] = list(ToStatePairs(0)(2, [(number, "x") for number in range(2000)]))
+    partition.made[0] = list(to_state_pairs(0, 2, [(number, "x") for number in range(2000)]))
     partition.batch(10, [])
     loaded: list[bytes] = []
     load: Callable[[bytes], Any] = pickle.loads

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from penstock.plugins.specs import RecoverableSource as RecoverableSource
     from penstock.plugins.specs import SourceBatch as SourceBatch
     from penstock.receive.receiver import Receiver as Receiver
-    from penstock.receive.receiver_host import HostedError as HostedError
     from penstock.receive.receiver_host import ReceiverHost as ReceiverHost
     from penstock.receive.thread_receiver import AsyncReceiver as AsyncReceiver
     from penstock.receive.thread_receiver import ThreadReceiver as ThreadReceiver

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, get_args, get_origin
+from collections.abc import Callable, Mapping, MutableSequence, MutableSet, Sequence, Set
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import cattrs
@@ -20,6 +21,8 @@ _BYTES_PER_UNIT = {"b": 1} | {
 }
 _LARGEST = 1 << 63
 _QUANTITY = re.compile(r"\s*(-?\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+_COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
+_TYPE_NAMES = {bool: "boolean", str: "text", int: "integer", float: "number"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -169,8 +172,18 @@ def type_name(option_type: Any) -> str:
         return form.name
     if _is_choice(option_type):
         return " or ".join(f"`{choice}`" for choice in get_args(option_type))
-    name = {bool: "boolean", str: "text"}.get(option_type) or getattr(option_type, "__name__", option_type)
-    return str(name)
+    if _is_callable(option_type):
+        return "function"
+    if get_origin(option_type) in (Union, UnionType):
+        return " or ".join(type_name(member) for member in get_args(option_type) if member is not NoneType)
+    if holds_several(option_type):
+        return f"list of {type_name(get_args(option_type)[0])}"
+    return _TYPE_NAMES.get(option_type) or str(getattr(option_type, "__name__", option_type))
+
+
+def holds_several(option_type: Any) -> bool:
+    """Whether values are lists, sets or tuples, which text separates by commas."""
+    return get_origin(option_type) in _COLLECTIONS
 
 
 def _text_form(option_type: Any) -> TextForm | None:

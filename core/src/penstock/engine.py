@@ -26,7 +26,6 @@ from penstock.schedule.job_scheduler import JobScheduler
 from penstock.spark import cluster
 from penstock.spark.checkpoint import delete_file
 from penstock.spark.local_properties import LocalProperties
-from penstock.track.batch_input import BatchInput
 from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("context")
@@ -97,9 +96,8 @@ class Engine:
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
         # Checks that may refuse the start come first: the first checkpoint of a fresh start replaces an earlier run's.
         self.tracker.prepare()
-        batch_input = BatchInput(self.tracker, settings.partition_bytes)
         runtime = GraphRuntime(
-            received_blocks=batch_input,
+            received_blocks=self.tracker,
             report_input=self.scheduler.input_info.report,
             generation_retries=settings.generation_retries,
             before_output=self._properties.put,
@@ -119,7 +117,7 @@ class Engine:
             )
         graph.connect(runtime)
         self.generator = JobGenerator(
-            settings, clock, graph, self.scheduler, batch_input, self._on_error, self._checkpointer
+            settings, clock, graph, self.scheduler, self.tracker, self._on_error, self._checkpointer
         )
         self._bus.start()
         self._final_state.start()

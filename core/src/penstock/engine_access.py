@@ -48,6 +48,7 @@ class EngineAccess(ListenerContext):
     ) -> None:
         self._sc, self._settings, self._graph = program.sc, program.settings, program.graph
         self._plugins, self._engine, self._recovery = plugins, engine, recovery
+        self._application_id = str(program.sc.applicationId)
         self._configuration = MappingProxyType(dict(program.sc.getConf().getAll()))
         self._estimators: dict[int, GuardedEstimator] = {}
         self._lock = threading.Lock()
@@ -61,7 +62,7 @@ class EngineAccess(ListenerContext):
     @property
     def application_id(self) -> str:
         """The Spark application's id."""
-        return str(self._sc.applicationId)
+        return self._application_id
 
     @property
     def batch_interval_ms(self) -> int:
@@ -109,7 +110,7 @@ class EngineAccess(ListenerContext):
 
     def backlog_bytes(self) -> int:
         """The bytes of all blocks that no batch has processed."""
-        return self._engine.tracker.unread_bytes()
+        return self._engine.tracker.backlog_bytes()
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate limit that the tracker has set, records/s."""

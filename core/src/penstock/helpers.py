@@ -8,6 +8,7 @@ __getattr__, __dir__ = lazy_exports(__name__)
 
 if TYPE_CHECKING:
     from penstock.errors import text_of as text_of
+    from penstock.receive.text_lines import ErrorCounts as ErrorCounts
     from penstock.receive.text_lines import LineRules as LineRules
     from penstock.receive.text_lines import Lines as Lines
     from penstock.receive.text_lines import split_lines as split_lines

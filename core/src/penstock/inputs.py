@@ -9,9 +9,9 @@ import queue
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 
-from attrs import frozen
 from pyspark import RDD, SparkContext, StorageLevel
 
 from penstock.conf import OPTION_SECTIONS, Settings
@@ -24,8 +24,9 @@ from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import TransformedDStream, UnionDStream
 from penstock.graph.pair_dstream_functions import require_stream
 from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.specs import InputSource, read_options
+from penstock.plugins.specs import read_options
 from penstock.receive.receiver import Receiver
+from penstock.spark.rdds import as_rdd
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
@@ -159,28 +160,14 @@ class StreamBuilder:
             receiver = self._make("receivers", receiver, options)
         elif options:
             raise ConfigurationError("options are for a receiver given by its name; this one is ready made")
-        if isinstance(receiver, type) and issubclass(receiver, Receiver):
-            raise ConfigurationError(
-                f"receiverStream takes a receiver, not its class: pass {receiver.__name__}(...), an instance"
-            )
         if not isinstance(receiver, Receiver):
-            raise ConfigurationError(
-                f"a receiver must derive from penstock.Receiver; {type(receiver).__name__} does not"
-            )
+            raise ConfigurationError(f"receiverStream takes an instance of a penstock.Receiver class, not {receiver!r}")
         return self._stream(ReceiverInputDStream(self._graph, receiver))
 
     @overload
     def queueStream(
         self,
-        rdds: Sequence[RDD[T]] | queue.Queue[RDD[T]],
-        oneAtATime: bool = True,
-        default: RDD[T] | Iterable[T] | None = None,
-    ) -> DStream[T]: ...
-
-    @overload
-    def queueStream(
-        self,
-        rdds: Sequence[Iterable[T]] | queue.Queue[Iterable[T]],
+        rdds: Sequence[RDD[T] | Iterable[T]] | queue.Queue[RDD[T]] | queue.Queue[Iterable[T]],
         oneAtATime: bool = True,
         default: RDD[T] | Iterable[T] | None = None,
     ) -> DStream[T]: ...
@@ -218,8 +205,8 @@ class StreamBuilder:
                 raise IndexError(
                     "queueStream got an empty list and no default; give a deque or queue.Queue to fill it later"
                 )
-            rdds = deque(self._rdd(item) for item in rdds)
-        default_rdd = None if default is None else self._rdd(default)
+            rdds = deque(as_rdd(self._sc, item) for item in rdds)
+        default_rdd = None if default is None else as_rdd(self._sc, default)
         return self._stream(QueueInputDStream(self._graph, rdds, one_at_a_time=oneAtATime, default=default_rdd))
 
     def union(self, *dstreams: DStream[T]) -> DStream[T]:
@@ -234,11 +221,7 @@ class StreamBuilder:
         nodes = [require_stream("union", stream)._node for stream in dstreams]
         if len(dstreams) == 1:
             return dstreams[0]
-        if len({node.slide_ms for node in nodes}) > 1:
-            raise ValueError("All DStreams should have same slide duration")
-        if any(node.graph is not self._graph for node in nodes):
-            raise ValueError("All DStreams should belong to this StreamingContext")
-        return self._stream(UnionDStream(nodes))
+        return self._stream(UnionDStream(self._graph, nodes))
 
     def transform(
         self, dstreams: Sequence[DStream[T]], transformFunc: Callable[[Sequence[RDD[T]]], RDD[U] | None]
@@ -253,7 +236,7 @@ class StreamBuilder:
         if not nodes:
             raise ValueError("should have at least one DStream to transform")
         function = require_callable("transformFunc", transformFunc)
-        return self._stream(TransformedDStream(nodes, lambda _time, *rdds: function(rdds)))
+        return self._stream(TransformedDStream(self._graph, nodes, lambda _time, *rdds: function(rdds)))
 
     def input_stream(self, name: str, **options: Any) -> DStream[Any]:
         """Read from a source that a plugin offers and the driver pulls.
@@ -267,14 +250,13 @@ class StreamBuilder:
             ConfigurationError: an option is missing or its value is invalid.
         """
         self._check_can_build("input_stream")
-        return self._stream(PulledInputDStream(self._graph, _MakeSource(self._self, name, options)))
+        # A checkpoint holds this call instead of the source, which each run creates anew.
+        make = partial(self._make, "input_streams", name, options)
+        return self._stream(PulledInputDStream(self._graph, make))
 
     @abstractmethod
     def _check_can_build(self, what: str) -> None:
         """Refuse to add to the graph once the context was started."""
-
-    def _rdd(self, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
-        return records if isinstance(records, RDD) else self._sc.parallelize(records)
 
     def _socket(self, method: str, name: str, level: StorageLevel, **options: Any) -> DStream[Any]:
         self._check_offered(method, "receivers", name, "penstock-socket")
@@ -283,7 +265,6 @@ class StreamBuilder:
         return self._stream(ReceiverInputDStream(self._graph, receiver))
 
     def _files(self, method: str, name: str, **options: Any) -> DStream[Any]:
-        self._check_can_build(method)
         self._check_offered(method, "input_streams", name, "penstock-file")
         return self.input_stream(name, **options)
 
@@ -294,12 +275,8 @@ class StreamBuilder:
                 f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: pip install {distribution}"
             )
 
-    @property
-    def _self(self) -> StreamingContext:
-        return cast("StreamingContext", self)
-
     def _stream(self, node: Node) -> DStream[Any]:
-        return DStream(node, self._self)
+        return DStream(node, cast("StreamingContext", self))
 
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Create what a plugin offers; the options override those of the configuration."""
@@ -307,17 +284,3 @@ class StreamBuilder:
         given = {**self._settings.with_prefix(f"{OPTION_SECTIONS[hook]}{name}."), **options}
         read = read_options(KINDS[hook][0], spec, given)
         return spec.factory() if spec.options is None else spec.factory(read)
-
-
-@frozen
-class _MakeSource:
-    """Creates a plugin's source. A checkpoint holds this instead of the source, which each run creates anew."""
-
-    context: StreamingContext
-    name: str
-    options: dict[str, Any]
-
-    def __call__(self) -> InputSource:
-        """The source."""
-        source: InputSource = self.context._make("input_streams", self.name, self.options)
-        return source

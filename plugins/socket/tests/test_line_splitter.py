@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.helpers import LineRules
-from penstock_socket.error_counts import ErrorCounts
+from penstock.helpers import ErrorCounts, LineRules
 from penstock_socket.line_splitter import LineSplitter
 
 ROOMY = 1 << 20
@@ -202,7 +201,7 @@ def test_splitting_does_not_import_pandas() -> None:
     code = """
 import sys
 from penstock.helpers import LineRules
-from penstock_socket.error_counts import ErrorCounts
+from penstock.helpers import ErrorCounts
 from penstock_socket.line_splitter import LineSplitter
 splitter = LineSplitter(LineRules(100), ErrorCounts())
 splitter.space(4)[:] = b"a\\r\\nb"

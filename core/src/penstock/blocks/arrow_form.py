@@ -43,11 +43,6 @@ class Column:
     values: pa.ChunkedArray
     is_pickled: bool
 
-    @property
-    def num_bytes(self) -> int:
-        """The size in memory."""
-        return int(self.values.nbytes)
-
     def has_form_of(self, other: Column) -> bool:
         """Return whether both fit into one table."""
         return self.is_pickled == other.is_pickled and bool(self.values.type == other.values.type)
@@ -84,13 +79,9 @@ def column(records: Sequence[Any], *, pickled: bool = False) -> Column:
 
 def table(columns: Sequence[Column]) -> pa.Table:
     """Concatenate columns of one form, at least one, into a table."""
-    first, *more = columns
-    values = (
-        pa.chunked_array([chunk for each in columns for chunk in each.values.chunks], first.values.type)
-        if more
-        else first.values
-    )
-    return pa.table({"value": values}).replace_schema_metadata({_FORM: _PICKLE if first.is_pickled else _VALUE})
+    chunks, form = [chunk for each in columns for chunk in each.values.chunks], columns[0]
+    values = pa.chunked_array(chunks, form.values.type)
+    return pa.table({"value": values}).replace_schema_metadata({_FORM: _PICKLE if form.is_pickled else _VALUE})
 
 
 def is_storable(record: Any) -> bool:

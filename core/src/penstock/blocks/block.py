@@ -37,6 +37,12 @@ class Block:
         """Yield the records as Python values."""
         return arrow_form.records(self.table.to_batches())
 
+    def stored(self, path: str, num_bytes: int, checksum: int | None = None) -> StoredBlock:
+        """Describe this block, now in a file."""
+        return StoredBlock(
+            self.block_id, self.stream_id, self.num_records, num_bytes, path, self.metadata, checksum=checksum
+        )
+
 
 @frozen
 class StoredBlock:

@@ -51,39 +51,30 @@ def open_file(path: str, checksum: int | None = None) -> pa.ipc.RecordBatchFileR
         BlockDamagedError: the checksum differs.
     """
     try:
-        source = _open_remote(path, checksum) if uri.is_remote(path) else pa.memory_map(path)
+        source = _open_remote(path, verified=checksum is not None) if uri.is_remote(path) else pa.memory_map(path)
     except FileNotFoundError:
         raise BlockGoneError(f"the block file {path} does not exist") from None
-    if checksum is not None and not uri.is_remote(path):
-        _check(path, zlib.crc32(source.read_buffer()), checksum)
+    if checksum is not None:
+        found = 0
+        while piece := source.read_buffer(_IN_MEMORY_BYTES):
+            found = zlib.crc32(piece, found)
+        if found != checksum:
+            raise BlockDamagedError(
+                f"the block file {path} is damaged: its checksum is {found:08x}, and was {checksum:08x} when it was "
+                "stored"
+            )
         source.seek(0)
     return pa.ipc.open_file(source)
 
 
-def _open_remote(path: str, checksum: int | None) -> Any:
+def _open_remote(path: str, *, verified: bool) -> Any:
     directory, _, name = path.rpartition("/")
     system, home = uri.connect(directory)
     file = system.open_input_file(f"{home}/{name}")
-    if checksum is None:
-        return file
-    if file.size() <= _IN_MEMORY_BYTES:
+    if verified and file.size() <= _IN_MEMORY_BYTES:
         with file:
-            content = file.read_buffer()
-        _check(path, zlib.crc32(content), checksum)
-        return content
-    found = 0
-    while piece := file.read_buffer(_IN_MEMORY_BYTES):
-        found = zlib.crc32(piece, found)
-    _check(path, found, checksum)
-    file.seek(0)
+            return pa.BufferReader(file.read_buffer())
     return file
-
-
-def _check(path: str, found: int, stored: int) -> None:
-    if found != stored:
-        raise BlockDamagedError(
-            f"the block file {path} is damaged: its checksum is {found:08x}, and was {stored:08x} when it was stored"
-        )
 
 
 class _Summed:

@@ -8,7 +8,6 @@ unchanged for an hour. Called when a receiver is launched.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -17,10 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import psutil
-from attrs import asdict, frozen
+from attrs import frozen
 
+from penstock.errors import WireError
 from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
+from penstock.wire.messages import from_json, to_json
 
 log = get_logger("leftovers")
 
@@ -68,6 +69,21 @@ class Process:
             return False
 
 
+@frozen
+class _Note:
+    """What a run notes about its directory.
+
+    Attributes:
+        directory: the run's.
+        owner: the process that the directory lives and dies with.
+        grace_s: how long the directory must have been unchanged before it is deleted, seconds.
+    """
+
+    directory: str
+    owner: Process
+    grace_s: float
+
+
 def executor_process() -> Process:
     """The process that local blocks live and die with: the JVM above this Python worker, or this process's parent."""
     parents = psutil.Process().parents()
@@ -86,29 +102,29 @@ def claim(directory: Path, driver: Process | None, notes: Path | None = None) ->
         owner = driver or executor_process()
         directory.mkdir(parents=True, exist_ok=True)
         (directory / _MARKER).write_text(directory.name)
-        note = {"directory": str(directory), "owner": asdict(owner), "grace_s": 0.0 if driver else _GRACE_S}
+        note = _Note(str(directory), owner, grace_s=0.0 if driver else _GRACE_S)
         with atomic_write(_notes_folder(notes) / f"{directory.name}-{owner.pid}.json") as unfinished:
-            unfinished.write_text(json.dumps(note))
+            unfinished.write_bytes(to_json(note))
     except OSError as error:
         log.warning("block directory not noted for deletion", directory=str(directory), reason=str(error))
 
 
 def sweep(notes: Path | None = None) -> list[Path]:
-    """Delete the block directories of runs whose process is gone; return them. A failure is logged."""
+    """Delete and return the block directories of runs that have ended. A failure is logged."""
     swept: list[Path] = []
     try:
-        found = {note: _read(note) for note in sorted(_notes_folder(notes).glob("*.json"))}
+        found = {path: _read(path) for path in sorted(_notes_folder(notes).glob("*.json"))}
         # Executors of one run on one host share a directory.
-        in_use = {each[0] for each in found.values() if each is not None and each[1].is_alive}
-        for note, each in found.items():
-            if each is not None:
-                directory, owner, grace_s = each
-                if owner.is_alive or _unchanged_s(directory) < grace_s:
+        in_use = {note.directory for note in found.values() if note is not None and note.owner.is_alive}
+        for path, note in found.items():
+            if note is not None:
+                directory = Path(note.directory)
+                if note.owner.is_alive or _unchanged_s(directory) < note.grace_s:
                     continue
-                if directory not in in_use and _is_ours(directory):
+                if note.directory not in in_use and _is_ours(directory):
                     shutil.rmtree(directory, ignore_errors=True)
                     swept.append(directory)
-            note.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     except OSError as error:
         log.warning("block directories of earlier runs not deleted", reason=str(error))
     if swept:
@@ -124,13 +140,11 @@ def _notes_folder(notes: Path | None) -> Path:
     return folder
 
 
-def _read(note: Path) -> tuple[Path, Process, float] | None:
-    """What a note says; ``None`` if it is not a note, or if another program has deleted it meanwhile."""
+def _read(path: Path) -> _Note | None:
+    """Read a note; ``None`` if the file has none, or if another program has deleted it meanwhile."""
     try:
-        content = json.loads(note.read_text())
-        owner = Process(int(content["owner"]["pid"]), float(content["owner"]["create_time"]))
-        return Path(str(content["directory"])), owner, float(content["grace_s"])
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return from_json(_Note, path.read_bytes())
+    except (FileNotFoundError, WireError):
         return None
 
 

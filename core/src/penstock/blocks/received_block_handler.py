@@ -2,7 +2,8 @@
 
 ``LocalBlockHandler`` writes them to the executor's local directory. ``WriteAheadLogBlockHandler`` writes them to the
 receiver write-ahead log instead, if ``spark.streaming.receiver.writeAheadLog.enable`` is set. Either way a block is one
-Arrow IPC file, written once, which appears whole or not at all. Any thread may store; the endpoint's threads read.
+Arrow IPC file, written once, which appears whole or not at all. Both implement the ``store`` hook, after all plugins.
+Any thread may store; the endpoint's threads read.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import pyarrow as pa
 from penstock.blocks import block_file
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import BlockGoneError, StoreError, text_of
+from penstock.hookspecs import hookimpl
 from penstock.runtime.atomic_write import atomic_write
 from penstock.runtime.log import get_logger
 from penstock.storage.directory import Directory
@@ -60,6 +62,7 @@ class LocalBlockHandler:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
+    @hookimpl(trylast=True)
     def store(self, block: Block) -> StoredBlock:
         """Write a block's file.
 
@@ -70,9 +73,7 @@ class LocalBlockHandler:
         path = self._directory / f"{block.block_id}{_SUFFIX}"
         with atomic_write(path) as unfinished, pa.OSFile(str(unfinished), "wb") as sink:
             block_file.write(block.table, sink)
-        return StoredBlock(
-            block.block_id, block.stream_id, block.num_records, path.stat().st_size, str(path), block.metadata
-        )
+        return block.stored(str(path), path.stat().st_size)
 
     def open(self, block_id: str) -> pa.ipc.RecordBatchFileReader:
         """Map a block's file for reading; nothing is copied into memory.
@@ -114,6 +115,7 @@ class WriteAheadLogBlockHandler:
         self.directory = directory
         self._files, self._syncs = Directory.of(directory), durability == "fsync"
 
+    @hookimpl(trylast=True)
     def store(self, block: Block) -> StoredBlock:
         """Write a block's file.
 
@@ -124,19 +126,12 @@ class WriteAheadLogBlockHandler:
         name = file_name(block.block_id)
         with self._files.create(name, sync=self._syncs) as file:
             num_bytes, checksum = block_file.write_summed(block.table, file)
-        return StoredBlock(
-            block.block_id,
-            block.stream_id,
-            block.num_records,
-            num_bytes,
-            f"{self.directory}/{name}",
-            block.metadata,
-            checksum,
-        )
+        return block.stored(f"{self.directory}/{name}", num_bytes, checksum)
 
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks; return how many existed. Failures are logged, and the files left."""
-        return len(self._delete(f"{block_id}{_SUFFIX}" for block_id in block_ids if _LOGGED.fullmatch(block_id)))
+        names = [f"{block_id}{_SUFFIX}" for block_id in block_ids if _LOGGED.fullmatch(block_id)]
+        return len(self._each(names, self._files.delete, "block files not deleted"))
 
     def sweep(self, known: Set[str]) -> list[str]:
         """Delete blocks that were stored and never acknowledged, and unfinished files.
@@ -149,7 +144,7 @@ class WriteAheadLogBlockHandler:
         Returns:
             The names of the deleted files.
         """
-        swept = self._delete(self._unknown(known))
+        swept = self._each(self._unknown(known), self._files.delete, "block files not deleted")
         if swept:
             log.info("unknown blocks deleted", directory=self.directory, files=len(swept))
         return swept
@@ -180,9 +175,6 @@ class WriteAheadLogBlockHandler:
             return []
         blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)}
         return [name for name, match in blocks.items() if match and match[1] == stream_id and name not in known]
-
-    def _delete(self, names: Iterable[str]) -> list[str]:
-        return self._each(names, self._files.delete, "block files not deleted")
 
     def _each(self, names: Iterable[str], act: Callable[[str], bool], failure: str) -> list[str]:
         """Do something to each file; return those that existed. Logs failures once."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli import installed
 from penstock.cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
+from penstock.cli.plugins import load_plugins
 from penstock.cli.shared import is_live, terminal
 from penstock.errors import BatchFailedError, ConfigurationError, PenstockError, UnknownNameError
 from penstock.launch.java import ensure_java
@@ -66,7 +66,7 @@ def demo(verbose: bool, batches: int, interval: float, rate: float, seed: int | 
 def _check(options: dict[str, Any]) -> None:
     """Find missing plugins and invalid options before Spark starts."""
     try:
-        spec = installed.load().spec("receivers", "synthetic")
+        spec = load_plugins().spec("receivers", "synthetic")
     except UnknownNameError:
         raise ConfigurationError(
             "the demo needs the receiver 'synthetic', which no plugin offers: pip install penstock-synthetic. "

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from statistics import median_low
 from types import TracebackType
-from typing import Protocol
+from typing import Self
 
 import click
 from attrs import frozen
@@ -168,45 +168,32 @@ _COLUMNS: dict[str, Callable[[ViewedBatch], str]] = {
 _DROPPED = ("records/s", "scheduling", "rate limit")
 
 
-class Screen(Protocol):
-    """Shows batches while they run."""
+class Screen:
+    """Shows batches while they run; shows nothing itself."""
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Self:
         """Start to show."""
-        ...
-
-    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Leave the final state on the terminal."""
-        ...
-
-    def phase(self, text: str) -> None:
-        """Show what the demo is doing."""
-        ...
-
-    def add(self, batch: ViewedBatch) -> None:
-        """Show a completed batch."""
-        ...
-
-
-class Lines:
-    """One line of text per batch, for pipes and files."""
-
-    def __enter__(self) -> Lines:
-        """Nothing to start."""
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Nothing to finish."""
+        """Leave the final state on the terminal."""
 
     def phase(self, text: str) -> None:
-        """Not printed."""
+        """Show what the demo is doing."""
+
+    def add(self, batch: ViewedBatch) -> None:
+        """Show a completed batch."""
+
+
+class Lines(Screen):
+    """One line of text per batch, for pipes and files."""
 
     def add(self, batch: ViewedBatch) -> None:
         """Print one line."""
         click.echo(line(batch))
 
 
-class Picture:
+class Picture(Screen):
     """A table that is redrawn with each batch, and a spinner below it. For terminals only."""
 
     def __init__(self, console: Console) -> None:
@@ -216,7 +203,7 @@ class Picture:
         # Log lines appear above the table, unless standard error is redirected.
         self._live = Live(console=console, refresh_per_second=8, redirect_stderr=sys.stderr.isatty())
 
-    def __enter__(self) -> Picture:
+    def __enter__(self) -> Self:
         """Start to draw."""
         self._live.start()
         return self

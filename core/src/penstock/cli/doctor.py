@@ -17,7 +17,7 @@ import click
 from attrs import frozen
 from rich.text import Text
 
-from penstock.cli import installed
+from penstock.cli.plugins import load_plugins
 from penstock.cli.shared import terminal
 from penstock.launch.java import MIN_VERSION, find_java
 from penstock.launch.launch_conf import UDS, conf_here
@@ -122,8 +122,8 @@ def check_pandas() -> Iterator[Finding]:
 
 def check_plugins() -> Iterator[Finding]:
     """The installed plugins, and those that fail to load."""
-    loaded = installed.load().loaded
-    working = [plugin.name for plugin in loaded if not plugin.fault and not plugin.disabled]
+    loaded = load_plugins().loaded
+    working = [plugin.name for plugin in loaded if plugin.is_working]
     if working:
         yield Finding("ok", f"plugins: {', '.join(working)}")
     else:

@@ -1,18 +1,31 @@
-"""``penstock plugins``: the installed plugins and their options, as tables or JSON. Imports no Spark."""
+"""``penstock plugins``: the installed plugins and their options, as tables or JSON.
+
+Imports no Spark. A plugin that fails to load is not logged: the commands show it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
+import sys
+from collections.abc import Iterator
 from typing import Any
 
+import attrs
 import click
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli import installed
+from penstock import conf
 from penstock.cli.shared import terminal
+from penstock.conf import Settings
+from penstock.errors import UnknownNameError
+from penstock.launch.launch_conf import conf_here
+from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
+from penstock.plugins.specs import options_of
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -29,7 +42,7 @@ def list_plugins(as_json: bool) -> None:
 
     Exits with 1 if a plugin was left out, for instance because it failed to import.
     """
-    found = [installed.describe(plugin) for plugin in installed.load().loaded]
+    found = [describe(plugin) for plugin in load_plugins().loaded]
     if as_json:
         click.echo(json.dumps(found, indent=2))
     elif found:
@@ -48,11 +61,57 @@ def show(name: str, as_json: bool) -> None:
 
     NAME is the name of a plugin, a receiver, a rate estimator or an input stream.
     """
-    found = installed.describe_fully(installed.load(), name)
+    found = describe_named(load_plugins(), name)
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
         terminal().print(Group(*map(details, found)))
+
+
+def load_plugins() -> Plugins:
+    """Load the installed plugins, except those that the configuration disables.
+
+    Raises:
+        ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
+    """
+    # This key alone: an invalid value of another one is for the program to refuse.
+    key = conf.key("plugins_disable")
+    disable = Settings.parse({key: conf_here().get(key, "")}).plugins_disable
+    # Standard output is for this command's result, not for what plugins print while they load.
+    with _silent("penstock.plugins"), contextlib.redirect_stdout(sys.stderr):
+        return Plugins(disable)
+
+
+def describe(plugin: LoadedPlugin, name: str | None = None) -> dict[str, Any]:
+    """A plugin as JSON values.
+
+    Args:
+        plugin: loaded, disabled or left out.
+        name: list only what is offered under this name, with its options; ``None``: everything, without options.
+    """
+    offers = [
+        {"kind": KINDS[hook][0], "name": spec.name, "summary": spec.summary}
+        | ({} if name is None else {"options": [attrs.asdict(option) for option in options_of(spec)]})
+        for hook, specs in plugin.specs.items()
+        for spec in specs
+        if name in {None, plugin.name, spec.name}
+    ]
+    return attrs.asdict(plugin, filter=attrs.filters.exclude("plugin", "specs")) | {"offers": offers}
+
+
+def describe_named(plugins: Plugins, name: str) -> list[dict[str, Any]]:
+    """The plugin with this name, and what other plugins offer under it, with options.
+
+    Raises:
+        UnknownNameError: no plugin has this name or offers anything under it.
+    """
+    described = [describe(plugin, name) for plugin in plugins.loaded]
+    found = [plugin for plugin in described if plugin["offers"] or plugin["name"] == name]
+    if not found:
+        known = {spec.name for plugin in plugins.loaded for specs in plugin.specs.values() for spec in specs}
+        known |= {plugin.name for plugin in plugins.loaded}
+        raise UnknownNameError("plugin, receiver, rate estimator or input stream", name, known)
+    return found
 
 
 def overview(found: list[dict[str, Any]]) -> RenderableType:
@@ -112,3 +171,13 @@ def _table(*columns: str) -> Table:
     for column in columns:
         table.add_column(column, overflow="fold")
     return table
+
+
+@contextlib.contextmanager
+def _silent(logger: str) -> Iterator[None]:
+    was = logging.getLogger(logger).level
+    logging.getLogger(logger).setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.getLogger(logger).setLevel(was)

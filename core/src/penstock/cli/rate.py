@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli import installed
+from penstock.cli.plugins import load_plugins
 from penstock.cli.shared import conf_pairs, terminal
 from penstock.conf import Settings
 from penstock.errors import PenstockError, UnknownNameError
@@ -74,7 +74,7 @@ def simulate_command(
     the delays of each batch, as in a program. Its options come from the configuration here and from --conf.
     """
     settings = Settings.parse({**conf_here(), **conf})
-    plugins = installed.load()
+    plugins = load_plugins()
     _check_names(conf, plugins.specs("rate_estimators"))
     if everywhere:
         for name in ("estimator", "plant", "svg"):

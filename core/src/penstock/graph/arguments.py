@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
-
-from pyspark import StorageLevel
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,17 +37,6 @@ def require_num_partitions(count: object, default: int | None = None) -> int:
     return count
 
 
-def require_storage_level(level: object) -> StorageLevel:
-    """A storage level.
-
-    Raises:
-        TypeError: it is something else.
-    """
-    if not isinstance(level, StorageLevel):
-        raise TypeError(f"persist takes a StorageLevel, such as StorageLevel.MEMORY_ONLY, not {level!r}")
-    return level
-
-
 def takes_time(function: Callable[..., Any], without: int, message: str) -> bool:
     """Whether ``function`` takes the batch time before its other arguments, according to its signature.
 
@@ -75,3 +63,16 @@ def takes_time(function: Callable[..., Any], without: int, message: str) -> bool
     if required <= without + 1 <= at_most:
         return True
     raise AssertionError(message)
+
+
+def with_time(function: Callable[..., Any], without: int, message: str) -> Callable[..., Any]:
+    """A function of the batch time and the other arguments; see ``takes_time``."""
+    if takes_time(function, without, message):
+        return function
+
+    # A recovered run knows an output by the name of the program's function.
+    @wraps(function)
+    def without_time(_time: Any, *arguments: Any) -> Any:
+        return function(*arguments)
+
+    return without_time

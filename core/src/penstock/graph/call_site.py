@@ -26,11 +26,10 @@ class CallSite:
     long: str
 
 
-def call_site(operation: str | None = None) -> CallSite:
-    """The innermost stack frame outside Penstock; ``operation`` is by default the function that it called."""
-    frame, called = sys._getframe(1), ""
+def call_site() -> CallSite:
+    """The innermost stack frame outside Penstock; the operation is the function that it called."""
+    frame, name = sys._getframe(1), ""
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame, called = frame.f_back, frame.f_code.co_name
+        frame, name = frame.f_back, frame.f_code.co_name
     path, line = Path(frame.f_code.co_filename), frame.f_lineno
-    name = operation or called
     return CallSite(name, f"{name} at {path.name}:{line}", f"{name} at {path}:{line}")

@@ -7,28 +7,25 @@ What is computed, remembered and checkpointed is up to the nodes.
 from __future__ import annotations
 
 import operator
-import pickle
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from pyspark import RDD, StorageLevel
 
-from penstock.graph.arguments import require_callable, require_num_partitions, require_storage_level, takes_time
-from penstock.graph.call_site import call_site
+from penstock.graph.arguments import require_num_partitions, with_time
 from penstock.graph.inputs import InputDStream
-from penstock.graph.node import Node
-from penstock.graph.operators.per_batch import MapPartitionsDStream, TransformedDStream, UnionDStream
+from penstock.graph.node import Node, OnDriver
+from penstock.graph.operators.per_batch import MapPartitionsDStream, UnionDStream
 from penstock.graph.operators.windows import WindowedDStream, window_durations
 from penstock.graph.outputs import ForEachDStream, PrintRecords, SaveFiles
 from penstock.graph.pair_dstream_functions import PairDStreamFunctions, require_stream
-from penstock.graph.state.map_with_state import InternalMapWithStateDStream
+from penstock.graph.state.keyed_state import InternalMapWithStateDStream
 from penstock.graph.state.stateful import StateView
+from penstock.graph.state_spec import StateSpec
 from penstock.runtime.clock import milliseconds, require_duration_ms
-from penstock.worker import functions, records
-from penstock.worker.functions import PartitionFunction
-from penstock.worker.map_with_state import SelectMapped, SelectStates
+from penstock.worker import functions
+from penstock.worker.map_with_state import select_mapped, select_states
 
 if TYPE_CHECKING:
     from penstock.context import StreamingContext
@@ -38,9 +35,10 @@ U = TypeVar("U")
 V = TypeVar("V")
 K = TypeVar("K")
 S = TypeVar("S")
+M = TypeVar("M")
 
 
-class DStream(PairDStreamFunctions[T]):
+class DStream(OnDriver, PairDStreamFunctions[T]):
     """A stream of one StreamingContext: a sequence of RDDs, one for each batch.
 
     Programs get streams from a StreamingContext and from the operators of other streams.
@@ -88,7 +86,7 @@ class DStream(PairDStreamFunctions[T]):
 
     def map(self, f: Callable[[T], Any], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record."""
-        return self._narrow(functions.Map(require_callable("f", f)), preservesPartitioning)
+        return self._narrow(functions.map_records, f, preservesPartitioning)
 
     @overload
     def flatMap(
@@ -100,48 +98,48 @@ class DStream(PairDStreamFunctions[T]):
 
     def flatMap(self, f: Callable[[T], Iterable[Any]], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record and flatten the results."""
-        return self._narrow(functions.FlatMap(require_callable("f", f)), preservesPartitioning)
+        return self._narrow(functions.flat_map_records, f, preservesPartitioning)
 
     def filter(self, f: Callable[[T], object]) -> DStream[T]:
         """Select the records for which ``f`` is true."""
-        return self._narrow(functions.Filter(require_callable("f", f)), True)
+        return self._narrow(functions.filter_records, f)
 
     def mapPartitions(self, f: Callable[[Iterable[T]], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
         """Apply ``f`` to the records of each partition."""
-        return self._narrow(functions.MapPartitions(require_callable("f", f)), preservesPartitioning)
+        return self._narrow(functions.map_partitions, f, preservesPartitioning)
 
     def mapPartitionsWithIndex(
         self, f: Callable[[int, Iterable[T]], Iterable[U]], preservesPartitioning: bool = False
     ) -> DStream[U]:
         """Apply ``f`` to the index and the records of each partition."""
-        return self._narrow(functions.MapPartitionsWithIndex(require_callable("f", f)), preservesPartitioning)
+        return self._narrow(functions.map_partitions_with_index, f, preservesPartitioning)
 
     def glom(self) -> DStream[list[T]]:
         """Turn each partition into one list."""
-        return self._narrow(functions.Glom(), False)
+        return self._derive(MapPartitionsDStream(self._node, functions.glom, False))
 
     def reduce(self: DStream[U], func: Callable[[U, U], U]) -> DStream[U]:
         """Reduce each batch to one record; an empty batch gives none."""
-        return self.map(records.keyed).reduceByKey(func, 1).map(records.value_of)
+        return self.map(lambda record: (None, record)).reduceByKey(func, 1).map(lambda pair: pair[1])
 
     def count(self) -> DStream[int]:
         """Count the records of each batch; an empty batch counts 0."""
         sc = self._node.graph.spark_context
 
         def counts(rdd: RDD[Any]) -> RDD[int]:
-            found = rdd.mapPartitionsWithIndex(functions.CountRecords())
+            found = rdd.mapPartitionsWithIndex(functions.count_records)
             return found if rdd.getNumPartitions() else sc.parallelize([0], 1)
 
         return self.transform(counts).reduce(operator.add)
 
     def countByValue(self) -> DStream[tuple[T, int]]:
         """Count the occurrences of each distinct record, batch by batch."""
-        return self.map(records.counted).reduceByKey(operator.add)
+        return self.map(functions.counted).reduceByKey(operator.add)
 
     def repartition(self, numPartitions: int) -> DStream[T]:
         """Change the number of partitions of each RDD."""
         count = require_num_partitions(numPartitions)
-        return self._derive(TransformedDStream((self._node,), lambda _time, rdd: rdd.repartition(count)))
+        return self._transformed((self._node,), lambda _time, rdd: rdd.repartition(count))
 
     def union(self, other: DStream[U]) -> DStream[T | U]:
         """Unite the records of two streams.
@@ -153,7 +151,7 @@ class DStream(PairDStreamFunctions[T]):
         node = require_stream("union", other)._node
         if self._node.slide_ms != node.slide_ms:
             raise ValueError("the two DStream should have same slide duration")
-        return self._derive(UnionDStream((self._node, node)))
+        return self._derive(UnionDStream(self._node.graph, (self._node, node)))
 
     @overload
     def transform(self, func: Callable[[RDD[T]], RDD[U] | None]) -> DStream[U]: ...
@@ -167,9 +165,7 @@ class DStream(PairDStreamFunctions[T]):
         Raises:
             AssertionError: the function takes neither one nor two arguments.
         """
-        if takes_time(func, 1, "func should take one or two arguments"):
-            return self._derive(TransformedDStream((self._node,), func))
-        return self._derive(TransformedDStream((self._node,), lambda _time, rdd: func(rdd)))
+        return self._transformed((self._node,), with_time(func, 1, "func should take one or two arguments"))
 
     @overload
     def transformWith(
@@ -198,9 +194,8 @@ class DStream(PairDStreamFunctions[T]):
             AssertionError: the function takes neither two nor three arguments.
             ValueError: the slide durations or contexts differ.
         """
-        with_time = takes_time(func, 2, "func should take two or three arguments")
-        parents = self._node, require_stream("transformWith", other)._node
-        return self._derive(TransformedDStream(parents, func if with_time else lambda _time, a, b: func(a, b)))
+        function = with_time(func, 2, "func should take two or three arguments")
+        return self._transformed((self._node, require_stream("transformWith", other)._node), function)
 
     # -- windows --
 
@@ -224,10 +219,9 @@ class DStream(PairDStreamFunctions[T]):
         Raises:
             ValueError: a duration is not a multiple of this stream's slide duration.
         """
-        keyed = self.map(records.keyed)
-        return keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1).map(
-            records.value_of
-        )
+        keyed = self.map(lambda record: (None, record))
+        reduced = keyed.reduceByKeyAndWindow(reduceFunc, invReduceFunc, windowDuration, slideDuration, 1)
+        return reduced.map(lambda pair: pair[1])
 
     def countByWindow(self, windowDuration: float, slideDuration: float) -> DStream[int]:
         """Count the records of a window.
@@ -235,7 +229,7 @@ class DStream(PairDStreamFunctions[T]):
         Raises:
             ValueError: a duration is not a multiple of this stream's slide duration.
         """
-        return self.map(records.one).reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
+        return self.map(functions.one).reduceByWindow(operator.add, operator.sub, windowDuration, slideDuration)
 
     def countByValueAndWindow(
         self, windowDuration: float, slideDuration: float, numPartitions: int | None = None
@@ -245,9 +239,32 @@ class DStream(PairDStreamFunctions[T]):
         Raises:
             ValueError: a duration is not a multiple of this stream's slide duration.
         """
-        return self.map(records.counted).reduceByKeyAndWindow(
-            operator.add, operator.sub, windowDuration, slideDuration, numPartitions, records.is_counted
+        return self.map(functions.counted).reduceByKeyAndWindow(
+            operator.add, operator.sub, windowDuration, slideDuration, numPartitions, lambda pair: pair[1] > 0
         )
+
+    # -- state --
+
+    def mapWithState(self: DStream[tuple[K, V]], spec: StateSpec[K, V, S, M]) -> MapWithStateDStream[K, S, M]:
+        """Map each record with the state of its key; needs a checkpoint directory.
+
+        The cost is proportional to the batch, not to the number of keys.
+
+        Args:
+            spec: created with ``StateSpec.function``.
+
+        Returns:
+            What the mapping function returned for each record; its ``stateSnapshots`` are the states.
+
+        Raises:
+            TypeError: it is not a StateSpec.
+        """
+        if not isinstance(spec, StateSpec):
+            raise TypeError(
+                f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
+            )
+        states = InternalMapWithStateDStream(self._node, spec)
+        return MapWithStateDStream(StateView(states, select_mapped), self._ssc)
 
     # -- storage --
 
@@ -263,7 +280,9 @@ class DStream(PairDStreamFunctions[T]):
             TypeError: it is not a storage level.
         """
         self._node.graph.check_can_build("persist")
-        self._node.persist(require_storage_level(storageLevel))
+        if not isinstance(storageLevel, StorageLevel):
+            raise TypeError(f"persist takes a StorageLevel, such as StorageLevel.MEMORY_ONLY, not {storageLevel!r}")
+        self._node.persist(storageLevel)
         return self
 
     def checkpoint(self, interval: float) -> Self:
@@ -312,55 +331,30 @@ class DStream(PairDStreamFunctions[T]):
         Raises:
             AssertionError: the function takes neither one nor two arguments.
         """
-        if takes_time(func, 1, "func should take one or two arguments"):
-            self._output("foreachRDD", func)
-            return
-
-        # A recovered run knows the output by the name of the program's function.
-        @wraps(func)
-        def without_time(_time: datetime, rdd: RDD[Any]) -> object:
-            return func(rdd)
-
-        self._output("foreachRDD", without_time)
+        ForEachDStream(self._node, with_time(func, 1, "func should take one or two arguments"))
 
     def pprint(self, num: int = 10) -> None:
         """Print the first ``num`` records of each batch: an output operation."""
-        self._output("pprint", PrintRecords(num))
+        ForEachDStream(self._node, PrintRecords(num))
 
     def saveAsTextFiles(self, prefix: str, suffix: str | None = None) -> None:
         """Save each batch as text in a directory ``prefix-<ms>[.suffix]``: an output operation.
 
         An existing directory is left as it is: it was saved when the batch ran before.
         """
-        self._output("saveAsTextFiles", SaveFiles(RDD.saveAsTextFile, prefix, suffix))
+        ForEachDStream(self._node, SaveFiles(RDD.saveAsTextFile, prefix, suffix))
 
     def saveAsPickleFiles(self, prefix: str, suffix: str | None = None) -> None:
         """Save each batch as pickles in a directory ``prefix-<ms>[.suffix]``: an output operation.
 
         Scala calls it ``saveAsObjectFiles``; ``SparkContext.pickleFile`` reads it.
         """
-        self._output("saveAsPickleFiles", SaveFiles(RDD.saveAsPickleFile, prefix, suffix))
+        ForEachDStream(self._node, SaveFiles(RDD.saveAsPickleFile, prefix, suffix))
 
     # -- inside --
 
-    def _narrow(self, function: PartitionFunction, preserves_partitioning: bool) -> DStream[Any]:
-        return self._derive(MapPartitionsDStream(self._node, function, preserves_partitioning))
-
-    def _output(self, operation: str, function: Callable[[datetime, RDD[Any]], object]) -> None:
-        ForEachDStream(self._node, function, call_site(operation))
-
     def _derive(self, node: Node) -> DStream[Any]:
         return DStream(node, self._ssc)
-
-    def _derive_mapped(self, node: InternalMapWithStateDStream) -> MapWithStateDStream[Any, Any, Any]:
-        return MapWithStateDStream(StateView(node, SelectMapped()), self._ssc)
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be sent to a task: streams live on the driver."""
-        raise pickle.PicklingError(
-            f"a function that is to run in a task refers to a {type(self).__name__}; streams live on the driver only: "
-            "use what the function is given instead"
-        )
 
 
 class MapWithStateDStream(DStream[T], Generic[K, S, T]):
@@ -369,4 +363,4 @@ class MapWithStateDStream(DStream[T], Generic[K, S, T]):
     def stateSnapshots(self) -> DStream[tuple[K, S]]:
         """All keys and their states, in every batch."""
         assert isinstance(self._node, StateView)
-        return self._derive(StateView(self._node.state, SelectStates()))
+        return self._derive(StateView(self._node.state, select_states))

@@ -27,17 +27,14 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 
-def _accept(_what: str) -> None:
-    """Without a context, streams may be added at any time."""
-
-
 class DStreamGraph:
     """The graph of one context.
 
     Args:
         spark_context: creates the RDDs.
         time_zone: zone of the times that functions of the program get; ``None``: local and naive, as in PySpark.
-        check_can_build: called with what is to be added to the graph; raises once the graph accepts nothing more.
+        check_can_build: called with what is to be added to the graph; raises once the graph accepts nothing more. By
+            default the graph always accepts.
     """
 
     def __init__(
@@ -45,7 +42,7 @@ class DStreamGraph:
         spark_context: SparkContext,
         batch_interval_ms: int,
         time_zone: tzinfo | None = None,
-        check_can_build: Callable[[str], None] = _accept,
+        check_can_build: Callable[[str], None] = lambda _what: None,
     ) -> None:
         self.spark_context, self.check_can_build = spark_context, check_can_build
         self.batch_interval_ms, self.time_zone = batch_interval_ms, time_zone
@@ -131,7 +128,7 @@ class DStreamGraph:
     @property
     def needs_every_batch(self) -> bool:
         """Whether some stream is computed from several batches."""
-        return any(stream.spans_batches for stream in self.streams())
+        return any(stream.window_ms or stream.must_checkpoint for stream in self.streams())
 
     def streams(self) -> list[Node]:
         """The streams that an output depends on, in the order in which the program created them."""

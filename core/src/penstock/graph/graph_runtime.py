@@ -18,28 +18,16 @@ class ReceivedBlocks(Protocol):
 
     def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
         """The blocks of a batch, packed into partitions of block references."""
-        ...
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         """The number of records of a batch."""
-        ...
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The receiver's current rate limit in records/s; ``None`` for no limit."""
-        ...
 
     @property
     def reader(self) -> ReadBlocks:
         """The partition function with which tasks read block references."""
-        ...
-
-
-class ReportInput(Protocol):
-    """Records how much input a stream gives to a batch."""
-
-    def __call__(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None, /) -> None:
-        """Record it; ``count``, if given, is called when the batch's jobs have ended and returns the exact number."""
-        ...
 
 
 class CompletedOutputs(Protocol):
@@ -47,15 +35,9 @@ class CompletedOutputs(Protocol):
 
     def note(self, time_ms: int, output_op_id: int) -> None:
         """Record that an output operation of a batch is complete."""
-        ...
 
     def has(self, time_ms: int, output_op_id: int) -> bool:
         """Whether an output operation of a batch was completed, in this run or an earlier one."""
-        ...
-
-
-def _report_nothing(_time_ms: int, _info: StreamInputInfo, _count: Callable[[], int] | None = None, /) -> None:
-    """Without an engine nobody asks for the input of a batch."""
 
 
 @frozen
@@ -64,7 +46,8 @@ class GraphRuntime:
 
     Attributes:
         received_blocks: the receivers' blocks; ``None`` without receivers.
-        report_input: records the input of a batch.
+        report_input: records how much input a stream gives to the batch of a time. The third argument, unless ``None``,
+            is called when the batch's jobs have ended and returns the exact number of records.
         completed_outputs: which outputs a recovered run must not repeat; ``None`` when that is not recorded.
         generation_retries: how often an output whose RDD could not be generated is tried again.
         before_output: called with batch time and output operation id before the output's RDD is generated, because
@@ -75,7 +58,7 @@ class GraphRuntime:
     """
 
     received_blocks: ReceivedBlocks | None = None
-    report_input: ReportInput = _report_nothing
+    report_input: Callable[[int, StreamInputInfo, Callable[[], int] | None], object] = lambda *_input: None
     completed_outputs: CompletedOutputs | None = None
     generation_retries: int = 0
     before_output: Callable[[int, int], object] = lambda _time_ms, _output_op_id: None

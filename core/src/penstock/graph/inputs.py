@@ -16,7 +16,7 @@ from penstock.errors import StreamingStateError
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
 from penstock.plugins.specs import RecoverableSource
-from penstock.spark.rdds import located_rdd
+from penstock.spark.rdds import as_rdd, located_rdd
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
@@ -75,7 +75,7 @@ class ReceiverInputDStream(InputDStream):
         references = located_rdd(self._sc, received.partitions(time_ms, self.id))
         # Last: what fails above is tried again for the next output, and the input must be reported once.
         info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
-        self.graph.runtime.report_input(time_ms, info)
+        self.graph.runtime.report_input(time_ms, info, None)
         return references.mapPartitionsWithIndex(received.reader)
 
 
@@ -141,7 +141,9 @@ class PulledInputDStream(InputDStream):
             StreamingStateError: the source failed at this time, and has been called with a later one since.
         """
         if time_ms <= self._position_ms:
-            return self._again(time_ms)
+            assert isinstance(self._source, RecoverableSource)
+            repeated = self._source.compute_again(time_ms)
+            return self._sc.emptyRDD() if repeated is None else self._rdd(time_ms, repeated)
         if time_ms < self._asked_ms:
             if time_ms in self._failed:
                 raise StreamingStateError(
@@ -156,11 +158,6 @@ class PulledInputDStream(InputDStream):
             self._failed[time_ms] = error
             raise
         return self._rdd(time_ms, batch)
-
-    def _again(self, time_ms: int) -> RDD[Any]:
-        assert isinstance(self._source, RecoverableSource)
-        batch = self._source.compute_again(time_ms)
-        return self._sc.emptyRDD() if batch is None else self._rdd(time_ms, batch)
 
     def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
         info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
@@ -212,7 +209,7 @@ class QueueInputDStream(InputDStream):
             count = min(self._size(), 1) if self._one_at_a_time else self._size()
             self._taken[time_ms] = [self._take() for _ in range(count)]
         taken = self._taken[time_ms]
-        rdds = [records if isinstance(records, RDD) else self._sc.parallelize(records) for records in taken]
+        rdds = [as_rdd(self._sc, records) for records in taken]
         if not rdds:
             rdds = [self._default if self._default is not None else self._sc.emptyRDD()]
         rdd = rdds[0] if len(rdds) == 1 else self._sc.union(rdds)

@@ -15,7 +15,7 @@ class Job:
 
     Attributes:
         output_op_id: id of the output operation.
-        call_site: where the program registered the output operation.
+        call_site: the line of the program that registered the output operation.
         run: runs the job, on a thread of the job pool.
     """
 

@@ -26,26 +26,46 @@ if TYPE_CHECKING:
 _CHECKPOINT_MS = 10_000
 
 
-class Node:
+class OnDriver:
+    """Base of what lives on the driver only: it refuses to be sent to a task."""
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled."""
+        raise pickle.PicklingError(
+            f"a function that is to run in a task refers to a {type(self).__name__}; streams live on the driver only: "
+            "use what the function is given instead"
+        )
+
+
+class Node(OnDriver):
     """A stream of a graph.
 
     Args:
         graph: the graph it belongs to.
         parents: the streams it is computed from.
+        window_ms: each RDD is computed from the parents' RDDs of that time; 0 for those of one batch.
+        slide_ms: milliseconds between two RDDs; by default that of the first parent, or the batch interval.
 
     Raises:
         StreamingStateError: the graph does not accept further streams.
+        ValueError: the parents' slide durations differ, or they belong to different contexts.
     """
 
     #: Each RDD is computed from the previous one: without checkpoints its lineage would grow with every batch.
     must_checkpoint: ClassVar[bool] = False
-    #: An RDD is computed from several batches.
-    spans_batches: ClassVar[bool] = False
 
-    def __init__(self, graph: DStreamGraph, parents: Iterable[Node]) -> None:
+    def __init__(
+        self, graph: DStreamGraph, parents: Iterable[Node], window_ms: int = 0, slide_ms: int | None = None
+    ) -> None:
         graph.check_can_build(type(self).__name__)
         self.graph, self._sc = graph, graph.spark_context
-        self.parents = tuple(parents)
+        self.parents, self.window_ms = tuple(parents), window_ms
+        if any(parent.graph is not graph for parent in self.parents):
+            raise ValueError("All DStreams should belong to one StreamingContext")
+        parent_slides_ms = {parent.slide_ms for parent in self.parents} or {graph.batch_interval_ms}
+        if len(parent_slides_ms) > 1:
+            raise ValueError("All DStreams should have same slide duration")
+        self.slide_ms: int = slide_ms or parent_slides_ms.pop()
         #: Where the program created it.
         self.call_site = call_site()
         #: Streams are numbered in the order in which the program creates them.
@@ -62,11 +82,6 @@ class Node:
 
     # -- what subclasses override --
 
-    @property
-    def slide_ms(self) -> int:
-        """Milliseconds between two RDDs."""
-        return self.parents[0].slide_ms if self.parents else self.graph.batch_interval_ms
-
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Generate the RDD of a valid time; ``None`` when there is none."""
         raise TypeError(f"{type(self).__name__} must override compute")
@@ -74,7 +89,7 @@ class Node:
     @property
     def parent_remember_ms(self) -> int:
         """How long the parents must remember their RDDs for this stream."""
-        return self.remember_ms
+        return self.remember_ms + self.window_ms
 
     def is_forgettable(self, time_ms: int) -> bool:
         """Whether an RDD older than the remember duration may be forgotten."""
@@ -256,10 +271,3 @@ class Node:
     def datetime_of(self, time_ms: int) -> datetime:
         """A batch time as functions of the program get it: local and naive as in PySpark, or in the configured zone."""
         return datetime.fromtimestamp(time_ms / 1000, self.graph.time_zone)
-
-    def __reduce__(self) -> NoReturn:
-        """Refuse to be sent to a task: streams live on the driver."""
-        raise pickle.PicklingError(
-            f"a function that is to run in a task refers to a {type(self).__name__}; streams live on the driver only: "
-            "use what the function is given instead"
-        )

@@ -14,7 +14,6 @@ from attrs import frozen
 from pyspark import RDD
 
 from penstock.errors import BatchFailedError
-from penstock.graph.call_site import CallSite
 from penstock.graph.job import Job
 from penstock.graph.node import Node
 from penstock.runtime.log import get_logger
@@ -38,12 +37,11 @@ class ForEachDStream(Node):
     Args:
         parent: gives the RDDs.
         function: called with the batch's datetime and RDD.
-        call_site: the place in the program that registered the output.
     """
 
-    def __init__(self, parent: Node, function: Callable[[datetime, RDD[Any]], object], call_site: CallSite) -> None:
+    def __init__(self, parent: Node, function: Callable[[datetime, RDD[Any]], object]) -> None:
         super().__init__(parent.graph, parents=(parent,))
-        self._parent, self.function, self.call_site = parent, function, call_site
+        self._parent, self.function = parent, function
         self.output_op_id = self.graph.add_output(self)
 
     def compute(self, time_ms: int) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark import RDD
@@ -15,16 +17,14 @@ from penstock.graph.arguments import require_callable, require_num_partitions
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, TransformedDStream
 from penstock.graph.operators.windows import TreeWindowDStream, window_durations
-from penstock.graph.state.map_with_state import InternalMapWithStateDStream
+from penstock.graph.state.keyed_state import StateDStream
 from penstock.graph.state.reduced_windowed import ReducedWindowedDStream
 from penstock.graph.state.stateful import StateView
-from penstock.graph.state.update_state import StateDStream
-from penstock.graph.state_spec import StateSpec
-from penstock.worker import functions, records
-from penstock.worker.state_pairs import FromStatePairs
+from penstock.worker import functions
+from penstock.worker.state_pairs import from_state_pairs
 
 if TYPE_CHECKING:
-    from penstock.graph.dstream import DStream, MapWithStateDStream
+    from penstock.graph.dstream import DStream
 
 T = TypeVar("T", covariant=True)
 K = TypeVar("K")
@@ -32,7 +32,6 @@ V = TypeVar("V")
 U = TypeVar("U")
 C = TypeVar("C")
 S = TypeVar("S")
-M = TypeVar("M")
 
 
 class PairDStreamFunctions(Generic[T]):
@@ -44,25 +43,21 @@ class PairDStreamFunctions(Generic[T]):
     def _derive(self, node: Node) -> DStream[Any]:
         """Wrap a new node of the same graph."""
 
-    @abstractmethod
-    def _derive_mapped(self, node: InternalMapWithStateDStream) -> MapWithStateDStream[Any, Any, Any]:
-        """Wrap the node of a new ``mapWithState``."""
-
     # -- one batch at a time --
 
     def mapValues(self: PairDStreamFunctions[tuple[K, V]], f: Callable[[V], U]) -> DStream[tuple[K, U]]:
         """Apply ``f`` to the value of each pair."""
-        return self._derive(MapPartitionsDStream(self._node, functions.MapValues(require_callable("f", f))))
+        return self._narrow(functions.map_values, f)
 
     def flatMapValues(self: PairDStreamFunctions[tuple[K, V]], f: Callable[[V], Iterable[U]]) -> DStream[tuple[K, U]]:
         """Apply ``f`` to the value of each pair and flatten the results; each result keeps the key."""
-        return self._derive(MapPartitionsDStream(self._node, functions.FlatMapValues(require_callable("f", f))))
+        return self._narrow(functions.flat_map_values, f)
 
     def reduceByKey(
         self: PairDStreamFunctions[tuple[K, V]], func: Callable[[V, V], V], numPartitions: int | None = None
     ) -> DStream[tuple[K, V]]:
         """Reduce the values of each key, batch by batch."""
-        return self.combineByKey(records.same, require_callable("func", func), func, numPartitions)
+        return self.combineByKey(functions.same, require_callable("func", func), func, numPartitions)
 
     def combineByKey(
         self: PairDStreamFunctions[tuple[K, V]],
@@ -94,7 +89,7 @@ class PairDStreamFunctions(Generic[T]):
         """Partition the pairs of each batch by their keys."""
         count, function = require_num_partitions(numPartitions), require_callable("partitionFunc", partitionFunc)
         pairs = self._checked() if function is portable_hash else self._node
-        return self._derive(TransformedDStream((pairs,), lambda _time, rdd: rdd.partitionBy(count, function)))
+        return self._transformed((pairs,), lambda _time, rdd: rdd.partitionBy(count, function))
 
     def cogroup(
         self: PairDStreamFunctions[tuple[K, V]], other: DStream[tuple[K, U]], numPartitions: int | None = None
@@ -168,14 +163,14 @@ class PairDStreamFunctions(Generic[T]):
             ValueError: a duration is not a multiple of this stream's slide duration.
         """
         durations = window_durations(self._node, windowDuration, slideDuration)
-        combiner = self._combiner(records.same, require_callable("func", func), func)
+        combiner = self._combiner(functions.same, require_callable("func", func), func)
         for name, function in (("invFunc", invFunc), ("filterFunc", filterFunc)):
             if function is not None:
                 require_callable(name, function)
         panes = ShuffledDStream(self._node, combiner, numPartitions)
         if invFunc is not None:
             window = ReducedWindowedDStream(panes, invFunc, *durations, filterFunc)
-            return self._derive(StateView(window, FromStatePairs()))
+            return self._derive(StateView(window, from_state_pairs))
         reduced = self._derive(TreeWindowDStream(panes, *durations))
         return reduced if filterFunc is None else reduced.filter(filterFunc)
 
@@ -199,44 +194,31 @@ class PairDStreamFunctions(Generic[T]):
         """
         function = require_callable("updateFunc", updateFunc)
         states = StateDStream(self._node, function, numPartitions, initialRDD, self._memory_limit_mb)
-        return self._derive(StateView(states, FromStatePairs()))
-
-    def mapWithState(
-        self: PairDStreamFunctions[tuple[K, V]], spec: StateSpec[K, V, S, M]
-    ) -> MapWithStateDStream[K, S, M]:
-        """Map each record with the state of its key; needs a checkpoint directory.
-
-        The cost is proportional to the batch, not to the number of keys.
-
-        Args:
-            spec: created with ``StateSpec.function``.
-
-        Returns:
-            What the mapping function returned for each record; its ``stateSnapshots`` are the states.
-
-        Raises:
-            TypeError: it is not a StateSpec.
-        """
-        if not isinstance(spec, StateSpec):
-            raise TypeError(
-                f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
-            )
-        return self._derive_mapped(InternalMapWithStateDStream(self._node, spec))
+        return self._derive(StateView(states, from_state_pairs))
 
     # -- inside --
 
+    def _narrow(
+        self, apply: Callable[..., Iterable[Any]], f: Callable[..., Any], preserves_partitioning: bool = True
+    ) -> DStream[Any]:
+        function = partial(apply, require_callable("f", f))
+        return self._derive(MapPartitionsDStream(self._node, function, preserves_partitioning))
+
+    def _transformed(self, parents: Sequence[Node], function: Callable[..., Any]) -> DStream[Any]:
+        return self._derive(TransformedDStream(self._node.graph, parents, function))
+
     def _checked(self) -> Node:
-        return MapPartitionsDStream(self._node, functions.CheckPairs())
+        return MapPartitionsDStream(self._node, functions.check_pairs)
 
     def _joined(
         self, operation: Callable[..., RDD[Any]], other: DStream[Any], num_partitions: int | None
     ) -> DStream[Any]:
         count = require_num_partitions(num_partitions, self._node.graph.spark_context.defaultParallelism)
         pairs = require_stream(operation.__name__, other)._checked()
-        return self._derive(TransformedDStream((self._checked(), pairs), lambda _time, a, b: operation(a, b, count)))
+        return self._transformed((self._checked(), pairs), lambda _time, a, b: operation(a, b, count))
 
     def _gathering(self) -> functions.Combiner:
-        return self._combiner(records.listed, records.appended, records.extended)
+        return self._combiner(lambda value: [value], functions.appended, operator.iadd)
 
     def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> functions.Combiner:
         return functions.Combiner(create, merge_value, merge_combiners, self._memory_limit_mb)
@@ -247,7 +229,7 @@ class PairDStreamFunctions(Generic[T]):
         return _parse_memory(conf.get("spark.python.worker.memory", "512m") or "512m")
 
 
-def require_stream(operator: str, other: object) -> PairDStreamFunctions[Any]:
+def require_stream(method: str, other: object) -> PairDStreamFunctions[Any]:
     """The other stream of an operator that takes several.
 
     Raises:
@@ -255,5 +237,5 @@ def require_stream(operator: str, other: object) -> PairDStreamFunctions[Any]:
     """
     if not isinstance(other, PairDStreamFunctions):
         hint = "; transform can use an RDD" if hasattr(other, "mapPartitions") else ""
-        raise TypeError(f"{operator} takes a DStream, not {type(other).__name__}{hint}")
+        raise TypeError(f"{method} takes a DStream, not {type(other).__name__}{hint}")
     return other

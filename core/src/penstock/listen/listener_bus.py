@@ -1,8 +1,9 @@
 """The listener bus: delivers every event to every listener, each on its own thread.
 
-A slow listener delays no other: events that do not fit its queue are dropped and counted. A listener that raises is
-logged and counted; after several consecutive errors it is disabled. A listener whose class sets ``never_drop = True``
-(rate control, progress, allocation) has an unbounded queue. ``post`` never blocks and may be called from any thread.
+A slow listener delays no other: events that do not fit its queue are dropped and counted. Errors of a listener are
+counted and logged at most every ten minutes; several consecutive errors disable it. A listener whose class sets
+``never_drop = True`` (rate control, progress, allocation) has an unbounded queue. ``post`` never blocks; any thread may
+call it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from penstock.errors import StreamingStateError
-from penstock.listen.events import HOOK_OF, Event
+from penstock.listen.events import HOOK_OF, Event, callbacks_of
 from penstock.listen.streaming_listener import EventView, is_streaming_listener
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
@@ -25,18 +27,21 @@ log = get_logger("listener_bus")
 class _Listener:
     """A listener with its queue and thread."""
 
-    def __init__(self, target: object, origin: str, queue_size: int, max_failures: int) -> None:
-        self.target, self.origin, self.label = target, origin, origin
-        self._max_failures = max_failures
+    def __init__(
+        self,
+        target: object,
+        label: str,
+        callbacks: Mapping[str, Callable[[Any], object]],
+        queue_size: int,
+        max_failures: int,
+    ) -> None:
+        self.target, self.label = target, label
+        self._callbacks, self._max_failures = callbacks, max_failures
         self._wants_view = is_streaming_listener(target)
-        self._callbacks: dict[str, Callable[[object], object]] = {
-            hook: callback for hook in HOOK_OF.values() if callable(callback := getattr(target, hook, None))
-        }
-        size = 0 if getattr(target, "never_drop", False) else queue_size
         # None ends the thread.
-        self._events: queue.Queue[Event | None] = queue.Queue(size)
-        self._thread = EngineThread(f"listener {origin}", self._run)
-        self._failures_in_a_row = 0
+        self._events: queue.Queue[Event | None] = queue.Queue(0 if getattr(target, "never_drop", False) else queue_size)
+        self._thread = EngineThread(f"listener {label}", self._run)
+        self._consecutive_failures = 0
         self.dropped = self.failed = 0
         self.disabled = False
 
@@ -50,18 +55,16 @@ class _Listener:
             self._events.put_nowait(event)
         except queue.Full:
             self.dropped += 1
-            if self.dropped == 1:
-                log.warning("listener too slow, events dropped", listener=self.origin)
+            log.warning("listener too slow, events dropped", listener=self.label, dropped=self.dropped, throttle_s=600)
 
     def stop(self, deadline: float) -> None:
         """Let the thread handle the queued events until the deadline (monotonic seconds)."""
         try:
             self._events.put(None, timeout=max(deadline - time.monotonic(), 0.001))
+            has_ended = self._thread.finish(max(deadline - time.monotonic(), 0.001))
         except queue.Full:
-            self.disabled = True
-            return
-        if not self._thread.finish(max(deadline - time.monotonic(), 0.001)):
-            self.disabled = True
+            has_ended = False
+        self.disabled = self.disabled or not has_ended
 
     def _run(self) -> None:
         while (event := self._events.get()) is not None:
@@ -75,14 +78,13 @@ class _Listener:
         # SystemExit too: a listener ends at most itself.
         except (Exception, SystemExit):
             self.failed += 1
-            self._failures_in_a_row += 1
-            if self.failed == 1:
-                log.exception("listener failed, further errors counted only", listener=self.origin, hook=hook)
-            if self._failures_in_a_row >= self._max_failures:
+            self._consecutive_failures += 1
+            log.exception("listener failed", listener=self.label, hook=hook, failed=self.failed, throttle_s=600)
+            if self._consecutive_failures >= self._max_failures:
                 self.disabled = True
-                log.error("listener disabled", listener=self.origin, failures=self._failures_in_a_row)
+                log.error("listener disabled", listener=self.label, consecutive_failures=self._consecutive_failures)
         else:
-            self._failures_in_a_row = 0
+            self._consecutive_failures = 0
 
 
 class ListenerBus:
@@ -112,17 +114,18 @@ class ListenerBus:
             TypeError: the object has none of the methods.
             StreamingStateError: the bus has stopped.
         """
-        if not any(callable(getattr(target, hook, None)) for hook in HOOK_OF.values()):
+        callbacks = callbacks_of(target)
+        if not callbacks:
             raise TypeError(
                 f"{type(target).__name__} is not a listener: it has none of the methods {', '.join(HOOK_OF.values())}"
             )
         origin = origin or f"{type(target).__module__}.{type(target).__qualname__}"
-        listener = _Listener(target, origin, self._queue_size, self._max_failures)
         with self._lock:
-            self._added[origin] += 1
-            listener.label = origin if self._added[origin] == 1 else f"{origin} #{self._added[origin]}"
             if self._stopped:
                 raise StreamingStateError("no listener can be added after the context was stopped")
+            self._added[origin] += 1
+            label = origin if self._added[origin] == 1 else f"{origin} #{self._added[origin]}"
+            listener = _Listener(target, label, callbacks, self._queue_size, self._max_failures)
             self._listeners.append(listener)
             if self._started:
                 listener.start()

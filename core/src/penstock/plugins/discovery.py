@@ -10,6 +10,7 @@ import contextlib
 import importlib.metadata
 import re
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import attrs
@@ -20,8 +21,8 @@ from penstock import hookspecs
 from penstock.conf import OPTION_SECTIONS
 from penstock.errors import PenstockError, PluginError, UnknownNameError
 from penstock.hookspecs import API_VERSION, GROUP
-from penstock.listen.events import HOOK_OF
-from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec
+from penstock.listen.events import HOOK_OF, callbacks_of
+from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, options_of
 from penstock.runtime.log import get_logger
 
 log = get_logger("plugins")
@@ -59,6 +60,11 @@ class LoadedPlugin:
     fault: str = ""
     disabled: bool = False
     plugin: object = field(default=None, repr=False)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it was loaded."""
+        return not self.fault and not self.disabled
 
     @property
     def origin(self) -> str:
@@ -145,11 +151,12 @@ class Plugins:
         found: list[tuple[object, str]] = []
         for record in self._working():
             if any(hook in HOOK_OF.values() for hook in record.hooks):
-                found.append((_HookListener(self.manager, record.plugin), record.origin))
+                found.append((self._as_listener(record), record.origin))
             if "listeners" not in record.hooks:
                 continue
             try:
-                offered = [item for result in self._only(record).listeners(context=context) for item in result]
+                results = self._caller(record, "listeners")(context=context)
+                offered = [item for result in results for item in result]
             except PenstockError:
                 # The program's configuration is wrong, not the plugin: the start must fail with this message.
                 raise
@@ -170,12 +177,18 @@ class Plugins:
         )
 
     def _working(self) -> list[LoadedPlugin]:
-        return [record for record in self.loaded if not record.fault and not record.disabled]
+        return [record for record in self.loaded if record.is_working]
 
-    def _only(self, record: LoadedPlugin) -> Any:
-        """The hooks of this plugin alone."""
+    def _caller(self, record: LoadedPlugin, hook: str) -> Any:
+        """Calls a hook of this plugin alone."""
         others = [plugin for plugin in self.manager.get_plugins() if plugin is not record.plugin]
-        return _SubsetHooks(self.manager, others)
+        return self.manager.subset_hook_caller(hook, others)
+
+    def _as_listener(self, record: LoadedPlugin) -> object:
+        """A plugin that implements ``on…`` hooks, as a listener."""
+        callers = {hook: self._caller(record, hook) for hook in record.hooks if hook in HOOK_OF.values()}
+        callbacks = {hook: _with_positional_event(caller) for hook, caller in callers.items()}
+        return SimpleNamespace(never_drop=bool(getattr(record.plugin, "never_drop", False)), **callbacks)
 
     @staticmethod
     def _record(entry_point: importlib.metadata.EntryPoint) -> LoadedPlugin:
@@ -210,8 +223,8 @@ class Plugins:
             self._specs[hook].update({spec.name: spec for spec in specs})
 
     def _collect(self, record: LoadedPlugin, hook: str, kind: str, spec_class: type[Any]) -> list[Any]:
-        specs: list[Any] = []
-        results = getattr(self._only(record), hook)()
+        specs: dict[str, Any] = {}
+        results = self._caller(record, hook)()
         if not results:
             raise PluginError(f"its hook {hook} returned nothing (an empty list is how to offer none)")
         for result in results:
@@ -222,13 +235,14 @@ class Plugins:
                     raise PluginError(
                         f"the options of the {kind} {spec.name!r} are not an attrs class: {spec.options!r}"
                     )
+                options_of(spec)  # fails for a type that cannot be resolved
                 if not _LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not lowercase ASCII")
-                if spec.name in self._specs[hook] or spec.name in [other.name for other in specs]:
-                    owner = record if spec.name in [other.name for other in specs] else self.origin_of(hook, spec.name)
+                if spec.name in specs or spec.name in self._specs[hook]:
+                    owner = record if spec.name in specs else self.origin_of(hook, spec.name)
                     raise PluginError(f"the {kind} {spec.name!r} is offered by {owner.origin} already")
-                specs.append(spec)
-        return specs
+                specs[spec.name] = spec
+        return list(specs.values())
 
     def _check_hooks(self, plugin: object) -> None:
         """Refuse implementations of unknown hooks, which pluggy would silently never call."""
@@ -241,7 +255,7 @@ class Plugins:
 
 def _is_listener(item: object) -> bool:
     try:
-        return any(callable(getattr(item, hook, None)) for hook in HOOK_OF.values())
+        return bool(callbacks_of(item))
     except Exception:
         return False
 
@@ -250,28 +264,7 @@ def _hook_names() -> list[str]:
     return [name for name, value in vars(hookspecs).items() if hasattr(value, f"{GROUP}_spec")]
 
 
-class _SubsetHooks:
-    """The hook callers of a plugin manager without some plugins."""
-
-    def __init__(self, manager: pluggy.PluginManager, others: Iterable[object]) -> None:
-        self._manager, self._others = manager, list(others)
-
-    def __getattr__(self, hook: str) -> Any:
-        return self._manager.subset_hook_caller(hook, self._others)
-
-
-class _HookListener:
-    """A plugin that implements ``on…`` hooks, as a listener."""
-
-    def __init__(self, manager: pluggy.PluginManager, plugin: object) -> None:
-        self.never_drop = bool(getattr(plugin, "never_drop", False))
-        others = [other for other in manager.get_plugins() if other is not plugin]
-        for caller in manager.get_hookcallers(plugin) or ():
-            if caller.name in HOOK_OF.values():
-                setattr(self, caller.name, _by_keyword(manager.subset_hook_caller(caller.name, others)))
-
-
-def _by_keyword(caller: Any) -> Any:
-    """Call a one-argument hook positionally, as the bus calls listeners."""
+def _with_positional_event(caller: Any) -> Any:
+    """Call a one-argument hook as the bus calls listeners; pluggy takes keywords only."""
     (argument,) = caller.spec.argnames
     return lambda event: caller(**{argument: event})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, MutableSequence, MutableSet, Sequence, Set
+from collections.abc import Callable, Mapping
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, runtime_checkable
 
@@ -11,7 +11,7 @@ import attrs
 import cattrs
 from attrs import field, frozen
 
-from penstock.conf_values import converter
+from penstock.conf_values import converter, holds_several, type_name
 from penstock.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Option:
 
     Attributes:
         name: the name in calls and in configuration.
-        type: its annotation.
+        type: what values it takes, such as ``integer`` or ``replace or refuse``.
         default: its text; ``None`` when the option is required.
         help: the field's ``metadata["help"]``.
     """
@@ -198,10 +198,11 @@ def options_of(spec: Spec) -> list[Option]:
 
 
 def _fields(options: type) -> list[Option]:
-    return [_describe(field) for field in attrs.fields(options) if field.init]
+    types = get_type_hints(options, include_extras=True)
+    return [_describe(field, types.get(field.name, Any)) for field in attrs.fields(options) if field.init]
 
 
-def _describe(field: attrs.Attribute[Any]) -> Option:
+def _describe(field: attrs.Attribute[Any], option_type: Any) -> Option:
     if field.default is attrs.NOTHING:
         default = None
     elif not field.repr:
@@ -210,8 +211,8 @@ def _describe(field: attrs.Attribute[Any]) -> Option:
         default = "(made for each)"
     else:
         default = repr(field.default)
-    kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
-    return Option(field.alias or field.name, str(kind), default, str(field.metadata.get("help", "")))
+    named = type_name(option_type).replace("`", "")
+    return Option(field.alias or field.name, named, default, str(field.metadata.get("help", "")))
 
 
 def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
@@ -265,9 +266,6 @@ def structure_options(what: str, options: type[T], given: Mapping[str, Any]) -> 
         raise ConfigurationError(f"{what}: {error}") from None
 
 
-_COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
-
-
 def _split_lists(given: Mapping[str, Any], options: type) -> dict[str, Any]:
     """Split text for options that hold several values at commas, as configuration writes them."""
     hints = get_type_hints(options)
@@ -282,7 +280,7 @@ def _split_lists(given: Mapping[str, Any], options: type) -> dict[str, Any]:
 
 def _holds_several(kind: Any) -> bool:
     either = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return any(get_origin(each) in _COLLECTIONS for each in either)
+    return any(holds_several(each) for each in either)
 
 
 def _explain(error: BaseException, _kind: type | None) -> str:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from penstock.errors import ReceiverStoppedError
 from penstock.runtime.clock import Clock
@@ -44,8 +44,8 @@ OnStored = Callable[[BaseException | None], object]
 class _Run:
     records: list[Any]
     num_bytes: int = 0
-    # Callbacks with the positions of their records; created with the first one.
-    callbacks: list[tuple[int, OnStored]] | None = None
+    # Callbacks with the positions of their records.
+    callbacks: list[tuple[int, OnStored]] = field(factory=list)
 
 
 class BlockGenerator:
@@ -112,7 +112,6 @@ class BlockGenerator:
             if not self._active:
                 raise ReceiverStoppedError("the receiver is not running: the record was not stored")
             if on_stored is not None:
-                self._buffer.callbacks = self._buffer.callbacks or []
                 self._buffer.callbacks.append((len(self._buffer.records), on_stored))
             self._buffer.records.append(record)
             self._buffer.num_bytes += num_bytes
@@ -181,7 +180,7 @@ class BlockGenerator:
             self.dropped_records += len(run.records)
         elif not self._active:
             self.flushed_records += len(run.records) - len(left_out)
-        for position, on_stored in run.callbacks or ():
+        for position, on_stored in run.callbacks:
             try:
                 on_stored(self._failure or left_out.get(position))
             # The callback is the receiver's code.

@@ -1,4 +1,4 @@
-"""``BlockPusher``: stores one block and has the driver accept it.
+"""``BlockPusher``: stores one block and has the driver accept it. ``BlockReporter``: groups the reports.
 
 Owns the numbering of a launch's blocks and the retries of each. Never buffers and never decides what a failure means
 for the receiver. Runs on whatever thread stores.
@@ -10,12 +10,14 @@ import errno
 import itertools
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import define, field
 
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, text_of
-from penstock.receive.block_reporter import BlockReporter
-from penstock.receive.receiver_driver import ReceiverDriver
+from penstock.receive.messages import AddBlocks, ReceiverDriver, RegisterReceiver
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
@@ -41,33 +43,32 @@ class BlockPusher:
     """Push the blocks of one launch of a receiver.
 
     Args:
-        stream_id: id of the input stream.
-        epoch: number of the launch.
+        launch: has the id of the input stream and the epoch.
         settings: has the numbers of retries.
         driver: accepts blocks.
         blocks: stores them.
         clock: times the delays between retries.
+        ending: set once the receiver is to end: from then on a full disk is an error like any other.
         on_disk_full: called with the error when the first block waits for disk space, with ``None`` when none waits
             any more.
     """
 
     def __init__(
         self,
-        stream_id: int,
-        epoch: int,
+        launch: RegisterReceiver,
         settings: Settings,
         driver: ReceiverDriver,
         blocks: ReceivedBlockHandler,
         clock: Clock,
+        ending: threading.Event,
         on_disk_full: Callable[[BaseException | None], None] = lambda _error: None,
     ) -> None:
-        self._stream_id, self._epoch = stream_id, epoch
+        self._stream_id, self._epoch = launch.stream_id, launch.epoch
         self._report_retries = settings.store_retries
         self._store_retries = settings.wal_max_failures - 1 if settings.wal_enabled else settings.store_retries
         self._driver, self._blocks = driver, blocks
-        self._clock, self._on_disk_full = clock, on_disk_full
-        # Set once the receiver is to end: from then on a full disk is an error like any other.
-        self._ending = threading.Event()
+        self._clock, self._ending, self._on_disk_full = clock, ending, on_disk_full
+        self._log = log.bind(stream_id=launch.stream_id)
         # The number of blocks that wait for disk space.
         self._waiting, self._waiting_lock = 0, threading.Lock()
         self._block_numbers = itertools.count()
@@ -88,14 +89,10 @@ class BlockPusher:
             self._blocks.delete([stored.block_id])
             raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")
 
-    def end(self) -> None:
-        """No longer wait for disk space: the receiver is about to stop."""
-        self._ending.set()
-        self._clock.wake()
-
     def _report(self, blocks: list[StoredBlock]) -> Reply:
         what = f"the report of block {', '.join(block.block_id for block in blocks)}"
-        return self._retried(lambda: self._driver.add_blocks(blocks), what, self._report_retries)
+        message = AddBlocks(self._stream_id, self._epoch, blocks)
+        return self._retried(lambda: self._driver.ask(message, Reply), what, self._report_retries)
 
     def _store(self, block: Block) -> StoredBlock:
         stored = self._blocks.store(block)
@@ -114,19 +111,23 @@ class BlockPusher:
 
     def _with_disk_space(self, action: Callable[[], R]) -> R:
         """Repeat an action until the disk has space for it, or until the receiver is to end."""
-        backoff, waits = Backoff(_FIRST_MS, _LONGEST_MS), False
+        waits = False
+
+        def on_retry(error: BaseException, _delay_ms: float) -> None:
+            nonlocal waits
+            if not waits:
+                waits = True
+                self._count_waiting(1, error)
+
         try:
-            while True:
-                ends = self._ending.is_set()
-                try:
-                    return action()
-                except OSError as error:
-                    if error.errno not in _DISK_FULL or ends:
-                        raise
-                    if not waits:
-                        waits = True
-                        self._count_waiting(1, error)
-                    self._clock.wait_for(backoff.next_ms(), self._ending)
+            return retry(
+                action,
+                Backoff(_FIRST_MS, _LONGEST_MS),
+                retry_if=lambda error: isinstance(error, OSError) and error.errno in _DISK_FULL,
+                on_retry=on_retry,
+                clock=self._clock,
+                stop=self._ending,
+            )
         finally:
             # However it ends: the receiver must not stay paused.
             if waits:
@@ -140,14 +141,7 @@ class BlockPusher:
 
     def _retried(self, action: Callable[[], R], what: str, retries: int) -> R:
         def on_retry(error: BaseException, delay_ms: float) -> None:
-            log.warning(
-                "store retried",
-                stream_id=self._stream_id,
-                what=what,
-                error=text_of(error),
-                delay_ms=round(delay_ms),
-                throttle_s=10,
-            )
+            self._log.warning("store retried", what=what, error=text_of(error), delay_ms=round(delay_ms), throttle_s=10)
 
         try:
             return retry(
@@ -160,3 +154,53 @@ class BlockPusher:
             )
         except (Exception, SystemExit) as error:
             raise StoreError(f"{what} could not be stored, {retries + 1} tries: {text_of(error)}") from error
+
+
+@define(eq=False)
+class _Group:
+    blocks: list[StoredBlock] = field(factory=list)
+    answer: Future[Reply] = field(factory=Future)
+
+
+class BlockReporter:
+    """Reports the blocks of all threads to the driver, one group at a time.
+
+    Blocks that are stored during a report are reported together after it, by the first of their threads that gets to
+    it. A group does not change between retries, so that the driver accepts all of it or nothing.
+
+    Args:
+        report: sends a group to the driver and returns its answer.
+    """
+
+    def __init__(self, report: Callable[[list[StoredBlock]], Reply]) -> None:
+        self._report = report
+        # Held during a report.
+        self._reporting = threading.Lock()
+        # The blocks that wait for the report under way, and its guard.
+        self._next, self._next_lock = _Group(), threading.Lock()
+
+    def report(self, block: StoredBlock) -> Reply:
+        """Return the driver's answer to a block.
+
+        Raises:
+            StoreError: the report failed.
+        """
+        with self._next_lock:
+            group = self._next
+            group.blocks.append(block)
+        with self._reporting:
+            if not group.answer.done():
+                with self._next_lock:
+                    self._next = _Group()
+                return self._report_group(group)
+        if (error := group.answer.exception()) is not None:
+            raise StoreError(text_of(error)) from error
+        return group.answer.result()
+
+    def _report_group(self, group: _Group) -> Reply:
+        try:
+            group.answer.set_result(self._report(group.blocks))
+        except BaseException as error:
+            group.answer.set_exception(error)
+            raise
+        return group.answer.result()

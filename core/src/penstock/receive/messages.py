@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Protocol, TypeVar
+
 from attrs import frozen
 
 from penstock.blocks.block import StoredBlock
+from penstock.wire.messages import Reply
+
+R = TypeVar("R", bound=Reply)
+
+
+class ReceiverDriver(Protocol):
+    """All that a receiver's supervisor needs from outside: an answer to its messages. A ``wire.client.Client`` is one.
+
+    ``RegisterReceiver`` is answered by ``Registered``, every other message by ``Reply``.
+    """
+
+    def ask(self, message: object, reply_kind: type[R]) -> R:
+        """Send a message and return the reply. Called on any thread.
+
+        Raises:
+            WireError: there is no reply; the message may have arrived. The supervisor repeats ``AddBlocks`` then.
+        """
+        ...
 
 
 @frozen
 class RegisterReceiver:
-    """Receiver to driver: a receiver is about to start, for the first time or again. Answered by ``Registered``.
+    """Receiver to driver: a receiver is about to start, for the first time or again.
 
     Attributes:
         stream_id: id of the input stream.
@@ -31,19 +51,15 @@ class RegisterReceiver:
 
 
 @frozen
-class Registered:
-    """The answer to ``RegisterReceiver``, with the desired state.
+class Registered(Reply):
+    """The answer to ``RegisterReceiver``: whether the receiver may start, and its desired state.
 
     Attributes:
-        accepted: whether the receiver may start.
-        reason: why not.
         rate: records/s; ``None`` leaves the configured rate unchanged.
         paused: store nothing.
         number: the number of this desired state, see ``UpdateRateLimit``.
     """
 
-    accepted: bool
-    reason: str = ""
     rate: float | None = None
     paused: bool = False
     number: int = 0

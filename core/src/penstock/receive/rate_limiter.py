@@ -54,7 +54,7 @@ class RateLimiter:
         self._requests: deque[_Request] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Event()
-        self._stopped = self._paused = False
+        self._stopped, self._pauses = False, set[str]()
 
     @property
     def rate(self) -> float | None:
@@ -78,13 +78,19 @@ class RateLimiter:
             self._earn()
             self._wake()
 
-    def pause(self, paused: bool) -> None:
-        """Hold every caller, or resume. A stopped limiter holds none."""
+    def pause(self, paused: bool, reason: str = "") -> bool:
+        """Hold every caller, or resume when no other reason to pause is left. A stopped limiter holds none.
+
+        Returns:
+            Whether this paused or resumed the limiter.
+        """
         with self._lock:
             self._earn()
-            self._paused = paused
+            before = bool(self._pauses)
+            (self._pauses.add if paused else self._pauses.discard)(reason)
             self._earn()
             self._wake()
+            return bool(self._pauses) != before
 
     def stop(self) -> None:
         """Fail every caller that waits now or would have to wait later."""
@@ -107,7 +113,7 @@ class RateLimiter:
         Raises:
             ReceiverStoppedError: the limiter is stopped and no record may pass without waiting.
         """
-        if math.isinf(self._rate) and not self._paused:
+        if math.isinf(self._rate) and not self._pauses:
             return wanted
         with self._lock:
             self._earn()
@@ -137,7 +143,7 @@ class RateLimiter:
 
     @property
     def _holds(self) -> bool:
-        return self._paused and not self._stopped
+        return bool(self._pauses) and not self._stopped
 
     def _burst(self) -> float:
         return max(1.0, self._rate * self._burst_ms / 1000)
@@ -151,21 +157,18 @@ class RateLimiter:
 
     def _earn(self) -> None:
         """Add the permits earned since the last call, and grant the requests that they cover."""
-        now_ms = self._clock.monotonic_ms()
-        if not math.isinf(self._rate) and not self._holds:
-            earned = self._earned + (now_ms - self._earned_at_ms) * self._rate / 1000
-            self._earned = min(earned, self._used + self._burst())
-        self._earned_at_ms = now_ms
+        since_ms, self._earned_at_ms = self._earned_at_ms, self._clock.monotonic_ms()
         if self._holds:
             return
-        if math.isinf(self._rate):
-            for request in self._requests:
-                request.granted = request.count
-            self._requests.clear()
-        while self._requests and self._earned >= self._requests[0].ticket - _ROUNDING:
+        unlimited = math.isinf(self._rate)
+        if not unlimited:
+            earned = self._earned + (self._earned_at_ms - since_ms) * self._rate / 1000
+            self._earned = min(earned, self._used + self._burst())
+        while self._requests and (unlimited or self._earned >= self._requests[0].ticket - _ROUNDING):
             request = self._requests.popleft()
             request.granted = request.count
-            self._used = request.ticket
+            # Records that pass without a limit use no permits.
+            self._used = self._used if unlimited else request.ticket
 
     def _wake(self) -> None:
         self._changed.set()

@@ -11,36 +11,21 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
-
-from attrs import frozen
+from typing import Generic, Self, TypeVar
 
 from penstock.blocks.block import Block, StoredBlock
 from penstock.conf import Settings
-from penstock.receive.messages import Registered
+from penstock.receive.messages import AddBlocks, DeregisterReceiver, RegisterReceiver, ReportError
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock
 from penstock.wire.messages import Reply
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Reply)
 
 # How many of the last errors and ends are available.
 _LAST = 1000
-
-
-@frozen
-class HostedError:
-    """An error of a hosted receiver.
-
-    Attributes:
-        message: one line.
-        error: the traceback, or empty.
-    """
-
-    message: str
-    error: str
 
 
 class ReceiverHost(Generic[T]):
@@ -80,8 +65,9 @@ class ReceiverHost(Generic[T]):
     ) -> None:
         self._driver = _SinkDriver(sink)
         self._numbers = itertools.count(1)
+        launch = RegisterReceiver(stream_id, epoch=0, receiver_type=type(receiver).__name__, port=0)
         self._supervisor = ReceiverSupervisor(
-            receiver, stream_id, 0, Settings.parse(conf or {}), self._driver, self._driver, clock
+            receiver, launch, Settings.parse(conf or {}), self._driver, self._driver, clock
         )
 
     def __enter__(self) -> Self:
@@ -89,9 +75,7 @@ class ReceiverHost(Generic[T]):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Stop the receiver."""
         self.stop()
 
@@ -148,9 +132,14 @@ class ReceiverHost(Generic[T]):
         return self._supervisor.stored_records
 
     @property
-    def errors(self) -> list[HostedError]:
-        """Errors that the receiver has reported or failed with, an error of ``onStart`` included; the last 1,000."""
-        return list(self._driver.errors)
+    def errors(self) -> list[str]:
+        """The last 1,000 errors that the receiver has reported or failed with, one of ``onStart`` included."""
+        return [each.message for each in list(self._driver.errors)]
+
+    @property
+    def tracebacks(self) -> list[str]:
+        """The traceback of each of these errors, empty for one without."""
+        return [each.error for each in list(self._driver.errors)]
 
     @property
     def ends(self) -> list[str]:
@@ -166,34 +155,34 @@ class _SinkDriver:
         # Guards the order in which the sink gets blocks.
         self._lock = threading.Lock()
         self._stored: dict[str, Block] = {}
-        self.errors: deque[HostedError] = deque(maxlen=_LAST)
+        self.errors: deque[ReportError | DeregisterReceiver] = deque(maxlen=_LAST)
         self.ends: deque[str] = deque(maxlen=_LAST)
 
     def store(self, block: Block) -> StoredBlock:
         self._stored[block.block_id] = block
-        return StoredBlock(block.block_id, block.stream_id, block.num_records, block.table.nbytes, "")
+        return block.stored("", block.table.nbytes)
 
     def delete(self, block_ids: Iterable[str]) -> None:
         for block_id in block_ids:
             self._stored.pop(block_id, None)
 
-    def register(self, receiver_type: str) -> Registered:
-        return Registered(accepted=True)
+    def ask(self, message: object, reply_kind: type[R]) -> R:
+        match message:
+            case AddBlocks():
+                self._give(message.blocks)
+            case ReportError():
+                self.errors.append(message)
+            case DeregisterReceiver():
+                self.ends.append(message.message)
+                # A restart has reported its error before.
+                if message.error and message.ended:
+                    self.errors.append(message)
+        return reply_kind()
 
-    def add_blocks(self, blocks: list[StoredBlock]) -> Reply:
+    def _give(self, blocks: list[StoredBlock]) -> None:
         with self._lock:
             for each in blocks:
                 # A retry: the sink has taken the first blocks of the list.
                 if each.block_id in self._stored:
                     self._sink(self._stored[each.block_id])
                     del self._stored[each.block_id]
-        return Reply()
-
-    def report_error(self, message: str, error: str) -> None:
-        self.errors.append(HostedError(message, error))
-
-    def deregister(self, message: str, error: str, **counts: Any) -> None:
-        self.ends.append(message)
-        # A restart has reported its error before.
-        if error and counts.get("ended"):
-            self.errors.append(HostedError(message, error))

@@ -10,11 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import traceback
-from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any
-
-from attrs import evolve, frozen
 
 from penstock.errors import (
     PenstockError,
@@ -25,14 +21,14 @@ from penstock.errors import (
     text_of,
 )
 from penstock.receive.block_pusher import BlockPusher
-from penstock.receive.limiter_control import LimiterControl
+from penstock.receive.messages import DeregisterReceiver, ReceiverDriver, Registered, RegisterReceiver, ReportError
 from penstock.receive.rate_limiter import RateLimiter
-from penstock.receive.receiver_driver import ReceiverDriver
 from penstock.receive.record_writer import RecordWriter, WriterCallbacks
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff
 from penstock.runtime.threads import EngineThread
+from penstock.wire.messages import Reply
 
 if TYPE_CHECKING:
     from penstock.blocks.received_block_handler import ReceivedBlockHandler
@@ -42,43 +38,12 @@ if TYPE_CHECKING:
 log = get_logger("receiver_supervisor")
 
 
-class ReceiverState(Enum):
-    """Whether the receiver's ``onStart`` or its ``onStop`` was called last."""
-
-    INITIALIZED = "initialized"
-    STARTED = "started"
-    STOPPED = "stopped"
-
-
-@frozen
-class _Status:
-    """All that changes while a receiver runs, replaced as a whole.
-
-    Attributes:
-        state: the receiver's state.
-        starting: when ``onStart`` was called (monotonic ms) and how many records were stored by then; ``None`` when it
-            does not run or has exceeded its deadline.
-        restarting: a restart was requested, and ``onStart`` has not run since.
-        registered: the driver has accepted the receiver once.
-        deregistered: the driver knows that the receiver has ended and that every record it took is stored or lost.
-        error: the error that ended the receiver.
-    """
-
-    state: ReceiverState = ReceiverState.INITIALIZED
-    starting: tuple[float, int] | None = None
-    restarting: bool = False
-    registered: bool = False
-    deregistered: bool = False
-    error: BaseException | None = None
-
-
 class ReceiverSupervisor:
     """Run one receiver.
 
     Args:
         receiver: a new instance for each supervisor.
-        stream_id: id of the input stream.
-        epoch: number of this launch; the driver refuses blocks of earlier ones.
+        launch: the message that registers the receiver, also after each restart.
         settings: in force.
         driver: accepts the receiver and its blocks, and gets its errors.
         blocks: stores blocks, and deletes those that the driver did not accept.
@@ -88,64 +53,61 @@ class ReceiverSupervisor:
     def __init__(
         self,
         receiver: Receiver[Any],
-        stream_id: int,
-        epoch: int,
+        launch: RegisterReceiver,
         settings: Settings,
         driver: ReceiverDriver,
         blocks: ReceivedBlockHandler,
         clock: Clock | None = None,
     ) -> None:
-        self._receiver, self._driver = receiver, driver
-        self._clock = clock or SystemClock()
-        self.stream_id, self.block_interval_ms = stream_id, settings.block_interval_ms
+        self._receiver, self._launch, self._driver = receiver, launch, driver
+        self._clock, self._log = clock or SystemClock(), log.bind(stream_id=launch.stream_id)
+        self.stream_id, self.block_interval_ms = launch.stream_id, settings.block_interval_ms
         self._start_timeout_ms = settings.start_timeout_ms or math.inf
         self._stop_timeout_ms = settings.stop_timeout_ms
         self._restart_backoff = Backoff(settings.receiver_restart_delay_ms, settings.max_relaunch_delay_ms)
         self._limiter = RateLimiter(
             self._clock, settings.max_rate_per_s, settings.initial_rate_per_s, burst_ms=settings.burst_ms
         )
-        self._control = LimiterControl(self._limiter, stream_id)
-        self._pusher = BlockPusher(stream_id, epoch, settings, driver, blocks, self._clock, self._on_disk_full)
+        # The number of the last desired state that was applied, and its guard.
+        self._desired_number, self._desired_lock = 0, threading.Lock()
+        # Set once the receiver is to end; ends the delay of a restart and the waits for disk space.
+        self._ending, self._terminated = threading.Event(), threading.Event()
+        pusher = BlockPusher(launch, settings, driver, blocks, self._clock, self._ending, self._on_disk_full)
         callbacks = WriterCallbacks(
             report_error=self.report_error,
             on_accepted=self._restart_backoff.reset,
             on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
             on_tick=self._check_start_timeout,
         )
-        self._writer = RecordWriter(self._clock, settings, self._limiter, self._pusher, callbacks)
+        self._writer = RecordWriter(self._clock, settings, self._limiter, pusher, callbacks)
         # The hot path of a record: no call in between.
         self.store, self.store_all = self._writer.store, self._writer.store_all
         self.store_arrow = self._writer.store_arrow
         # Serializes starts and stops. Held while onStart and onStop run, never while records are stored.
         self._lifecycle = threading.RLock()
-        # Guards the status alone: the receiver's threads ask for restarts while a stop waits for them.
-        self._status, self._status_lock = _Status(), threading.Lock()
-        # Set once the receiver is to end; ends the delay of a restart.
-        self._ending = threading.Event()
-        self._terminated = threading.Event()
+        #: Whether ``onStart`` was called and the receiver was not stopped since; whether it was stopped, for good or
+        #: until a restart.
+        self.is_started = self.is_stopped = False
+        # When onStart was called (monotonic ms) and how many records were stored by then; None when it does not run or
+        # has exceeded its deadline.
+        self._starting: tuple[float, int] | None = None
+        # Whether a restart was requested and onStart has not run since. Its own lock, as the receiver's threads ask for
+        # restarts while a stop waits for them.
+        self._restarting, self._restarting_lock = False, threading.Lock()
+        # Whether the driver has accepted the receiver once.
+        self._registered = False
+        # The error that ended the receiver.
+        self._error: BaseException | None = None
+        #: Whether the driver knows that the receiver has ended and everything it took is stored or lost.
+        self.is_deregistered = False
         receiver._penstock_attach(self)
 
     # -- state --
 
     @property
-    def is_started(self) -> bool:
-        """Whether ``onStart`` was called and the receiver was not stopped since."""
-        return self._status.state is ReceiverState.STARTED
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether the receiver was stopped, for good or until a restart."""
-        return self._status.state is ReceiverState.STOPPED
-
-    @property
     def is_terminated(self) -> bool:
         """Whether the receiver was stopped for good and everything it took is stored or lost."""
         return self._terminated.is_set()
-
-    @property
-    def is_deregistered(self) -> bool:
-        """Whether the driver knows that the receiver has ended and everything it took is stored or lost."""
-        return self._status.deregistered
 
     @property
     def stored_records(self) -> int:
@@ -164,28 +126,43 @@ class ReceiverSupervisor:
             BaseException: the error that stopped it.
         """
         terminated = self._terminated.wait(timeout_s)
-        if terminated and self._status.error is not None:
-            raise self._status.error
+        if terminated and self._error is not None:
+            raise self._error
         return terminated
 
     # -- commands: from the driver and from the receiver --
 
     def start(self) -> None:
-        """Register and start the receiver; ``await_termination`` raises what fails."""
-        self._writer.start()
-        self._start_receiver()
+        """Register and start the receiver, also at each restart. ``await_termination`` raises what fails."""
+        with self._lifecycle:
+            if self._ending.is_set():
+                return
+            try:
+                if not self._registered:
+                    self._writer.start()
+                registered = self._driver.ask(self._launch, Registered)
+                if not registered.accepted:
+                    raise ReceiverRefusedError(
+                        f"the driver refused to start receiver {self.stream_id}: {registered.reason}"
+                    )
+                self._registered = True
+                self._limiter.start()
+                has_new_rate = self._apply(registered.number, registered.rate, registered.paused)
+                self._starting = self._clock.monotonic_ms(), self.stored_records
+                self.is_started, self.is_stopped = True, False
+                try:
+                    self._receiver.onStart()
+                finally:
+                    self._starting = None
+                if has_new_rate:
+                    self._notify_rate()
+            # The author's code may raise anything: that ends this receiver and nothing else.
+            except BaseException as error:
+                self.stop(f"Error starting receiver {self.stream_id}: {summary_of(error)}", error)
 
     def start_soon(self) -> None:
         """Start on another thread, so that the receiver's code cannot block the caller."""
-
-        def start() -> None:
-            try:
-                self.start()
-            # Somebody waits for the termination, whatever happens.
-            except BaseException as error:
-                self.stop(self._start_failed(error), error)
-
-        EngineThread("receiver start", start).start()
+        EngineThread("receiver start", self.start).start()
 
     def update(self, number: int, *, rate: float | None = None, paused: bool | None = None) -> None:
         """Apply a desired state unless one with a higher number was applied before.
@@ -195,14 +172,14 @@ class ReceiverSupervisor:
             rate: records/s; ``None`` leaves it unchanged, and so does a rate of 0 or less.
             paused: hold every store; ``None`` leaves that unchanged.
         """
-        if self._control.apply(number, rate, paused):
+        if self._apply(number, rate, paused):
             self._notify_rate()
 
     def report_error(self, message: str, error: BaseException | None = None) -> None:
         """Report an error to the driver; the receiver continues."""
         # The driver logs it as a warning.
-        log.info("receiver error reported", stream_id=self.stream_id, message=message)
-        self._notify(lambda: self._driver.report_error(message, _trace(error)), "error")
+        self._log.info("receiver error reported", message=message)
+        self._notify(ReportError(self.stream_id, self._launch.epoch, message, _trace(error)))
 
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
         """Stop the receiver and start it again after a delay. Returns at once; ignored while a restart is under way.
@@ -212,10 +189,10 @@ class ReceiverSupervisor:
             error: the cause.
             delay_ms: between stop and start; by default ``spark.streaming.receiverRestartDelay``, doubling.
         """
-        with self._status_lock:
-            if self._status.restarting or self._ending.is_set():
+        with self._restarting_lock:
+            if self._restarting or self._ending.is_set():
                 return
-            self._status = evolve(self._status, restarting=True)
+            self._restarting = True
         delay = self._restart_backoff.next_ms() if delay_ms is None else delay_ms
         EngineThread("receiver restart", lambda: self._restart(message, error, delay)).start()
 
@@ -232,51 +209,24 @@ class ReceiverSupervisor:
             stuck = self._stop_receiver()
             if stuck is not None and error is None:
                 # Failing the task ends the worker process and with it any thread that onStop left running.
-                self._set(error=stuck)
+                self._error = stuck
         self._finish(message, error)
 
-    # -- start --
-
-    def _start_receiver(self) -> None:
-        with self._lifecycle:
-            if self._ending.is_set():
-                return
-            try:
-                registered = self._driver.register(type(self._receiver).__name__)
-                if not registered.accepted:
-                    raise ReceiverRefusedError(
-                        f"the driver refused to start receiver {self.stream_id}: {registered.reason}"
-                    )
-                self._set(registered=True)
-                self._limiter.start()
-                has_new_rate = self._control.apply(registered.number, registered.rate, registered.paused)
-                self._set(state=ReceiverState.STARTED, starting=(self._clock.monotonic_ms(), self.stored_records))
-                try:
-                    self._receiver.onStart()
-                finally:
-                    self._set(starting=None)
-                if has_new_rate:
-                    self._notify_rate()
-            # The author's code may raise anything: that ends this receiver and nothing else.
-            except BaseException as error:
-                self.stop(self._start_failed(error), error)
-
-    def _start_failed(self, error: BaseException) -> str:
-        return f"Error starting receiver {self.stream_id}: {summary_of(error)}"
+    # -- deadline of onStart --
 
     def _check_start_timeout(self) -> None:
         """Notice an ``onStart`` that does not return. Called on the timer's thread."""
-        starting = self._status.starting
+        starting = self._starting
         if starting is None or self._clock.monotonic_ms() - starting[0] < self._start_timeout_ms:
             return
-        self._set(starting=None)
+        self._starting = None
         message = f"onStart has not returned for {self._start_timeout_ms / 1000:g} s; it must only start what receives"
 
         def end() -> None:
             # Without onStop: the thread that is in onStart holds the lifecycle lock.
             error = ReceiverStuckError(message)
             self._end(error)
-            self._set(state=ReceiverState.STOPPED)
+            self.is_started, self.is_stopped = False, True
             self._limiter.stop()
             self._finish(message, error)
 
@@ -299,16 +249,16 @@ class ReceiverSupervisor:
             self.stop(str(stuck), stuck)
             return
         reason = f"Restarting receiver with delay {delay_ms:.0f} ms: {message}"
-        self._notify(lambda: self._driver.deregister(reason, _trace(error)), "restart")
+        self._notify(DeregisterReceiver(self.stream_id, self._launch.epoch, reason, _trace(error)))
         self._clock.wait_for(delay_ms, self._ending)
         with self._lifecycle:
-            self._set(restarting=False)
-            self._start_receiver()
+            self._restarting = False
+            self.start()
 
     def _end(self, error: BaseException | None) -> None:
+        self._error = error
         self._ending.set()
-        self._pusher.end()
-        self._set(error=error)
+        self._clock.wake()
 
     def _stop_receiver(self) -> ReceiverStuckError | None:
         """Call ``onStop`` if the receiver is started; return an error, already reported, if it exceeds its deadline.
@@ -317,7 +267,7 @@ class ReceiverSupervisor:
         """
         if not self.is_started:
             return None
-        self._set(state=ReceiverState.STOPPED)
+        self.is_started, self.is_stopped = False, True
         self._limiter.stop()
         returned, raised = threading.Event(), list[BaseException]()
 
@@ -347,55 +297,58 @@ class ReceiverSupervisor:
 
     def _finish(self, message: str, error: BaseException | None) -> None:
         """Flush the buffer, notify the driver, release whoever awaits the termination."""
-        self._writer.stop()
-        flushed, dropped = self._writer.flushed_records, self._writer.dropped_records
-        log.info(
-            "receiver stopped",
-            stream_id=self.stream_id,
-            reason=message,
-            stored=self.stored_records,
-            flushed=flushed,
-            dropped=dropped,
-        )
+        flushed, dropped = self._writer.stop()
+        stored = self.stored_records
+        self._log.info("receiver stopped", reason=message, stored=stored, flushed=flushed, dropped=dropped)
         if dropped:
             message = f"{message} ({dropped} buffered records could not be stored and are lost)"
         # A driver that never answered would cost another timeout.
-        if self._status.registered:
-            deregistered = self._notify(
-                lambda: self._driver.deregister(message, _trace(error), flushed=flushed, dropped=dropped, ended=True),
-                "end",
-            )
-            self._set(deregistered=deregistered)
+        if self._registered:
+            epoch, trace = self._launch.epoch, _trace(error)
+            end = DeregisterReceiver(self.stream_id, epoch, message, trace, flushed, dropped, ended=True)
+            self.is_deregistered = self._notify(end)
         self._terminated.set()
 
     # -- helpers --
 
-    def _set(self, **changes: Any) -> None:
-        with self._status_lock:
-            self._status = evolve(self._status, **changes)
+    def _apply(self, number: int, rate: float | None, paused: bool | None) -> bool:
+        """Apply a desired state unless it is outdated; return whether the rate changed."""
+        with self._desired_lock:
+            if number < self._desired_number:
+                return False
+            self._desired_number, before = number, self._limiter.rate
+            if paused is not None:
+                self._pause(paused, "driver")
+            if rate is not None:
+                self._limiter.update(rate)
+            return self._limiter.rate != before
+
+    def _pause(self, paused: bool, reason: str) -> None:
+        if self._limiter.pause(paused, reason):
+            self._log.info("receiver paused" if paused else "receiver resumed", reason=reason)
 
     def _on_disk_full(self, error: BaseException | None) -> None:
-        self._control.set_disk_full(error is not None)
+        self._pause(error is not None, "disk full")
         if error is None:
-            log.warning("disk space available again", stream_id=self.stream_id)
+            self._log.warning("disk space available again")
         else:
             message = "the disk is full: the receiver pauses until there is room"
             EngineThread("receiver disk", lambda: self.report_error(message, error)).start()
 
     def _notify_rate(self) -> None:
-        log.debug("rate limit changed", stream_id=self.stream_id, rate=self._limiter.rate)
+        self._log.debug("rate limit changed", rate=self._limiter.rate)
         try:
             self._receiver.on_rate_change(self._limiter.rate)
         except Exception as error:
             self.report_error("on_rate_change failed", error)
 
-    def _notify(self, call: Callable[[], object], what: str) -> bool:
+    def _notify(self, message: ReportError | DeregisterReceiver) -> bool:
         """Notify the driver and return whether it was reached; otherwise the end of the task notifies it."""
         try:
-            call()
+            self._driver.ask(message, Reply)
             return True
         except PenstockError as error:
-            log.warning("driver not notified", stream_id=self.stream_id, what=what, error=text_of(error))
+            self._log.warning("driver not notified", message=type(message).__name__, error=text_of(error))
             return False
 
 

@@ -26,23 +26,14 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
-from penstock.hookspecs import hookimpl
 from penstock.plugins.discovery import Plugins
-from penstock.receive.messages import (
-    CleanUpBlocks,
-    RegisterReceiver,
-    ReleaseReceiver,
-    StopReceiver,
-    UpdateRateLimit,
-)
+from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_driver import TrackerClient
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.log import set_level
 from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
-from penstock.wire.messages import Reply
 from penstock.wire.token import Token
 
 # Names of an application's directory on a host, by the worker of a standalone cluster and by YARN.
@@ -97,7 +88,7 @@ class _Launch:
     def __init__(self, task: ReceiverTask) -> None:
         self._blocks, directory = _block_handler(task)
         plugins = Plugins(task.settings.plugins_disable)
-        plugins.manager.register(_CoreStore(self._blocks), name="penstock-blocks")
+        plugins.manager.register(self._blocks, name="penstock-blocks")
         handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete)
         # Until when, in monotonic seconds, blocks are served after the receiver's end; a release ends it earlier.
         self._serves_until, self._released = 0.0, threading.Event()
@@ -109,17 +100,14 @@ class _Launch:
         registration = RegisterReceiver(
             task.stream_id,
             task.epoch,
-            receiver_type="",
+            type(task.receiver).__name__,
             port=self._endpoint.port,
             host=host,
             directory="" if task.log_directory else str(directory),
             disk_bytes=0 if directory is None else _disk_bytes(directory),
         )
-        tracker = TrackerClient(self._client, registration)
         # Before it has registered nobody knows the endpoint: no command comes earlier.
-        self._supervisor = ReceiverSupervisor(
-            task.receiver, task.stream_id, task.epoch, task.settings, tracker, handler
-        )
+        self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)
 
     def run(self) -> None:
         """Run the receiver, then serve its blocks."""
@@ -152,40 +140,26 @@ class _Launch:
             rate = math.inf if message.rate is None else message.rate
             self._supervisor.update(message.number, rate=rate, paused=message.paused)
 
-        handlers: dict[type, Callable[[Any], object]] = {
+        def on_clean_up(message: CleanUpBlocks) -> None:
+            self._blocks.delete(message.block_ids)
+
+        return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
             UpdateRateLimit: on_rate,
-            CleanUpBlocks: lambda message: self._blocks.delete(message.block_ids),
+            CleanUpBlocks: on_clean_up,
         }
-        return {kind: partial(_accepted, handler) for kind, handler in handlers.items()}
-
-
-def _accepted(handler: Callable[[Any], object], message: object) -> Reply:
-    handler(message)
-    return Reply()
 
 
 @frozen
 class _HookedBlockHandler:
-    """Stores blocks through the ``store`` hook of the plugins."""
+    """Stores blocks through the ``store`` hook: a plugin's, or the core's."""
 
     hook: Callable[..., StoredBlock | None]
     delete: Callable[[Iterable[str]], object]
 
     def store(self, block: Block) -> StoredBlock | None:
         return self.hook(block=block)
-
-
-@frozen
-class _CoreStore:
-    """The core's own implementation of the ``store`` hook."""
-
-    handler: ReceivedBlockHandler
-
-    @hookimpl(trylast=True)
-    def store(self, block: Block) -> StoredBlock | None:
-        return self.handler.store(block)
 
 
 def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | None]:

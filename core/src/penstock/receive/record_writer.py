@@ -75,27 +75,22 @@ class RecordWriter:
         #: The number of records that were stored and accepted.
         self.stored_records = 0
 
-    @property
-    def flushed_records(self) -> int:
-        """The number of buffered records that were pushed after the stop began."""
-        return self._generator.flushed_records
-
-    @property
-    def dropped_records(self) -> int:
-        """The number of buffered records that are lost because a push failed."""
-        return self._generator.dropped_records
-
     def start(self) -> None:
         """Start to cut blocks."""
         self._generator.start()
 
-    def stop(self) -> None:
-        """Push what is buffered, wait for stores in progress, refuse new ones. Idempotent."""
+    def stop(self) -> tuple[int, int]:
+        """Push what is buffered, wait for stores in progress, refuse new ones. Idempotent.
+
+        Returns:
+            The number of records that were pushed since the stop began, and of those that are lost.
+        """
         self._generator.stop()
         with self._idle:
             self._accepting = False
             # Stores on other threads that have passed the limiter end with an answer from the driver.
             self._idle.wait_for(lambda: self._in_progress == 0)
+        return self._generator.flushed_records, self._generator.dropped_records
 
     def store(self, record: Any, on_stored: OnStored | None) -> None:
         """Buffer one record."""

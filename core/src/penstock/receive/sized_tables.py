@@ -48,7 +48,7 @@ def sized_tables(
     look = _PIECE if isinstance(records, Sequence) else _LOOK
     while piece := _take(source, min(piece_records, most - count), look, each_bytes):
         columns = _with(columns, piece)
-        added = columns[-1].num_bytes - (num_bytes if len(columns) == 1 else 0)
+        added = columns[-1].values.nbytes - (num_bytes if len(columns) == 1 else 0)
         count, num_bytes = count + len(piece), num_bytes + added
         each_bytes = max(added // len(piece), 1)
         if count >= most or num_bytes + each_bytes > max_bytes:

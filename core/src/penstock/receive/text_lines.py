@@ -1,4 +1,4 @@
-"""Text lines from bytes, split, checked and decoded by Arrow: for receivers of text.
+"""Text lines from bytes, split, checked and decoded by Arrow, and counts of malformed ones: for receivers of text.
 
 No line is touched in Python as long as all are UTF-8.
 """
@@ -6,11 +6,45 @@ No line is touched in Python as long as all are UTF-8.
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
+
+# Malformed input must not become a flood of reports.
+_REPORT_INTERVAL_S = 1.0
+
+
+class ErrorCounts:
+    """Counts a receiver's rejected or repaired records by reason, for reports at most once a second.
+
+    Used on the receiver's thread.
+    """
+
+    def __init__(self) -> None:
+        self._new: Counter[str] = Counter()
+        #: All records counted so far, by reason.
+        self.counts: Counter[str] = Counter()
+        self._reported_s = float("-inf")
+
+    def add(self, reason: str, count: int) -> None:
+        """Count records."""
+        if count:
+            self._new[reason] += count
+            self.counts[reason] += count
+
+    def due_s(self, now_s: float) -> float | None:
+        """Seconds until the next report is due; ``None`` when there is nothing new."""
+        return max(0.0, self._reported_s + _REPORT_INTERVAL_S - now_s) if self._new else None
+
+    def report(self, now_s: float) -> str:
+        """Describe what was counted since the last report."""
+        self._reported_s = now_s
+        text = ", ".join(f"{reason}: {count} ({self.counts[reason]} in total)" for reason, count in self._new.items())
+        self._new.clear()
+        return text
 
 
 @frozen

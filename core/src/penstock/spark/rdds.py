@@ -31,6 +31,11 @@ class LocatedPartition:
     hosts: tuple[str, ...] = ()
 
 
+def as_rdd(sc: SparkContext, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
+    """The RDD itself, or one of a collection's records."""
+    return records if isinstance(records, RDD) else sc.parallelize(records)
+
+
 def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
     """Create an RDD with one element per partition; an empty RDD for no partitions."""
     if not partitions:

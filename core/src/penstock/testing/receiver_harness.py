@@ -1,12 +1,11 @@
-"""``ReceiverHarness``: runs a receiver as on an executor, without Spark, and collects what it stores in memory."""
+"""``ReceiverHarness``: runs a receiver as on an executor, without Spark, and collects its blocks in memory."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from penstock.blocks.block import Block
 from penstock.receive.receiver import Receiver
@@ -21,10 +20,8 @@ _POLL_S = 0.01
 _CONF = {"spark.streaming.blockInterval": "20ms", "spark.streaming.receiverRestartDelay": "10ms"}
 
 
-class ReceiverHarness:
-    """Run a receiver and look at the result.
-
-    As a context manager it starts the receiver and stops it at the end.
+class ReceiverHarness(ReceiverHost[Any]):
+    """A ``ReceiverHost`` that collects the blocks, waits for results and checks them.
 
     Args:
         receiver: a new instance for each harness.
@@ -43,27 +40,16 @@ class ReceiverHarness:
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
         self._expected: list[Any] | None = None
-        self._host = ReceiverHost(receiver, self._take, {**_CONF, **(conf or {})}, clock=clock)
+        super().__init__(receiver, self._take, {**_CONF, **(conf or {})}, clock=clock)
 
-    def __enter__(self) -> Self:
-        """Start the receiver."""
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop the receiver."""
-        if error is not None:
+        if any(error):
             # What failed first counts.
             self._expected = None
         self.stop()
 
-    def start(self) -> None:
-        """Start the receiver; returns when its ``onStart`` has returned. An error of it is in ``errors``."""
-        self._host.start()
-
-    def stop(self) -> None:
+    def stop(self, message: str = "the test is over") -> None:
         """Stop the receiver and wait for its end; what it has buffered is stored first. Idempotent.
 
         Raises:
@@ -71,7 +57,7 @@ class ReceiverHarness:
             AssertionError: the receiver has stored more records than the last ``until_records`` expected.
         """
         began = time.monotonic()
-        self._host.stop("the test is over")
+        super().stop(message)
         if time.monotonic() - began > _STOP_S:
             raise TimeoutError(
                 f"{type(self.receiver).__name__} did not end within {_STOP_S:g} s of its stop: onStop is to wake "
@@ -80,10 +66,6 @@ class ReceiverHarness:
         expected, self._expected = self._expected, None
         if expected is not None:
             self._check(expected)
-
-    def update_rate(self, rate: float) -> None:
-        """Limit the receiver to this rate, records/s, as a rate estimator does."""
-        self._host.update_rate(rate)
 
     @property
     def blocks(self) -> list[Block]:
@@ -101,21 +83,6 @@ class ReceiverHarness:
         """The number of these records."""
         return sum(block.num_records for block in self.blocks)
 
-    @property
-    def errors(self) -> list[str]:
-        """The errors that the receiver has reported or failed with so far, one of ``onStart`` included."""
-        return [each.message for each in self._host.errors]
-
-    @property
-    def tracebacks(self) -> list[str]:
-        """The traceback of each of these errors, empty for one without."""
-        return [each.error for each in self._host.errors]
-
-    @property
-    def ends(self) -> list[str]:
-        """Why the receiver has stopped so far, each time."""
-        return self._host.ends
-
     def until(self, condition: Callable[[], object], timeout_s: float = _DEADLINE_S) -> None:
         """Wait until a condition is true. It is checked after each block and every 10 ms.
 
@@ -130,7 +97,7 @@ class ReceiverHarness:
         deadline = time.monotonic() + timeout_s
         while True:
             # Asked in this order: the condition may have become true with the end.
-            ended, late = self._host.is_terminated, time.monotonic() > deadline
+            ended, late = self.is_terminated, time.monotonic() > deadline
             if condition():
                 return
             if ended or late:

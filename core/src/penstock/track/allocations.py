@@ -1,8 +1,9 @@
 """``Allocations``: which block belongs to which batch, as the events of blocks and batches add up to it.
 
-Owns a queue of unallocated blocks per stream, the blocks of every batch that is remembered, and the number of each
-receiver's last launch. Methods are short and hold one lock; they are called on the endpoint's threads, the generator's
-loop and, where there is a write-ahead log, on the log's thread, which is then the only one that changes anything.
+The events are JSON objects, as the driver write-ahead log holds them. ``Allocations`` owns a queue of unallocated
+blocks per stream, the blocks of every batch that is remembered, and the number of each receiver's last launch. Its
+methods are short and hold one lock. They are called on the endpoint's threads, the generator's loop and, with a
+write-ahead log, on the log's thread, which is then the only one that changes anything.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from attrs import NOTHING, fields
 
 from penstock.blocks.block import StoredBlock
-from penstock.track import block_events
-from penstock.track.block_events import Event
+
+Event = dict[str, Any]
 
 _GONE_REMEMBERED = 10_000
-# Blocks in one event of the state.
+# Maximum number of blocks in one event.
 _BLOCKS_PER_EVENT = 1000
+_FIELDS = [(each.name, each.default) for each in fields(StoredBlock)]
 _BLOCK_ID = re.compile(r"input-\d+-(\d+)-\d+")
 
 
@@ -26,12 +31,12 @@ class Allocations:
     """The blocks of all streams and batches."""
 
     def __init__(self) -> None:
-        # In the order of their arrival, by id: an allocation takes what it names.
+        # By stream and block id, in the order of arrival.
         self._unallocated: dict[int, dict[str, StoredBlock]] = {}
         self._allocated: dict[int, dict[int, list[StoredBlock]]] = {}
         # Blocks added and not cleaned up: they make additions idempotent.
         self._known: set[str] = set()
-        # The last ones that were cleaned up: a report whose answer was lost is repeated after its block has gone.
+        # Blocks that were cleaned up last: a receiver whose answer was lost reports them again.
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._last_allocated_ms = -1
         self._epochs: dict[int, int] = {}
@@ -40,7 +45,7 @@ class Allocations:
     # -- changes --
 
     def add(self, blocks: Iterable[StoredBlock]) -> None:
-        """Queue blocks, in order. One that was added before is ignored."""
+        """Queue blocks, in order. A block that was added before is ignored."""
         with self._lock:
             for block in blocks:
                 block_id, stream_id = block.block_id, block.stream_id
@@ -53,7 +58,7 @@ class Allocations:
                     self._note_epoch(stream_id, int(launched[1]))
 
     def allocate(self, time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> None:
-        """Give a batch exactly these blocks, of those that are unallocated."""
+        """Give these blocks to a batch; those that are not queued are ignored."""
         with self._lock:
             batch = self._allocated.setdefault(time_ms, {})
             for stream_id, ids in block_ids.items():
@@ -66,9 +71,9 @@ class Allocations:
             self._last_allocated_ms = max(self._last_allocated_ms, time_ms)
 
     def allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
-        """Give unallocated blocks to the first of the batches whose allocations are lost, if there are any.
+        """Give unallocated blocks to the first batch whose allocation is lost, if there is one.
 
-        A batch gets all unallocated blocks, so it was that one that had them: another one would count them twice.
+        A batch gets all unallocated blocks, so that batch had them. In another batch they would be counted twice.
         """
         before_ms = self.last_allocated_ms
         first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
@@ -79,12 +84,13 @@ class Allocations:
     def clean(self, before_ms: int) -> None:
         """Forget batches strictly older than a time."""
         with self._lock:
-            for time_ms in self._older(before_ms):
+            for time_ms in [each for each in self._allocated if each < before_ms]:
                 for queue in self._allocated.pop(time_ms).values():
                     for block in queue:
                         self._known.discard(block.block_id)
                         self._gone[block.block_id] = None
-            self._forget_gone()
+            while len(self._gone) > _GONE_REMEMBERED:
+                self._gone.popitem(last=False)
 
     def launch(self, epochs: Mapping[int, int]) -> None:
         """Note the numbers of launches that are about to start, by stream."""
@@ -107,41 +113,41 @@ class Allocations:
         """Apply an event.
 
         Raises:
-            ValueError: the kind of event is unknown to this version.
-            TypeError, KeyError: the event does not have the form of this version.
+            ValueError: this version does not know the kind of event, or it has another form.
+            TypeError: a block has another form in this version.
         """
-        what = event["what"]
-        if what == block_events.BLOCKS_ADDED:
-            self.add(block_events.to_blocks(event))
-        elif what == block_events.BATCH_ALLOCATED:
-            self.allocate(event["time"], block_events.by_number(event["blocks"]))
-        elif what == block_events.BATCHES_CLEANED:
-            self.clean(event["before"])
-        elif what == block_events.RECEIVERS_LAUNCHED:
-            self.launch(block_events.by_number(event["epochs"]))
-        elif what == block_events.STREAMS_FORGOTTEN:
-            self.forget(event["streams"])
-        elif what == block_events.ALLOCATIONS_LOST:
-            self.allocate_lost(event["zero"], event["interval"], event["last"], event["streams"])
-        elif what == block_events.SUMMARY:
-            self.launch(block_events.by_number(event["epochs"]))
-            with self._lock:
-                self._last_allocated_ms = event["allocated"]
-                self._gone = OrderedDict.fromkeys(event["gone"])
-        else:
-            raise ValueError(f"unknown event of blocks: {what!r}")
+        match event:
+            case {"what": "blocks added", "blocks": blocks}:
+                self.add([StoredBlock(**each) for each in blocks])
+            case {"what": "batch allocated", "time": time_ms, "blocks": block_ids}:
+                self.allocate(time_ms, _by_number(block_ids))
+            case {"what": "batches cleaned", "before": before_ms}:
+                self.clean(before_ms)
+            case {"what": "receivers launched", "epochs": epochs}:
+                self.launch(_by_number(epochs))
+            case {"what": "streams forgotten", "streams": stream_ids}:
+                self.forget(stream_ids)
+            case {"what": "allocations lost", "zero": zero, "interval": interval, "last": last, "streams": stream_ids}:
+                self.allocate_lost(zero, interval, last, stream_ids)
+            case {"what": "summary", "epochs": epochs, "allocated": last_allocated_ms, "gone": gone}:
+                self.launch(_by_number(epochs))
+                with self._lock:
+                    self._last_allocated_ms, self._gone = last_allocated_ms, OrderedDict.fromkeys(gone)
+            case _:
+                raise ValueError(f"unknown event of blocks: {event.get('what')!r}")
 
     def events(self) -> list[Event]:
         """Events that restore this state from an empty one."""
         with self._lock:
             batches = {time_ms: dict(batch) for time_ms, batch in self._allocated.items()}
             queues = [list(queue.values()) for queue in self._unallocated.values()]
-            events = [block_events.summary(self._last_allocated_ms, self._epochs, self._gone)]
+            summary = {"what": "summary", "allocated": self._last_allocated_ms, "gone": list(self._gone)}
+            events = [summary | {"epochs": _by_text(self._epochs)}]
         for time_ms, batch in batches.items():
             for blocks in batch.values():
                 events += _additions(blocks)
             ids = {stream_id: [block.block_id for block in blocks] for stream_id, blocks in batch.items()}
-            events.append(block_events.batch_allocated(time_ms, ids))
+            events.append(batch_allocated(time_ms, ids))
         for blocks in queues:
             events += _additions(blocks)
         return events
@@ -181,26 +187,16 @@ class Allocations:
         with self._lock:
             return list(self._allocated)
 
-    def batch(self, time_ms: int) -> dict[int, list[StoredBlock]]:
-        """The blocks that a batch has, by stream, in the order of their arrival."""
+    def blocks_of_batches(self, from_ms: int, before_ms: int) -> list[StoredBlock]:
+        """The blocks of the batches from a time on and strictly older than another one."""
         with self._lock:
-            return {stream_id: list(blocks) for stream_id, blocks in self._allocated.get(time_ms, {}).items()}
+            batches = [batch for time_ms, batch in self._allocated.items() if from_ms <= time_ms < before_ms]
+            return [block for batch in batches for blocks in batch.values() for block in blocks]
 
     def blocks(self, time_ms: int, stream_id: int) -> list[StoredBlock]:
         """The blocks that a batch has from a stream, in the order of their arrival."""
         with self._lock:
             return list(self._allocated.get(time_ms, {}).get(stream_id, ()))
-
-    def older_blocks(self, before_ms: int) -> list[StoredBlock]:
-        """The blocks of the batches strictly older than a time."""
-        with self._lock:
-            batches = [self._allocated[time_ms] for time_ms in self._older(before_ms)]
-            return [block for batch in batches for blocks in batch.values() for block in blocks]
-
-    def has_older(self, before_ms: int) -> bool:
-        """Whether a batch strictly older than a time is remembered."""
-        with self._lock:
-            return bool(self._older(before_ms))
 
     @property
     def last_allocated_ms(self) -> int:
@@ -213,19 +209,59 @@ class Allocations:
         with self._lock:
             return self._epochs.get(stream_id, 0)
 
-    # -- under the lock --
-
-    def _older(self, before_ms: int) -> list[int]:
-        return [time_ms for time_ms in self._allocated if time_ms < before_ms]
-
     def _note_epoch(self, stream_id: int, epoch: int) -> None:
         self._epochs[stream_id] = max(self._epochs.get(stream_id, 0), epoch)
-
-    def _forget_gone(self) -> None:
-        while len(self._gone) > _GONE_REMEMBERED:
-            self._gone.popitem(last=False)
 
 
 def _additions(blocks: list[StoredBlock]) -> Iterator[Event]:
     for first in range(0, len(blocks), _BLOCKS_PER_EVENT):
-        yield block_events.blocks_added(blocks[first : first + _BLOCKS_PER_EVENT])
+        yield blocks_added(blocks[first : first + _BLOCKS_PER_EVENT])
+
+
+# -- events --
+
+
+def blocks_added(blocks: Iterable[StoredBlock]) -> Event:
+    """Blocks were accepted."""
+    return {"what": "blocks added", "blocks": [_from_block(block) for block in blocks]}
+
+
+def batch_allocated(time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> Event:
+    """A batch got exactly these blocks, by stream."""
+    ids = {str(stream_id): list(ids) for stream_id, ids in block_ids.items() if ids}
+    return {"what": "batch allocated", "time": time_ms, "blocks": ids}
+
+
+def batches_cleaned(before_ms: int) -> Event:
+    """Batches strictly older than this are forgotten."""
+    return {"what": "batches cleaned", "before": before_ms}
+
+
+def receivers_launched(epochs: Mapping[int, int]) -> Event:
+    """Launches of these numbers, by stream, are about to start."""
+    return {"what": "receivers launched", "epochs": _by_text(epochs)}
+
+
+def streams_forgotten(stream_ids: Iterable[int]) -> Event:
+    """The program has removed these streams; their blocks are forgotten."""
+    return {"what": "streams forgotten", "streams": sorted(stream_ids)}
+
+
+def allocations_lost(zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> Event:
+    """These streams had batches up to a time, and their allocations may be missing."""
+    times = {"zero": zero_time_ms, "interval": interval_ms, "last": last_time_ms}
+    return {"what": "allocations lost", **times, "streams": sorted(stream_ids)}
+
+
+def _by_text(values: Mapping[int, int]) -> dict[str, int]:
+    """The same with text keys, for JSON."""
+    return {str(key): value for key, value in values.items()}
+
+
+def _by_number(values: Mapping[str, Any]) -> dict[int, Any]:
+    return {int(key): value for key, value in values.items()}
+
+
+def _from_block(block: StoredBlock) -> dict[str, Any]:
+    values = ((name, getattr(block, name), default) for name, default in _FIELDS)
+    return {name: value for name, value, default in values if default is NOTHING or value != default}

@@ -1,7 +1,7 @@
 """``Backlog``: the size of the stored blocks that no batch has processed, on each host, and when that is too much.
 
-Never pauses a receiver itself: it reports when to. ``add`` is called on the endpoint's threads, ``processed`` on the
-generator's loop.
+Reports when receivers should pause and resume; pauses none itself. ``add`` is called on the endpoint's threads,
+``processed`` on the generator's loop.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from attrs import frozen
 from penstock.blocks.block import StoredBlock
 from penstock.conf_values import SizeLimit
 
-# Receivers resume below this part of the limit: they must not flutter around it.
+# Receivers resume below this part of the limit: otherwise they would pause and resume with every block.
 _LOW = 0.8
 
 
@@ -25,9 +25,9 @@ class BacklogChange:
 
     Attributes:
         host: the disk's host; the receivers' write-ahead log counts as one host.
-        num_bytes: not processed.
+        num_bytes: size of the backlog.
         limit: in bytes.
-        is_full: whether it is too much.
+        is_full: whether the backlog exceeds its limit.
     """
 
     host: str
@@ -37,11 +37,11 @@ class BacklogChange:
 
 
 class Backlog:
-    """Count what is not processed.
+    """Counts the stored bytes that no batch has processed.
 
     Args:
         limit: maximum per host: a size, or a share of its disk.
-        on_change: called when a host's backlog becomes too much, and when it no longer is.
+        on_change: called when a host's backlog exceeds the limit, and when it is below it again.
     """
 
     def __init__(self, limit: SizeLimit, on_change: Callable[[BacklogChange], None]) -> None:
@@ -61,7 +61,7 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is too much on some host."""
+        """Whether the backlog of a host exceeds its limit."""
         with self._lock:
             return bool(self._full)
 
@@ -77,25 +77,28 @@ class Backlog:
                 if block.block_id not in self._blocks:
                     self._blocks[block.block_id] = host, block.num_bytes
                     self._bytes[host] += block.num_bytes
-            limit = self._limit.of(self._disks.get(host, 0))
-            became_full = limit is not None and self._bytes[host] > limit and host not in self._full
-            if became_full:
-                self._full.add(host)
-            now = self._bytes[host]
-        if became_full and limit is not None:
-            self._on_change(BacklogChange(host, now, limit, is_full=True))
+        self._report({host})
 
     def processed(self, blocks: Iterable[StoredBlock]) -> None:
-        """Count blocks no more: their batch is complete."""
+        """Stop counting blocks: their batch is complete."""
         with self._lock:
-            for block in blocks:
-                host, num_bytes = self._blocks.pop(block.block_id, ("", 0))
+            gone = [self._blocks.pop(block.block_id, ("", 0)) for block in blocks]
+            for host, num_bytes in gone:
                 self._bytes[host] -= num_bytes
-            relieved = []
-            for host in list(self._full):
-                limit = self._limit.of(self._disks.get(host, 0))
-                if limit is None or self._bytes[host] <= limit * _LOW:
-                    self._full.discard(host)
-                    relieved.append(BacklogChange(host, self._bytes[host], limit or 0, is_full=False))
-        for change in relieved:
+        self._report({host for host, _ in gone})
+
+    def _report(self, hosts: Iterable[str]) -> None:
+        changes = []
+        with self._lock:
+            for host in hosts:
+                limit, num_bytes, was_full = (
+                    self._limit.of(self._disks.get(host, 0)),
+                    self._bytes[host],
+                    host in self._full,
+                )
+                is_full = limit is not None and num_bytes > (limit * _LOW if was_full else limit)
+                if is_full != was_full:
+                    self._full ^= {host}
+                    changes.append(BacklogChange(host, num_bytes, limit or 0, is_full))
+        for change in changes:
             self._on_change(change)

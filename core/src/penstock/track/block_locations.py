@@ -1,24 +1,25 @@
-"""``BlockLocations``: where every block is that is still needed, who serves it, and the deletion of the others.
+"""``BlockLocations``: where each needed block is and which launch serves it; the deletion of all other blocks.
 
-Never reads a block. An endpoint serves all of the run's blocks on its host, of whichever receiver and launch: a block
-is read and deleted through the launch that is there now. With the receivers' write-ahead log on, all blocks are in the
-log, and hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and ``forget`` on the
-generator's loop, all else on the tracker's loop.
+Never reads a block. An endpoint serves all of the run's blocks on its host, whichever receiver and launch stored them:
+a block is read and deleted through the launch that runs there now. With the receivers' write-ahead log on, all blocks
+are in the log, and hosts matter for speed only. ``add`` is called on the endpoint's threads, ``references`` and
+``forget`` on the generator's loop, all else on the tracker's loop.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.messages import BlockSource, FindBlock, LostBlock
 from penstock.receive.messages import CleanUpBlocks
+from penstock.spark.rdds import LocatedPartition
 from penstock.storage.uri import is_remote
-from penstock.track.block_logs import BlockLogs
 from penstock.track.receiver_connection import Connections, ReceiverConnection
+from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_tracking_info import BlockLocation
 
 _LOST_REMEMBERED = 10_000
@@ -28,24 +29,13 @@ class BlockLocations:
     """The blocks of a run, by location.
 
     Args:
-        connections: knows the launches that serve blocks.
-        has_executor: whether an executor is on a host.
-        run_id: names the run's own directory.
-        logs: the receivers' write-ahead log, when it is on.
-        on_this_machine: all tasks find all files themselves.
+        launcher: knows the executors, the run's id and the receivers' write-ahead log.
     """
 
-    def __init__(
-        self,
-        connections: Connections,
-        has_executor: Callable[[str], bool],
-        run_id: str,
-        logs: BlockLogs | None = None,
-        *,
-        on_this_machine: bool = False,
-    ) -> None:
-        self.connections, self._has_executor, self._run_id = connections, has_executor, run_id
-        self._logs, self._on_this_machine = logs, on_this_machine
+    def __init__(self, launcher: ReceiverLauncher) -> None:
+        self._launcher, self._logs = launcher, launcher.logs
+        #: To the launches that serve blocks.
+        self.connections = Connections()
         self._locations: dict[str, BlockLocation] = {}
         self._directories: set[Path] = set()
         # Ids of blocks to delete, by location, while no launch is there to delete them.
@@ -79,19 +69,19 @@ class BlockLocations:
             reference = BlockReference(
                 block.block_id, block.path, block.num_records, source, block.stream_id, block.checksum
             )
-            # Spark may not have reported the host when one of them registered.
+            # Spark may have reported the host of only one of two launches at this location.
             host = location.host or ("" if connection is None else connection.location.host)
-            # A file on no host is equally far from all.
+            # A remote file has no preferred host.
             found.append(("" if is_remote(block.path) else host, block.num_bytes, reference))
         return found
 
     def find(self, asked: FindBlock) -> BlockSource:
-        """Say where a block can be read now; it is gone when nobody serves its host and no executor is left there."""
+        """Where a block can be read now; it is gone when no launch serves its host and no executor is left there."""
         location = self._locations.get(asked.block_id)
         connection = self._server(location)
         if connection is not None:
             return BlockSource(connection.endpoint)
-        # On its own host the task would have found the file; on another one it may still arrive.
+        # A task on the block's own host would have found the file; on another host a launch may still register.
         is_gone = location is None or location.address == asked.address or not self._may_be_there(location)
         return BlockSource("", is_gone)
 
@@ -101,7 +91,7 @@ class BlockLocations:
         return self._is_needed(connection.location) and all(each.location != connection.location for each in others)
 
     def awaits(self, location: BlockLocation) -> bool:
-        """Whether blocks are needed from a location that nobody serves."""
+        """Whether blocks are needed from a location that no launch serves."""
         return self._is_needed(location) and self._server(location) is None
 
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
@@ -115,7 +105,7 @@ class BlockLocations:
             self._delete_at(location, block_ids)
 
     def delete_leftovers(self, connection: ReceiverConnection) -> None:
-        """Delete what nobody could delete before at a location that is served from now on."""
+        """Delete the blocks that no launch could delete at this location before."""
         if connection.location in self._leftovers:
             self._delete_at(connection.location, [])
 
@@ -130,8 +120,8 @@ class BlockLocations:
     def delete_directories(self) -> None:
         """Delete the run's own directories on this machine."""
         for directory in self._directories:
-            # Its own alone: a plugin may have stored elsewhere.
-            if directory.name == self._run_id:
+            # A plugin may have stored blocks in other directories, which are not the run's own.
+            if directory.name == self._launcher.run_id:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def note_lost(self, blocks: Iterable[LostBlock]) -> dict[int, list[LostBlock]]:
@@ -147,11 +137,11 @@ class BlockLocations:
 
     def _is_needed(self, location: BlockLocation) -> bool:
         """Whether tasks may have to fetch blocks from a location."""
-        return self._logs is None and not self._on_this_machine and location in list(self._locations.values())
+        return self._logs is None and not self._launcher.on_this_machine and location in list(self._locations.values())
 
     def _may_be_there(self, location: BlockLocation) -> bool:
         """Whether files may still exist: an executor is on the host, or Spark has not reported the host."""
-        return not location.host or self._has_executor(location.host)
+        return not location.host or self._launcher.placement.has_executor(location.host)
 
     def _server(self, location: BlockLocation | None) -> ReceiverConnection | None:
         return next((each for each in self.connections.serving() if each.location == location), None)
@@ -163,3 +153,24 @@ class BlockLocations:
         elif self._may_be_there(location):
             self._leftovers[location] = block_ids
         # Where no executor is left, Spark removes the files, or they are gone with the host.
+
+
+def pack(located: list[tuple[str, int, BlockReference]], partition_bytes: int) -> list[LocatedPartition]:
+    """Put references into partitions.
+
+    Args:
+        located: host, size in bytes and reference of each block.
+        partition_bytes: a partition is complete at this size.
+
+    Returns:
+        Partitions whose elements are tuples of references, each of one host.
+    """
+    partitions: list[tuple[str, list[BlockReference]]] = []
+    filled = partition_bytes
+    for host, num_bytes, reference in located:
+        if filled >= partition_bytes or partitions[-1][0] != host:
+            partitions.append((host, []))
+            filled = 0
+        partitions[-1][1].append(reference)
+        filled += num_bytes
+    return [LocatedPartition(tuple(references), (host,) if host else ()) for host, references in partitions]

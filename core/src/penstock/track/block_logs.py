@@ -72,17 +72,20 @@ class BlockLogs:
         """The directory of a stream's log: a path, or a URI."""
         return self._logs[stream_id].directory
 
-    def sweep(self, known: Iterable[StoredBlock]) -> None:
-        """Delete blocks that an earlier run stored and did not report, before a receiver is launched."""
-        names = {file_name(block.block_id) for block in known}
-        for block_log in self._logs.values():
-            block_log.sweep(names)
+    def remove_unknown(self, known: Iterable[StoredBlock], aside: str = "") -> None:
+        """Remove blocks that an earlier run stored and the driver does not know, before a receiver is launched.
 
-    def set_aside(self, known: Iterable[StoredBlock], folder: str) -> None:
-        """Move blocks that an incomplete driver write-ahead log does not know to a folder of each log."""
+        Args:
+            known: the blocks to leave.
+            aside: folder of each log to move the others to, when the driver write-ahead log is incomplete; empty to
+                delete them.
+        """
         names = {file_name(block.block_id) for block in known}
         for block_log in self._logs.values():
-            block_log.set_aside(names, folder)
+            if aside:
+                block_log.set_aside(names, aside)
+            else:
+                block_log.sweep(names)
 
     def delete(self, blocks: Iterable[StoredBlock]) -> None:
         """Delete blocks that no batch needs; returns at once. A failure is logged and leaves the file."""

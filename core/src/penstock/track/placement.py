@@ -1,12 +1,14 @@
 """``Placement``: where each receiver is launched, and whether one should move.
 
-Applies the scheduling policy to the executors that Spark has now, and waits for enough of them at the start. On
-``local[n]`` there is nothing to choose. Called on the tracker's loop.
+``Placement`` applies the policy to the executors that Spark has now, and waits for enough of them at the start. On
+``local[n]`` there is nothing to choose. Called on the tracker's loop. The policy consists of pure functions: the
+rules of Spark's ReceiverSchedulingPolicy, and when a receiver should move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark import SparkContext
 
@@ -14,12 +16,6 @@ from penstock.conf import Settings
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.track.receiver_scheduling_policy import (
-    Occupation,
-    receiver_to_move,
-    reschedule_receiver,
-    schedule_receivers,
-)
 from penstock.track.receiver_tracking_info import Active, ReceiverTrackingInfo, Scheduled
 
 log = get_logger("placement")
@@ -32,7 +28,7 @@ class Placement:
         self._sc = sc
         self._wait_ms, self._rebalance = settings.executors_wait_ms, settings.rebalance
         self._local = cluster.local_cores(sc) is not None
-        # The executors when no receiver had to move: worth another look when there are others.
+        # The executors at the last check that moved no receiver; no new check until they change.
         self._settled: list[TaskLocation] | None = None
 
     def has_enough_executors(self, receivers: int, waited_ms: float) -> bool:
@@ -51,10 +47,7 @@ class Placement:
         Args:
             preferred: by stream id, the host that the receiver prefers.
         """
-        executors = self._executors()
-        if not executors:
-            return {stream_id: _host(host) for stream_id, host in preferred.items()}
-        return schedule_receivers(preferred, executors)
+        return schedule_receivers(preferred, self._executors())
 
     def reschedule(
         self,
@@ -72,7 +65,7 @@ class Placement:
             record: the receiver's record.
             others: the other receivers.
             preferred: the host that it prefers.
-            goes_back: its blocks are needed where it was last: it returns there while that executor lives.
+            goes_back: its blocks are needed where it ran last: it returns there if that executor still lives.
         """
         executors = self._executors()
         still_there = [each for each in record.candidates if not each.executor_id or each in executors]
@@ -80,14 +73,7 @@ class Placement:
             return still_there
         if goes_back and record.location in executors:
             return [record.location]
-        occupations = [
-            Occupation(
-                other.location if other.info.active else None,
-                other.candidates if isinstance(other.state, Scheduled) else (),
-            )
-            for other in others
-        ]
-        return reschedule_receiver(preferred, occupations, executors) or _host(preferred)
+        return reschedule_receiver(preferred, map(_occupied, others), executors)
 
     def to_move(self, records: Mapping[int, ReceiverTrackingInfo]) -> int | None:
         """The receiver that should run on another executor; ``None`` for none, or while one is not settled."""
@@ -116,3 +102,100 @@ class Placement:
 
 def _host(preferred: str | None) -> list[TaskLocation]:
     return [] if preferred is None else [TaskLocation(preferred, "")]
+
+
+def _occupied(record: ReceiverTrackingInfo) -> Sequence[TaskLocation]:
+    """Where a receiver runs, or may be launched."""
+    if record.info.active and record.location is not None:
+        return [record.location]
+    return record.candidates if isinstance(record.state, Scheduled) else ()
+
+
+# -- the policy --
+
+
+def schedule_receivers(
+    preferred: Mapping[int, str | None], executors: Sequence[TaskLocation]
+) -> dict[int, list[TaskLocation]]:
+    """Spread receivers over executors, before any of them runs.
+
+    Args:
+        preferred: by stream id, the host that the receiver prefers, if any.
+        executors: available now.
+
+    Returns:
+        The candidates by stream id: an executor, or a preferred host that has no executor. Empty: any executor.
+    """
+    if not executors:
+        return {stream_id: _host(host) for stream_id, host in preferred.items()}
+    scheduled: dict[int, list[TaskLocation]] = {stream_id: [] for stream_id in preferred}
+    loads = dict.fromkeys(executors, 0)
+
+    def assign(stream_id: int, among: Iterable[TaskLocation]) -> None:
+        chosen = min(among, key=loads.__getitem__)
+        loads[chosen] += 1
+        scheduled[stream_id].append(chosen)
+
+    for stream_id, host in preferred.items():
+        if host is not None:
+            on_host = [executor for executor in executors if executor.host == host]
+            if on_host:
+                assign(stream_id, on_host)
+            else:
+                scheduled[stream_id].append(TaskLocation(host, ""))
+    for stream_id, host in preferred.items():
+        if host is None:
+            assign(stream_id, executors)
+    for executor in executors:
+        if scheduled and not loads[executor]:
+            min(scheduled.values(), key=len).append(executor)
+    return scheduled
+
+
+def reschedule_receiver(
+    preferred: str | None, others: Iterable[Sequence[TaskLocation]], executors: Sequence[TaskLocation]
+) -> list[TaskLocation]:
+    """Find the candidates of one receiver that is relaunched: the least loaded executors.
+
+    If some of these are on the preferred host, those alone; otherwise that host is added to the candidates.
+
+    Args:
+        preferred: host that the receiver prefers, if any.
+        others: the executor that runs, or those that may run, each other receiver.
+        executors: available now.
+    """
+    if not executors:
+        return _host(preferred)
+    weights = dict.fromkeys(executors, 0.0)
+    for candidates in others:
+        for candidate in candidates:
+            if candidate in weights:
+                weights[candidate] += 1 / len(candidates)
+    lightest = min(weights.values())
+    chosen = [executor for executor in executors if weights[executor] == lightest]
+    if preferred is None:
+        return chosen
+    return [each for each in chosen if each.host == preferred] or [TaskLocation(preferred, ""), *chosen]
+
+
+def receiver_to_move(
+    places: Mapping[int, TaskLocation], preferred: Mapping[int, str], executors: Sequence[TaskLocation]
+) -> int | None:
+    """The running receiver that should move, or ``None``.
+
+    First, one that runs elsewhere than on its preferred host while an executor there has no receiver. Otherwise one of
+    an executor that has at least two receivers more than another, unless it is on its preferred host.
+    """
+    loads = Counter(dict.fromkeys(executors, 0))
+    loads.update(place for place in places.values() if place in loads)
+    for stream_id, host in preferred.items():
+        elsewhere = stream_id in places and places[stream_id].host != host
+        if elsewhere and any(executor.host == host and not loads[executor] for executor in executors):
+            return stream_id
+    least = min(loads.values(), default=0)
+    movable = [
+        stream_id
+        for stream_id, place in places.items()
+        if loads[place] >= least + 2 and place.host != preferred.get(stream_id)
+    ]
+    return max(movable, key=lambda stream_id: (loads[places[stream_id]], stream_id), default=None)

@@ -2,22 +2,21 @@
 
 Owns the decisions: which blocks are new, which ones a batch gets, what is cleaned up. With a write-ahead log, a
 decision is written there first, outside every lock that additions need, and takes effect once it is committed; one that
-cannot be written is not taken. Never reads a block. Called on the endpoint's threads and the generator's loop.
+cannot be written has no effect. Never reads a block. Called on the endpoint's threads and the generator's loop.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
-from itertools import chain
 
 from penstock.blocks.block import StoredBlock
 from penstock.errors import StreamingStateError, WriteAheadLogError
 from penstock.journal.reader import Recovered
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
-from penstock.track import block_events
-from penstock.track.allocations import Allocations
+from penstock.track import allocations
+from penstock.track.allocations import Allocations, Event
 
 log = get_logger("received_block_tracker")
 
@@ -68,20 +67,18 @@ class ReceivedBlockTracker:
         """Queue blocks, in order. A block that was added before is ignored: its report was repeated.
 
         Returns:
-            Those of them that were processed and cleaned up already.
+            The blocks that were already processed and cleaned up.
 
         Raises:
             WriteAheadLogError: the write failed or its result is unknown; no block was queued. They may be added again.
-            StreamingStateError: no batch would get them any more.
+            StreamingStateError: the application stops, and no batch would get them.
         """
         blocks = list(blocks)
         new = self._state.new(blocks)
         if new and self._is_sealed:
-            raise StreamingStateError("the application stops: no batch would have them")
-        if self._journal is None:
-            self._state.add(new)
-        elif new:
-            self._journal.append(block_events.blocks_added(new))
+            raise StreamingStateError("the application stops: no batch would process them")
+        if new:
+            self._write(allocations.blocks_added(new))
         return self._state.gone(blocks)
 
     def unknown(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
@@ -110,10 +107,7 @@ class ReceivedBlockTracker:
                 for stream_id, blocks in queues.items()
                 if blocks
             }
-            if self._journal is None:
-                self._state.allocate(batch_time_ms, block_ids)
-            else:
-                self._journal.append(block_events.batch_allocated(batch_time_ms, block_ids))
+            self._write(allocations.batch_allocated(batch_time_ms, block_ids))
             self._leftovers = {
                 stream_id: count - counts[stream_id]
                 for stream_id, count in self._leftovers.items()
@@ -143,12 +137,6 @@ class ReceivedBlockTracker:
         with self._deciding:
             self._records_per_batch = dict(records_per_batch)
 
-    def leftovers(self) -> dict[int, int]:
-        """The number of recovered records that belong to no batch yet, by stream."""
-        with self._deciding:
-            heads = {stream_id: self._state.unallocated(stream_id)[:n] for stream_id, n in self._leftovers.items()}
-        return {stream_id: _records(blocks) for stream_id, blocks in heads.items()}
-
     def unallocated_records(self) -> dict[int, int]:
         """The number of records that belong to no batch, by stream."""
         waiting = sorted(self._state.waiting_streams.intersection(self._stream_ids))
@@ -164,13 +152,12 @@ class ReceivedBlockTracker:
         return {stream_id: _records(self._state.unallocated(stream_id)) for stream_id in sorted(others)}
 
     def forget_streams(self, stream_ids: Iterable[int]) -> None:
-        """Forget the blocks of streams that no program will have again.
+        """Forget the blocks of streams that the program has removed.
 
         Raises:
-            WriteAheadLogError: this cannot be written.
+            WriteAheadLogError: the event could not be written.
         """
-        if self._journal is not None:
-            self._journal.append(block_events.streams_forgotten(stream_ids))
+        self._write(allocations.streams_forgotten(stream_ids))
 
     @property
     def last_allocated_ms(self) -> int:
@@ -182,9 +169,9 @@ class ReceivedBlockTracker:
         if self._journal is None or not epochs:
             return
         try:
-            self._journal.append(block_events.receivers_launched(epochs))
+            self._write(allocations.receivers_launched(epochs))
         except WriteAheadLogError as error:
-            # Their first blocks carry them, too.
+            # The ids of the launch's blocks contain its number as well.
             log.warning("launches not written to write-ahead log", reason=str(error))
 
     def last_epoch(self, stream_id: int) -> int:
@@ -202,28 +189,32 @@ class ReceivedBlockTracker:
 
     def processed(self, until_ms: int) -> list[StoredBlock]:
         """The blocks of the batches up to a time that were not in an earlier answer."""
-        times = [time_ms for time_ms in self._state.times if self._processed_ms < time_ms <= until_ms]
+        blocks = self._state.blocks_of_batches(self._processed_ms + 1, until_ms + 1)
         self._processed_ms = max(self._processed_ms, until_ms)
-        return list(chain.from_iterable(blocks for time_ms in times for blocks in self._state.batch(time_ms).values()))
+        return blocks
 
     def clean_up_batches(self, before_ms: int) -> list[StoredBlock]:
         """Forget batches strictly older than a time and return their blocks.
 
-        Nothing is forgotten if the write-ahead log cannot be written: the next call does it.
+        If the write-ahead log cannot be written, nothing is forgotten until the next call.
         """
         with self._deciding:
-            if not self._state.has_older(before_ms):
+            if all(time_ms >= before_ms for time_ms in self._state.times):
                 return []
-            blocks = self._state.older_blocks(before_ms)
-            if self._journal is None:
-                self._state.clean(before_ms)
-            else:
-                try:
-                    self._journal.append(block_events.batches_cleaned(before_ms))
-                except WriteAheadLogError as error:
-                    log.warning("old batches not cleaned up", before=before_ms, reason=str(error))
-                    return []
+            blocks = self._state.blocks_of_batches(0, before_ms)
+            try:
+                self._write(allocations.batches_cleaned(before_ms))
+            except WriteAheadLogError as error:
+                log.warning("old batches not cleaned up", before=before_ms, reason=str(error))
+                return []
         return [block for block in blocks if block.stream_id in self._stream_ids]
+
+    def _write(self, event: Event) -> None:
+        """Apply an event to the state; with a write-ahead log, once it is committed there."""
+        if self._journal is None:
+            self._state.apply(event)
+        else:
+            self._journal.append(event)
 
 
 def _records(blocks: Iterable[StoredBlock]) -> int:

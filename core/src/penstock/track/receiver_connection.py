@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.errors import WireError
-from penstock.receive.messages import ReleaseReceiver
+from penstock.receive.messages import ReleaseReceiver, UpdateRateLimit
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
@@ -47,9 +47,9 @@ class ReceiverConnection:
             f"receiver {stream_id} messages", lambda send: send(), self._on_error
         )
         self._queue.start()
-        # By class: the newest message that waits in the queue.
-        self._latest: dict[type, object] = {}
-        self._latest_lock = threading.Lock()
+        # The newest rate limit while it waits in the queue.
+        self._rate_limit: UpdateRateLimit | None = None
+        self._rate_lock = threading.Lock()
 
     @property
     def endpoint(self) -> str:
@@ -57,22 +57,20 @@ class ReceiverConnection:
         return self.client.location
 
     def send(self, message: object, *, urgent: bool = False) -> None:
-        """Send a message; returns at once. An urgent one does not wait for answers to earlier ones."""
-        self.released = self.released or isinstance(message, ReleaseReceiver)
-        send = partial(self._send, message)
-        if urgent:
-            EngineThread(f"receiver {self.stream_id} urgent message", send).start()
-        else:
-            self._queue.post(send)
+        """Send a message; returns at once.
 
-    def send_latest(self, message: object) -> None:
-        """Send a message in place of one of its class that still waits; returns at once."""
-        kind = type(message)
-        with self._latest_lock:
-            waits = kind in self._latest
-            self._latest[kind] = message
-        if not waits:
-            self._queue.post(partial(self._send_latest, kind))
+        An urgent one does not wait for answers to earlier ones. A rate limit replaces one that still waits.
+        """
+        self.released = self.released or isinstance(message, ReleaseReceiver)
+        if urgent:
+            EngineThread(f"receiver {self.stream_id} urgent message", partial(self._send, message)).start()
+        elif isinstance(message, UpdateRateLimit):
+            with self._rate_lock:
+                waits, self._rate_limit = self._rate_limit is not None, message
+            if not waits:
+                self._queue.post(self._send_rate_limit)
+        else:
+            self._queue.post(partial(self._send, message))
 
     def close_after_flush(self) -> None:
         """Close the connection once all messages are sent; returns at once."""
@@ -88,16 +86,16 @@ class ReceiverConnection:
         self._queue.stop(1.0)
         self.client.close()
 
-    def _send_latest(self, kind: type) -> None:
-        with self._latest_lock:
-            message = self._latest.pop(kind)
+    def _send_rate_limit(self) -> None:
+        with self._rate_lock:
+            message, self._rate_limit = self._rate_limit, None
         self._send(message)
 
     def _send(self, message: object) -> None:
         try:
             self.client.ask(message, Reply)
         except WireError as error:
-            # A task that is about to end by itself needs no release.
+            # The task may be ending by itself, and then needs no release.
             is_release = isinstance(message, ReleaseReceiver)
             self.released = self.released and not is_release
             write = log.info if is_release else log.warning

@@ -1,6 +1,7 @@
 """Launching a receiver: one Spark job of one task that runs for as long as the receiver lives.
 
-Decides nothing: whether, when and where a receiver is launched is the life cycle's and the placement's.
+Before the first launch, checks that the receivers can be launched at all. The life cycle decides whether and when a
+receiver is launched, the placement where.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark import SparkContext
+from pyspark import SparkContext, cloudpickle
 
 from penstock.blocks.leftovers import Process
 from penstock.conf import Settings
+from penstock.errors import ConfigurationError
 from penstock.receive.messages import RegisterReceiver
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_task import ReceiverTask
@@ -31,7 +33,7 @@ from penstock.wire.token import Tls, Token
 
 log = get_logger("receiver_launcher")
 
-# How often, and at what distance, Spark is asked where a job's task runs: its status is late.
+# Attempts, and pause between them, to learn where a job's task runs: Spark updates its status with a delay.
 _LOCATION_TRIES, _LOCATION_PAUSE_S = 20, 0.1
 
 
@@ -88,7 +90,7 @@ class ReceiverLauncher:
     Args:
         sc: runs the jobs.
         receivers: by stream id.
-        settings: in force.
+        settings: passed to the receivers' tasks.
         run_id: names the directory of the blocks.
         logs: the receivers' write-ahead log, when it is on.
     """
@@ -101,23 +103,34 @@ class ReceiverLauncher:
         run_id: str,
         logs: BlockLogs | None = None,
     ) -> None:
-        self._sc, self._receivers, self._settings, self._run_id, self._logs = sc, receivers, settings, run_id, logs
-        self._local = cluster.is_on_this_machine(sc)
+        self._sc = sc
+        self.receivers, self.settings, self.run_id, self.logs = receivers, settings, run_id, logs
+        #: Whether driver and executors share this machine.
+        self.on_this_machine = cluster.is_on_this_machine(sc)
         #: Chooses executors.
         self.placement = Placement(sc, settings)
-        #: Shown by both sides of each connection.
+        #: Authenticates both sides of each connection.
         self.token = Token.generate(Tls.of(settings))
         #: Where receivers, and tasks, reach the driver: ``grpc://host:port``.
         self.driver_location = ""
 
     def set_driver_port(self, port: int) -> None:
         """Have receivers register at this port of the driver."""
-        host = "127.0.0.1" if self._local else cluster.driver_host(self._sc)
+        host = "127.0.0.1" if self.on_this_machine else cluster.driver_host(self._sc)
         self.driver_location = self.token.location(host, port)
 
-    def preferred_location(self, stream_id: int) -> str | None:
-        """The host that a receiver prefers; runs the receiver's code."""
-        return self._receivers[stream_id].preferredLocation()
+    def check(self) -> None:
+        """Check, before the first launch, that every receiver can be launched.
+
+        Raises:
+            ConfigurationError: a receiver cannot be pickled, there are not enough cores for all and a batch, or Spark
+                would start second copies of them.
+        """
+        _check_cores(self._sc, len(self.receivers))
+        _check_speculation(self._sc)
+        for stream_id, receiver in self.receivers.items():
+            _check_picklable(stream_id, receiver)
+        _report_storage_levels(self._sc, self.receivers)
 
     def make_job(
         self,
@@ -128,15 +141,15 @@ class ReceiverLauncher:
     ) -> ReceiverJob:
         """The job of a launch, not submitted yet."""
         task = ReceiverTask(
-            self._receivers[stream_id],
+            self.receivers[stream_id],
             stream_id,
             epoch,
-            self._run_id,
+            self.run_id,
             self.driver_location,
             self.token,
-            self._settings,
-            Process.of(os.getpid()) if self._local else None,
-            "" if self._logs is None else self._logs.directory(stream_id),
+            self.settings,
+            Process.of(os.getpid()) if self.on_this_machine else None,
+            "" if self.logs is None else self.logs.directory(stream_id),
         )
         return ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
 
@@ -164,5 +177,83 @@ class ReceiverLauncher:
         """Connect to a launch that has registered."""
         # A receiver that cannot be reached has most likely died: no retry.
         endpoint = self.token.location(message.host, message.port)
-        client = Client(endpoint, self.token, self._settings.wire_timeout_ms, retry=False)
+        client = Client(endpoint, self.token, self.settings.wire_timeout_ms, retry=False)
         return ReceiverConnection(message.stream_id, location, client, undelivered)
+
+
+# -- checks --
+
+
+def _check_cores(sc: SparkContext, receivers: int) -> None:
+    """Refuse a master whose cores the receivers would all occupy.
+
+    Raises:
+        ConfigurationError: no core would remain for batches.
+    """
+    cores = cluster.fixed_cores(sc)
+    if cores is not None and cores <= receivers:
+        local = cluster.local_cores(sc) is not None
+        instead = (
+            f"Use local[{receivers + 1}] or more" if local else f"Have executors with {receivers + 1} cores in all"
+        )
+        raise ConfigurationError(
+            f"master {sc.master} has {cores} core{'s' * (cores != 1)} and the program {receivers} "
+            f"receiver{'s' * (receivers != 1)}: each receiver occupies one for as long as it runs, so no batch could "
+            f"ever run. {instead}."
+        )
+
+
+def _check_speculation(sc: SparkContext) -> None:
+    """Refuse a configuration with which Spark starts second copies of receivers, which look like slow tasks.
+
+    In a stage with a single task Spark speculates only if a threshold says from which duration on a task is slow.
+
+    Raises:
+        ConfigurationError: speculation is on, with such a threshold.
+    """
+    settings, threshold = sc.getConf(), "spark.speculation.task.duration.threshold"
+    if str(settings.get("spark.speculation", "false")).lower() == "true" and settings.get(threshold):
+        raise ConfigurationError(
+            f"with {threshold}={settings.get(threshold)} Spark would run a second copy of each receiver after that "
+            "time, and stop the first: unset it, or set spark.speculation=false"
+        )
+
+
+def _check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
+    """Refuse a receiver that cannot be sent to an executor.
+
+    Raises:
+        ConfigurationError: it cannot be pickled; the message names the attribute.
+    """
+    try:
+        cloudpickle.dumps(receiver)
+        return
+    except Exception as error:
+        first = error
+    for name, value in vars(receiver).items():
+        try:
+            cloudpickle.dumps(value)
+        except Exception as error:
+            raise ConfigurationError(
+                f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its "
+                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Create it in onStart, not "
+                "in __init__."
+            ) from None
+    raise ConfigurationError(
+        f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: {first}"
+    ) from None
+
+
+def _report_storage_levels(sc: SparkContext, receivers: Mapping[int, Receiver[Any]]) -> None:
+    """Log, once for all receivers, that blocks are not replicated although a storage level asks for it.
+
+    A warning, except on one machine, where a second copy would be lost with the first.
+    """
+    replicated = [
+        stream_id
+        for stream_id, receiver in receivers.items()
+        if receiver.storageLevel is not None and receiver.storageLevel.replication > 1
+    ]
+    if replicated:
+        write = log.info if cluster.is_on_this_machine(sc) else log.warning
+        write("storage level without effect: blocks are not replicated", stream_ids=replicated)

@@ -10,12 +10,7 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock.listen.events import (
-    PastError,
-    ReceiverError,
-    ReceiverStarted,
-    ReceiverStopped,
-)
+from penstock.listen.events import PastError, ReceiverError, ReceiverStarted, ReceiverStopped
 from penstock.receive.messages import (
     DeregisterReceiver,
     Registered,
@@ -26,14 +21,12 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.spark.cluster import TaskLocation
-from penstock.track import lifecycle_effects as effects
-from penstock.track import lifecycle_events as events
+from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.receiver_tracking_info import (
     Active,
     BackingOff,
     BlockLocation,
     DesiredState,
-    Draining,
     GivenUp,
     Launch,
     Moving,
@@ -49,17 +42,21 @@ from penstock.wire.messages import Reply
 
 # A launch that lived this long was healthy: the next back-off begins at the shortest delay.
 _HEALTHY_MS = 10_000
-# Spark chooses where a task runs in the end: after this many wrong executors in a row, any one is accepted.
+# Preferred locations do not bind Spark: after this many wrong executors in a row, any executor is accepted.
 _MAX_REFUSALS = 2
 _RECENT_ERRORS = 20
 
 
 def step(
-    record: ReceiverTrackingInfo, event: events.LifecycleEvent, now_ms: float, wall_ms: int
-) -> tuple[ReceiverTrackingInfo, tuple[effects.Effect, ...]]:
-    """Decide what follows from an event: the next record, and what is to be done, in this order.
+    record: ReceiverTrackingInfo, event: lifecycle.LifecycleEvent, now_ms: float, wall_ms: int
+) -> tuple[ReceiverTrackingInfo, tuple[lifecycle.Effect, ...]]:
+    """Return the record after an event, and the effects to carry out in this order.
 
-    ``now_ms`` is monotonic, for delays and budgets; ``wall_ms``, milliseconds since the epoch, is for what users see.
+    Args:
+        record: the record before the event.
+        event: the event.
+        now_ms: monotonic time, for delays and budgets.
+        wall_ms: milliseconds since 1970, for what users see.
     """
     transition = _Transition(record, now_ms, wall_ms)
     transition.take(event)
@@ -67,63 +64,64 @@ def step(
 
 
 class _Transition:
-    """One step in the making: the record so far and the effects so far."""
+    """Computes one step: the record so far and the effects so far."""
 
     def __init__(self, record: ReceiverTrackingInfo, now_ms: float, wall_ms: int) -> None:
         self.record, self._now_ms, self._wall_ms = record, now_ms, wall_ms
-        self.effects: list[effects.Effect] = []
+        self.effects: list[lifecycle.Effect] = []
 
-    def take(self, event: events.LifecycleEvent) -> None:
+    def take(self, event: lifecycle.LifecycleEvent) -> None:
         match event:
-            case events.LaunchDue() | events.LaunchFailed():
+            case lifecycle.LaunchDue() | lifecycle.LaunchFailed():
                 self._launch(event)
-            case events.Registration():
+            case lifecycle.Registration():
                 self._register(event.message, event.location)
-            case DeregisterReceiver():
-                self._deregister(event)
-            case ReportError():
-                self._report_error(event)
-            case events.JobEnded():
+            case DeregisterReceiver() | ReportError():
+                launch = self.record.launch
+                if launch is None or event.epoch != launch.epoch:
+                    self._answer(Reply(accepted=False, reason=no_launch(event)))
+                elif isinstance(event, ReportError):
+                    self._report_error(event)
+                else:
+                    self._deregister(event, launch)
+            case lifecycle.JobEnded():
                 self._job_ended(event)
-            case events.Undelivered():
+            case lifecycle.Undelivered():
                 self._undelivered(event)
-            case events.Move():
+            case lifecycle.Move():
                 self._move(event.serve_ms)
-            case events.ServeLonger():
+            case lifecycle.ServeLonger():
                 self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
-            case events.DesiredChange():
+            case lifecycle.DesiredChange():
                 self._desire(event)
-            case events.BlocksMissed():
+            case lifecycle.ProblemFound():
                 info = self.record.info
-                self._set_info(
-                    lost_blocks=info.lost_blocks + event.blocks, lost_records=info.lost_records + event.records
-                )
+                blocks, records = info.lost_blocks + event.lost_blocks, info.lost_records + event.lost_records
+                self._set_info(lost_blocks=blocks, lost_records=records)
                 self._note_error(event.message)
-            case events.ProblemNoted():
-                self._note_error(event.message)
-            case events.Tick():
+            case lifecycle.Tick():
                 self._tick(event.needed)
-            case events.Stop():
+            case lifecycle.Stop():
                 self._stop(event.serve_ms)
 
     # -- launches --
 
-    def _launch(self, event: events.LaunchDue | events.LaunchFailed) -> None:
+    def _launch(self, event: lifecycle.LaunchDue | lifecycle.LaunchFailed) -> None:
         if not isinstance(self.record.state, Waiting | BackingOff):
             return
-        candidates = event.candidates if isinstance(event, events.LaunchDue) else self.record.candidates
+        candidates = event.candidates if isinstance(event, lifecycle.LaunchDue) else self.record.candidates
         launch = Launch(self.record.epoch + 1, self._now_ms)
         self._set(epoch=launch.epoch, sent=0)
         self._become(Scheduled(launch, candidates))
-        if isinstance(event, events.LaunchFailed):
-            self._job_ended(events.JobEnded(launch.epoch, event.reason, event.error))
+        if isinstance(event, lifecycle.LaunchFailed):
+            self._job_ended(lifecycle.JobEnded(launch.epoch, event.reason, event.error))
             return
         self._set(preferred=event.preferred)
-        self._do(effects.StartJob(launch.epoch, candidates))
+        self._do(lifecycle.StartJob(launch.epoch, candidates))
         self._log("info", "receiver launched", candidates=[each.preference for each in candidates])
 
-    def _job_ended(self, event: events.JobEnded) -> None:
-        self._set(draining=tuple(each for each in self.record.draining if each.launch.epoch != event.epoch))
+    def _job_ended(self, event: lifecycle.JobEnded) -> None:
+        self._set(draining={epoch: sent for epoch, sent in self.record.draining.items() if epoch != event.epoch})
         state, launch = self.record.state, self.record.launch
         if launch is None or launch.epoch != event.epoch:
             return
@@ -142,37 +140,40 @@ class _Transition:
             self._back_off(launch, state.candidates if isinstance(state, Scheduled) else ())
 
     def _back_off(self, launch: Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
-        policy = self.record.policy
+        settings = self.record.settings
         relaunches = 0 if self._now_ms - launch.started_ms > _HEALTHY_MS else self.record.relaunches
-        nominal_ms = min(policy.first_delay_ms * 2.0 ** min(relaunches, 60), policy.longest_delay_ms)
-        jitter = random.Random(f"{policy.jitter_seed}/{self.record.info.streamId}/{launch.epoch}").uniform(0.5, 1.0)
-        delay_ms = nominal_ms * jitter
+        nominal_ms = min(settings.relaunch_delay_ms * 2.0 ** min(relaunches, 60), settings.max_relaunch_delay_ms)
+        jitter = random.Random(f"{self.record.jitter_seed}/{self.record.info.streamId}/{launch.epoch}")
+        delay_ms = nominal_ms * jitter.uniform(0.5, 1.0)
         self._set(relaunches=relaunches + 1)
         self._become(BackingOff(self._now_ms + delay_ms, candidates))
-        self._do(effects.WakeUp(delay_ms))
-        self._log(
-            "warning",
-            "receiver ended, relaunch scheduled",
-            delay_ms=round(delay_ms),
-            reason=self.record.info.lastErrorMessage,
-        )
+        self._do(lifecycle.WakeUp(delay_ms))
+        reason = self.record.info.lastErrorMessage
+        self._log("warning", "receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=reason)
 
     # -- messages of the receiver --
 
     def _register(self, message: RegisterReceiver, location: TaskLocation | None) -> None:
-        state, launch = self.record.state, self.record.launch
-        if isinstance(state, Stopping | Stopped) and message.epoch == self.record.epoch:
-            self._answer(Registered(accepted=False, reason="the application is stopping"))
-        elif launch is None or message.epoch != launch.epoch:
-            self._answer(Registered(accepted=False, reason=no_launch(message)))
-        elif isinstance(state, GivenUp):
-            self._answer(Registered(accepted=False, reason="the receiver is given up: it failed too often"))
-        elif isinstance(state, Scheduled) and (state.refused or not self._accepts(state, location)):
-            self._become(evolve(state, refused=True))
-            self._log("warning", "receiver refused: not on an executor that it was scheduled to")
-            self._answer(Registered(accepted=False, reason="the receiver was scheduled to another executor"))
+        launch, refusal = self.record.launch, self._refusal(message, location)
+        if refusal or launch is None:
+            self._answer(Registered(accepted=False, reason=refusal))
         else:
             self._accept(message, location, evolve(launch, failure_counted=False, survived_error=""))
+
+    def _refusal(self, message: RegisterReceiver, location: TaskLocation | None) -> str:
+        """Why a registration is refused; empty when it is accepted."""
+        state, launch = self.record.state, self.record.launch
+        if isinstance(state, Stopping | Stopped) and message.epoch == self.record.epoch:
+            return "the application is stopping"
+        if launch is None or message.epoch != launch.epoch:
+            return no_launch(message)
+        if isinstance(state, GivenUp):
+            return "the receiver is given up: it failed too often"
+        if not isinstance(state, Scheduled) or (not state.refused and self._accepts(state, location)):
+            return ""
+        self._become(evolve(state, refused=True))
+        self._log("warning", "receiver refused: not on an executor that it was scheduled to")
+        return "the receiver was scheduled to another executor"
 
     def _accepts(self, state: Scheduled, location: TaskLocation | None) -> bool:
         executors = [each for each in state.candidates if each.executor_id]
@@ -200,26 +201,18 @@ class _Transition:
             executorId=location.executor_id if location else "",
         )
         self._log("info", "receiver registered", host=host)
-        self._do(effects.Connect(message, block_location))
+        self._do(lifecycle.Connect(message, block_location))
         if not was_active:
-            self._do(effects.Post(ReceiverStarted(self.record.info)))
+            self._do(lifecycle.Post(ReceiverStarted(self.record.info)))
         desired = record.desired
         self._answer(Registered(accepted=True, rate=desired.rate, paused=desired.paused, number=desired.number))
 
-    def _deregister(self, message: DeregisterReceiver) -> None:
-        state, launch = self.record.state, self.record.launch
-        if launch is None or message.epoch != launch.epoch:
-            self._answer(Reply(accepted=False, reason=no_launch(message)))
-            return
+    def _deregister(self, message: DeregisterReceiver, launch: Launch) -> None:
+        state = self.record.state
         was_active, stops = self.record.info.active, isinstance(state, Stopping)
         if was_active:
-            self._log(
-                "info",
-                "receiver deregistered",
-                reason=message.message,
-                flushed=message.flushed,
-                dropped=message.dropped,
-            )
+            counts = {"flushed": message.flushed, "dropped": message.dropped}
+            self._log("info", "receiver deregistered", reason=message.message, **counts)
             if not message.error:
                 if not stops:
                     self._set_info(lastErrorMessage=message.message, lastError="")
@@ -234,7 +227,7 @@ class _Transition:
                 self._drain(launch)
             elif was_active:
                 # Its supervisor may be about to restart it.
-                self._do(effects.Send(launch.epoch, StopReceiver("given up"), urgent=True))
+                self._do(lifecycle.Send(launch.epoch, StopReceiver("given up"), urgent=True))
             self._become(GivenUp(None if message.ended else self.record.launch))
         elif message.ended and isinstance(state, Stopping):
             self._drain(launch)
@@ -249,46 +242,39 @@ class _Transition:
         self._answer(Reply(accepted, reason))
 
     def _drain(self, launch: Launch) -> None:
-        self._set(draining=(*self.record.draining, Draining(launch)))
+        self._set(draining={**self.record.draining, launch.epoch: False})
         self._log("info", "receiver drained, blocks still served", host=self.record.block_location.host)
 
     def _report_error(self, message: ReportError) -> None:
-        launch = self.record.launch
-        if launch is None or message.epoch != launch.epoch:
-            self._answer(Reply(accepted=False, reason=no_launch(message)))
-            return
         (*_, last_line) = message.error.strip().splitlines() or [""]
         self._log("warning", "receiver error", message=message.message, reason=last_line)
-        # Not the end of the receiver: what ends it is reported as well, unless it is this very error.
+        # The receiver continues. If the same error ends it later, that is not reported a second time.
         self._set_launch(survived_error=message.error)
         self._note_error(message.message, message.error)
         self._answer(Reply())
 
-    # -- what the tracker wants of the receiver --
+    # -- what the receiver should do --
 
-    def _desire(self, event: events.DesiredChange) -> None:
+    def _desire(self, event: lifecycle.DesiredChange) -> None:
         desired = self.record.desired
         if (event.rate, event.paused) != (desired.rate, desired.paused):
             self._set(desired=DesiredState(desired.number + 1, event.rate, event.paused))
             self._send_desired()
 
     def _send_desired(self) -> None:
+        """Send the desired state unless it was sent. A receiver that registers later learns it from the answer."""
         desired, launch = self.record.desired, self.record.launch
-        if self._takes_commands and launch is not None and self.record.sent != desired.number:
+        receives = self.record.info.active and not isinstance(self.record.state, Stopping)
+        if receives and launch is not None and self.record.sent != desired.number:
             self._set(sent=desired.number)
-            self._do(effects.Send(launch.epoch, UpdateRateLimit(desired.rate, desired.number, desired.paused)))
-
-    @property
-    def _takes_commands(self) -> bool:
-        """Whether rate and pause matter to the receiver. One that registers later learns them then."""
-        return self.record.info.active and not isinstance(self.record.state, Stopping)
+            self._do(lifecycle.Send(launch.epoch, UpdateRateLimit(desired.rate, desired.number, desired.paused)))
 
     def _move(self, serve_ms: int) -> None:
         state = self.record.state
         if isinstance(state, Active):
             self._become(Moving(state.launch, serves=serve_ms > 0))
             self._log("warning", "receiver moves to another executor", host=self.record.block_location.host)
-            self._do(effects.Send(state.launch.epoch, StopReceiver("moves to another executor", serve_ms)))
+            self._do(lifecycle.Send(state.launch.epoch, StopReceiver("moves to another executor", serve_ms)))
 
     def _stop(self, serve_ms: int) -> None:
         stop, state = StopReceiver("Stopped by driver", serve_ms), self.record.state
@@ -298,30 +284,24 @@ class _Transition:
             case Scheduled():
                 # It has stored nothing, and may wait for a slot that never becomes free.
                 self._become(Stopping(state.launch, None))
-                self._do(effects.CancelJob(state.launch.epoch))
+                self._do(lifecycle.CancelJob(state.launch.epoch))
             case Active() | Moving() | Restarting():
                 self._become(Stopping(state.launch, stop))
-                self._do(effects.Send(state.launch.epoch, stop, urgent=True))
+                self._do(lifecycle.Send(state.launch.epoch, stop, urgent=True))
             case Stopping() | GivenUp() | Stopped():
                 pass
         self._send_draining(stop)
 
     def _send_draining(self, stop: StopReceiver) -> None:
-        """Have draining launches serve for as long as the message says, or for their earlier time if that is longer."""
-        for each in self.record.draining:
-            if not each.released:
-                self._do(effects.Send(each.launch.epoch, stop, urgent=True))
+        """Have draining launches serve for as long as the message says; an earlier, longer time stays in force."""
+        for epoch, released in self.record.draining.items():
+            if not released:
+                self._do(lifecycle.Send(epoch, stop, urgent=True))
 
-    def _undelivered(self, event: events.Undelivered) -> None:
+    def _undelivered(self, event: lifecycle.Undelivered) -> None:
         message, state, launch = event.message, self.record.state, self.record.launch
-        self._set(
-            draining=tuple(
-                evolve(each, released=False)
-                if each.launch.epoch == event.epoch and isinstance(message, ReleaseReceiver)
-                else each
-                for each in self.record.draining
-            )
-        )
+        if isinstance(message, ReleaseReceiver) and event.epoch in self.record.draining:
+            self._set(draining={**self.record.draining, event.epoch: False})
         if launch is None or launch.epoch != event.epoch:
             return
         if isinstance(message, UpdateRateLimit) and message.number == self.record.sent:
@@ -336,18 +316,15 @@ class _Transition:
         state = self.record.state
         if isinstance(state, Stopping) and state.stop is not None and not state.sent:
             self._become(evolve(state, sent=True))
-            self._do(effects.Send(state.launch.epoch, state.stop, urgent=True))
+            self._do(lifecycle.Send(state.launch.epoch, state.stop, urgent=True))
         if isinstance(state, Stopping | Stopped):
             return
-        for each in self.record.draining:
-            if not each.released and each.launch.epoch not in needed:
-                # Not urgent: after what it is to delete.
-                self._do(effects.Send(each.launch.epoch, ReleaseReceiver()))
-        self._set(
-            draining=tuple(
-                each if each.launch.epoch in needed else evolve(each, released=True) for each in self.record.draining
-            )
-        )
+        draining = self.record.draining
+        for epoch, released in draining.items():
+            if not released and epoch not in needed:
+                # Not urgent: it must not overtake deletions.
+                self._do(lifecycle.Send(epoch, ReleaseReceiver()))
+        self._set(draining={epoch: released or epoch not in needed for epoch, released in draining.items()})
         if self.record.info.unhealthy and not self.record.info.given_up and not self._budget_is_spent:
             self._set_info(unhealthy=False)
             self._log("warning", "receiver healthy again")
@@ -355,7 +332,7 @@ class _Transition:
             self._check_launch_timeout(state)
 
     def _check_launch_timeout(self, state: Scheduled) -> None:
-        timeout_ms = self.record.policy.launch_timeout_ms
+        timeout_ms = self.record.settings.launch_timeout_ms
         if state.overdue or not 0 < timeout_ms <= self._now_ms - state.launch.started_ms:
             return
         message = (
@@ -367,27 +344,27 @@ class _Transition:
         self._fail(message)
         if self.record.info.given_up:
             self._become(GivenUp(self.record.launch))
-        self._do(effects.CancelJob(state.launch.epoch))
+        self._do(lifecycle.CancelJob(state.launch.epoch))
 
     # -- failures --
 
     def _fail(self, message: str, error: str = "") -> None:
-        """Report what ends the receiver, and count it: once for each time that the receiver was started."""
+        """Report and count a failure that ends the receiver: once per launch or registration."""
         launch = self.record.launch
         if launch is None or launch.failure_counted:
             return
         self._set_launch(failure_counted=True)
         if not error or error != launch.survived_error:
             self._note_error(message, error)
-        policy, info = self.record.policy, self.record.info
-        self._set(failures_ms=(*self.record.failures_ms, self._now_ms)[-(policy.max_restarts + 1) :])
+        settings, info = self.record.settings, self.record.info
+        self._set(failures_ms=(*self.record.failures_ms, self._now_ms)[-(settings.max_restarts + 1) :])
         if not self._budget_is_spent or info.given_up:
             return
         often = (
-            f"more than {policy.max_restarts} failures within {policy.restart_window_ms / 1000:g} s; "
+            f"more than {settings.max_restarts} failures within {settings.restart_window_ms / 1000:g} s; "
             f"the last one: {message}"
         )
-        if policy.on_failure == "restart":
+        if settings.on_receiver_failure == "restart":
             if not info.unhealthy:
                 self._set_info(unhealthy=True)
                 self._log("error", "receiver unhealthy", reason=often)
@@ -397,23 +374,23 @@ class _Transition:
         self._log("error", "receiver given up", reason=often)
         given_up = f"receiver {info.name} is given up: {often}"
         self._note_error(given_up)
-        if policy.on_failure == "fail-application":
-            self._do(effects.FailApplication(given_up))
+        if settings.on_receiver_failure == "fail-application":
+            self._do(lifecycle.FailApplication(given_up))
 
     @property
     def _budget_is_spent(self) -> bool:
-        failures_ms, policy = self.record.failures_ms, self.record.policy
-        return len(failures_ms) > policy.max_restarts and self._now_ms - failures_ms[0] < policy.restart_window_ms
+        failures_ms, settings = self.record.failures_ms, self.record.settings
+        return len(failures_ms) > settings.max_restarts and self._now_ms - failures_ms[0] < settings.restart_window_ms
 
     def _note_error(self, message: str, error: str = "") -> None:
         past = (*self.record.info.recent_errors, PastError(self._wall_ms, message, error))[-_RECENT_ERRORS:]
         self._set_info(lastErrorMessage=message, lastError=error, lastErrorTime=self._wall_ms, recent_errors=past)
-        self._do(effects.Post(ReceiverError(self.record.info)))
+        self._do(lifecycle.Post(ReceiverError(self.record.info)))
 
     def _end_receiving(self) -> None:
         if self.record.info.active:
             self._set_info(active=False)
-            self._do(effects.Post(ReceiverStopped(self.record.info)))
+            self._do(lifecycle.Post(ReceiverStopped(self.record.info)))
 
     # -- the record --
 
@@ -432,15 +409,15 @@ class _Transition:
         self.record = evolve(self.record, state=state)
 
     def _answer(self, message: object) -> None:
-        self._do(effects.Answer(message))
+        self._do(lifecycle.Answer(message))
 
-    def _do(self, effect: effects.Effect) -> None:
+    def _do(self, effect: lifecycle.Effect) -> None:
         self.effects.append(effect)
 
     def _log(self, level: str, event: str, **context: Any) -> None:
-        self._do(effects.Log(level, event, {"epoch": self.record.epoch, **context}))
+        self._do(lifecycle.Log(level, event, {"epoch": self.record.epoch, **context}))
 
 
 def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError) -> str:
-    """Why a message is refused that no current launch can have sent."""
+    """Why a message is refused: its launch is not the current one."""
     return f"stream {message.stream_id} has no launch {message.epoch}"

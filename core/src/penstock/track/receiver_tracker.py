@@ -1,8 +1,8 @@
 """``ReceiverTracker``: the driver side of all receivers of a context.
 
 Owns the endpoint that receivers and tasks call, starts and stops the parts, and accepts blocks on the endpoint's
-threads. What changes a receiver's state goes to the loop of the TrackedReceivers. Of the program's code it runs only
-the pickling and ``preferredLocation`` of receivers.
+threads. Everything that changes a receiver's state is posted to the loop of ``TrackedReceivers``. The only user code
+that runs here is the pickling and ``preferredLocation`` of receivers.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import math
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 from pyspark import SparkContext
 
-from penstock.blocks.block import BlockReference, StoredBlock
+from penstock.blocks.block import StoredBlock
 from penstock.blocks.messages import BlocksLost, FindBlock
 from penstock.conf import Settings
-from penstock.errors import ReceiverFailedError, StreamingStateError, WriteAheadLogError
+from penstock.errors import StreamingStateError, WriteAheadLogError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.listen.events import Event, ReceiverInfo
 from penstock.receive.messages import (
@@ -35,18 +35,14 @@ from penstock.receive.receiver import Receiver
 from penstock.runtime.clock import Clock
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster
-from penstock.track import lifecycle_events as events
+from penstock.spark.rdds import LocatedPartition
+from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
-from penstock.track.block_locations import BlockLocations
+from penstock.track.block_locations import BlockLocations, pack
 from penstock.track.block_logs import BlockLogs
-from penstock.track.launch_checks import check_cores, check_picklable, check_speculation, report_storage_levels
-from penstock.track.lifecycle_effects import FailApplication, Post
 from penstock.track.received_block_tracker import ReceivedBlockTracker
-from penstock.track.receiver_connection import Connections
 from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_lifecycle import no_launch
-from penstock.track.receiver_rates import RateLimits
-from penstock.track.receiver_tracking_info import RelaunchPolicy, new_record
 from penstock.track.tracked_receivers import TrackedReceivers
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
@@ -60,9 +56,9 @@ _LAST_DELETIONS_S = 10.0
 _FLUSH_SHARE = 2 / 3
 # How often a stop that did not reach its receiver is sent again.
 _RESEND_STOP_S = 1.0
-# What the jobs of released receivers may take to end.
+# Maximum wait for the jobs of released receivers to end.
 _RELEASE_S = 5.0
-# How often a full backlog of one host is reported to listeners and warned about.
+# Minimum time between two reports of the backlog of one host to listeners and as a warning.
 _REPORT_BACKLOG_MS = 60_000
 
 
@@ -70,13 +66,13 @@ class ReceiverTracker:
     """Run the receivers of a context.
 
     Args:
-        sc: runs their jobs.
+        sc: runs the receivers' jobs.
         receivers: by stream id.
-        settings: in force.
-        clock: the engine's.
+        settings: hold rates, limits and policies.
+        clock: times ticks and back-offs.
         post: gives an event to the listeners.
         fail_application: called with the error of a receiver that stops the application.
-        checkpoint_directory: the program's, if any; holds the receivers' write-ahead log.
+        checkpoint_directory: holds the receivers' write-ahead log; ``None`` without checkpoints.
         write_ahead_log: events of blocks and batches; ``start`` starts it, ``close`` closes it.
 
     Raises:
@@ -96,32 +92,13 @@ class ReceiverTracker:
         write_ahead_log: WriteAheadLog | None = None,
     ) -> None:
         self._sc, self._receivers, self._settings, self._clock = sc, receivers, settings, clock
-        self._post, self._fail_application = post, fail_application
-        self._on_this_machine = cluster.is_on_this_machine(sc)
         # Consecutive contexts of one application must not share a directory or a job group.
         run_id = f"{sc.applicationId}-{secrets.token_hex(4)}"
         self.blocks = ReceivedBlockTracker(receivers, write_ahead_log)
         self._logs = BlockLogs.of(sc, settings, checkpoint_directory, receivers)
         self._launcher = ReceiverLauncher(sc, receivers, settings, run_id, self._logs)
-        self._connections = Connections()
-        self._locations = BlockLocations(
-            self._connections,
-            self._launcher.placement.has_executor,
-            run_id,
-            self._logs,
-            on_this_machine=self._on_this_machine,
-        )
-        policy = RelaunchPolicy.of(settings, run_id)
-        records = {
-            # Blocks are named by launch: a recovered run continues to count.
-            stream_id: new_record(
-                stream_id, type(receiver).__name__, policy=policy, epoch=self.blocks.last_epoch(stream_id)
-            )
-            for stream_id, receiver in receivers.items()
-        }
-        self._tracked = TrackedReceivers(
-            records, self.blocks, clock, self._launcher, self._locations, self._report, RateLimits.of(settings)
-        )
+        self._locations = BlockLocations(self._launcher)
+        self._tracked = TrackedReceivers(self.blocks, clock, self._launcher, self._locations, post, fail_application)
         self._backlog = Backlog(
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
         )
@@ -141,13 +118,9 @@ class ReceiverTracker:
         """
         if not self._receivers:
             return
-        check_cores(self._sc, len(self._receivers))
-        check_speculation(self._sc)
-        for stream_id, receiver in self._receivers.items():
-            check_picklable(stream_id, receiver)
-        report_storage_levels(self._sc, self._receivers)
+        self._launcher.check()
         self._endpoint = Endpoint(
-            "127.0.0.1" if self._on_this_machine else cluster.driver_bind_address(self._sc),
+            "127.0.0.1" if self._launcher.on_this_machine else cluster.driver_bind_address(self._sc),
             self._launcher.token,
             {
                 AddBlocks: self._on_add_blocks,
@@ -165,7 +138,7 @@ class ReceiverTracker:
         """Launch every receiver once enough executors have joined.
 
         Raises:
-            ConfigurationError: see ``prepare``, which is called if it was not before.
+            ConfigurationError: see ``prepare``, which runs here unless it was called before.
             WriteAheadLogError: the write-ahead log cannot be written.
         """
         if self._endpoint is None:
@@ -175,10 +148,8 @@ class ReceiverTracker:
             return
         if self._logs is not None:
             self._logs.start()
-            if self.blocks.recovered.is_whole:
-                self._logs.sweep(self.blocks.known())
-            else:
-                self._logs.set_aside(self.blocks.known(), f"aside-{self._clock.now_ms()}")
+            aside = "" if self.blocks.recovered.is_whole else f"aside-{self._clock.now_ms()}"
+            self._logs.remove_unknown(self.blocks.known(), aside)
         self._tracked.start()
 
     def stop(self, deadline: float, *, drains: bool = False) -> None:
@@ -189,8 +160,8 @@ class ReceiverTracker:
 
         Args:
             deadline: end of the whole stop, monotonic seconds.
-            drains: batches run afterwards: they get a part of the time, and receivers on other hosts serve their
-                blocks until then.
+            drains: batches run afterwards: part of the time is left to them, and receivers on other hosts serve their
+                blocks meanwhile.
         """
         if self._tracked.stopping.is_set():
             return
@@ -201,10 +172,10 @@ class ReceiverTracker:
         left_s = max(deadline - time.monotonic(), 0)
         flushed_by = time.monotonic() + (left_s * _FLUSH_SHARE if drains else left_s)
         # On this machine tasks read the files themselves, and can use the receivers' slots.
-        serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._on_this_machine else 0
+        serve_ms = round((left_s + _RELEASE_S) * 1000) if drains and not self._launcher.on_this_machine else 0
         try:
-            # Waited for: no launch begins after it.
-            self._on_loop(lambda: self._tracked.step_all(events.Stop(serve_ms)), max(left_s, 1.0))
+            # Wait until the loop has handled it: no launch begins afterwards.
+            self._on_loop(lambda: self._tracked.step_all(lifecycle.Stop(serve_ms)), max(left_s, 1.0))
         except TimeoutError:
             log.warning("stop not delivered: tracker loop blocked")
         for stream_id, ended in self._tracked.ended.items():
@@ -213,7 +184,7 @@ class ReceiverTracker:
                     self._end_by_force(stream_id)
                     break
                 self._tracked.loop.post(self._tracked.tick_all)
-        # From here on no batch would get what is stored.
+        # No batch would get blocks that are added from now on.
         self.blocks.seal()
 
     def _end_by_force(self, stream_id: int) -> None:
@@ -224,12 +195,12 @@ class ReceiverTracker:
             self._tracked.ended[stream_id].wait(5.0)
 
     def release(self) -> None:
-        """Release every task, see the jobs end, close the endpoint. May be called again."""
+        """Release every task, wait for the jobs to end, close the endpoint. Can be repeated."""
         self.stop(time.monotonic())
         if self._endpoint is None:
             return
         running = [job for job in list(self._tracked.jobs.values()) if not job.finish(0)]
-        for connection in self._connections.serving():
+        for connection in self._locations.connections.serving():
             connection.send(ReleaseReceiver(), urgent=True)
         deadline = time.monotonic() + _RELEASE_S
         for job in running:
@@ -242,7 +213,7 @@ class ReceiverTracker:
         self._tracked.stop()
 
     def close(self) -> None:
-        """Close the write-ahead log, when no batch is allocated or forgotten any more. May be called again."""
+        """Close the write-ahead log, after the last batch was allocated or cleaned up. Can be repeated."""
         self.blocks.close()
 
     def delete_files(self) -> None:
@@ -253,7 +224,7 @@ class ReceiverTracker:
         """
         if self._logs is not None:
             self._logs.stop(_LAST_DELETIONS_S)
-        elif self._on_this_machine:
+        elif self._launcher.on_this_machine:
             self._locations.delete_directories()
 
     # -- rates, pauses, infos; on any thread --
@@ -273,18 +244,18 @@ class ReceiverTracker:
         return dict(self._tracked.estimates)
 
     def restore_rates(self, rates: Mapping[int, float], batch_interval_ms: int) -> None:
-        """Have receivers begin at the rates of the run that is recovered; before the start."""
+        """Set the rates of the recovered run; call it before ``start``."""
         known = {stream_id: rate for stream_id, rate in rates.items() if stream_id in self._receivers}
         self._tracked.estimates.update(known)
         self._tracked.desire()
         limits = {stream_id: self.rate_limit(stream_id) for stream_id in self._receivers}
-        # Recovered blocks go to batches at the rate at which they would have come.
+        # Recovered blocks are allocated at the rate limit, as if they were received now.
         self.blocks.spread_leftovers(
             {stream_id: rate * batch_interval_ms / 1000 for stream_id, rate in limits.items() if rate is not None}
         )
 
     def pause(self, paused: bool) -> None:
-        """Pause all receivers, those launched later too, or resume them; returns at once."""
+        """Pause or resume all receivers, including those that register later; returns at once."""
         if not self._tracked.stopping.is_set():
             self._tracked.loop.post(lambda: self._tracked.set_paused("pending batches", paused))
 
@@ -294,25 +265,48 @@ class ReceiverTracker:
         return None if record is None else record.desired.rate
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        """What is known of every receiver, by stream id."""
+        """The state of every receiver as listeners see it, by stream id."""
         return {stream_id: record.info for stream_id, record in self._tracked.records.items()}
 
     # -- blocks and batches; on the generator's loop --
 
-    def references(self, blocks: Iterable[StoredBlock]) -> list[tuple[str, int, BlockReference]]:
-        """For each block: its host, its size in bytes, and where a task reads it now."""
-        return self._locations.references(blocks)
-
+    @property
     def reader(self) -> ReadBlocks:
-        """What tasks read the references with."""
+        """What tasks read block references with."""
         return ReadBlocks(self._launcher.token, self._launcher.driver_location, self._settings.on_lost_blocks == "skip")
+
+    @property
+    def has_unallocated_blocks(self) -> bool:
+        """Whether some block belongs to no batch."""
+        return self.blocks.has_unallocated_blocks
+
+    @property
+    def last_allocated_ms(self) -> int:
+        """The last batch time that was allocated; -1 for none."""
+        return self.blocks.last_allocated_ms
+
+    def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
+        """Give unallocated blocks to a batch: see ``ReceivedBlockTracker``."""
+        self.blocks.allocate_blocks_to_batch(batch_time_ms)
+
+    def count(self, batch_time_ms: int, stream_id: int) -> int:
+        """The number of records that a batch has from a stream."""
+        return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
+
+    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+        """The blocks that a batch has from a stream, as partitions of block references.
+
+        Small blocks of one host share a partition, in the order of their arrival.
+        """
+        blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
+        return pack(self._locations.references(blocks), self._settings.partition_bytes)
 
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""
         self._backlog.processed(self.blocks.processed(until_ms))
         self._tracked.note_batch()
 
-    def unread_bytes(self) -> int:
+    def backlog_bytes(self) -> int:
         """Size of the stored blocks that no batch has processed."""
         return self._backlog.num_bytes
 
@@ -342,31 +336,32 @@ class ReceiverTracker:
         job = self._tracked.jobs.get((stream_id, epoch))
         # Not on the loop, which has other messages to handle meanwhile.
         location = None if job is None else self._launcher.location_of(job, self._tracked.stopping)
-        event = events.Registration(message, location)
+        event = lifecycle.Registration(message, location)
         self._backlog.set_disk(self._locations.disk(message.host), message.disk_bytes)
         registered: Registered = self._on_loop(lambda: self._tracked.step(stream_id, event))
         return registered
 
     def _on_add_blocks(self, message: AddBlocks) -> Reply:
         record = self._tracked.records.get(message.stream_id)
-        # A block that was accepted stays so, whoever reports it again: a receiver deletes what is refused.
+        # Blocks that were accepted before are accepted from any launch: a receiver deletes what is refused.
         if record is not None and not self.blocks.unknown(message.blocks):
             return Reply()
         if record is None or message.epoch != record.epoch:
             return Reply(accepted=False, reason=f"launch {message.epoch} of stream {message.stream_id} was replaced")
         if any(block.stream_id != message.stream_id for block in message.blocks):
-            return Reply(accepted=False, reason="the blocks are of another stream")
+            return Reply(accepted=False, reason="the blocks belong to another stream")
         self._locations.add(record.block_location, message.blocks)
         self._backlog.add(self._locations.disk(record.block_location.address), message.blocks)
-        # A failed write raises, and the receiver reports the blocks again. A refusal would make it delete blocks that
-        # may be in the write-ahead log all the same.
+        # A failed write raises, and the receiver reports the blocks again. If they were refused, it would delete
+        # blocks that may be in the write-ahead log nevertheless.
         try:
             gone = self.blocks.add_blocks(message.blocks)
         except StreamingStateError as error:
             self._forget(self.blocks.unknown(message.blocks))
             return Reply(accepted=False, reason=str(error))
         except WriteAheadLogError:
-            # Reported again they count again; a relaunch would name them differently, and these would count for ever.
+            # Blocks that are reported again are counted then. A relaunched receiver uses other ids, so that these
+            # blocks would remain in the backlog for ever.
             self._forget(self.blocks.unknown(message.blocks))
             raise
         self._forget(gone)
@@ -395,17 +390,11 @@ class ReceiverTracker:
 
     # -- reports; on the tracker's loop --
 
-    def _report(self, effect: Post | FailApplication) -> None:
-        if isinstance(effect, Post):
-            self._post(effect.event)
-        else:
-            self._fail_application(ReceiverFailedError(effect.message))
-
     def _on_backlog(self, change: BacklogChange) -> None:
         self._tracked.set_paused("backlog", self._backlog.is_full)
         host, num_bytes = change.host, change.num_bytes
         if change.is_full:
-            # Where batches are slow for long this comes and goes with each of them.
+            # With slow batches the backlog may exceed its limit, and fall below it again, in every batch.
             now_ms = self._clock.monotonic_ms()
             self._backlog_warned = now_ms - self._backlog_reported_ms[host] >= _REPORT_BACKLOG_MS
         write = log.warning if self._backlog_warned else log.info
@@ -416,7 +405,7 @@ class ReceiverTracker:
         if not self._backlog_warned:
             return
         self._backlog_reported_ms[host] = now_ms
-        problem = events.ProblemNoted(
+        problem = lifecycle.ProblemFound(
             f"receivers pause: {num_bytes} bytes on {host} are not processed yet, more than "
             "spark.penstock.blocks.maxUnprocessed allows"
         )
@@ -432,4 +421,4 @@ class ReceiverTracker:
                 log.error("blocks lost", stream_id=stream_id, blocks=count, records=records, reason=reason)
                 follows = "they are left out" if skips else "their batch fails"
                 text = f"{count} blocks ({records} records) are lost, {follows}: {reason}"
-                self._tracked.step(stream_id, events.BlocksMissed(count, records, text))
+                self._tracked.step(stream_id, lifecycle.ProblemFound(text, count, records))

@@ -1,41 +1,42 @@
 """``TrackedReceivers``: runs the life cycle of all receivers of a context.
 
-Owns the loop on which events are handled one at a time, the records, and the jobs of launches; carries out what
-``receiver_lifecycle.step`` decides, and sees every second to what no message reports.
+Owns the loop on which events are handled one at a time, the records, and the jobs of launches. Carries out the effects
+of ``receiver_lifecycle.step``, and checks every second for what no message reports.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from penstock.errors import text_of
-from penstock.receive.messages import CleanUpBlocks, UpdateRateLimit
+from penstock.conf import Settings
+from penstock.errors import ReceiverFailedError, text_of
+from penstock.listen.events import Event
+from penstock.receive.messages import CleanUpBlocks
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.spark import failure
 from penstock.spark.cluster import TaskLocation
-from penstock.track import lifecycle_effects as effects
-from penstock.track import lifecycle_events as events
+from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.block_locations import BlockLocations
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
 from penstock.track.receiver_lifecycle import step
-from penstock.track.receiver_rates import RateLimits
-from penstock.track.receiver_tracking_info import BackingOff, ReceiverTrackingInfo
+from penstock.track.receiver_tracking_info import BackingOff, new_record
 
 log = get_logger("tracked_receivers")
 
 _TICK_MS = 1000
-# How often executors that have joined are looked for.
+# How often to check whether a receiver should move to an executor that has joined.
 _REBALANCE_MS = 5000
-# How long a launch serves its blocks after its receiver has moved. It occupies a slot that batches may need in order to
-# complete: only while they do complete is it asked to serve longer. Afterwards tasks on that host read the files.
+# How long a launch serves its blocks after its receiver has moved. It occupies a slot that batches may need: it is
+# asked to serve longer only while batches complete. Afterwards tasks on that host read the files.
 _SERVE_MS = 60_000
 _SERVE_AGAIN_MS = 30_000
 
@@ -44,30 +45,38 @@ class TrackedReceivers:
     """Run the life cycle of receivers.
 
     Args:
-        records: the receivers, not launched yet, by stream id.
-        blocks: notes the numbers of launches.
-        clock: the engine's.
+        blocks: knows and saves the numbers of launches.
+        clock: times ticks and back-offs.
         launcher: starts, cancels and connects to launches.
         locations: says whose blocks are needed.
-        report: gives an event to the listeners, or stops the application.
-        limits: the configured rates.
+        post: gives an event to the listeners.
+        fail_application: called with the error of a receiver that stops the application.
     """
 
     def __init__(
         self,
-        records: Mapping[int, ReceiverTrackingInfo],
         blocks: ReceivedBlockTracker,
         clock: Clock,
         launcher: ReceiverLauncher,
         locations: BlockLocations,
-        report: Callable[[effects.Post | effects.FailApplication], None],
-        limits: RateLimits | None = None,
+        post: Callable[[Event], None],
+        fail_application: Callable[[BaseException], None],
     ) -> None:
         #: By stream id; replaced on the loop, read on any thread.
-        self.records = dict(records)
+        self.records = {
+            # Block ids contain the epoch: a recovered run must not use an epoch again.
+            stream_id: new_record(
+                stream_id,
+                type(receiver).__name__,
+                launcher.settings,
+                epoch=blocks.last_epoch(stream_id),
+                jitter_seed=launcher.run_id,
+            )
+            for stream_id, receiver in launcher.receivers.items()
+        }
         self._blocks, self._clock, self._launcher = blocks, clock, launcher
         self._locations, self._connections = locations, locations.connections
-        self._report, self._limits = report, limits or RateLimits()
+        self._post, self._fail_application = post, fail_application
         self.loop: EventLoop[Callable[[], None]] = EventLoop(
             "ReceiverTracker", lambda action: action(), self._on_loop_error, clock
         )
@@ -82,7 +91,7 @@ class TrackedReceivers:
         #: Set once the application stops: nothing is launched from then on.
         self.stopping = threading.Event()
         #: By stream id: set while no launch may hold records.
-        self.ended = {stream_id: threading.Event() for stream_id in records}
+        self.ended = {stream_id: threading.Event() for stream_id in self.records}
         #: Jobs that have not ended, by stream id and epoch.
         self.jobs: dict[tuple[int, int], ReceiverJob] = {}
         #: The rates that were set, records/s, by stream id, and the reasons for which all receivers pause.
@@ -107,14 +116,14 @@ class TrackedReceivers:
         self._batch_ms = self._clock.monotonic_ms()
 
     def stop(self) -> None:
-        """Stop the timer and the loop, close the connections; what is still active ends with them."""
+        """Stop the timer and the loop and close the connections; report receivers that are still active as stopped."""
         self._timer.stop(interrupt=True)
         self.loop.stop(5.0)
         for stream_id, record in self.records.items():
             if record.info.active:
-                # Its job has not ended, or the loop was too busy to hear of it.
-                self.step(stream_id, events.Stop())
-                self.step(stream_id, events.JobEnded(record.epoch))
+                # Its job has not ended, or the loop has not handled the end in time.
+                self.step(stream_id, lifecycle.Stop())
+                self.step(stream_id, lifecycle.JobEnded(record.epoch))
         self._connections.close()
 
     def _on_loop_error(self, error: BaseException) -> None:
@@ -122,46 +131,50 @@ class TrackedReceivers:
 
     # -- the life cycle and its effects; on the loop --
 
-    def step(self, stream_id: int, event: events.LifecycleEvent) -> Any:
-        """Give an event to a receiver's record and carry out what follows; return the answer, if there is one."""
+    def step(self, stream_id: int, event: lifecycle.LifecycleEvent) -> Any:
+        """Give an event to a receiver's record and carry out the effects; return the answer if the event has one."""
         before, answer = self.records[stream_id], None
         record, decided = step(before, event, self._clock.monotonic_ms(), self._clock.now_ms())
         self.records[stream_id] = record
         for effect in decided:
             match effect:
-                case effects.StartJob():
+                case lifecycle.StartJob():
                     on_end = partial(self._on_job_end, stream_id, effect.epoch)
                     job = self._launcher.make_job(stream_id, effect.epoch, effect.candidates, on_end)
-                    # Known before it can register.
+                    # The job must be known before its receiver can register.
                     self.jobs[stream_id, effect.epoch] = job
                     job.start()
-                case effects.CancelJob():
+                case lifecycle.CancelJob():
                     self._launcher.cancel(self.jobs[stream_id, effect.epoch])
-                case effects.Connect():
+                case lifecycle.Connect():
                     undelivered = partial(self._on_undelivered, effect.message.epoch)
                     connection = self._launcher.connect(effect.message, effect.location, undelivered)
                     self._connections.add(effect.message.epoch, connection)
                     self._locations.delete_leftovers(connection)
-                case effects.Send():
-                    self._send(stream_id, effect)
-                case effects.Answer():
+                case lifecycle.Send():
+                    to = self._connections.get(stream_id, effect.epoch)
+                    if to is not None:
+                        to.send(effect.message, urgent=effect.urgent)
+                case lifecycle.Answer():
                     answer = effect.message
-                case effects.Post() | effects.FailApplication():
-                    self._report(effect)
-                case effects.WakeUp():
+                case lifecycle.Post():
+                    self._post(effect.event)
+                case lifecycle.FailApplication():
+                    self._fail_application(ReceiverFailedError(effect.message))
+                case lifecycle.WakeUp():
                     self.loop.post_later(effect.delay_ms, partial(self._relaunch, stream_id, record.epoch))
-                case effects.Log():
+                case lifecycle.Log():
                     getattr(log, effect.level)(effect.event, stream_id=stream_id, **effect.context)
         if record.launch is None:
             self.ended[stream_id].set()
         else:
             self.ended[stream_id].clear()
         if record.info.given_up and not before.info.given_up:
-            # The others may have its share of the application's rate.
+            # The other receivers get its share of the application's maximum rate.
             self.desire()
         return answer
 
-    def step_all(self, event: events.LifecycleEvent) -> None:
+    def step_all(self, event: lifecycle.LifecycleEvent) -> None:
         """Give an event to every record."""
         for stream_id in self.records:
             self.step(stream_id, event)
@@ -173,25 +186,16 @@ class TrackedReceivers:
         def ended() -> None:
             self._connections.end(stream_id, epoch)
             self.jobs.pop((stream_id, epoch), None)
-            self.step(stream_id, events.JobEnded(epoch, *failed))
+            self.step(stream_id, lifecycle.JobEnded(epoch, *failed))
 
         self.loop.post(ended)
-
-    def _send(self, stream_id: int, effect: effects.Send) -> None:
-        connection = self._connections.get(stream_id, effect.epoch)
-        if connection is None:
-            return
-        if isinstance(effect.message, UpdateRateLimit):
-            connection.send_latest(effect.message)
-        else:
-            connection.send(effect.message, urgent=effect.urgent)
 
     def _on_undelivered(self, epoch: int, connection: ReceiverConnection, message: object) -> None:
         """On a sending thread."""
         if isinstance(message, CleanUpBlocks):
             self.loop.post(lambda: self._locations.not_deleted(connection, message.block_ids))
         else:
-            self.loop.post(lambda: self.step(connection.stream_id, events.Undelivered(epoch, message)))
+            self.loop.post(lambda: self.step(connection.stream_id, lifecycle.Undelivered(epoch, message)))
 
     # -- launches; on the loop --
 
@@ -214,14 +218,14 @@ class TrackedReceivers:
             self._launch({stream_id: candidates}, preferred)
 
     def _preferred(self, stream_ids: Iterable[int]) -> dict[int, str | None]:
-        """The hosts that receivers prefer, without those that raise."""
+        """The hosts that receivers prefer. A receiver that raises is reported and left out."""
         preferred: dict[int, str | None] = {}
         for stream_id in stream_ids:
             try:
-                preferred[stream_id] = self._launcher.preferred_location(stream_id)
-            # The receiver's own code.
+                preferred[stream_id] = self._launcher.receivers[stream_id].preferredLocation()
+            # User code may raise anything.
             except Exception as error:
-                self.step(stream_id, events.LaunchFailed(failure.reason(error), text_of(error)))
+                self.step(stream_id, lifecycle.LaunchFailed(failure.reason(error), text_of(error)))
         return preferred
 
     def _launch(self, candidates: Mapping[int, Sequence[TaskLocation]], preferred: Mapping[int, str | None]) -> None:
@@ -229,7 +233,7 @@ class TrackedReceivers:
             return
         self._blocks.note_launches({stream_id: self.records[stream_id].epoch + 1 for stream_id in candidates})
         for stream_id, chosen in candidates.items():
-            self.step(stream_id, events.LaunchDue(tuple(chosen), preferred[stream_id]))
+            self.step(stream_id, lifecycle.LaunchDue(tuple(chosen), preferred[stream_id]))
 
     # -- what no message reports; on the loop --
 
@@ -240,39 +244,37 @@ class TrackedReceivers:
         self.tick_all()
         now_ms, infos = self._clock.monotonic_ms(), [record.info for record in self.records.values()]
         is_due = now_ms - self._serve_asked_ms >= _SERVE_AGAIN_MS and self._batch_ms > self._serve_asked_ms
-        # A receiver that is not active may wait for the very slot.
+        # A receiver that is not active may wait for the slot that a draining launch occupies.
         if is_due and all(info.active or info.given_up for info in infos):
             self._serve_asked_ms = now_ms
-            self.step_all(events.ServeLonger(_SERVE_MS))
+            self.step_all(lifecycle.ServeLonger(_SERVE_MS))
         if now_ms - self._rebalanced_ms >= _REBALANCE_MS:
             self._rebalanced_ms = now_ms
             self._rebalance()
 
     def tick_all(self) -> None:
-        """Give every record the time, and which of its draining launches are needed."""
+        """Give every record a tick with its draining launches that are still needed."""
         for stream_id, record in list(self.records.items()):
-            connections = {each: self._connections.get(stream_id, each.launch.epoch) for each in record.draining}
-            needed = [
-                each.launch.epoch for each, to in connections.items() if to is not None and self._locations.needs(to)
-            ]
-            self.step(stream_id, events.Tick(frozenset(needed)))
+            connections = {epoch: self._connections.get(stream_id, epoch) for epoch in record.draining}
+            needed = [epoch for epoch, to in connections.items() if to is not None and self._locations.needs(to)]
+            self.step(stream_id, lifecycle.Tick(frozenset(needed)))
 
     def _rebalance(self) -> None:
         stream_id = self._launcher.placement.to_move(self.records)
         if stream_id is not None:
             connection = self._connections.get(stream_id, self.records[stream_id].epoch)
             serves = connection is not None and self._locations.needs(connection)
-            self.step(stream_id, events.Move(_SERVE_MS if serves else 0))
+            self.step(stream_id, lifecycle.Move(_SERVE_MS if serves else 0))
 
     def desire(self) -> None:
-        """Work out what each receiver should keep to now."""
+        """Work out the rate limit of each receiver, and whether it pauses, and have the receivers obey."""
         estimates = {
             stream_id: self.estimates.get(stream_id)
             for stream_id, record in self.records.items()
             if not record.info.given_up
         }
-        for stream_id, rate in self._limits.divide(estimates).items():
-            self.step(stream_id, events.DesiredChange(rate, bool(self.pause_reasons)))
+        for stream_id, rate in rate_limits(self._launcher.settings, estimates).items():
+            self.step(stream_id, lifecycle.DesiredChange(rate, bool(self.pause_reasons)))
 
     def set_paused(self, reason: str, paused: bool) -> None:
         """Add or remove a reason for which all receivers pause."""
@@ -281,3 +283,30 @@ class TrackedReceivers:
         else:
             self.pause_reasons.discard(reason)
         self.desire()
+
+
+def rate_limits(settings: Settings, estimates: Mapping[int, float | None]) -> dict[int, float | None]:
+    """The rate limit of each receiver, records/s, ``None`` for no limit.
+
+    Changes reach receivers one by one: until all have obeyed, together they may exceed the application's maximum.
+
+    Args:
+        settings: hold the initial rate and the maxima, infinite for none.
+        estimates: by stream id; ``None`` before the first estimate.
+    """
+    wanted = {
+        stream_id: min(settings.initial_rate_per_s if rate is None else rate, settings.max_rate_per_s)
+        for stream_id, rate in estimates.items()
+    }
+    total = settings.max_total_rate_per_s
+    limits = wanted if math.isinf(total) else shares(wanted, total)
+    return {stream_id: None if math.isinf(rate) else rate for stream_id, rate in limits.items()}
+
+
+def shares(wanted: Mapping[int, float], total: float) -> dict[int, float]:
+    """Divide a total: no share exceeds what is wanted, and one that is below it is as large as any other."""
+    rest, given = total, {}
+    for number, (stream_id, rate) in enumerate(sorted(wanted.items(), key=lambda item: item[1])):
+        given[stream_id] = min(rate, rest / (len(wanted) - number))
+        rest -= given[stream_id]
+    return given

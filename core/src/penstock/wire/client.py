@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -43,9 +41,9 @@ class Client:
         self._retry = retry
         self._headers = token.headers()
         self._timeout_ms = timeout_ms
-        self._client = flight.FlightClient(location, **token.client_arguments())
-        # Closing the connection during a call would crash the process, so the last call closes it.
-        self._calls, self._closed, self._lock = 0, False, threading.Lock()
+        # None once closed. Closing the connection during a call would crash the process. It closes itself with its last
+        # reference, and each call has one.
+        self._client: Any = flight.FlightClient(location, **token.client_arguments())
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
         """Send a message and return the reply.
@@ -59,8 +57,10 @@ class Client:
         def attempt() -> R:
             left_s = max(deadline - time.monotonic(), 0.001)
             options = flight.FlightCallOptions(timeout=left_s, headers=self._headers)
-            with self._call():
-                (result,) = self._client.do_action(action, options)
+            client = self._client
+            if client is None:
+                raise WireError(f"the connection to {self.location} is closed")
+            (result,) = client.do_action(action, options)
             return from_json(reply_kind, result.body.to_pybytes())
 
         try:
@@ -78,26 +78,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connection after the calls in progress; returns at once. Idempotent."""
-        with self._lock:
-            self._closed, closed = True, self._closed
-            is_idle = not self._calls
-        if is_idle and not closed:
-            self._client.close()
-
-    @contextmanager
-    def _call(self) -> Iterator[None]:
-        with self._lock:
-            if self._closed:
-                raise WireError(f"the connection to {self.location} is closed")
-            self._calls += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._calls -= 1
-                is_last = self._closed and not self._calls
-            if is_last:
-                self._client.close()
+        self._client = None
 
 
 def fetch(location: str, ticket: str, token: Token, timeout_s: float) -> Iterator[pa.RecordBatch]:

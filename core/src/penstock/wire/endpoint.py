@@ -17,7 +17,7 @@ import pyarrow.flight as flight
 from penstock.errors import WireError
 from penstock.runtime.log import get_logger
 from penstock.version import __version__
-from penstock.wire.messages import NOT_FOUND, StreamNotFoundError, from_json, to_json
+from penstock.wire.messages import NOT_FOUND, Reply, StreamNotFoundError, from_json, to_json
 from penstock.wire.token import VERSION_HEADER, Token
 
 log = get_logger("wire")
@@ -58,7 +58,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     Args:
         host: the address to listen on; the system chooses the port.
         token: the token that callers must show, with the TLS files if there are any.
-        handlers: message class → handler, which returns the reply.
+        handlers: message class → handler, which returns the reply, or ``None`` for ``Reply()``.
         open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
     """
 
@@ -68,7 +68,8 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self._token_check = _TokenCheck(token)
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_stream = open_stream or _no_stream
-        self._refused_messages = 0
+        #: The number of calls that showed the token but did not carry a message for this endpoint.
+        self.refused_messages = 0
         # It answers from here on. Flight's ``serve`` is never called: it ends the server at the first Ctrl-C, when
         # receivers have yet to deregister.
         super().__init__(token.location(host, 0), middleware={"token": self._token_check}, **token.server_arguments())
@@ -77,11 +78,6 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     def refused_calls(self) -> int:
         """The number of calls that did not show the token or came from another version."""
         return self._token_check.refused
-
-    @property
-    def refused_messages(self) -> int:
-        """The number of calls that showed the token but did not carry a message for this endpoint."""
-        return self._refused_messages
 
     def stop(self) -> None:
         """Refuse new calls, finish those in progress, free the port. Idempotent."""
@@ -95,10 +91,10 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
                 raise WireError(f"this endpoint takes no {action.type[:100]!r} messages")
             message: object = from_json(kind, action.body.to_pybytes())
         except WireError as error:
-            self._refused_messages += 1
-            log.warning("message refused", action=action.type[:100], error=str(error), refused=self._refused_messages)
+            self.refused_messages += 1
+            log.warning("message refused", action=action.type[:100], error=str(error), refused=self.refused_messages)
             raise flight.FlightServerError(str(error)) from None
-        yield flight.Result(to_json(handler(message)))
+        yield flight.Result(to_json(handler(message) or Reply()))
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
         """Serve one stream."""

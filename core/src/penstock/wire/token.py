@@ -91,13 +91,9 @@ class Token:
         """Return the TLS arguments of a Flight client."""
         return {} if self.tls is None else {"tls_root_certs": Path(self.tls.authority).read_bytes()}
 
-    def header(self) -> tuple[bytes, bytes]:
-        """Return the authorization header."""
-        return HEADER.encode(), f"Bearer {self.secret}".encode()
-
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Return all headers of a call."""
-        return [self.header(), (VERSION_HEADER.encode(), __version__.encode())]
+        """Return the headers of a call: authorization, version."""
+        return [(HEADER.encode(), f"Bearer {self.secret}".encode()), (VERSION_HEADER.encode(), __version__.encode())]
 
     def is_shown_by(self, headers: dict[str, list[str]]) -> bool:
         """Return whether a call's headers show this token; compares in constant time."""

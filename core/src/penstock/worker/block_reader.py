@@ -12,6 +12,7 @@ import itertools
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -142,11 +143,8 @@ class ReadBlocks:
     def _ask(self, message: object, reply_kind: type[R]) -> R:
         from penstock.wire.client import Client
 
-        driver = Client(self.driver_location, self.token, _ASK_TIMEOUT_MS, retry=False)
-        try:
+        with closing(Client(self.driver_location, self.token, _ASK_TIMEOUT_MS, retry=False)) as driver:
             return driver.ask(message, reply_kind)
-        finally:
-            driver.close()
 
 
 def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,8 @@
 """Partition functions: what operators do inside a task, fused into one chain of generators.
 
-The classes are sent to executors and run in the Python worker. Functions of the program are called inside generators
-only: there a StopIteration that they raise is an error, and not a silent end of the partition.
+They run in the Python worker; ``functools.partial`` binds the program's function, which comes first. Functions of the
+program are called inside generators only: there a StopIteration that they raise is an error, and not a silent end of
+the partition.
 """
 
 from __future__ import annotations
@@ -19,122 +20,81 @@ PartitionFunction = Callable[[int, Iterable[Any]], Iterable[Any]]
 _RECORDS_PER_CHECK = 10_000
 
 
-@frozen
-class Fused:
-    """Several partition functions, one after the other."""
-
-    functions: tuple[PartitionFunction, ...]
-
-    def __call__(self, index: int, records: Iterable[Any]) -> Iterable[Any]:
-        """Chain the functions; nothing runs until the records are read."""
-        for function in self.functions:
-            records = function(index, records)
-        return records
+def fused(functions: tuple[PartitionFunction, ...], index: int, records: Iterable[Any]) -> Iterable[Any]:
+    """Chain several partition functions; nothing runs until the records are read."""
+    for function in functions:
+        records = function(index, records)
+    return records
 
 
-@frozen
-class Map:
-    """``map``."""
-
-    f: Callable[[Any], Any]
-
-    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """One record for each."""
-        f = self.f
-        return (f(record) for record in records)
+def map_records(f: Callable[[Any], Any], _index: int, records: Iterable[Any]) -> Iterator[Any]:
+    """``map``: one record for each."""
+    return (f(record) for record in records)
 
 
-@frozen
-class FlatMap:
-    """``flatMap``."""
-
-    f: Callable[[Any], Iterable[Any]]
-
-    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """Any number of records for each."""
-        f = self.f
-        return (item for record in records for item in f(record))
+def flat_map_records(f: Callable[[Any], Iterable[Any]], _index: int, records: Iterable[Any]) -> Iterator[Any]:
+    """``flatMap``: any number of records for each."""
+    return (item for record in records for item in f(record))
 
 
-@frozen
-class Filter:
-    """``filter``."""
-
-    f: Callable[[Any], Any]
-
-    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """The records for which ``f`` is true."""
-        f = self.f
-        return (record for record in records if f(record))
+def filter_records(f: Callable[[Any], object], _index: int, records: Iterable[Any]) -> Iterator[Any]:
+    """``filter``: the records for which ``f`` is true."""
+    return (record for record in records if f(record))
 
 
-@frozen
-class MapValues:
-    """``mapValues``."""
-
-    f: Callable[[Any], Any]
-
-    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """The same keys with new values."""
-        f = self.f
-        for pair in records:
-            key, value = _key_and_value(pair)
-            yield key, f(value)
+def map_values(f: Callable[[Any], Any], _index: int, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """``mapValues``: the same keys with new values."""
+    return ((key, f(value)) for key, value in map(_key_and_value, records))
 
 
-@frozen
-class FlatMapValues:
-    """``flatMapValues``."""
-
-    f: Callable[[Any], Iterable[Any]]
-
-    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """One pair for each new value of a key."""
-        f = self.f
-        for pair in records:
-            key, value = _key_and_value(pair)
-            for item in f(value):
-                yield key, item
+def flat_map_values(
+    f: Callable[[Any], Iterable[Any]], _index: int, records: Iterable[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """``flatMapValues``: one pair for each new value of a key."""
+    return ((key, item) for key, value in map(_key_and_value, records) for item in f(value))
 
 
-@frozen
-class MapPartitions:
-    """``mapPartitions``."""
-
-    f: Callable[[Iterable[Any]], Iterable[Any]]
-
-    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """The result of ``f`` for the records of the partition."""
-        yield from self.f(iter(records))
+def map_partitions(f: Callable[[Any], Iterable[Any]], _index: int, records: Iterable[Any]) -> Iterator[Any]:
+    """``mapPartitions``: the result of ``f`` for the records of the partition."""
+    yield from f(iter(records))
 
 
-@frozen
-class MapPartitionsWithIndex:
-    """``mapPartitionsWithIndex``."""
-
-    f: Callable[[int, Iterable[Any]], Iterable[Any]]
-
-    def __call__(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
-        """The result of ``f`` for the index and the records of the partition."""
-        yield from self.f(index, iter(records))
+def map_partitions_with_index(
+    f: Callable[[int, Any], Iterable[Any]], index: int, records: Iterable[Any]
+) -> Iterator[Any]:
+    """``mapPartitionsWithIndex``: the result of ``f`` for the index and the records of the partition."""
+    yield from f(index, iter(records))
 
 
-@frozen
-class Glom:
-    """``glom``."""
-
-    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[list[Any]]:
-        """One list for the partition."""
-        yield list(records)
+def glom(_index: int, records: Iterable[Any]) -> Iterator[list[Any]]:
+    """``glom``: one list for the partition."""
+    yield list(records)
 
 
-@frozen
-class CountRecords:
-    """``count``, inside a partition."""
+def count_records(_index: int, records: Iterable[Any]) -> Iterator[int]:
+    """``count``: one number for the partition."""
+    yield sum(1 for _ in records)
 
-    def __call__(self, _index: int, records: Iterable[Any]) -> Iterator[int]:
-        """One number for the partition."""
-        yield sum(1 for _ in records)
+
+def same(value: Any) -> Any:
+    """The value itself."""
+    return value
+
+
+def one(_record: Any) -> int:
+    """The count of one record."""
+    return 1
+
+
+def counted(record: Any) -> tuple[Any, int]:
+    """The record with its count."""
+    return record, 1
+
+
+def appended(values: list[Any], value: Any) -> list[Any]:
+    """Append a value in place."""
+    values.append(value)
+    return values
 
 
 @frozen
@@ -154,52 +114,40 @@ class Combiner:
     memory_limit_mb: float
 
 
-@frozen
-class CombineValues:
-    """The map side of ``combineByKey``: one combiner for each key of a partition."""
+def combine_values(combiner: Combiner, _index: int, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """The map side of ``combineByKey``: one combiner for each key of a partition.
 
-    combiner: Combiner
-
-    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """Combine in a dictionary; above the memory limit, in PySpark's merger, which spills to disk."""
-        create, merge = self.combiner.createCombiner, self.combiner.mergeValue
-        yield from _combine(self.combiner, records, create, merge, are_combiners=False)
+    Combines in a dictionary; above the memory limit, in PySpark's merger, which spills to disk.
+    """
+    yield from _combine(combiner, records)
 
 
-@frozen
-class CombineCombiners:
+def combine_combiners(combiner: Combiner, _index: int, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     """The reduce side of ``combineByKey``: one combiner for each key."""
-
-    combiner: Combiner
-
-    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """Like the map side, with combiners in place of values."""
-        yield from _combine(self.combiner, records, _same, self.combiner.mergeCombiners, are_combiners=True)
+    return merge_by_key(combiner.mergeCombiners, combiner.memory_limit_mb, records)
 
 
-def gathering(merge: Callable[[Any, Any], Any], memory_limit_mb: float) -> CombineCombiners:
-    """A partition function that merges the values of each key, spilling past a memory limit."""
-    return CombineCombiners(Combiner(_same, _first, merge, memory_limit_mb))
+def merge_by_key(
+    merge: Callable[[Any, Any], Any], memory_limit_mb: float, records: Iterable[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Merge the values of each key; spill past a memory limit."""
+    yield from _combine(Combiner(same, merge, merge, memory_limit_mb), records)
 
 
-@frozen
-class CheckPairs:
-    """Before a shuffle by key: reject records that cannot be partitioned."""
+def check_pairs(_index: int, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """The same records: before a shuffle by key, reject those that cannot be partitioned.
 
-    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
-        """The same records.
-
-        Raises:
-            TypeError: a record is not a pair, or its key cannot be hashed.
-        """
-        for pair in records:
-            try:
-                key, _value = pair
-                hash(key)
-            except (TypeError, ValueError):
-                check_pair(pair)
-                raise
-            yield pair
+    Raises:
+        TypeError: a record is not a pair, or its key cannot be hashed.
+    """
+    for pair in records:
+        try:
+            key, _value = pair
+            hash(key)
+        except (TypeError, ValueError):
+            check_pair(pair)
+            raise
+        yield pair
 
 
 def _key_and_value(pair: Any) -> tuple[Any, Any]:
@@ -236,24 +184,10 @@ def _short(value: Any) -> str:
     return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-def _first(value: Any, _other: Any) -> Any:
-    raise TypeError("there are only combiners to merge")
-
-
-def _combine(
-    combiner: Combiner,
-    records: Iterable[tuple[Any, Any]],
-    create: Callable[[Any], Any],
-    merge: Callable[[Any, Any], Any],
-    *,
-    are_combiners: bool,
-) -> Iterable[tuple[Any, Any]]:
+def _combine(combiner: Combiner, records: Iterable[tuple[Any, Any]]) -> Iterable[tuple[Any, Any]]:
     from pyspark.shuffle import get_used_memory
 
+    create, merge = combiner.createCombiner, combiner.mergeValue
     combined: dict[Any, Any] = {}
     source = iter(records)
     pair: Any = None
@@ -266,13 +200,11 @@ def _combine(
             check_pair(pair)  # raises if the pair is to blame; else the program's function raised the error
             raise
         if get_used_memory() > combiner.memory_limit_mb:
-            return _spill(combiner, combined, source, are_combiners=are_combiners)
+            return _spill(combiner, combined, source)
     return combined.items()
 
 
-def _spill(
-    combiner: Combiner, combined: dict[Any, Any], rest: Iterator[tuple[Any, Any]], *, are_combiners: bool
-) -> Iterator[tuple[Any, Any]]:
+def _spill(combiner: Combiner, combined: dict[Any, Any], rest: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
     from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
     from pyspark.shuffle import Aggregator, ExternalMerger
 
@@ -280,5 +212,5 @@ def _spill(
     merger: Any = ExternalMerger(aggregator, combiner.memory_limit_mb * 0.9, AutoBatchedSerializer(CPickleSerializer()))
     merger.mergeCombiners(combined.items())
     combined.clear()
-    (merger.mergeCombiners if are_combiners else merger.mergeValues)(rest)
+    merger.mergeValues(rest)
     return iter(merger.items())

@@ -13,9 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from attrs import define, evolve, field, frozen
+from pyspark import Accumulator
 
-from penstock.worker.state import State
-from penstock.worker.state_errors import PartitionErrors
+from penstock.worker.state import MISSING, State
+from penstock.worker.state_errors import PartitionErrors, Reported, raising_errors
 from penstock.worker.state_pairs import StatePairs
 from penstock.worker.state_store import Found, StateStore, StateVersion, pickled
 
@@ -37,49 +38,28 @@ class StateHandle:
 
 
 @frozen
-class RelocateStates:
-    """A partition function: from handles to handles of the same states in another location."""
-
-    home: str
-
-    def __call__(self, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
-        """The same elements with the new location."""
-        return (
-            evolve(element, home=self.home) if isinstance(element, StateHandle) else element for element in elements
-        )
-
-
-@frozen
 class MappedRecords:
     """Some records that the mapping function returned; in a form that differs from new pairs."""
 
     records: list[Any]
 
 
-@frozen
-class SelectMapped:
+def relocate_states(home: str, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
+    """A partition function: from handles to handles of the same states in another location."""
+    return (evolve(element, home=home) if isinstance(element, StateHandle) else element for element in elements)
+
+
+def select_mapped(_index: int, elements: Iterable[Any]) -> Iterator[Any]:
     """A partition function: the records that the mapping function returned; raises its errors."""
-
-    def __call__(self, _index: int, elements: Iterable[Any]) -> Iterator[Any]:
-        """The records of all groups."""
-        for element in elements:
-            if isinstance(element, PartitionErrors):
-                raise element.as_exception()
-            if isinstance(element, MappedRecords):
-                yield from element.records
+    mapped = (element for element in raising_errors(elements) if isinstance(element, MappedRecords))
+    return (record for group in mapped for record in group.records)
 
 
-@frozen
-class SelectStates:
+def select_states(index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
     """A partition function: all keys and their states; raises the errors of the mapping function."""
-
-    def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """The states of the partition's handle."""
-        for element in elements:
-            if isinstance(element, PartitionErrors):
-                raise element.as_exception()
-            if isinstance(element, StateHandle):
-                yield from StateStore.of(element.home, index).snapshot(element.version)
+    for element in raising_errors(elements):
+        if isinstance(element, StateHandle):
+            yield from StateStore.of(element.home, index).snapshot(element.version)
 
 
 @frozen
@@ -92,7 +72,7 @@ class MapWithState:
         timeout_ms: states that are older time out; ``None`` for never.
         home: location of the state store.
         horizon_ms: older versions of the states are not needed any more.
-        report: sends the errors to the driver.
+        reported: sends the errors to the driver.
         time: the batch's datetime, when the function takes it.
     """
 
@@ -101,7 +81,7 @@ class MapWithState:
     timeout_ms: int | None
     home: str
     horizon_ms: int
-    report: Callable[[int, int, PartitionErrors], None]
+    reported: Accumulator[Reported]
     time: datetime | None = None
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[Any]:
@@ -113,7 +93,7 @@ class MapWithState:
         yield MappedRecords(list(partition.time_out()))
         yield StateHandle(self.home, partition.commit())
         if partition.errors.count:
-            self.report(self.time_ms, index, partition.errors)
+            self.reported.add({(self.time_ms, index): partition.errors})
             yield partition.errors
 
 
@@ -123,8 +103,8 @@ class _Entry:
 
     key: Any
     found: Found | None
-    state: Any = None
-    is_set: bool = False
+    #: ``MISSING`` when the key has none.
+    state: Any = MISSING
     is_changed: bool = False
     #: Got a record or timed out in this batch.
     is_visited: bool = False
@@ -133,7 +113,7 @@ class _Entry:
     def read(self) -> None:
         """Reset the state to what is stored."""
         stored = None if self.found is None else self.found.state
-        self.state, self.is_set = (None, False) if stored is None else (pickle.loads(stored), True)
+        self.state = MISSING if stored is None else pickle.loads(stored)
 
 
 @define
@@ -173,7 +153,7 @@ class _Partition:
             self._load(group)
             for entry in map(self.entries.__getitem__, group):
                 is_old = entry.found is not None and entry.found.updated_ms < threshold_ms
-                if is_old and entry.is_set and not entry.is_visited:
+                if is_old and entry.state is not MISSING and not entry.is_visited:
                     yield from self._call(entry, None, timing_out=True)
         self.version = evolve(self.version, timed_out_ms=threshold_ms)
 
@@ -184,14 +164,15 @@ class _Partition:
 
     def _changes(self) -> Iterator[tuple[Any, Found]]:
         for key, entry in self.entries.items():
-            if entry.is_changed and (entry.is_set or entry.found is not None):
+            is_set = entry.state is not MISSING
+            if entry.is_changed and (is_set or entry.found is not None):
                 stored = pickled(key) if entry.found is None else entry.found.key
-                yield key, Found(stored, pickled(entry.state) if entry.is_set else None, self.spec.time_ms)
+                yield key, Found(stored, pickled(entry.state) if is_set else None, self.spec.time_ms)
 
     def _add_initial(self, key: Any, state: Any) -> None:
         # As if it were stored, so that a failing call leaves it as it was.
         found = Found(pickled(key), pickled(state), self.spec.time_ms)
-        self.entries[key] = _Entry(key, found, state, is_set=True, is_changed=True)
+        self.entries[key] = _Entry(key, found, state, is_changed=True)
 
     def _load(self, keys: set[Any]) -> None:
         new = [key for key in keys if key not in self.entries]
@@ -204,7 +185,7 @@ class _Partition:
         entry.is_visited = True
         if entry.has_failed:
             return
-        state: State[Any] = State(entry.state, timing_out=timing_out) if entry.is_set else State()
+        state: State[Any] = State(entry.state, timing_out=timing_out)
         arguments = (entry.key, value, state) if self.spec.time is None else (self.spec.time, entry.key, value, state)
         try:
             result = self.spec.update(*arguments)
@@ -215,10 +196,10 @@ class _Partition:
             entry.has_failed, entry.is_changed = True, self.spec.timeout_ms is not None or entry.is_changed
             return
         if timing_out or state._removed:
-            entry.state, entry.is_set, entry.is_changed = None, False, True
+            entry.state, entry.is_changed = MISSING, True
         elif state._updated:
-            entry.state, entry.is_set, entry.is_changed = state.get(), True, True
-        elif entry.is_set and self.spec.timeout_ms is not None:
+            entry.state, entry.is_changed = state.get(), True
+        elif entry.state is not MISSING and self.spec.timeout_ms is not None:
             entry.is_changed = True  # any record postpones the timeout
         if self.spec.time is None or result is not None:
             yield result

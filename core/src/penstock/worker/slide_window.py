@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from enum import Enum, auto
 from typing import Any
 
 from attrs import frozen
 
-from penstock.worker.functions import Combiner, gathering
+from penstock.worker.functions import Combiner, merge_by_key
+from penstock.worker.state import MISSING
 from penstock.worker.state_pairs import StatePairs, grouped
 
 
@@ -17,11 +17,6 @@ class _WindowPairs(StatePairs):
     """Pairs of a window, not of a pane: both may have the same time."""
 
 
-class _Missing(Enum):
-    MISSING = auto()
-
-
-_MISSING = _Missing.MISSING
 # Indices into the list of a key: its value in the previous window, in the panes that left and that entered.
 _PREVIOUS, _OLD, _NEW = range(3)
 
@@ -44,34 +39,36 @@ class SlideWindow:
     inverse: Callable[[Any, Any], Any]
     keep_pair: Callable[[tuple[Any, Any]], Any] | None
 
-    def __call__(self, index: int, elements: Iterable[StatePairs]) -> Iterator[StatePairs]:
+    def __call__(self, _index: int, elements: Iterable[StatePairs]) -> Iterator[StatePairs]:
         """The pairs of the window."""
-        gathered = gathering(self._gather, self.combiner.memory_limit_mb)(index, self._by_key(elements))
+        gathered = merge_by_key(self._gather, self.combiner.memory_limit_mb, self._by_key(elements))
         return grouped(self.time_ms, self._slid(gathered), _WindowPairs)
 
     def _by_key(self, elements: Iterable[StatePairs]) -> Iterator[tuple[Any, list[Any]]]:
         for element in elements:
             pane = _OLD if element.time_ms <= self.begin_ms else _NEW
-            place = _PREVIOUS if isinstance(element, _WindowPairs) else pane
+            position = _PREVIOUS if isinstance(element, _WindowPairs) else pane
             for key, value in element.pairs:
-                values: list[Any] = [_MISSING, _MISSING, _MISSING]
-                values[place] = value
+                values: list[Any] = [MISSING, MISSING, MISSING]
+                values[position] = value
                 yield key, values
 
     def _gather(self, values: list[Any], more: list[Any]) -> list[Any]:
         merge = self.combiner.mergeCombiners
-        for place in (_PREVIOUS, _OLD, _NEW):
-            if more[place] is not _MISSING:
-                values[place] = more[place] if values[place] is _MISSING else merge(values[place], more[place])
+        for position in (_PREVIOUS, _OLD, _NEW):
+            if more[position] is not MISSING:
+                values[position] = (
+                    more[position] if values[position] is MISSING else merge(values[position], more[position])
+                )
         return values
 
     def _slid(self, gathered: Iterable[tuple[Any, list[Any]]]) -> Iterator[tuple[Any, Any]]:
         merge, inverse, keep = self.combiner.mergeCombiners, self.inverse, self.keep_pair
         for key, (previous, old, new) in gathered:
             value = previous
-            if previous is not _MISSING and old is not _MISSING:
+            if previous is not MISSING and old is not MISSING:
                 value = inverse(previous, old)
-            if new is not _MISSING:
-                value = new if value is _MISSING else merge(value, new)
-            if value is not _MISSING and (keep is None or keep((key, value))):
+            if new is not MISSING:
+                value = new if value is MISSING else merge(value, new)
+            if value is not MISSING and (keep is None or keep((key, value))):
                 yield key, value

@@ -12,18 +12,22 @@ class _Missing(Enum):
     MISSING = auto()
 
 
+#: Stands for a state that does not exist: ``None`` may be a value. An enum member stays the same object when pickled.
+MISSING = _Missing.MISSING
+
+
 class State(Generic[S]):
     """The state of one key, valid during one call of the mapping function."""
 
     __slots__ = ("_removed", "_timing_out", "_updated", "_value")
 
-    def __init__(self, value: Any = _Missing.MISSING, *, timing_out: bool = False) -> None:
+    def __init__(self, value: Any = MISSING, *, timing_out: bool = False) -> None:
         self._value, self._timing_out = value, timing_out
         self._updated = self._removed = False
 
     def exists(self) -> bool:
         """Whether the key has a state."""
-        return self._value is not _Missing.MISSING
+        return self._value is not MISSING
 
     def get(self) -> S:
         """The state.
@@ -31,14 +35,14 @@ class State(Generic[S]):
         Raises:
             LookupError: the key has none.
         """
-        if self._value is _Missing.MISSING:
+        if self._value is MISSING:
             raise LookupError("State is not set: ask exists() first, or use getOption()")
         value: S = self._value
         return value
 
     def getOption(self) -> S | None:
         """The state; ``None`` when the key has none."""
-        return None if self._value is _Missing.MISSING else self._value
+        return None if self._value is MISSING else self._value
 
     def update(self, newState: S) -> None:
         """Set the state.
@@ -58,7 +62,7 @@ class State(Generic[S]):
             ValueError: the state was removed already or is timing out.
         """
         self._check("remove")
-        self._value, self._removed, self._updated = _Missing.MISSING, True, False
+        self._value, self._removed, self._updated = MISSING, True, False
 
     def isTimingOut(self) -> bool:
         """Whether the state timed out: it is removed after this call and cannot be changed."""

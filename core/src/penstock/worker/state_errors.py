@@ -1,4 +1,4 @@
-"""The errors of a state function in a task, and how a task reports them to the driver.
+"""The errors of a state function in a task, and the accumulator with which a task reports them to the driver.
 
 They also travel beside the states as a record of their own, so that the states of all other keys are updated.
 """
@@ -6,10 +6,10 @@ They also travel beside the states as a record of their own, so that the states 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from attrs import define, field, frozen
-from pyspark import Accumulator
+from attrs import define, field
 from pyspark.accumulators import AccumulatorParam
 
 from penstock.errors import StateUpdateError, text_of
@@ -55,12 +55,24 @@ class PartitionErrors:
         )
 
 
+def raising_errors(elements: Iterable[Any]) -> Iterator[Any]:
+    """The elements of a partition of state, without its errors.
+
+    Raises:
+        StateUpdateError: the state function failed in this partition.
+    """
+    for element in elements:
+        if isinstance(element, PartitionErrors):
+            raise element.as_exception()
+        yield element
+
+
 #: By batch time and partition.
 Reported = dict[tuple[int, int], PartitionErrors]
 
 
 class MergeReported(AccumulatorParam[Reported]):
-    """Adds the errors of several tasks."""
+    """Adds the errors of several tasks; a task adds ``{(batch time, partition): errors}``."""
 
     def zero(self, value: Reported) -> Reported:
         """Nothing reported."""
@@ -70,14 +82,3 @@ class MergeReported(AccumulatorParam[Reported]):
         """Both."""
         value1.update(value2)
         return value1
-
-
-@frozen
-class ReportStateErrors:
-    """Reports the errors of a partition from a task."""
-
-    _reported: Accumulator[Reported]
-
-    def __call__(self, time_ms: int, partition: int, errors: PartitionErrors) -> None:
-        """Report the errors of one partition of a batch."""
-        self._reported.add({(time_ms, partition): errors})

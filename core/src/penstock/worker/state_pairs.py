@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
-from penstock.worker.state_errors import PartitionErrors
+from penstock.worker.state_errors import PartitionErrors, raising_errors
 
 # Each group is one pickle, which must stay far below Spark's limit of 2 GB.
 _PAIRS_PER_GROUP = 1_000
@@ -39,24 +39,11 @@ def grouped(
         yield kind(time_ms, group)
 
 
-@frozen
-class ToStatePairs:
+def to_state_pairs(time_ms: int, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[StatePairs]:
     """A partition function: from the pairs of a batch to groups."""
-
-    time_ms: int
-
-    def __call__(self, _index: int, records: Iterable[tuple[Any, Any]]) -> Iterator[StatePairs]:
-        """The groups."""
-        return grouped(self.time_ms, records)
+    return grouped(time_ms, records)
 
 
-@frozen
-class FromStatePairs:
+def from_state_pairs(_index: int, elements: Iterable[StatePairs | PartitionErrors]) -> Iterator[tuple[Any, Any]]:
     """A partition function: from groups to their pairs; raises the errors of the state function."""
-
-    def __call__(self, _index: int, elements: Iterable[StatePairs | PartitionErrors]) -> Iterator[tuple[Any, Any]]:
-        """The pairs of all groups."""
-        for element in elements:
-            if isinstance(element, PartitionErrors):
-                raise element.as_exception()
-            yield from element.pairs
+    return (pair for group in raising_errors(elements) for pair in group.pairs)

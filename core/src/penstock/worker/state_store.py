@@ -132,7 +132,8 @@ class StateStore:
         connections = [self._open(segment.name) for segment in version.segments]
         try:
             # Rows of the same key follow each other, the newest segment's first.
-            rows = heapq.merge(*(_aged(database, -age) for age, database in enumerate(connections)))
+            query = "SELECT hash, key, ?, state FROM state ORDER BY hash, key"
+            rows = heapq.merge(*(database.execute(query, (-age,)) for age, database in enumerate(connections)))
             for _, same in itertools.groupby(rows, key=lambda row: row[:2]):
                 _, key, _, state = next(same)
                 if state is not None:
@@ -178,7 +179,7 @@ class StateStore:
             # Removals are needed only while an older segment contains the state that they remove.
             whole = merged == len(segments)
             old = segments[-merged:]
-            name = f"{time_ms}-{merged}-{_digest_of([b'%d' % whole, *(segment.name.encode() for segment in old)])}.db"
+            name = f"{time_ms}-{merged}-{_digest([whole, *(segment.name for segment in old)])}.db"
             num_rows = self._write(name, lambda database: self._merge(database, old, whole=whole))
             retired += [(version.time_ms, segment.name) for segment in old]
             segments[-merged:] = [Segment(name, num_rows)]
@@ -269,19 +270,10 @@ def _insert(database: sqlite3.Connection, rows: list[_Row]) -> None:
     database.execute("COMMIT")
 
 
-def _digest(rows: Iterable[_Row]) -> str:
-    return _digest_of(
-        part
-        for number, key, state, updated_ms in rows
-        for part in (b"%d %d %d %d " % (number, len(key), -1 if state is None else len(state), updated_ms), key, state)
-        if part
-    )
-
-
-def _digest_of(parts: Iterable[bytes]) -> str:
+def _digest(parts: Iterable[object]) -> str:
     digest = hashlib.sha256()
     for part in parts:
-        digest.update(part)
+        digest.update(repr(part).encode())
     return digest.hexdigest()[:16]
 
 
@@ -307,8 +299,3 @@ def _matching(database: sqlite3.Connection, wanted: dict[Any, int]) -> Iterator[
             for key in by_hash[row[0]]:
                 if key == stored:
                     yield key, row
-
-
-def _aged(database: sqlite3.Connection, age: int) -> Iterator[tuple[int, bytes, int, bytes | None]]:
-    for number, key, state in database.execute("SELECT hash, key, state FROM state ORDER BY hash, key"):
-        yield number, key, age, state

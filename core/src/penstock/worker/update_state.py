@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from attrs import frozen
+from pyspark import Accumulator
 
-from penstock.worker.functions import gathering
-from penstock.worker.state_errors import PartitionErrors
+from penstock.worker.functions import merge_by_key
+from penstock.worker.state_errors import PartitionErrors, Reported
 from penstock.worker.state_pairs import StatePairs, grouped
 
 # Indices into the list of a key: its state, its new values.
@@ -27,21 +28,21 @@ class UpdateState:
         time_ms: batch time.
         update: the program's function, from new values and state to the new state.
         memory_limit_mb: past which the worker spills.
-        report: sends the errors to the driver.
+        reported: sends the errors to the driver.
     """
 
     time_ms: int
     update: Callable[[Any, Any], Any]
     memory_limit_mb: float
-    report: Callable[[int, int, PartitionErrors], None]
+    reported: Accumulator[Reported]
 
     def __call__(self, index: int, elements: Iterable[Any]) -> Iterator[StatePairs | PartitionErrors]:
         """The states, then the errors."""
         errors = PartitionErrors()
-        gathered = gathering(_gather, self.memory_limit_mb)(index, _by_key(elements))
+        gathered = merge_by_key(_gather, self.memory_limit_mb, _by_key(elements))
         yield from grouped(self.time_ms, self._updated(gathered, errors))
         if errors.count:
-            self.report(self.time_ms, index, errors)
+            self.reported.add({(self.time_ms, index): errors})
             yield errors
 
     def _updated(self, gathered: Iterable[tuple[Any, list[Any]]], errors: PartitionErrors) -> Iterator[tuple[Any, Any]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +16,7 @@ from attrs import field, frozen
 from attrs.validators import and_, ge, gt, in_, le, min_len
 
 from penstock import ThreadReceiver
-from penstock.helpers import LineRules, text_of
+from penstock.helpers import ErrorCounts, LineRules, text_of
 from penstock_file import positions
 from penstock_file.file_watcher import FileWatcher
 from penstock_file.followed_file import FollowedFile
@@ -77,7 +76,7 @@ class FileReceiver(ThreadReceiver[str]):
         self._path = os.path.abspath(options.path)  # noqa: PTH100  # a pattern
         self._offset_file = options.offset_file and str(Path(options.offset_file).absolute())
         self._rules = LineRules(options.max_line_bytes, options.encoding_errors == "refuse")
-        self._counts: Counter[str] = Counter()
+        self._errors = ErrorCounts()
         self._saving_fails = False
 
     def receive(self) -> None:
@@ -105,6 +104,7 @@ class FileReceiver(ThreadReceiver[str]):
                 watch.scan()
         finally:
             watch.close()
+            self._report_errors(is_end=True)
 
     def _read_all(self, watch: FileWatcher) -> bool:
         """Read from every file that has new bytes; return whether there is more to read at once."""
@@ -129,6 +129,7 @@ class FileReceiver(ThreadReceiver[str]):
             self._store(watch, read)
         else:
             self._release_files(watch)
+        self._report_errors()
         watch.close_idle()
         return lines < 1 or num_bytes >= _MANY_BYTES or watch.is_more or any(file.is_unread for file, _ in read)
 
@@ -155,7 +156,8 @@ class FileReceiver(ThreadReceiver[str]):
             self.store_arrow(pa.table({"value": pa.chunked_array(columns)}), offsets)
         for file, chunk in read:
             file.commit()
-            self._count(chunk)
+            self._errors.add(self._rules.too_long, chunk.too_long)
+            self._errors.add(self._rules.not_utf8, chunk.not_utf8)
         for file, _ in read:
             watch.was_read(file)
         self._save_offsets(watch)
@@ -175,8 +177,8 @@ class FileReceiver(ThreadReceiver[str]):
                     "read again what is read from now on"
                 )
 
-    def _count(self, chunk: LineChunk) -> None:
-        for reason, count in ((self._rules.too_long, chunk.too_long), (self._rules.not_utf8, chunk.not_utf8)):
-            if count:
-                self._counts[reason] += count
-                self.reportError(f"{reason}: {count} ({self._counts[reason]} in total)")
+    def _report_errors(self, *, is_end: bool = False) -> None:
+        now_s = time.monotonic()
+        due_s = self._errors.due_s(now_s)
+        if due_s == 0 or (is_end and due_s is not None):
+            self.reportError(self._errors.report(now_s))

@@ -12,9 +12,8 @@ from abc import abstractmethod
 from typing import TypeVar
 
 from penstock import ReceiverStoppedError
-from penstock.helpers import get_logger
+from penstock.helpers import ErrorCounts, get_logger
 from penstock_socket.connection import Connection
-from penstock_socket.error_counts import ErrorCounts
 from penstock_socket.receive_buffer import CHUNK_BYTES
 from penstock_socket.splitter import Splitter
 from penstock_socket.table_batcher import TableBatcher

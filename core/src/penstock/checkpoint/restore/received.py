@@ -14,8 +14,7 @@ from penstock.checkpoint.restore.points import RestorePoints
 from penstock.errors import ConfigurationError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
-from penstock.track import block_events
-from penstock.track.allocations import Allocations
+from penstock.track.allocations import Allocations, allocations_lost
 
 log = get_logger("checkpoint")
 
@@ -35,7 +34,7 @@ def block_log(program: Program, directory: CheckpointDirectory, run: str, found:
     # Batches that the checkpoint knows of, and whose allocations may be missing from the log.
     stream_ids = [saved.stream_id for saved in found.inputs]
     batches = found.zero_time_ms, found.batch_interval_ms, found.last_time_ms
-    substitute = block_events.allocations_lost(*batches, stream_ids)
+    substitute = allocations_lost(*batches, stream_ids)
     return WriteAheadLog(files, run, program.settings, program.clock, found.logged_events, substitute)
 
 

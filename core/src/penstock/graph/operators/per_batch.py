@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 from pyspark.core.rdd import portable_hash
@@ -13,6 +14,9 @@ from penstock.graph.arguments import require_num_partitions
 from penstock.graph.node import Node
 from penstock.worker import functions
 from penstock.worker.functions import PartitionFunction
+
+if TYPE_CHECKING:
+    from penstock.graph.dstream_graph import DStreamGraph
 
 
 class MapPartitionsDStream(Node):
@@ -38,7 +42,7 @@ class MapPartitionsDStream(Node):
         rdd = source.get_or_compute(time_ms)
         if rdd is None:
             return None
-        return rdd.mapPartitionsWithIndex(functions.Fused(tuple(reversed(chain))), preserves)
+        return rdd.mapPartitionsWithIndex(partial(functions.fused, tuple(reversed(chain))), preserves)
 
 
 class ShuffledDStream(Node):
@@ -51,7 +55,7 @@ class ShuffledDStream(Node):
     """
 
     def __init__(self, parent: Node, combiner: functions.Combiner, num_partitions: int | None) -> None:
-        super().__init__(parent.graph, (MapPartitionsDStream(parent, functions.CombineValues(combiner)),))
+        super().__init__(parent.graph, (MapPartitionsDStream(parent, partial(functions.combine_values, combiner)),))
         self.combiner = combiner
         self.num_partitions = require_num_partitions(num_partitions, self._sc.defaultParallelism)
 
@@ -61,20 +65,11 @@ class ShuffledDStream(Node):
         if rdd is None:
             return None
         shuffled = rdd.partitionBy(self.num_partitions, portable_hash)
-        return shuffled.mapPartitionsWithIndex(functions.CombineCombiners(self.combiner), True)
+        return shuffled.mapPartitionsWithIndex(partial(functions.combine_combiners, self.combiner), True)
 
 
 class UnionDStream(Node):
-    """The records of several streams.
-
-    Raises:
-        ValueError: the streams belong to different contexts.
-    """
-
-    def __init__(self, parents: Sequence[Node]) -> None:
-        super().__init__(parents[0].graph, parents)
-        if any(parent.graph is not self.graph for parent in parents):
-            raise ValueError("the DStreams to union should belong to one StreamingContext")
+    """The records of several streams, at least one."""
 
     def compute(self, time_ms: int) -> RDD[Any]:
         """The union of the parents' RDDs.
@@ -93,20 +88,14 @@ class TransformedDStream(Node):
     """RDDs that a function of the program makes from its parents' RDDs.
 
     Args:
+        graph: the graph it belongs to.
         parents: the function gets their RDDs.
         function: called on the generator's loop with the batch's datetime and the RDDs; a parent without an RDD gives
             an empty one.
-
-    Raises:
-        ValueError: the parents' slide durations differ, or they belong to different contexts.
     """
 
-    def __init__(self, parents: Sequence[Node], function: Callable[..., Any]) -> None:
-        super().__init__(parents[0].graph, parents)
-        if len({parent.slide_ms for parent in parents}) > 1:
-            raise ValueError("the DStreams should have same slide duration")
-        if any(parent.graph is not self.graph for parent in parents):
-            raise ValueError("the DStreams should belong to one StreamingContext")
+    def __init__(self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any]) -> None:
+        super().__init__(graph, parents)
         self._function = function
 
     def compute(self, time_ms: int) -> RDD[Any] | None:

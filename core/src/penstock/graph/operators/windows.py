@@ -5,6 +5,7 @@ Computed on the generator's loop.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from pyspark import RDD, StorageLevel
@@ -45,22 +46,10 @@ class WindowedDStream(Node):
         slide_ms: from one window to the next.
     """
 
-    spans_batches = True
-
     def __init__(self, parent: Node, window_ms: int, slide_ms: int) -> None:
-        super().__init__(parent.graph, (parent,))
-        self._parent, self._window_ms, self._slide_ms = parent, window_ms, slide_ms
+        super().__init__(parent.graph, (parent,), window_ms, slide_ms)
+        self._parent = parent
         parent.persist_by_default()
-
-    @property
-    def slide_ms(self) -> int:
-        """Milliseconds between two windows."""
-        return self._slide_ms
-
-    @property
-    def parent_remember_ms(self) -> int:
-        """This stream's remember duration plus the window length."""
-        return self.remember_ms + self._window_ms
 
     def persist_by_default(self) -> None:
         """Nothing: a window consists of the parent's RDDs, which are persisted already."""
@@ -71,7 +60,7 @@ class WindowedDStream(Node):
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """The union of the batches in the window."""
-        rdds = self._parent.rdds_between(time_ms - self._window_ms + self._parent.slide_ms, time_ms)
+        rdds = self._parent.rdds_between(time_ms - self.window_ms + self._parent.slide_ms, time_ms)
         return self._sc.union(rdds) if rdds else self._sc.emptyRDD()
 
 
@@ -91,11 +80,9 @@ class TreeWindowDStream(Node):
             are reduced from panes directly.
     """
 
-    spans_batches = True
-
     def __init__(self, panes: ShuffledDStream, window_ms: int, slide_ms: int, *, gathers: bool = False) -> None:
-        super().__init__(panes.graph, (panes,))
-        self._panes, self._window_ms, self._slide_ms = panes, window_ms, slide_ms
+        super().__init__(panes.graph, (panes,), window_ms, slide_ms)
+        self._panes = panes
         self._cover = (lambda begin, end: [(0, number) for number in range(begin, end)]) if gathers else cover
         # (level, number) -> panes number * 2^level to (number + 1) * 2^level, reduced; None when all are empty.
         self._nodes: dict[tuple[int, int], RDD[Any] | None] = {}
@@ -105,20 +92,10 @@ class TreeWindowDStream(Node):
         """Without the nodes of the tree."""
         return {**super().program_state(), "_nodes": {}}
 
-    @property
-    def slide_ms(self) -> int:
-        """Milliseconds between two windows."""
-        return self._slide_ms
-
-    @property
-    def parent_remember_ms(self) -> int:
-        """This stream's remember duration plus the window length."""
-        return self.remember_ms + self._window_ms
-
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Reduce the tree nodes that make up the window."""
         end = (time_ms - self._zero_ms()) // self._panes.slide_ms
-        begin = max(end - self._window_ms // self._panes.slide_ms, 0)
+        begin = max(end - self.window_ms // self._panes.slide_ms, 0)
         return self._reduce([self._node(level, number) for level, number in self._cover(begin, end)])
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
@@ -158,7 +135,7 @@ class TreeWindowDStream(Node):
         if len(present) <= 1:
             return present[0] if present else None
         union = co_partitioned_union(self._sc, present, self._panes.num_partitions)
-        return union.mapPartitionsWithIndex(functions.CombineCombiners(self._panes.combiner), True)
+        return union.mapPartitionsWithIndex(partial(functions.combine_combiners, self._panes.combiner), True)
 
 
 def cover(begin: int, end: int) -> list[tuple[int, int]]:

@@ -7,6 +7,7 @@ predecessor, are reduced anew. Otherwise a key stays, with whatever value the in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pyspark import RDD
@@ -15,7 +16,7 @@ from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import ShuffledDStream
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.worker.slide_window import SlideWindow
-from penstock.worker.state_pairs import ToStatePairs
+from penstock.worker.state_pairs import to_state_pairs
 
 # As PySpark: below this many slides a window, reducing once is faster than reducing twice.
 _MIN_SLIDES = 5
@@ -36,7 +37,7 @@ class PanesDStream(Node):
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """The pane of a batch."""
         rdd = self.reduced.get_or_compute(time_ms)
-        return None if rdd is None else rdd.mapPartitionsWithIndex(ToStatePairs(time_ms), True)
+        return None if rdd is None else rdd.mapPartitionsWithIndex(partial(to_state_pairs, time_ms), True)
 
 
 class ReducedWindowedDStream(StatefulDStream):
@@ -59,35 +60,24 @@ class ReducedWindowedDStream(StatefulDStream):
         keep_pair: Callable[[tuple[Any, Any]], Any] | None,
     ) -> None:
         self._panes = PanesDStream(reduced)
-        self._window_ms, self._slide_ms = window_ms, slide_ms
         self._reduction, self._inverse, self._keep_pair = reduced.combiner, inverse, keep_pair
-        super().__init__(self._panes, reduced.num_partitions)
+        super().__init__(self._panes, reduced.num_partitions, window_ms=window_ms, slide_ms=slide_ms)
 
     def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
         """Take over the windows of an earlier run, and partition the panes as they are."""
         self._panes.reduced.num_partitions = num_partitions
         super().recover(files, num_partitions, home)
 
-    @property
-    def slide_ms(self) -> int:
-        """Milliseconds between two windows."""
-        return self._slide_ms
-
-    @property
-    def parent_remember_ms(self) -> int:
-        """This stream's remember duration plus the window length."""
-        return self.remember_ms + self._window_ms
-
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
         """Slide the previous window, or reduce this one anew."""
         pane_ms = self._panes.slide_ms
-        begin_ms, previous_ms = time_ms - self._window_ms, time_ms - self._slide_ms
-        previous = self._generated.get(previous_ms) if self._window_ms >= _MIN_SLIDES * self._slide_ms else None
+        begin_ms, previous_ms = time_ms - self.window_ms, time_ms - self.slide_ms
+        previous = self._generated.get(previous_ms) if self.window_ms >= _MIN_SLIDES * self.slide_ms else None
         if previous is None:
             old: list[RDD[Any]] = []
             new = self._panes.rdds_between(begin_ms + pane_ms, time_ms)
         else:
-            old = self._panes.rdds_between(begin_ms - self._slide_ms + pane_ms, begin_ms)
+            old = self._panes.rdds_between(begin_ms - self.slide_ms + pane_ms, begin_ms)
             new = self._panes.rdds_between(previous_ms + pane_ms, time_ms)
         rdds = [*([] if previous is None else [previous]), *old, *new]
         if not rdds:

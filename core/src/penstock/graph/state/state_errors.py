@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark import Accumulator, SparkContext
 
-from penstock.worker.state_errors import MergeReported, PartitionErrors, Reported, ReportStateErrors
+from penstock.worker.state_errors import MergeReported, PartitionErrors, Reported
 
 # Partitions whose errors were raised; a partition that is computed again reports them again.
 _REMEMBERED = 10_000
@@ -25,14 +25,10 @@ class StateErrors:
     """
 
     def __init__(self, sc: SparkContext) -> None:
-        self._reported: Accumulator[Reported] = sc.accumulator({}, MergeReported())
+        #: Sent with the tasks, which add to it.
+        self.reported: Accumulator[Reported] = sc.accumulator({}, MergeReported())
         self._raised: dict[tuple[int, int], None] = {}
         self._lock = threading.Lock()
-
-    @property
-    def report(self) -> ReportStateErrors:
-        """Sent with the tasks."""
-        return ReportStateErrors(self._reported)
 
     def raise_new(self) -> None:
         """Raise the errors reported since the last call.
@@ -41,7 +37,7 @@ class StateErrors:
             StateUpdateError: there are some.
         """
         with self._lock:
-            reported: Reported = self._reported.value
+            reported: Reported = self.reported.value
             new: list[Any] = [(partition, reported.pop(partition)) for partition in list(reported)]
             new = [(partition, errors) for partition, errors in new if partition not in self._raised]
             self._raised.update(dict.fromkeys(partition for partition, _errors in new))

@@ -8,22 +8,18 @@ Computed on the generator's loop.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import frozen
 from pyspark import RDD, StorageLevel
 from pyspark.core.rdd import portable_hash
 
 from penstock.graph.arguments import require_num_partitions
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import MapPartitionsDStream
-from penstock.graph.state.state_errors import StateErrors
 from penstock.spark.checkpoint import checkpoint_file
 from penstock.spark.rdds import checkpointed_table, co_partitioned_union
-from penstock.worker.functions import CheckPairs, PartitionFunction
-from penstock.worker.state_pairs import ToStatePairs
+from penstock.worker.functions import PartitionFunction
 
 
 class StatefulDStream(Node):
@@ -32,13 +28,24 @@ class StatefulDStream(Node):
     Args:
         parent: the new input of each batch.
         num_partitions: partitions of the state; ``None`` for the default parallelism.
+        partition_function: from a key to a number; its remainder is the partition.
+        window_ms: length of the window; 0 without one.
+        slide_ms: milliseconds between two states; by default the slide of the parent.
     """
 
-    must_checkpoint = spans_batches = True
+    must_checkpoint = True
 
-    def __init__(self, parent: Node, num_partitions: int | None = None) -> None:
-        super().__init__(parent.graph, (parent,))
-        self._parent = parent
+    def __init__(
+        self,
+        parent: Node,
+        num_partitions: int | None,
+        partition_function: Callable[[Any], int] = portable_hash,
+        *,
+        window_ms: int = 0,
+        slide_ms: int | None = None,
+    ) -> None:
+        super().__init__(parent.graph, (parent,), window_ms, slide_ms)
+        self._parent, self.partition_function = parent, partition_function
         self.num_partitions = require_num_partitions(num_partitions, self._sc.defaultParallelism)
         self.persist_by_default()
 
@@ -46,11 +53,6 @@ class StatefulDStream(Node):
     def home(self) -> str:
         """Path or URI of the files that the state has beside its RDDs; empty when there are none."""
         return ""
-
-    @property
-    def partition_function(self) -> Callable[[Any], int]:
-        """From a key to a number; its remainder is the partition."""
-        return portable_hash
 
     def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
         """Take over the state of an earlier run.
@@ -75,7 +77,7 @@ class StatefulDStream(Node):
         time_ms = max(self._generated, default=-1)
         if time_ms < 0 or time_ms in self.checkpointed():
             return
-        copy = self._generated[time_ms].mapPartitionsWithIndex(_Same(), True)
+        copy = self._generated[time_ms].mapPartitionsWithIndex(lambda _index, elements: elements, True)
         copy.checkpoint()
         copy.count()
         path = checkpoint_file(copy)
@@ -105,14 +107,6 @@ class StatefulDStream(Node):
         """Compute the state after a batch from the newest state there is."""
 
 
-@frozen
-class _Same:
-    """Copies a partition."""
-
-    def __call__(self, _index: int, elements: Iterable[Any]) -> Iterable[Any]:
-        return elements
-
-
 class StateView(MapPartitionsDStream):
     """What a program sees of a stateful stream. Names, persists and checkpoints the stateful stream itself.
 
@@ -137,69 +131,3 @@ class StateView(MapPartitionsDStream):
     def set_checkpoint_interval(self, interval_ms: int) -> None:
         """Checkpoint the state at that interval."""
         self.state.set_checkpoint_interval(interval_ms)
-
-
-class _NotSaved(Enum):
-    """Stands for what a checkpoint of the program cannot hold."""
-
-    INITIAL_RDD = "initial states in an RDD"
-
-
-class KeyedStateDStream(StatefulDStream):
-    """A state for each key, updated by a function of the program.
-
-    Args:
-        parent: pairs of key and new value.
-        num_partitions: partitions of the state; ``None`` for the default parallelism.
-        initial: pairs of key and initial state; ``None`` for none.
-        partition_function: from a key to a number; its remainder is the partition.
-    """
-
-    def __init__(
-        self,
-        parent: Node,
-        num_partitions: int | None,
-        initial: RDD[Any] | Iterable[Any] | None,
-        partition_function: Callable[[Any], int] = portable_hash,
-    ) -> None:
-        super().__init__(MapPartitionsDStream(parent, CheckPairs()), num_partitions)
-        self._initial, self._partition_function = initial, partition_function
-        self.restored()
-
-    def program_state(self) -> dict[str, Any]:
-        """Without the errors, and without initial states in an RDD, which lives no longer than its SparkContext."""
-        initial = _NotSaved.INITIAL_RDD if isinstance(self._initial, RDD) else self._initial
-        return {**super().program_state(), "_errors": None, "_initial": initial}
-
-    def restored(self) -> None:
-        """Begin to collect errors."""
-        self._errors = self.graph.add_state_errors(StateErrors(self._sc))
-
-    @property
-    def partition_function(self) -> Callable[[Any], int]:
-        """From a key to a number; its remainder is the partition."""
-        return self._partition_function
-
-    @property
-    def can_begin(self) -> bool:
-        """Whether the stream can begin without the state of an earlier run."""
-        return not isinstance(self._initial, _NotSaved)
-
-    def _updated(self, time_ms: int, update: PartitionFunction) -> RDD[Any]:
-        """The states after a batch. A batch without an RDD has no new values."""
-        previous, new = self._previous(time_ms), self._parent.get_or_compute(time_ms)
-        return self._merged([*previous, self._partitioned(self._sc.emptyRDD() if new is None else new)], update)
-
-    def _previous(self, time_ms: int) -> list[RDD[Any]]:
-        """The newest states: those of the previous slide, or older ones where ticks were skipped."""
-        times = [time for time in self._generated if time < time_ms]
-        if times:
-            return [self._generated[max(times)]]
-        if self._initial is None or isinstance(self._initial, _NotSaved):
-            return []
-        initial = self._initial if isinstance(self._initial, RDD) else self._sc.parallelize(self._initial)
-        checked = initial.mapPartitionsWithIndex(CheckPairs(), True)
-        return [self._partitioned(checked).mapPartitionsWithIndex(ToStatePairs(time_ms), True)]
-
-    def _partitioned(self, rdd: RDD[Any]) -> RDD[Any]:
-        return rdd.partitionBy(self.num_partitions, self._partition_function)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock_socket.error_counts import ErrorCounts
+from penstock.helpers import ErrorCounts
 
 
 def test_report_has_new_and_total_counts() -> None:

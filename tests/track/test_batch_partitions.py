@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.blocks.block import BlockReference
 from penstock.spark.rdds import LocatedPartition
-from penstock.track.batch_input import BatchInput, pack
+from penstock.track.block_locations import pack
 from penstock.worker.block_reader import ReadBlocks
 
 Located = list[tuple[str, int, BlockReference]]
@@ -67,20 +67,19 @@ def test_every_block_is_there_once_in_order_on_its_host(blocks: list[tuple[str, 
 
 
 def test_a_batch_is_packed_from_what_the_tracker_has(make_tracker: Callable[..., Any]) -> None:
-    tracked = make_tracker()
+    tracked = make_tracker(conf={"spark.penstock.partitionBytes": "2000"})
     tracked.tracker.start()
     process = tracked.registered()
-    intake = BatchInput(tracked.tracker, partition_bytes=2000)
     assert process.add(0, 1, 2).accepted
-    intake.allocate_blocks_to_batch(100)
-    assert intake.count(100, 0) == 30
+    tracked.tracker.allocate_blocks_to_batch(100)
+    assert tracked.tracker.count(100, 0) == 30
     source = f"grpc://127.0.0.1:{process.endpoint.port}"
     references = [BlockReference(f"input-0-1-{n}", f"/blocks/0-1-{n}", 10, source) for n in range(3)]
-    assert intake.partitions(100, 0) == [
+    assert tracked.tracker.partitions(100, 0) == [
         LocatedPartition(tuple(references[:2]), ("host-a",)),
         LocatedPartition(tuple(references[2:]), ("host-a",)),
     ]
-    assert intake.reader == ReadBlocks(process.task.token, process.task.driver_location)
-    assert (intake.count(200, 0), intake.partitions(200, 0)) == (0, [])
-    intake.clean_up(101, delete=True)
-    assert intake.count(100, 0) == 0
+    assert tracked.tracker.reader == ReadBlocks(process.task.token, process.task.driver_location)
+    assert (tracked.tracker.count(200, 0), tracked.tracker.partitions(200, 0)) == (0, [])
+    tracked.tracker.clean_up(101, delete=True)
+    assert tracked.tracker.count(100, 0) == 0

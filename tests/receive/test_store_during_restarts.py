@@ -1,4 +1,4 @@
-"""Stores, restarts and a stop all at once: what a store returned for is there, and all comes to an end."""
+"""Concurrent stores, restarts and a stop: each record that a store returned for is stored once, all threads end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the author hands over for an error: the receiver restarts or ends, and the driver hears of it."""
+"""Unusual values given as an error: the receiver restarts or ends, and the driver is notified."""
 
 from __future__ import annotations
 

@@ -1,0 +1,162 @@
+"""The nodes of ``updateStateByKey`` and ``mapWithState``: a state for each key, updated by a function of the program.
+
+``updateStateByKey`` calls its function for every key in every batch, ``mapWithState`` for the keys of the batch only.
+Computed on the generator's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pyspark import RDD
+from pyspark.core.rdd import portable_hash
+
+from penstock.graph.node import Node
+from penstock.graph.operators.per_batch import MapPartitionsDStream
+from penstock.graph.state.state_errors import StateErrors
+from penstock.graph.state.stateful import StatefulDStream
+from penstock.spark.rdds import as_rdd
+from penstock.worker.functions import PartitionFunction, check_pairs
+from penstock.worker.map_with_state import MapWithState, relocate_states
+from penstock.worker.state_pairs import to_state_pairs
+from penstock.worker.update_state import UpdateState
+
+if TYPE_CHECKING:
+    from penstock.graph.state_spec import StateSpec
+
+# Slides between two checkpoints of mapWithState, as in Spark. Its checkpoints hold references to state files.
+_SLIDES_PER_CHECKPOINT = 10
+
+
+class KeyedStateDStream(StatefulDStream):
+    """A state for each key, updated by a function of the program.
+
+    Args:
+        parent: pairs of key and new value.
+        num_partitions: partitions of the state; ``None`` for the default parallelism.
+        initial: pairs of key and initial state; ``None`` for none.
+        partition_function: from a key to a number; its remainder is the partition.
+    """
+
+    def __init__(
+        self,
+        parent: Node,
+        num_partitions: int | None,
+        initial: RDD[Any] | Iterable[Any] | None,
+        partition_function: Callable[[Any], int] = portable_hash,
+    ) -> None:
+        super().__init__(MapPartitionsDStream(parent, check_pairs), num_partitions, partition_function)
+        self._initial = initial
+        #: Whether the stream can begin without the state of an earlier run.
+        self.can_begin = True
+        self.restored()
+
+    def program_state(self) -> dict[str, Any]:
+        """Without the errors, and without initial states in an RDD, which lives no longer than its SparkContext."""
+        state = {**super().program_state(), "_errors": None}
+        return {**state, "_initial": None, "can_begin": False} if isinstance(self._initial, RDD) else state
+
+    def restored(self) -> None:
+        """Begin to collect errors."""
+        self._errors = self.graph.add_state_errors(StateErrors(self._sc))
+
+    def _updated(self, time_ms: int, update: PartitionFunction) -> RDD[Any]:
+        """The states after a batch. A batch without an RDD has no new values."""
+        previous, new = self._previous(time_ms), self._parent.get_or_compute(time_ms)
+        return self._merged([*previous, self._partitioned(self._sc.emptyRDD() if new is None else new)], update)
+
+    def _previous(self, time_ms: int) -> list[RDD[Any]]:
+        """The newest states: those of the previous slide, or older ones where ticks were skipped."""
+        times = [time for time in self._generated if time < time_ms]
+        if times:
+            return [self._generated[max(times)]]
+        if self._initial is None:
+            return []
+        checked = as_rdd(self._sc, self._initial).mapPartitionsWithIndex(check_pairs, True)
+        return [self._partitioned(checked).mapPartitionsWithIndex(partial(to_state_pairs, time_ms), True)]
+
+    def _partitioned(self, rdd: RDD[Any]) -> RDD[Any]:
+        return rdd.partitionBy(self.num_partitions, self.partition_function)
+
+
+class StateDStream(KeyedStateDStream):
+    """The states of ``updateStateByKey``.
+
+    Args:
+        parent: pairs of key and new value.
+        update: from a key's new values and its state, or ``None``, to its new state, or ``None`` to remove the key.
+        num_partitions: partitions of the state; ``None`` for the default parallelism.
+        initial: pairs of key and initial state; ``None`` for none.
+        memory_limit_mb: past which a worker spills.
+    """
+
+    def __init__(
+        self,
+        parent: Node,
+        update: Callable[[Any, Any], Any],
+        num_partitions: int | None,
+        initial: RDD[Any] | Iterable[Any] | None,
+        memory_limit_mb: float,
+    ) -> None:
+        super().__init__(parent, num_partitions, initial)
+        self._update, self._limit_mb = update, memory_limit_mb
+
+    def advance_state(self, time_ms: int) -> RDD[Any] | None:
+        """Call the update function for every key with a state or new values."""
+        return self._updated(time_ms, UpdateState(time_ms, self._update, self._limit_mb, self._errors.reported))
+
+
+class InternalMapWithStateDStream(KeyedStateDStream):
+    """For each partition: a handle of its states, and the records that the mapping function returned.
+
+    The states themselves stay in the state store.
+
+    Args:
+        parent: pairs of key and value.
+        spec: created by the program.
+    """
+
+    def __init__(self, parent: Node, spec: StateSpec[Any, Any, Any, Any]) -> None:
+        super().__init__(parent, spec._num_partitions, spec._initial, spec._partition_function)
+        # Not the spec itself: it may hold initial states in an RDD, which a checkpoint of the program cannot hold.
+        self._update, self._takes_time, self._timeout_ms = spec._function, spec._takes_time, spec._timeout_ms
+        self._home = ""
+
+    @property
+    def home(self) -> str:
+        """Location of the state store."""
+        return self._home or f"{self.graph.state_home}/{self.number}"
+
+    def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
+        """Take over the states of an earlier run, and continue its state store."""
+        self._home = home
+        super().recover(files, num_partitions, home)
+
+    def _relocated(self, saved: RDD[Any]) -> RDD[Any]:
+        return saved.mapPartitionsWithIndex(partial(relocate_states, self._home), True)
+
+    @property
+    def default_checkpoint_ms(self) -> int:
+        """Ten slides."""
+        return _SLIDES_PER_CHECKPOINT * self.slide_ms
+
+    def advance_state(self, time_ms: int) -> RDD[Any] | None:
+        """Call the mapping function for the new records, and for the states that time out."""
+        # Older versions of the states may still be read: by pending batches, to recompute a lost partition, and by a
+        # run that recovers from a checkpoint.
+        horizon_ms = min([time_ms - self.remember_ms, *self._generated])
+        recoverable_ms = self.graph.runtime.recoverable_ms()
+        if recoverable_ms is not None:
+            horizon_ms = min(horizon_ms, recoverable_ms)
+        function = MapWithState(
+            self._update,
+            time_ms,
+            self._timeout_ms,
+            self.home,
+            horizon_ms,
+            self._errors.reported,
+            time=self.datetime_of(time_ms) if self._takes_time else None,
+        )
+        return self._updated(time_ms, function)

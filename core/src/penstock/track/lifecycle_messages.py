@@ -1,0 +1,223 @@
+"""What goes into the receiver life cycle, events, and what comes out of it, effects.
+
+The messages ``DeregisterReceiver`` and ``ReportError`` of a receiver are events as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import frozen
+
+from penstock.listen.events import Event
+from penstock.receive.messages import DeregisterReceiver, RegisterReceiver, ReportError
+from penstock.spark.cluster import TaskLocation
+from penstock.track.receiver_tracking_info import BlockLocation
+
+# -- events: launches and what they report --
+
+
+@frozen
+class LaunchDue:
+    """The receiver is to be launched: for the first time, or after its back-off.
+
+    Attributes:
+        candidates: chosen executors and hosts; empty for any executor.
+        preferred: host that the receiver prefers.
+    """
+
+    candidates: tuple[TaskLocation, ...] = ()
+    preferred: str | None = None
+
+
+@frozen
+class LaunchFailed:
+    """The receiver could not be launched: ``preferredLocation`` raised.
+
+    Attributes:
+        reason: one line.
+        error: the traceback.
+    """
+
+    reason: str
+    error: str = ""
+
+
+@frozen
+class Registration:
+    """A receiver registers.
+
+    Attributes:
+        message: the receiver's registration message.
+        location: executor on which its task runs; ``None`` when Spark does not report it.
+    """
+
+    message: RegisterReceiver
+    location: TaskLocation | None = None
+
+
+@frozen
+class JobEnded:
+    """The Spark job of a launch has ended.
+
+    Attributes:
+        epoch: number of the launch.
+        reason: why the job failed, in one line; empty when it succeeded.
+        error: the traceback.
+    """
+
+    epoch: int
+    reason: str = ""
+    error: str = ""
+
+
+@frozen
+class Undelivered:
+    """A message did not reach the launch of this epoch."""
+
+    epoch: int
+    message: object
+
+
+# -- events: what the tracker wants or has found --
+
+
+@frozen
+class Move:
+    """The receiver should run on another executor.
+
+    Attributes:
+        serve_ms: how long its task serves its blocks after the receiver has stopped; 0 when no batch needs them.
+    """
+
+    serve_ms: int = 0
+
+
+@frozen
+class ServeLonger:
+    """Draining launches should serve their blocks for this much longer."""
+
+    serve_ms: int
+
+
+@frozen
+class DesiredChange:
+    """Rate limit (records/s, ``None`` for no limit) and pause that the receiver should obey from now on."""
+
+    rate: float | None
+    paused: bool
+
+
+@frozen
+class ProblemFound:
+    """The tracker has found a problem that listeners should see as an error of this receiver.
+
+    Attributes:
+        message: one line.
+        lost_blocks: number of the stream's blocks that tasks could not read.
+        lost_records: number of records in them.
+    """
+
+    message: str
+    lost_blocks: int = 0
+    lost_records: int = 0
+
+
+@frozen
+class Tick:
+    """Time has passed.
+
+    Attributes:
+        needed: epochs of draining launches that alone serve blocks which a batch needs.
+    """
+
+    needed: frozenset[int] = frozenset()
+
+
+@frozen
+class Stop:
+    """The application stops.
+
+    Attributes:
+        serve_ms: how long tasks serve their blocks after their receiver has stopped.
+    """
+
+    serve_ms: int = 0
+
+
+LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
+LifecycleEvent = LaunchEvent | Move | ServeLonger | DesiredChange | ProblemFound | Tick | Stop
+
+# -- effects: what the tracker is to do --
+
+
+@frozen
+class StartJob:
+    """Submit the job of a launch."""
+
+    epoch: int
+    candidates: tuple[TaskLocation, ...]
+
+
+@frozen
+class CancelJob:
+    """Cancel the job of a launch."""
+
+    epoch: int
+
+
+@frozen
+class Connect:
+    """Connect to the endpoint of a launch that has registered, in place of an earlier connection to it."""
+
+    message: RegisterReceiver
+    location: BlockLocation
+
+
+@frozen
+class Send:
+    """Send a message to a launch; ``urgent`` overtakes messages that wait for an answer."""
+
+    epoch: int
+    message: object
+    urgent: bool = False
+
+
+@frozen
+class Answer:
+    """Answer the message that was the event."""
+
+    message: object
+
+
+@frozen
+class Post:
+    """Give an event to the listeners."""
+
+    event: Event
+
+
+@frozen
+class WakeUp:
+    """Launch the receiver after a delay, if it is still backing off then."""
+
+    delay_ms: float
+
+
+@frozen
+class FailApplication:
+    """Stop the application with this error."""
+
+    message: str
+
+
+@frozen
+class Log:
+    """Write a log line."""
+
+    level: str
+    event: str
+    context: dict[str, Any]
+
+
+Effect = StartJob | CancelJob | Connect | Send | Answer | Post | WakeUp | FailApplication | Log
