@@ -33,10 +33,10 @@ class Checkpointer:
     """Writes the checkpoints of a run.
 
     Args:
-        program: what it checkpoints.
-        run: what it starts with; all later checkpoints share the constant values of its first one.
-        tracker: has the receivers' rate limits; forgets the blocks of streams that no run will have again.
-        listeners: gives the value that a listener wants saved, by listener name.
+        program: the program to checkpoint.
+        run: directory, logs and first checkpoint; all later checkpoints share the constant values of the first one.
+        tracker: provides the receivers' rate limits; forgets the blocks of streams that no run will have again.
+        listeners: functions that return the values to save, by listener name.
         post: posts an event to the listeners; called on the writer's thread.
         release_blocks: called on the writer's thread when no retained checkpoint needs blocks of batches strictly older
             than the given time in ms.
@@ -62,7 +62,7 @@ class Checkpointer:
         self.recoverable_ms: int | None = None
         self._number = first.number
         self._listener_values = dict(first.listeners)
-        # Listeners whose value could not be read the last time.
+        # Listeners that failed to give their value the last time.
         self._unreadable: set[str] = set()
         self._forgotten: set[int] = set()
         self._folders = list(first.folders)
@@ -201,7 +201,7 @@ class Checkpointer:
         if self._states:
             since_ms = restore_points(oldest, self._graph, self._states).oldest_ms
             self.recoverable_ms = oldest.zero_time_ms if since_ms is None else since_ms
-            # A state whose last checkpoint is old is recomputed from all input since then.
+            # A state with an old last checkpoint is recomputed from all input since then.
             needed_ms = min(needed_ms, self.recoverable_ms - self._graph.max_input_remember_ms)
         with self._lock:
             old = []

@@ -25,7 +25,7 @@ class CompletedOutputs:
 
     Args:
         wal: the log, recovered here and not started yet.
-        names: of the output operations, by output operation id.
+        names: names of the output operations, by output operation id.
 
     Raises:
         WriteAheadLogError: the log cannot be read, or is damaged.

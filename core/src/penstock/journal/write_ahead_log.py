@@ -197,7 +197,7 @@ class WriteAheadLog:
         """Reject further events, fail pending ones, and wait for the write in progress. May be called again.
 
         Args:
-            timeout_s: limit for that wait; then the appenders whose events are in that write fail, too.
+            timeout_s: limit for that wait; after it, the appenders that wait for that write fail, too.
         """
         with self._changed:
             was_closed, self._closed = self._closed, True

@@ -137,7 +137,7 @@ class JobScheduler:
     def oldest_needed(self) -> int | None:
         """The oldest batch whose data may still be read; ``None`` if there is none.
 
-        That is a pending one, or a dropped one: the next batch that runs computes what windows and state need of it.
+        It may be a dropped one: the next batch that runs computes what windows and state need from it.
         """
         with self._changed:
             return min([*self._pending, *self._dropped], default=None)

@@ -49,7 +49,7 @@ def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mapping
     required_ms: dict[int, int] = {}
     files: dict[str, Mapping[int, str]] = {}
     restored_ms: list[int] = []
-    # Children come before their parents: a stream is made after the streams it is computed from.
+    # Children come before their parents: a program creates a stream after the streams that it is computed from.
     for stream in reversed(graph.streams()):
         needed_ms = required_ms.get(stream.number, first_ms)
         state = saved.get(stream.number)

@@ -31,7 +31,7 @@ def block_log(program: Program, directory: CheckpointDirectory, run: str, found:
     files = directory.files.child(BLOCK_LOG)
     if found is None:
         return WriteAheadLog(files, run, program.settings, program.clock)
-    # Batches that the checkpoint knows of, and whose allocations may be missing from the log.
+    # Replaces the allocations of batches that the checkpoint mentions, if they are missing from the log.
     stream_ids = [saved.stream_id for saved in found.inputs]
     batches = found.zero_time_ms, found.batch_interval_ms, found.last_time_ms
     substitute = allocations_lost(*batches, stream_ids)

@@ -221,7 +221,7 @@ class Recovery:
         return None if self.found is None else self.found.listeners.get(listener)
 
     def _not_recoverable(self) -> list[str]:
-        """Call sites of the inputs whose data is lost with the driver."""
+        """Call sites of the inputs that lose their data with the driver."""
         return [stream.call_site.short for stream in self._graph.inputs if not stream.is_recoverable]
 
     # -- the checkpoint to recover from --
