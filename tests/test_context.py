@@ -25,7 +25,6 @@ class FakeSpark(SparkContext):
     """A SparkContext that only knows whether it was stopped."""
 
     master = "local[2]"
-    appName = "app"
     applicationId = "app-1"
     _jsc: Any = None
 

@@ -66,7 +66,7 @@ def test_every_block_is_there_once_in_order_on_its_host(blocks: list[tuple[str, 
         assert filled >= partition_bytes or before.hosts != after.hosts
 
 
-def test_a_batch_is_packed_from_what_the_tracker_has(make_tracker: Callable[..., Any]) -> None:
+def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callable[..., Any]) -> None:
     tracked = make_tracker(conf={"spark.penstock.partitionBytes": "2000"})
     tracked.tracker.start()
     process = tracked.registered()

@@ -65,7 +65,7 @@ def test_without_a_checkpoint_directory_there_is_no_start(make_tracker: MakeTrac
         assert word in str(caught.value)
 
 
-def test_a_directory_that_nothing_answers_to_is_refused(make_tracker: MakeTracker) -> None:
+def test_directory_without_a_file_system_is_refused(make_tracker: MakeTracker) -> None:
     with pytest.raises(ConfigurationError, match="nosuch://host/check"):
         make_tracker(conf=LOG, checkpoint_directory="nosuch://host/check")
 
@@ -151,7 +151,7 @@ def test_corrupt_block_is_reported_as_lost(make_tracker: MakeTracker, tmp_path: 
 # -- deleting --
 
 
-def test_the_driver_deletes_what_was_cleaned_up(make_tracker: MakeTracker, directory: str, wait_for: WaitFor) -> None:
+def test_driver_deletes_cleaned_up_blocks(make_tracker: MakeTracker, directory: str, wait_for: WaitFor) -> None:
     tracked = make_tracker(conf=LOG, checkpoint_directory=directory)
     tracked.tracker.start()
     process = tracked.registered()

@@ -82,7 +82,7 @@ def test_block_whose_log_write_fails_may_be_reported_again(
     assert tracked.tracker.backlog_bytes() == 1000
 
 
-def test_the_journal_is_open_until_the_last_batch_is_made(make_tracker: MakeTracker, make_journal: MakeJournal) -> None:
+def test_log_stays_open_until_the_last_batch_is_allocated(make_tracker: MakeTracker, make_journal: MakeJournal) -> None:
     tracked = make_tracker(journal=make_journal())
     tracked.tracker.start()
     process = tracked.registered()
@@ -121,7 +121,7 @@ def test_repeated_report_after_a_relaunch_is_accepted(make_tracker: MakeTracker,
     assert not process.add(1).accepted
 
 
-def test_what_is_refused_writes_nothing(
+def test_refused_start_writes_nothing(
     make_tracker: MakeTracker, make_journal: MakeJournal, silent: type[Receiver[Any]], tmp_path: Path
 ) -> None:
     tracked = make_tracker([silent()], master="local[1]", journal=make_journal())
@@ -130,7 +130,7 @@ def test_what_is_refused_writes_nothing(
     assert not list(tmp_path.rglob("*"))
 
 
-def test_what_is_prepared_and_not_started_stops_at_once(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
+def test_prepared_tracker_stops_at_once_without_a_start(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
     tracked = make_tracker([silent()])
     tracked.tracker.prepare()
     before = time.monotonic()
@@ -141,7 +141,7 @@ def test_what_is_prepared_and_not_started_stops_at_once(make_tracker: MakeTracke
 
 
 @pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
-def test_files_that_the_journal_does_not_know_of_are_deleted_only_where_it_is_whole(
+def test_unknown_files_are_deleted_only_if_the_log_is_complete(
     make_tracker: MakeTracker, make_journal: MakeJournal, tmp_path: Path, torn: bool
 ) -> None:
     conf = {"spark.streaming.receiver.writeAheadLog.enable": "true"}

@@ -67,7 +67,7 @@ def test_streams_have_queues_of_their_own() -> None:
     assert tracker.blocks_of_batch(1, 3) == []
 
 
-def test_a_block_that_is_reported_again_is_there_once(tracker: ReceivedBlockTracker) -> None:
+def test_repeated_report_adds_a_block_once(tracker: ReceivedBlockTracker) -> None:
     tracker.add_blocks(blocks(1, 2))
     tracker.add_blocks(blocks(2, 1))
     tracker.allocate_blocks_to_batch(1)
@@ -77,7 +77,7 @@ def test_a_block_that_is_reported_again_is_there_once(tracker: ReceivedBlockTrac
     assert tracker.blocks_of_batch(2, 1) == []
 
 
-def test_a_clean_up_forgets_what_is_strictly_older_and_gives_its_blocks(tracker: ReceivedBlockTracker) -> None:
+def test_clean_up_forgets_older_batches_and_returns_their_blocks(tracker: ReceivedBlockTracker) -> None:
     for batch in (1, 2, 3):
         tracker.add_blocks(blocks(batch))
         tracker.allocate_blocks_to_batch(batch)
@@ -105,7 +105,7 @@ def test_a_hundred_thousand_blocks_belong_to_the_batch(tracker: ReceivedBlockTra
     assert tracker.blocks_of_batch(1, 1) == many
 
 
-def test_no_block_is_lost_or_doubled_while_batches_are_made(tracker: ReceivedBlockTracker) -> None:
+def test_no_block_is_lost_or_doubled_while_batches_are_allocated(tracker: ReceivedBlockTracker) -> None:
     def add(first: int) -> None:
         for number in range(first, first + 500):
             tracker.add_blocks(blocks(number))

@@ -488,7 +488,7 @@ def test_move_without_blocks_waits_for_the_end_of_the_job() -> None:
     assert type(lifecycle.take(JobEnded(1)).record.state) is BackingOff
 
 
-def test_move_that_meets_a_restart_of_the_receiver_goes_on() -> None:
+def test_move_continues_when_the_receiver_restarts() -> None:
     lifecycle = active().take(Move(60_000), deregister("Restarting"))
     assert lifecycle.state == "Moving"
     lifecycle.take(deregister("moves to another executor", ended=True))
@@ -596,7 +596,7 @@ def test_stop_is_sent_again_until_it_is_delivered() -> None:
     assert lifecycle.take(Tick()).sent == []
 
 
-def test_stopping_receiver_that_says_its_end_is_stopped_and_serves() -> None:
+def test_stopping_receiver_that_reports_its_end_is_stopped_and_serves() -> None:
     lifecycle = active().take(Stop(500), deregister("Stopped by driver", ended=True))
     assert (lifecycle.record.state, lifecycle.answer, lifecycle.posted) == (Stopped(), Reply(), ["ReceiverStopped"])
     # Nothing is released before the last batches have run.
@@ -604,7 +604,7 @@ def test_stopping_receiver_that_says_its_end_is_stopped_and_serves() -> None:
     assert lifecycle.take(JobEnded(1)).drains == []
 
 
-def test_receiver_between_two_starts_may_hold_records_until_it_says_its_end() -> None:
+def test_restarting_receiver_may_hold_records_until_it_reports_its_end() -> None:
     lifecycle = active().take(deregister("Restarting"), Stop())
     assert lifecycle.state == "Stopping"
     assert lifecycle.take(deregister("Stopped by driver", ended=True)).record.state == Stopped()

@@ -81,7 +81,7 @@ def test_receivers_begin_with_equal_parts(three: Three) -> None:
     assert all(process.received.entries == [] for process in processes)
 
 
-def test_the_maximum_of_a_receiver_holds_too(three: Three) -> None:
+def test_maximum_per_receiver_applies_too(three: Three) -> None:
     _tracked, processes = three({MAX_TOTAL_RATE: "90", MAX_RATE: "20"})
     assert [process.register().rate for process in processes] == [20, 20, 20]
 

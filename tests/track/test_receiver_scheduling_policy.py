@@ -31,7 +31,7 @@ def test_no_executors_give_no_candidates() -> None:
     assert reschedule_receiver(None, [], []) == []
 
 
-def test_the_preferred_host_is_always_among_them() -> None:
+def test_preferred_host_is_always_a_candidate() -> None:
     assert hosts(reschedule_receiver("host1", [], [TaskLocation("host2", "1")])) == {"host1", "host2"}
 
 

@@ -118,9 +118,7 @@ class Unpicklable(Receiver[Any]):
         """Nothing to start."""
 
 
-def test_a_receiver_that_cannot_travel_is_refused_with_the_attribute_that_is_to_blame(
-    make_tracker: MakeTracker, silent: SilentClass
-) -> None:
+def test_unpicklable_receiver_is_refused_naming_the_attribute(make_tracker: MakeTracker, silent: SilentClass) -> None:
     tracked = make_tracker([silent(), Unpicklable()])
     with pytest.raises(ConfigurationError, match=r"receiver Unpicklable of stream 1 .* 'connection' \(lock\)"):
         tracked.tracker.start()
@@ -130,7 +128,7 @@ def test_a_receiver_that_cannot_travel_is_refused_with_the_attribute_that_is_to_
 # -- registration --
 
 
-def test_a_receiver_that_registers_is_known(tracked: Tracked) -> None:
+def test_registered_receiver_is_in_the_infos(tracked: Tracked) -> None:
     process = tracked.process()
     assert tracked.tracker.receiver_infos() == {0: ReceiverInfo(0, "Silent-0", False, "", "")}
     registered = process.register()
@@ -232,7 +230,7 @@ def test_blocks_that_come_after_deregistration_are_taken(tracked: Tracked) -> No
 # -- errors and ends --
 
 
-def test_an_error_that_is_reported_is_an_event_and_the_receiver_goes_on(tracked: Tracked) -> None:
+def test_reported_error_is_posted_and_the_receiver_continues(tracked: Tracked) -> None:
     process = tracked.registered()
     assert process.report("report error", "Traceback: report exception").accepted
     event = tracked.events.await_one(ReceiverError)
@@ -423,7 +421,7 @@ def test_unreachable_receiver_delays_no_other(make_tracker: MakeTracker, silent:
 # -- deleting --
 
 
-def test_blocks_that_nothing_needs_are_deleted_where_they_are(tracked: Tracked) -> None:
+def test_unneeded_blocks_are_deleted_on_their_host(tracked: Tracked) -> None:
     process = tracked.registered()
     process.add(0, 1)
     stored(tracked, 100)
@@ -505,7 +503,7 @@ def test_stop_waits_for_all_receivers(make_tracker: MakeTracker, silent: SilentC
     assert len(tracked.launches) == 2
 
 
-def test_receiver_between_two_starts_is_sent_a_stop(tracked: Tracked) -> None:
+def test_restarting_receiver_is_sent_a_stop(tracked: Tracked) -> None:
     # Its buffer may hold records.
     process = tracked.registered()
     process.deregister("Restarting receiver with delay 30000 ms: again")

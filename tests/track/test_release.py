@@ -45,7 +45,7 @@ def drained(tracked: Tracked) -> Iterator[tuple[Tracked, FakeProcess]]:
     process.launch.end()
 
 
-def test_a_stop_that_drains_has_blocks_served_for_a_while(drained: tuple[Tracked, FakeProcess]) -> None:
+def test_draining_stop_asks_receivers_to_serve_blocks(drained: tuple[Tracked, FakeProcess]) -> None:
     tracked, process = drained
     (stop,) = process.received.entries
     assert 30_000 < stop.serve_ms < 60_000
@@ -124,7 +124,7 @@ def test_blocks_that_the_last_batches_miss_are_counted(drained: tuple[Tracked, F
     assert tracked.tracker.receiver_infos()[0].lost_records == 10
 
 
-def test_a_receiver_that_was_between_two_starts_is_waited_for_until_it_has_flushed(tracked: Tracked) -> None:
+def test_stop_waits_for_a_restarting_receiver_to_flush(tracked: Tracked) -> None:
     process = tracked.registered()
     process.deregister("Restarting receiver with delay 30000 ms: again")
     with ThreadPoolExecutor() as pool:

@@ -160,9 +160,8 @@ class EngineAccess(ListenerContext):
         if stream_id not in {stream.stream_id for stream in self.receiver_streams}:
             raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
         spec: RateEstimatorSpec = self._plugins.spec("rate_estimators", self._settings.rate_estimator)
-        options = read_options(
-            "rate estimator", spec, self._settings.with_prefix(f"spark.streaming.backpressure.{spec.name}.")
-        )
+        prefix = f"spark.streaming.backpressure.{spec.name}."
+        options = read_options("rate estimator", spec, {}, self._settings.with_prefix(prefix), prefix)
         estimator = make_estimator(spec, options, self.batch_interval_ms, partial(_log_fault, spec.name, stream_id))
         saved = self.save(f"rate {spec.name} {stream_id}", estimator.saved_state)
         if estimator.restore(saved):

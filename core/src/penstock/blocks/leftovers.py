@@ -1,8 +1,8 @@
 """Deletes the block directories that earlier runs on this host left behind, as after kill -9.
 
-Each run notes its directory, and the process that it lives and dies with, in a small file in this user's own folder. A
-directory is deleted only if it has the run's name and marker file, belongs to this user, and that process is gone. If
-that process is an executor, a driver on another host may still read the blocks: then the directory must also have been
+Each run notes its directory and the process that owns it in a small file in this user's own folder. A directory is
+deleted only if it has the run's name and marker file, belongs to this user, and the owner process has ended. If the
+owner is an executor, a driver on another host may still read the blocks: then the directory must also have been
 unchanged for an hour. Called when a receiver is launched.
 """
 
@@ -51,7 +51,7 @@ class Process:
         """Look up a running process.
 
         Raises:
-            ProcessLookupError: there is none.
+            ProcessLookupError: no process has this pid.
         """
         try:
             return cls(pid, psutil.Process(pid).create_time())
@@ -60,7 +60,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs. A zombie does not."""
+        """Whether the process still runs. A zombie does not."""
         try:
             process = psutil.Process(self.pid)
             is_same = abs(process.create_time() - self.create_time) < _CLOCK_STEP_S
@@ -75,7 +75,7 @@ class _Note:
 
     Attributes:
         directory: the run's.
-        owner: the process that the directory lives and dies with.
+        owner: the process after whose end nobody needs the directory.
         grace_s: how long the directory must have been unchanged before it is deleted, seconds.
     """
 
@@ -85,7 +85,7 @@ class _Note:
 
 
 def executor_process() -> Process:
-    """The process that local blocks live and die with: the JVM above this Python worker, or this process's parent."""
+    """Return the owner of local blocks: the JVM above this Python worker, or this process's parent without a JVM."""
     parents = psutil.Process().parents()
     return Process.of(next((each.pid for each in parents if each.name() == "java"), os.getppid()))
 
@@ -149,7 +149,7 @@ def _read(path: Path) -> _Note | None:
 
 
 def _unchanged_s(directory: Path) -> float:
-    """For how long nothing was stored in a directory; very long if it does not exist."""
+    """Seconds since a block was stored in a directory; since the epoch if the directory does not exist."""
     changed_s = 0.0
     with suppress(OSError):
         for path in (directory, *directory.iterdir()):

@@ -81,7 +81,7 @@ class FinalStateCheckpoint:
 
     def _checkpoint(self, stream: StatefulDStream) -> None:
         try:
-            stream.checkpoint_youngest()
+            stream.checkpoint_newest()
         # The next run recovers from an older RDD and recomputes what followed it.
         except Exception as error:
             log.warning("state not checkpointed", operation=stream.call_site.short, reason=failure.reason(error))

@@ -192,15 +192,11 @@ class BlockReporter:
             if not group.answer.done():
                 with self._next_lock:
                     self._next = _Group()
-                return self._report_group(group)
-        if (error := group.answer.exception()) is not None:
-            raise StoreError(text_of(error)) from error
-        return group.answer.result()
-
-    def _report_group(self, group: _Group) -> Reply:
-        try:
-            group.answer.set_result(self._report(group.blocks))
-        except BaseException as error:
-            group.answer.set_exception(error)
-            raise
+                try:
+                    group.answer.set_result(self._report(group.blocks))
+                except BaseException as error:
+                    group.answer.set_exception(error)
+                    raise
+        if (failure := group.answer.exception()) is not None:
+            raise StoreError(text_of(failure)) from failure
         return group.answer.result()

@@ -22,7 +22,7 @@ class ReceiverDriver(Protocol):
         """Send a message and return the reply. Called on any thread.
 
         Raises:
-            WireError: there is no reply; the message may have arrived. The supervisor repeats ``AddBlocks`` then.
+            WireError: no reply arrived, although the message may have. The supervisor then repeats ``AddBlocks``.
         """
         ...
 

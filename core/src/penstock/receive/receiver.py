@@ -1,8 +1,8 @@
 """``Receiver``: the class that a receiver's author derives from.
 
-A receiver is made on the driver, pickled, and runs in a Python worker on an executor: make threads, sockets and locks
-in ``onStart``, not in ``__init__``. Every attribute that this class needs is name-mangled, so that an author's
-attributes collide with none.
+The program creates a receiver on the driver; a pickled copy runs in a Python worker on an executor. Create threads,
+sockets and locks in ``onStart``, not in ``__init__``. Every attribute that this class needs is name-mangled, so that it
+never collides with an author's attribute.
 """
 
 from __future__ import annotations

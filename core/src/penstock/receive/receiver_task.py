@@ -51,7 +51,7 @@ class ReceiverTask:
         run_id: names the directory of the run's blocks; differs between contexts.
         driver_location: ``grpc://host:port`` of the tracker's endpoint.
         token: the application's.
-        settings: in force.
+        settings: of the application.
         driver_process: the driver's process if it is on this machine.
         log_directory: path or URI of the stream's write-ahead log; empty to store blocks on this executor.
     """
@@ -83,7 +83,7 @@ class ReceiverTask:
 
 
 class _Launch:
-    """What one launch consists of in the worker: plugins, blocks, endpoint, supervisor."""
+    """Owns the parts of one launch in the worker: plugins, blocks, endpoint, supervisor."""
 
     def __init__(self, task: ReceiverTask) -> None:
         self._blocks, directory = _block_handler(task)
@@ -163,7 +163,7 @@ class _HookedBlockHandler:
 
 
 def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | None]:
-    """What stores the blocks, and the directory in which they are if it is on this host."""
+    """Return the block handler, and the directory of the blocks if it is on this host."""
     if task.log_directory:
         handler = WriteAheadLogBlockHandler(task.log_directory, task.settings.durability)
         return handler, None if is_remote(task.log_directory) else Path(task.log_directory)

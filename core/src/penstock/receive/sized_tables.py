@@ -1,7 +1,7 @@
-"""``sized_tables``: turns what ``store_all`` is given into Arrow tables that fit into memory.
+"""``sized_tables``: encodes the records of a ``store_all`` as Arrow tables of bounded size.
 
-It encodes a few records at a time and measures the result, nested objects included; that costs nothing extra. It reads
-no more of an iterator than the next table needs. Runs on the thread that stores.
+It encodes a few records at a time and measures the encoded bytes, which include nested objects. It reads no more of an
+iterator than the next table needs. Runs on the thread that stores.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _PIECE = 4096
 _PIECES = 8
 # A piece may have this many times the records of the one before, so that the first ones are small.
 _GROWTH = 4
-# Records from an iterator are made on the way: after each _LOOK of them, the last one is checked for being _LARGER
-# times as large as those before. A sequence is in memory anyway.
+# An iterator may create its records as they are read. So a piece of it ends early if the last of each _LOOK records is
+# _LARGER times as large as those before. A sequence is in memory already.
 _LOOK, _LARGER = 256, 8
 
 

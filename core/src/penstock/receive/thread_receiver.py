@@ -106,7 +106,6 @@ class AsyncReceiver(SupervisedThread[T]):
     them; ``astore``, ``astore_all`` and ``astore_arrow`` do not.
     """
 
-    __loop: asyncio.AbstractEventLoop | None = None
     __task: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -127,7 +126,7 @@ class AsyncReceiver(SupervisedThread[T]):
 
     def _penstock_receive(self, ended: threading.Event) -> None:
         async def main() -> None:
-            self.__loop, self.__task = asyncio.get_running_loop(), asyncio.current_task()
+            self.__task = asyncio.current_task()
             # A stop before this point has found no task to cancel.
             if not ended.is_set():
                 await self.receive()
@@ -135,8 +134,7 @@ class AsyncReceiver(SupervisedThread[T]):
         asyncio.run(main())
 
     def _penstock_wake(self) -> None:
-        loop, task = self.__loop, self.__task
-        if loop is not None and task is not None:
+        if (task := self.__task) is not None:
             # A closed loop has ended by itself.
             with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(task.cancel)
+                task.get_loop().call_soon_threadsafe(task.cancel)

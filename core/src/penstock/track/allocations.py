@@ -28,7 +28,7 @@ _BLOCK_ID = re.compile(r"input-\d+-(\d+)-\d+")
 
 
 class Allocations:
-    """The blocks of all streams and batches."""
+    """The blocks of all streams and batches. Only events change it."""
 
     def __init__(self) -> None:
         # By stream and block id, in the order of arrival.
@@ -44,71 +44,6 @@ class Allocations:
 
     # -- changes --
 
-    def add(self, blocks: Iterable[StoredBlock]) -> None:
-        """Queue blocks, in order. A block that was added before is ignored."""
-        with self._lock:
-            for block in blocks:
-                block_id, stream_id = block.block_id, block.stream_id
-                if block_id in self._known or block_id in self._gone:
-                    continue
-                self._known.add(block_id)
-                self._unallocated.setdefault(stream_id, {})[block_id] = block
-                launched = _BLOCK_ID.fullmatch(block_id)
-                if launched is not None:
-                    self._note_epoch(stream_id, int(launched[1]))
-
-    def allocate(self, time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> None:
-        """Give these blocks to a batch; those that are not queued are ignored."""
-        with self._lock:
-            batch = self._allocated.setdefault(time_ms, {})
-            for stream_id, ids in block_ids.items():
-                queue = self._unallocated.get(stream_id, {})
-                blocks = batch.setdefault(stream_id, [])
-                blocks += [queue.pop(block_id) for block_id in ids if block_id in queue]
-                if not queue:
-                    # A dictionary does not shrink.
-                    self._unallocated.pop(stream_id, None)
-            self._last_allocated_ms = max(self._last_allocated_ms, time_ms)
-
-    def allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
-        """Give unallocated blocks to the first batch whose allocation is lost, if there is one.
-
-        A batch gets all unallocated blocks, so that batch had them. In another batch they would be counted twice.
-        """
-        before_ms = self.last_allocated_ms
-        first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
-        if first_ms <= last_time_ms:
-            waiting = {stream_id: [block.block_id for block in self.unallocated(stream_id)] for stream_id in stream_ids}
-            self.allocate(first_ms, waiting)
-
-    def clean(self, before_ms: int) -> None:
-        """Forget batches strictly older than a time."""
-        with self._lock:
-            for time_ms in [each for each in self._allocated if each < before_ms]:
-                for queue in self._allocated.pop(time_ms).values():
-                    for block in queue:
-                        self._known.discard(block.block_id)
-                        self._gone[block.block_id] = None
-            while len(self._gone) > _GONE_REMEMBERED:
-                self._gone.popitem(last=False)
-
-    def launch(self, epochs: Mapping[int, int]) -> None:
-        """Note the numbers of launches that are about to start, by stream."""
-        with self._lock:
-            for stream_id, epoch in epochs.items():
-                self._note_epoch(stream_id, epoch)
-
-    def forget(self, stream_ids: Iterable[int]) -> None:
-        """Forget streams and their blocks."""
-        with self._lock:
-            for stream_id in stream_ids:
-                gone = self._unallocated.pop(stream_id, {}).values()
-                for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):
-                    self._known.difference_update(block.block_id for block in blocks)
-                self._epochs.pop(stream_id, None)
-
-    # -- changes as events --
-
     def apply(self, event: Event) -> None:
         """Apply an event.
 
@@ -116,25 +51,84 @@ class Allocations:
             ValueError: this version does not know the kind of event, or it has another form.
             TypeError: a block has another form in this version.
         """
-        match event:
-            case {"what": "blocks added", "blocks": blocks}:
-                self.add([StoredBlock(**each) for each in blocks])
-            case {"what": "batch allocated", "time": time_ms, "blocks": block_ids}:
-                self.allocate(time_ms, _by_number(block_ids))
-            case {"what": "batches cleaned", "before": before_ms}:
-                self.clean(before_ms)
-            case {"what": "receivers launched", "epochs": epochs}:
-                self.launch(_by_number(epochs))
-            case {"what": "streams forgotten", "streams": stream_ids}:
-                self.forget(stream_ids)
-            case {"what": "allocations lost", "zero": zero, "interval": interval, "last": last, "streams": stream_ids}:
-                self.allocate_lost(zero, interval, last, stream_ids)
-            case {"what": "summary", "epochs": epochs, "allocated": last_allocated_ms, "gone": gone}:
-                self.launch(_by_number(epochs))
-                with self._lock:
+        with self._lock:
+            match event:
+                case {"what": "blocks added", "blocks": blocks}:
+                    self._add([StoredBlock(**each) for each in blocks])
+                case {"what": "batch allocated", "time": time_ms, "blocks": block_ids}:
+                    self._allocate(time_ms, _by_number(block_ids))
+                case {"what": "batches cleaned", "before": before_ms}:
+                    self._clean(before_ms)
+                case {"what": "receivers launched", "epochs": epochs}:
+                    self._note_epochs(_by_number(epochs))
+                case {"what": "streams forgotten", "streams": stream_ids}:
+                    self._forget(stream_ids)
+                case {"what": "allocations lost", "zero": zero, "interval": interval, "last": last, "streams": ids}:
+                    self._allocate_lost(zero, interval, last, ids)
+                case {"what": "summary", "epochs": epochs, "allocated": last_allocated_ms, "gone": gone}:
+                    self._note_epochs(_by_number(epochs))
                     self._last_allocated_ms, self._gone = last_allocated_ms, OrderedDict.fromkeys(gone)
-            case _:
-                raise ValueError(f"unknown event of blocks: {event.get('what')!r}")
+                case _:
+                    raise ValueError(f"unknown event of blocks: {event.get('what')!r}")
+
+    def _add(self, blocks: Iterable[StoredBlock]) -> None:
+        """Queue blocks, in order. A block that was added before is ignored."""
+        for block in blocks:
+            block_id, stream_id = block.block_id, block.stream_id
+            if block_id in self._known or block_id in self._gone:
+                continue
+            self._known.add(block_id)
+            self._unallocated.setdefault(stream_id, {})[block_id] = block
+            launched = _BLOCK_ID.fullmatch(block_id)
+            if launched is not None:
+                self._note_epochs({stream_id: int(launched[1])})
+
+    def _allocate(self, time_ms: int, block_ids: Mapping[int, Iterable[str]]) -> None:
+        """Give these blocks to a batch; those that are not queued are ignored."""
+        batch = self._allocated.setdefault(time_ms, {})
+        for stream_id, ids in block_ids.items():
+            queue = self._unallocated.get(stream_id, {})
+            blocks = batch.setdefault(stream_id, [])
+            blocks += [queue.pop(block_id) for block_id in ids if block_id in queue]
+            if not queue:
+                # A dictionary does not shrink.
+                self._unallocated.pop(stream_id, None)
+        self._last_allocated_ms = max(self._last_allocated_ms, time_ms)
+
+    def _allocate_lost(self, zero_time_ms: int, interval_ms: int, last_time_ms: int, stream_ids: Iterable[int]) -> None:
+        """Give unallocated blocks to the first batch whose allocation is lost, if there is one.
+
+        A batch gets all unallocated blocks, so that batch had them. In another batch they would be counted twice.
+        """
+        before_ms = self._last_allocated_ms
+        first_ms = (zero_time_ms if before_ms < 0 else before_ms) + interval_ms
+        if first_ms <= last_time_ms:
+            self._allocate(
+                first_ms, {stream_id: list(self._unallocated.get(stream_id, ())) for stream_id in stream_ids}
+            )
+
+    def _clean(self, before_ms: int) -> None:
+        """Forget batches strictly older than a time."""
+        for time_ms in [each for each in self._allocated if each < before_ms]:
+            for queue in self._allocated.pop(time_ms).values():
+                for block in queue:
+                    self._known.discard(block.block_id)
+                    self._gone[block.block_id] = None
+        while len(self._gone) > _GONE_REMEMBERED:
+            self._gone.popitem(last=False)
+
+    def _note_epochs(self, epochs: Mapping[int, int]) -> None:
+        """Note launches by stream, unless a later one is known."""
+        for stream_id, epoch in epochs.items():
+            self._epochs[stream_id] = max(self._epochs.get(stream_id, 0), epoch)
+
+    def _forget(self, stream_ids: Iterable[int]) -> None:
+        """Forget streams and their blocks."""
+        for stream_id in stream_ids:
+            gone = self._unallocated.pop(stream_id, {}).values()
+            for blocks in (gone, *(batch.pop(stream_id, ()) for batch in self._allocated.values())):
+                self._known.difference_update(block.block_id for block in blocks)
+            self._epochs.pop(stream_id, None)
 
     def events(self) -> list[Event]:
         """Events that restore this state from an empty one."""
@@ -208,9 +202,6 @@ class Allocations:
         """The number of a receiver's last launch; 0 for none."""
         with self._lock:
             return self._epochs.get(stream_id, 0)
-
-    def _note_epoch(self, stream_id: int, epoch: int) -> None:
-        self._epochs[stream_id] = max(self._epochs.get(stream_id, 0), epoch)
 
 
 def _additions(blocks: list[StoredBlock]) -> Iterator[Event]:

@@ -23,7 +23,7 @@ from penstock.wire.token import VERSION_HEADER, Token
 log = get_logger("wire")
 
 Handler = Callable[[Any], object]
-#: From a ticket to the schema and the record batches of its stream; raises ``StreamNotFoundError`` if there is none.
+#: Maps a ticket to the schema and the record batches of its stream; raises ``StreamNotFoundError`` for an unknown one.
 OpenStream = Callable[[str], tuple[pa.Schema, Iterable[pa.RecordBatch]]]
 
 
@@ -57,7 +57,7 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
 
     Args:
         host: the address to listen on; the system chooses the port.
-        token: the token that callers must show, with the TLS files if there are any.
+        token: the token that callers must show, with its TLS files.
         handlers: message class → handler, which returns the reply, or ``None`` for ``Reply()``.
         open_stream: opens the stream that a ticket names; ``None`` to serve messages only.
     """
@@ -70,8 +70,8 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
         self._open_stream = open_stream or _no_stream
         #: The number of calls that showed the token but did not carry a message for this endpoint.
         self.refused_messages = 0
-        # It answers from here on. Flight's ``serve`` is never called: it ends the server at the first Ctrl-C, when
-        # receivers have yet to deregister.
+        # The endpoint answers from here on. Flight's ``serve`` is never called: it ends the server at the first Ctrl-C,
+        # before receivers have deregistered.
         super().__init__(token.location(host, 0), middleware={"token": self._token_check}, **token.server_arguments())
 
     @property
