@@ -39,13 +39,7 @@ class EngineAccess(ListenerContext):
         saved_values: functions that return the values to save in each checkpoint, by name.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        plugins: Plugins,
-        engine: Engine,
-        recovery: Recovery | None,
-    ) -> None:
+    def __init__(self, program: Program, plugins: Plugins, engine: Engine, recovery: Recovery | None) -> None:
         self._sc, self._settings, self._graph = program.sc, program.settings, program.graph
         self._plugins, self._engine, self._recovery = plugins, engine, recovery
         self._application_id = str(program.sc.applicationId)
