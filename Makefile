@@ -25,7 +25,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 # What runs here is what .venv holds: no Spark, Python or environment set up for something else gets in.
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME VIRTUAL_ENV
 
-.PHONY: help setup demo test without-spark on-spark programs faults lint format lock clean FORCE
+.PHONY: help setup demo test without-spark on-spark programs faults lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -44,8 +44,8 @@ demo: $(READY)  ## run the main job: a stream at work
 	$(BIN)/penstock demo $(ARGS)
 
 # Three parts at a time, the longest first: those that run whole programs mostly wait.
-PARTS := faults programs on-spark without-spark
-test: lint  ## all checks: lint, then the tests (with ARGS: those alone)
+PARTS := types on-spark faults without-spark programs
+test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --jobs=3 --output-sync=line $(PARTS))
 
 without-spark: $(READY)
@@ -60,12 +60,16 @@ programs: $(READY)
 faults: $(READY)
 	$(BIN)/pytest -m faults tests/integration
 
-lint: $(READY)  ## the checks that run nothing: style, format, types, who imports whom
+lint: style types  ## the checks that run nothing: style, format, types, who imports whom
+
+style: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
+
+types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/basedpyright
-	$(BIN)/lint-imports --no-logo
 
 format: $(READY)  ## put the code in the one format, and mend what can be mended by itself
 	$(BIN)/ruff check --fix-only

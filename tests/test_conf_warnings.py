@@ -9,18 +9,18 @@ from penstock import StreamingContext
 from penstock.conf import KEYS, Settings
 from penstock.conf_warnings import IGNORED, KeyWarning, keys_without_effect
 
-PREFIXES = [
-    "spark.penstock.receiver.socket.",
-    "spark.penstock.receiver.raw-socket.",
-    "spark.penstock.input.text-file.",
-    "spark.streaming.backpressure.pid.",
-    "spark.streaming.backpressure.model.",
-    "spark.penstock.ui.",
-]
+OPTIONS = {
+    "spark.penstock.receiver.socket.": ["host", "port"],
+    "spark.penstock.receiver.raw-socket.": ["max_frame_bytes"],
+    "spark.penstock.input.text-file.": ["directory"],
+    "spark.streaming.backpressure.pid.": ["minRate"],
+    "spark.streaming.backpressure.model.": [],
+    "spark.penstock.ui.": None,
+}
 
 
 def warnings(**pairs: str) -> list[KeyWarning]:
-    return keys_without_effect(Settings.parse(pairs), PREFIXES)
+    return keys_without_effect(Settings.parse(pairs), OPTIONS)
 
 
 def warning_of(name: str) -> KeyWarning:
@@ -72,6 +72,23 @@ def test_misspelled_plugin_is_named_with_the_nearest_one(
     warning = warning_of(name)
     assert warning.reason == f"no installed plugin offers the {kind} {plugin!r}"
     assert warning.advice == (f"did you mean {nearest}?" if nearest else "")
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("spark.penstock.receiver.socket.prot", "spark.penstock.receiver.socket.port"),
+        ("spark.streaming.backpressure.pid.minrate", "spark.streaming.backpressure.pid.minRate"),
+        ("spark.streaming.backpressure.model.share", None),
+    ],
+)
+def test_unknown_option_of_an_installed_plugin_is_named_with_the_nearest_one(name: str, nearest: str | None) -> None:
+    assert warning_of(name) == KeyWarning(name, "unknown option", f"did you mean {nearest}?" if nearest else "")
+
+
+def test_option_without_its_section_is_named_with_the_full_key() -> None:
+    warning = warning_of("spark.penstock.socket.port")
+    assert warning.advice == "did you mean spark.penstock.receiver.socket.port?"
 
 
 @pytest.mark.parametrize("name", [name + "enabled" if name.endswith(".") else name for name in IGNORED])

@@ -25,6 +25,7 @@ class FakeSpark(SparkContext):
     """A SparkContext that only knows whether it was stopped."""
 
     master = "local[2]"
+    applicationId = "app-1"
     _jsc: Any = None
 
     def __init__(self) -> None:

@@ -153,7 +153,7 @@ def test_failed_batch_is_shown_then_raised() -> None:
 
 
 LINE = re.compile(
-    r"\d\d:\d\d:\d\d  [\d,]+ records  [\d,]+ records/s  scheduling \d+ ms  processing [\d,]+ ms  total [\d,]+ ms  "
+    r"\d\d:\d\d:\d\d  [\d,]+ records  [\d,]+ records/s  scheduling [\d,]+ ms  processing [\d,]+ ms  total [\d,]+ ms  "
     r"rate limit none  top words \S+ [\d,]+(, \S+ [\d,]+)*"
 )
 

@@ -56,7 +56,7 @@ if __name__ == "__main__":
     ssc.receiverStream(Counting(sys.argv[2])).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
     ssc.start()
     notes = Path(sys.argv[2])
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 120
     # A batch, and something for the next one.
     while not (seen and len(notes.read_text().split()) > len(seen)) and time.monotonic() < deadline:
         time.sleep(0.05)

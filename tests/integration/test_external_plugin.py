@@ -72,7 +72,7 @@ def test_a_plugin_runs_on_separate_executors_beside_one_that_cannot_be_imported(
         env={**os.environ, "PYTHONPATH": str(site)},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=240,
         check=False,
     )
     assert done.stdout.splitlines()[-1:] == ["seen all"], done.stdout + done.stderr[-3000:]

@@ -101,7 +101,7 @@ class Program:
 
     def end(self) -> None:
         """Wait for its end."""
-        assert self.process.wait(60) == 0, self._errors.read_text()[-3000:]
+        assert self.process.wait(200) == 0, self._errors.read_text()[-3000:]
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_a_graceful_stop_after_ctrl_c_loses_nothing_accepted(
     run: Callable[..., Program], wait_for: Callable[..., None]
 ) -> None:
     program = run(INTERRUPTED, "local[3]")
-    wait_for(lambda: len(program.processes) >= 2, "two batches", 60)
+    wait_for(lambda: len(program.processes) >= 2, "two batches", 120)
     program.process.send_signal(signal.SIGINT)
     program.end()
     (seen,) = [int(line.split()[1]) for line in program.lines if line.startswith("seen ")]

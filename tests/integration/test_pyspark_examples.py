@@ -68,7 +68,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 def test_queue_stream(example: Callable[..., Program], wait_for: Callable[..., None]) -> None:
     program = example("queue_stream.py")
-    assert program.process.wait(60) == 0, program.errors
+    assert program.process.wait(120) == 0, program.errors
     wait_for(lambda: sum(line.startswith("Time: ") for line in program.lines) >= 6, "six batches")
     # Five RDDs of the numbers 1 to 1000: each last digit a hundred times.
     assert program.lines.count("(0, 100)") == 5
@@ -89,7 +89,7 @@ class Server:
 @pytest.fixture
 def server() -> Iterator[Server]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(60)
+        listening.settimeout(120)
         yield Server(listening)
 
 
@@ -97,9 +97,9 @@ def test_network_wordcount(example: Callable[..., Program], server: Server, wait
     program = example("network_wordcount.py", *server.address)
     with server.accept() as connection:
         connection.sendall(b"to be or not to be\n")
-        wait_for(lambda: "('be', 2)" in program.lines, "the first line's words", 60)
+        wait_for(lambda: "('be', 2)" in program.lines, "the first line's words", 120)
         connection.sendall("naïve question, naïve\n".encode())
-        wait_for(lambda: "('naïve', 2)" in program.lines, "the second line's words", 60)
+        wait_for(lambda: "('naïve', 2)" in program.lines, "the second line's words", 120)
     assert "('to', 2)" in program.lines
 
 
@@ -107,13 +107,13 @@ def test_hdfs_wordcount(example: Callable[..., Program], tmp_path: Path, wait_fo
     folder = tmp_path / "texts"
     folder.mkdir()
     program = example("hdfs_wordcount.py", str(folder))
-    wait_for(lambda: any(line.startswith("Time: ") for line in program.lines), "a batch", 60)
+    wait_for(lambda: any(line.startswith("Time: ") for line in program.lines), "a batch", 120)
     (tmp_path / "one").write_text("to be or\nnot to be\n")
     (tmp_path / "one").rename(folder / "one.txt")
-    wait_for(lambda: "('be', 2)" in program.lines, "the first file's words", 60)
+    wait_for(lambda: "('be', 2)" in program.lines, "the first file's words", 120)
     (tmp_path / "two").write_text("naïve, naïve")
     (tmp_path / "two").rename(folder / "two.txt")
-    wait_for(lambda: "('naïve,', 1)" in program.lines, "the second file's words", 60)
+    wait_for(lambda: "('naïve,', 1)" in program.lines, "the second file's words", 120)
     assert program.lines.count("('be', 2)") == 1
 
 
@@ -121,7 +121,7 @@ def test_sql_network_wordcount(example: Callable[..., Program], server: Server, 
     program = example("sql_network_wordcount.py", *server.address)
     with server.accept() as connection:
         connection.sendall(b"to be or not to be\n")
-        wait_for(lambda: "|  be|    2|" in program.lines, "the line's words, counted by SQL", 60)
+        wait_for(lambda: "|  be|    2|" in program.lines, "the line's words, counted by SQL", 120)
 
 
 def test_network_wordjoinsentiments(
@@ -134,7 +134,7 @@ def test_network_wordjoinsentiments(
     program = example("network_wordjoinsentiments.py", *server.address)
     with server.accept() as connection:
         connection.sendall(b"good news and bad news and good\n")
-        wait_for(lambda: "good (6 happiness)" in program.lines, "the happiest word", 60)
+        wait_for(lambda: "good (6 happiness)" in program.lines, "the happiest word", 120)
     happiest = program.lines.index("good (6 happiness)")
     assert program.lines[happiest - 1 : happiest + 2] == [
         "Happiest topics in the last 5 seconds (2 total):",
@@ -151,7 +151,7 @@ def test_recoverable_network_wordcount_recovers_after_a_kill(
     counts = tmp_path / "counts.txt"
     with server.accept() as connection:
         connection.sendall(b"a rose is a rose\n")
-        wait_for(lambda: counts.exists() and "('rose', 2)" in counts.read_text(), "the line's words", 60)
+        wait_for(lambda: counts.exists() and "('rose', 2)" in counts.read_text(), "the line's words", 120)
         assert "Creating new context" in program.lines
         wait_for(lambda: "Dropped 2 word(s) totally" in program.lines, "the excluded words, counted")
         assert "('a'" not in counts.read_text()
@@ -159,7 +159,7 @@ def test_recoverable_network_wordcount_recovers_after_a_kill(
     again = example(*arguments)
     with server.accept() as connection:
         connection.sendall(b"a tulip is no rose\n")
-        wait_for(lambda: "('tulip', 1)" in counts.read_text(), "words after the kill", 60)
+        wait_for(lambda: "('tulip', 1)" in counts.read_text(), "words after the kill", 120)
     wait_for(lambda: "Dropped 1 word(s) totally" in again.lines, "the excluded word, counted anew")
     # The file would have been deleted, too.
     assert "Creating new context" not in again.lines
@@ -181,11 +181,11 @@ def test_stateful_network_wordcount_recovers_after_a_kill(
     program = example("stateful_network_wordcount.py", *server.address)
     with server.accept() as connection:
         connection.sendall(b"hello streams\n")
-        wait_for(lambda: "('hello', 2)" in program.lines, "the initial state and one more", 60)
+        wait_for(lambda: "('hello', 2)" in program.lines, "the initial state and one more", 120)
         program.process.kill()
     again = example("stateful_network_wordcount.py", *server.address)
     with server.accept() as connection:
         connection.sendall(b"hello again\n")
-        wait_for(lambda: "('hello', 3)" in again.lines, "the state before the kill and one more", 60)
+        wait_for(lambda: "('hello', 3)" in again.lines, "the state before the kill and one more", 120)
     assert "('world', 1)" in again.lines
     assert "('streams', 1)" in again.lines

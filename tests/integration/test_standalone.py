@@ -38,7 +38,7 @@ def master(tmp_path: Path) -> Iterator[str]:
         for command in commands:
             with (tmp_path / f"{len(started)}.log").open("w") as said:
                 started.append(subprocess.Popen([spark_class, *command], stderr=said, start_new_session=True))
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while len(started) == 1 and not _answers(port):
                 assert time.monotonic() < deadline, (tmp_path / "0.log").read_text()
                 time.sleep(0.1)
@@ -64,7 +64,7 @@ def test_blocks_of_a_standalone_executor_are_fetched_to_the_last_batch(master: s
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=80,
+        timeout=240,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -21,7 +21,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -49,7 +49,7 @@ def test_options_are_described_for_people() -> None:
 def test_a_spec_without_options_has_none(spec: ReceiverSpec) -> None:
     assert options_of(spec) == []
     assert read_options("receiver", spec, {}) is None
-    with pytest.raises(UnknownNameError, match="unknown option of receiver 'a' 'port'"):
+    with pytest.raises(UnknownNameError, match="unknown option 'port' of receiver 'a'"):
         read_options("receiver", spec, {"port": 1})
 
 
@@ -77,8 +77,29 @@ def test_defaults_are_made_anew() -> None:
 
 
 def test_an_unknown_option_is_refused_with_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match=r"unknown option of receiver 'net' 'prot'\. Did you mean 'port'\?"):
+    with pytest.raises(UnknownNameError, match=r"unknown option 'prot' of receiver 'net'\. Did you mean 'port'\?"):
         read(host="h", prot=1)
+
+
+PREFIX = "spark.penstock.receiver.net."
+
+
+def test_an_unknown_configured_option_is_refused_with_its_key() -> None:
+    message = rf"unknown option 'prot' of receiver 'net', set by {PREFIX}prot\. Did you mean 'port'\?"
+    with pytest.raises(UnknownNameError, match=message):
+        read_options("receiver", SPEC, {"host": "h"}, {"prot": "1"}, PREFIX)
+
+
+def test_an_invalid_configured_value_is_refused_with_its_key() -> None:
+    with pytest.raises(ConfigurationError, match=rf"\(option port, set by {PREFIX}port\)"):
+        read_options("receiver", SPEC, {"host": "h"}, {"port": "many"}, PREFIX)
+
+
+def test_an_option_given_by_the_program_overrides_the_configured_one() -> None:
+    read = read_options("receiver", SPEC, {"host": "h", "port": 1}, {"port": "many"}, PREFIX)
+    assert read.port == 1
+    with pytest.raises(ConfigurationError, match=r"\(option port\)"):
+        read_options("receiver", SPEC, {"host": "h", "port": "few"}, {"port": "many"}, PREFIX)
 
 
 def test_a_missing_option_is_named() -> None:

@@ -155,7 +155,7 @@ def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Itera
     made: list[ReceiverSupervisor] = []
 
     def supervise(
-        receiver: Receiver[Any], conf: Mapping[str, str] | None = None, its_clock: Clock | None = None
+        receiver: Receiver[Any], conf: Mapping[str, str] | None = None, other_clock: Clock | None = None
     ) -> ReceiverSupervisor:
         made.append(
             ReceiverSupervisor(
@@ -164,7 +164,7 @@ def supervise(driver: FakeDriver, store: FakeStore, clock: ManualClock) -> Itera
                 settings=Settings.parse({**_NO_STOP_TIMEOUT, **(conf or {})}),
                 driver=driver,
                 blocks=store,
-                clock=its_clock or clock,
+                clock=other_clock or clock,
             )
         )
         return made[-1]

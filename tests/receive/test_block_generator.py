@@ -54,9 +54,9 @@ def make(clock: ManualClock) -> Iterator[Callable[..., Pushed]]:
         records: int = 100_000,
         num_bytes: int = 1 << 30,
         blocks: int = 10,
-        its_clock: ManualClock | SystemClock | None = None,
+        other_clock: ManualClock | SystemClock | None = None,
     ) -> Pushed:
-        made.append(Pushed(its_clock or clock, Bounds(records, num_bytes, blocks)))
+        made.append(Pushed(other_clock or clock, Bounds(records, num_bytes, blocks)))
         made[-1].generator.start()
         return made[-1]
 
@@ -140,7 +140,7 @@ def test_blocks_are_pushed_one_at_a_time(make: Make, clock: ManualClock, gate: G
 
 
 def test_ten_threads_of_a_thousand_records_arrive_exactly(make: Make, background: Background) -> None:
-    pushed = make(its_clock=SystemClock(), records=3000)
+    pushed = make(other_clock=SystemClock(), records=3000)
 
     def add(thread: int) -> None:
         for n in range(1000):

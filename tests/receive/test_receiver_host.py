@@ -66,7 +66,7 @@ def test_every_form_of_store_reaches_the_sink(sink: Sink) -> None:
         receiver.store(4)
     assert sink.records == [1, 2, 3, 4]
     assert sink.blocks.of(Block)[0].metadata == {"offset": 2}
-    assert (host.stored_records, host.is_terminated, host.is_started) == (4, True, False)
+    assert (host.stored_records, host.is_terminated) == (4, True)
     assert (host.errors, host.ends) == ([], ["stopped by its host"])
 
 

@@ -178,7 +178,7 @@ class ImpatientClock(ManualClock):
 
 def test_delays_between_retries_grow(started: Started, store: FakeStore) -> None:
     clock = ImpatientClock()
-    receiver = started(its_clock=clock)
+    receiver = started(other_clock=clock)
     store.failures = 5
     receiver.store_all(["a"])
     assert len(clock.waits) == 5
@@ -227,7 +227,7 @@ def test_store_hook_without_a_stored_block_is_an_error(started: Started, store: 
 def test_ten_threads_of_a_thousand_records_arrive_exactly(
     supervise: Supervise, receiver: Noting, records: Records, background: Background
 ) -> None:
-    supervisor = supervise(receiver, its_clock=SystemClock())
+    supervisor = supervise(receiver, other_clock=SystemClock())
     supervisor.start()
 
     def single(thread: int) -> None:

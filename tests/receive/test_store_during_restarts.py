@@ -28,7 +28,7 @@ def test_nothing_that_was_stored_is_lost_or_doubled(
     max_rate: str,
 ) -> None:
     conf = {"spark.streaming.blockInterval": "5ms", "spark.streaming.receiver.maxRate": max_rate}
-    supervisor = supervise(receiver, conf, its_clock=SystemClock())
+    supervisor = supervise(receiver, conf, other_clock=SystemClock())
     supervisor.start()
     surely: list[list[tuple[int, int]]] = [[] for _ in range(4)]
     perhaps: list[list[tuple[int, int]]] = [[] for _ in range(4)]

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 PROGRAM = """
-import signal, sys, threading
+import os, signal, sys, threading
 from penstock.runtime.stop_signals import StopSignals
 
 def say(*words):
-    print(*words, flush=True)
+    # One write: print() from two threads may mix their lines.
+    os.write(1, (" ".join(words) + "\\n").encode())
 
 reported, lock = threading.Semaphore(0), threading.Lock()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
 from attrs import frozen
@@ -54,39 +54,50 @@ class KeyWarning:
     advice: str
 
 
-def keys_without_effect(settings: Settings, option_prefixes: Iterable[str]) -> list[KeyWarning]:
+#: Prefix of a plugin's options, such as ``spark.penstock.receiver.socket.`` → their names; ``None`` for any name.
+KnownOptions = Mapping[str, Collection[str] | None]
+
+
+def keys_without_effect(settings: Settings, options: KnownOptions) -> list[KeyWarning]:
     """Check all configured keys below ``spark.penstock.`` and ``spark.streaming.``.
 
     Args:
         settings: the configuration.
-        option_prefixes: where installed plugins have their options, such as ``spark.penstock.receiver.socket.``.
+        options: of the installed plugins.
 
     Returns:
         A warning for each unknown key of ours and each ignored key of Spark's, sorted. Other keys below
         ``spark.streaming.`` get one only when they look like a misspelling: libraries may have keys there.
     """
-    known, prefixes = {key.name for key in KEYS.values()}, tuple(option_prefixes)
-    warnings = (
-        _check(name, known, prefixes)
-        for name in sorted(settings.with_prefix(""))
-        if name not in known and not name.startswith(prefixes)
-    )
+    known = {key.name for key in KEYS.values()}
+    warnings = (_check(name, known, options) for name in sorted(settings.with_prefix("")) if name not in known)
     return [warning for warning in warnings if warning is not None]
 
 
-def _check(name: str, known: set[str], prefixes: tuple[str, ...]) -> KeyWarning | None:
+def _check(name: str, known: set[str], options: KnownOptions) -> KeyWarning | None:
+    for prefix, names in options.items():
+        if name.startswith(prefix):
+            option = name.removeprefix(prefix)
+            if names is None or option in names:
+                return None
+            near = get_close_matches(option, names, 1)
+            return KeyWarning(name, "unknown option", f"did you mean {prefix}{near[0]}?" if near else "")
     for ignored, advice in IGNORED.items():
         if name == ignored or (ignored.endswith(".") and name.startswith(ignored)):
             return KeyWarning(name, "ignored by Penstock", advice)
     for hook, section in OPTION_SECTIONS.items():
         plugin, dot, option = name.removeprefix(section).partition(".")
         if name.startswith(section) and dot:
-            offered = {each.removeprefix(section): each for each in prefixes if each.startswith(section)}
+            offered = {each.removeprefix(section): each for each in options if each.startswith(section)}
             near = get_close_matches(plugin + dot, offered, 1)
             kind = hook.removesuffix("s").replace("_", " ")
             advice = f"did you mean {offered[near[0]]}{option}?" if near else ""
             return KeyWarning(name, f"no installed plugin offers the {kind} {plugin!r}", advice)
-    nearest = _nearest(name, known | set(IGNORED))
+    full = {f"{prefix}{option}" for prefix, names in options.items() for option in names or ()}
+    with_section = [
+        each for section in OPTION_SECTIONS.values() if (each := section + name.removeprefix(_OURS)) in full
+    ]
+    nearest = with_section[0] if with_section else _nearest(name, known | set(IGNORED))
     if nearest is None and not name.startswith(_OURS):
         return None
     return KeyWarning(name, "unknown key", "" if nearest is None else f"did you mean {nearest}?")

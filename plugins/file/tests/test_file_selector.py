@@ -89,7 +89,7 @@ def test_a_cap_on_files_leaves_the_rest_for_later(directory: Directory) -> None:
     for number in range(5):
         directory.put(str(number))
     assert directory.look(max_files=2) == ["0", "1"]
-    assert directory.selection.queued == 3
+    assert len(directory.selection.position()["queued"]) == 3
     directory.put("older", age_s=100)
     assert directory.look(max_files=2) == ["older", "2"]
     assert directory.look(max_files=9) == ["3", "4"]
@@ -151,7 +151,7 @@ def test_a_recent_file_that_vanishes_meanwhile_is_forgotten(directory: Directory
     directory.meanwhile = lambda: directory.files.clear()
     directory.put("a", age_s=0)
     assert directory.look() == []
-    assert directory.selection.known == 0
+    assert len(directory.selection.position()["known"]) == 0
 
 
 def test_an_empty_file_is_waited_for(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
@@ -212,11 +212,11 @@ def test_what_is_known_is_what_the_listing_shows(directory: Directory) -> None:
     for number in range(100):
         directory.put(str(number))
     directory.look()
-    assert directory.selection.known == 100
+    assert len(directory.selection.position()["known"]) == 100
     for number in range(90):
         del directory.files[str(number)]
     directory.look()
-    assert directory.selection.known == 10
+    assert len(directory.selection.position()["known"]) == 10
 
 
 def test_what_could_not_be_used_comes_again(directory: Directory) -> None:
@@ -300,7 +300,7 @@ class EachVersionOnce(RuleBasedStateMachine):
         self.batch(0, 0)
         there = {(info.path, info.size, info.mtime_ns) for info in self.directory.files.values() if info.size}
         assert there <= set(self.read)
-        assert self.directory.selection.queued == 0
+        assert len(self.directory.selection.position()["queued"]) == 0
 
 
 TestEachVersionOnce = EachVersionOnce.TestCase

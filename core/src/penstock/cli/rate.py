@@ -110,7 +110,8 @@ def _check_names(conf: dict[str, str], specs: dict[str, RateEstimatorSpec]) -> N
 
 def _maker(spec: RateEstimatorSpec, settings: Settings) -> MakeEstimator:
     """A factory of estimators with the configured options and initial rate."""
-    options = read_options("rate estimator", spec, settings.with_prefix(f"{_PREFIX}{spec.name}."))
+    prefix = f"{_PREFIX}{spec.name}."
+    options = read_options("rate estimator", spec, {}, settings.with_prefix(prefix), prefix)
     chosen = configured_first_rate(settings)
 
     def make(interval_ms: int) -> GuardedEstimator:

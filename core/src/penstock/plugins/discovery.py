@@ -137,10 +137,18 @@ class Plugins:
         """All specs that a hook offers, by name."""
         return dict(self._specs[hook])
 
-    def option_prefixes(self) -> list[str]:
-        """Where options of working plugins are set: of each spec, and ``spark.penstock.<plugin>.`` for its own."""
-        offered = [f"{section}{name}." for hook, section in OPTION_SECTIONS.items() for name in self._specs[hook]]
-        return offered + [f"spark.penstock.{record.name}." for record in self._working()]
+    def known_options(self) -> dict[str, list[str] | None]:
+        """Where options of working plugins are set, and which there are.
+
+        By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec; and ``None``, for any, below
+        ``spark.penstock.<plugin>.`` of a plugin that offers listeners, which read their own.
+        """
+        known: dict[str, list[str] | None] = {
+            f"{section}{name}.": [option.name for option in options_of(spec)]
+            for hook, section in OPTION_SECTIONS.items()
+            for name, spec in self._specs[hook].items()
+        }
+        return known | {f"spark.penstock.{each.name}.": None for each in self._working() if "listeners" in each.hooks}
 
     def listeners(self, context: object) -> list[tuple[object, str]]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.

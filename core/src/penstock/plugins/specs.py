@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from types import UnionType
+from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, runtime_checkable
 
 import attrs
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 T = TypeVar("T")
+
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @frozen
@@ -215,13 +218,17 @@ def _describe(field: attrs.Attribute[Any], option_type: Any) -> Option:
     return Option(field.alias or field.name, named, default, str(field.metadata.get("help", "")))
 
 
-def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
+def read_options(
+    kind: str, spec: Spec, given: Mapping[str, Any], configured: Mapping[str, str] = _NOTHING, prefix: str = ""
+) -> Any:
     """Make an instance of a spec's options class.
 
     Args:
         kind: name of the kind in messages: ``receiver``, ``rate estimator``.
         spec: has the options class.
         given: option → value; text is converted to the field's type.
+        configured: option → text from the configuration; ``given`` overrides it.
+        prefix: of the keys of ``configured``; errors name the key.
 
     Returns:
         The instance, ``None`` when the spec has no options.
@@ -231,20 +238,23 @@ def read_options(kind: str, spec: Spec, given: Mapping[str, Any]) -> Any:
         ConfigurationError: an option is missing or invalid.
     """
     what = f"{kind} {spec.name!r}"
+    options = {**configured, **given}
+    keys = {name: f"{prefix}{name}" for name in configured.keys() - given.keys()}
     if spec.options is None:
-        if given:
-            raise UnknownNameError(f"option of {what}", next(iter(given)), [])
+        for name in options:
+            raise UnknownNameError("option", name, [], f"{what}{_from_key(keys, name)}")
         return None
-    return structure_options(what, spec.options, given)
+    return structure_options(what, spec.options, options, keys)
 
 
-def structure_options(what: str, options: type[T], given: Mapping[str, Any]) -> T:
+def structure_options(what: str, options: type[T], given: Mapping[str, Any], keys: Mapping[str, str] = _NOTHING) -> T:
     """Make an instance of an options class.
 
     Args:
         what: name of their owner in messages.
         options: an attrs class.
         given: option → value; text is converted to the field's type.
+        keys: option → the configuration key that set it, for messages.
 
     Raises:
         UnknownNameError: an option does not exist; names the nearest.
@@ -253,7 +263,7 @@ def structure_options(what: str, options: type[T], given: Mapping[str, Any]) -> 
     known = _fields(options)
     for name in given:
         if name not in {option.name for option in known}:
-            raise UnknownNameError(f"option of {what}", name, [option.name for option in known])
+            raise UnknownNameError("option", name, [option.name for option in known], f"{what}{_from_key(keys, name)}")
     missing = [option.name for option in known if option.default is None and option.name not in given]
     if missing:
         raise ConfigurationError(f"{what} needs the option {missing[0]!r}, which was not given")
@@ -261,7 +271,7 @@ def structure_options(what: str, options: type[T], given: Mapping[str, Any]) -> 
         return converter.structure(_split_lists(given, options), options)
     except cattrs.BaseValidationError as error:
         reasons = cattrs.transform_error(error, path="$", format_exception=_explain)
-        raise ConfigurationError(f"{what}: {'; '.join(map(_located, reasons))}") from None
+        raise ConfigurationError(f"{what}: {'; '.join(_located(reason, keys) for reason in reasons)}") from None
     except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
 
@@ -289,7 +299,13 @@ def _explain(error: BaseException, _kind: type | None) -> str:
     return message or type(error).__name__
 
 
-def _located(reason: str) -> str:
+def _located(reason: str, keys: Mapping[str, str]) -> str:
     """Name the option; what is wrong with the options as a whole belongs to none."""
     message, _, path = reason.rpartition(" @ $")
-    return f"{message} (option {path.removeprefix('.')})" if path else message
+    option = path.removeprefix(".")
+    return f"{message} (option {option}{_from_key(keys, option)})" if option else message
+
+
+def _from_key(keys: Mapping[str, str], option: str) -> str:
+    """The configuration key that set an option, for messages; empty for an option that the program gave."""
+    return f", set by {keys[option]}" if option in keys else ""

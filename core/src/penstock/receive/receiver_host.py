@@ -6,7 +6,6 @@ what the receiver reports. Blocks stay in memory until the sink has taken them.
 
 from __future__ import annotations
 
-import itertools
 import math
 import threading
 from collections import deque
@@ -64,7 +63,6 @@ class ReceiverHost(Generic[T]):
         clock: Clock | None = None,
     ) -> None:
         self._driver = _SinkDriver(sink)
-        self._numbers = itertools.count(1)
         launch = RegisterReceiver(stream_id, epoch=0, receiver_type=type(receiver).__name__, port=0)
         self._supervisor = ReceiverSupervisor(
             receiver, launch, Settings.parse(conf or {}), self._driver, self._driver, clock
@@ -101,25 +99,20 @@ class ReceiverHost(Generic[T]):
 
     def update_rate(self, rate: float | None) -> None:
         """Set the rate limit, records/s; ``None`` leaves only ``spark.streaming.receiver.maxRate``."""
-        self._supervisor.update(next(self._numbers), rate=math.inf if rate is None else rate)
+        self._supervisor.update(rate=math.inf if rate is None else rate)
 
     def pause(self) -> None:
         """Make every store of the receiver wait until ``resume``."""
-        self._supervisor.update(next(self._numbers), paused=True)
+        self._supervisor.update(paused=True)
 
     def resume(self) -> None:
         """End a pause."""
-        self._supervisor.update(next(self._numbers), paused=False)
+        self._supervisor.update(paused=False)
 
     @property
     def rate_limit(self) -> float | None:
         """Records/s in force, ``None`` for no limit."""
         return self._supervisor.rate_limit
-
-    @property
-    def is_started(self) -> bool:
-        """Whether the receiver runs: ``onStart`` was called and ``onStop`` was not."""
-        return self._supervisor.is_started
 
     @property
     def is_terminated(self) -> bool:
@@ -148,7 +141,7 @@ class ReceiverHost(Generic[T]):
 
 
 class _SinkDriver:
-    """Accepts every receiver and gives its blocks to the sink: driver and block handler in one."""
+    """Gives the receiver's blocks to the sink: driver and block handler in one."""
 
     def __init__(self, sink: Callable[[Block], object]) -> None:
         self._sink = sink

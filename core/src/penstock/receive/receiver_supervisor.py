@@ -164,11 +164,11 @@ class ReceiverSupervisor:
         """Start on another thread, so that the receiver's code cannot block the caller."""
         EngineThread("receiver start", self.start).start()
 
-    def update(self, number: int, *, rate: float | None = None, paused: bool | None = None) -> None:
+    def update(self, number: int = 0, *, rate: float | None = None, paused: bool | None = None) -> None:
         """Apply a desired state unless one with a higher number was applied before.
 
         Args:
-            number: the desired state's number.
+            number: the desired state's number; 0 where the caller keeps the order itself.
             rate: records/s; ``None`` leaves it unchanged, and so does a rate of 0 or less.
             paused: hold every store; ``None`` leaves that unchanged.
         """
