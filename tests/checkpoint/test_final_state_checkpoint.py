@@ -35,7 +35,7 @@ class FakeStream:
         self.call_site = SimpleNamespace(short="updateStateByKey at app.py:3")
         self.begun, self.done = threading.Event(), False
 
-    def checkpoint_youngest(self) -> None:
+    def checkpoint_newest(self) -> None:
         self.begun.set()
         if self._hangs:
             assert self._spark.cancelled.wait(30)

@@ -106,7 +106,9 @@ def test_failed_source_is_not_called_for_a_time_before_its_last(pulled: PulledIn
     with pytest.raises(ConnectionError):
         pulled.get_or_compute(100)
     assert records(pulled, 200) == [200]
-    with pytest.raises(StreamingStateError, match="failed at 100 ms and was asked for 200 ms since") as raised:
+    with pytest.raises(
+        StreamingStateError, match="failed at 100 ms and has computed the batch of 200 ms since"
+    ) as raised:
         pulled.get_or_compute(100)
     assert str(raised.value.__cause__) == "no answer at 100"
     assert source.asked == [100, 200]

@@ -128,7 +128,7 @@ class StreamBuilder:
         Args:
             directory: a path, a URI, or a pattern of directories (``/logs/*/``). Files must be moved there whole, or be
                 written under a name that begins with a dot and renamed.
-            filter: given a file's path, says whether to read it; by default all whose name does not begin with a dot.
+            filter: given a file's path, returns whether to read it; by default, unless its name begins with a dot.
             newFilesOnly: ignore the files that exist when the stream is created.
             read: given a readable file, yields its records; runs on an executor. By default lines of UTF-8 text.
 
@@ -214,7 +214,7 @@ class StreamBuilder:
 
         Raises:
             TypeError: an argument is not a DStream.
-            ValueError: there is none, or their slide durations or contexts differ.
+            ValueError: no stream is given, or their slide durations or contexts differ.
         """
         if not dstreams:
             raise ValueError("should have at least one DStream to union")
@@ -250,7 +250,7 @@ class StreamBuilder:
             ConfigurationError: an option is missing or its value is invalid.
         """
         self._check_can_build("input_stream")
-        # A checkpoint holds this call instead of the source, which each run creates anew.
+        # A checkpoint holds this call instead of the source, which each run creates itself.
         make = partial(self._make, "input_streams", name, options)
         return self._stream(PulledInputDStream(self._graph, make))
 
@@ -269,7 +269,11 @@ class StreamBuilder:
         return self.input_stream(name, **options)
 
     def _check_offered(self, method: str, hook: str, name: str, distribution: str) -> None:
-        """Refuse a method of PySpark's whose plugin is not installed."""
+        """Check that the plugin of a method is installed.
+
+        Raises:
+            ConfigurationError: no plugin offers what the method needs.
+        """
         if name not in self._plugins.specs(hook):
             raise ConfigurationError(
                 f"{method} needs the {KINDS[hook][0]} {name!r}, which no plugin offers: pip install {distribution}"

@@ -151,7 +151,7 @@ class DStreamGraph:
         """Raise the errors of state functions in a job that ended.
 
         Raises:
-            StateUpdateError: there are some.
+            StateUpdateError: a state function failed.
         """
         for errors in self._state_errors:
             errors.raise_new()

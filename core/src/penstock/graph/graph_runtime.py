@@ -49,7 +49,7 @@ class GraphRuntime:
         report_input: records how much input a stream gives to the batch of a time. The third argument, unless ``None``,
             is called when the batch's jobs have ended and returns the exact number of records.
         completed_outputs: which outputs a recovered run must not repeat; ``None`` when that is not recorded.
-        generation_retries: how often an output whose RDD could not be generated is tried again.
+        generation_retries: maximum retries of an output whose RDD could not be generated.
         before_output: called with batch time and output operation id before the output's RDD is generated, because
             Spark jobs may run for it.
         monotonic_ms: the engine's monotonic clock.

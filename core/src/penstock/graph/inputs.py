@@ -91,24 +91,21 @@ class PulledInputDStream(InputDStream):
         super().__init__(graph)
         self._make = make
         # The newest batch time that the source was called with.
-        self._asked_ms = -1
+        self._newest_ms = -1
         # By batch time: what the source raised.
         self._failed: dict[int, BaseException] = {}
         # The newest batch time of an earlier run: up to here the source must repeat its batches.
         self._position_ms = -1
-        self._open()
+        self.restored()
 
-    def _open(self) -> None:
+    def restored(self) -> None:
+        """Create the source."""
         self._source = self._make()
         self._source.open(self._sc, self.graph.batch_interval_ms)
 
     def program_state(self) -> dict[str, Any]:
         """Without the source itself, which ``make`` creates again."""
-        return {**super().program_state(), "_source": None, "_asked_ms": -1, "_failed": {}, "_position_ms": -1}
-
-    def restored(self) -> None:
-        """Create the source."""
-        self._open()
+        return {**super().program_state(), "_source": None, "_newest_ms": -1, "_failed": {}, "_position_ms": -1}
 
     def position(self) -> Mapping[str, Any] | None:
         """The source's position between two batches, as JSON values; ``None`` for a source without one."""
@@ -117,8 +114,8 @@ class PulledInputDStream(InputDStream):
         # A retried batch is computed on a job's thread.
         with self.graph.lock:
             # The next run may have to repeat batches that this run has yet to repeat.
-            asked_ms = max(self._asked_ms, self._position_ms)
-            return {"time_ms": asked_ms, "source": self._source.position()}
+            newest_ms = max(self._newest_ms, self._position_ms)
+            return {"time_ms": newest_ms, "source": self._source.position()}
 
     def recover_from(self, position: Mapping[str, Any]) -> None:
         """Continue from a position that an earlier run saved."""
@@ -144,14 +141,14 @@ class PulledInputDStream(InputDStream):
             assert isinstance(self._source, RecoverableSource)
             repeated = self._source.compute_again(time_ms)
             return self._sc.emptyRDD() if repeated is None else self._rdd(time_ms, repeated)
-        if time_ms < self._asked_ms:
+        if time_ms < self._newest_ms:
             if time_ms in self._failed:
                 raise StreamingStateError(
-                    f"the source of input stream {self.id} failed at {time_ms} ms and was asked for {self._asked_ms} ms"
-                    " since: it cannot go back"
+                    f"the source of input stream {self.id} failed at {time_ms} ms and has computed the batch of "
+                    f"{self._newest_ms} ms since: the failed batch cannot be computed again"
                 ) from self._failed[time_ms]
             return self._sc.emptyRDD()
-        self._asked_ms = time_ms
+        self._newest_ms = time_ms
         try:
             batch = self._source.compute(time_ms)
         except BaseException as error:

@@ -43,8 +43,8 @@ class Node(OnDriver):
     Args:
         graph: the graph it belongs to.
         parents: the streams it is computed from.
-        window_ms: each RDD is computed from the parents' RDDs of that time; 0 for those of one batch.
-        slide_ms: milliseconds between two RDDs; by default that of the first parent, or the batch interval.
+        window_ms: length of the window of parents' RDDs that each RDD is computed from; 0 without a window.
+        slide_ms: milliseconds between two RDDs; by default that of the parents, or the batch interval.
 
     Raises:
         StreamingStateError: the graph does not accept further streams.
@@ -66,7 +66,7 @@ class Node(OnDriver):
         if len(parent_slides_ms) > 1:
             raise ValueError("All DStreams should have same slide duration")
         self.slide_ms: int = slide_ms or parent_slides_ms.pop()
-        #: Where the program created it.
+        #: The line of the program that created the stream.
         self.call_site = call_site()
         #: Streams are numbered in the order in which the program creates them.
         self.number = graph.count_stream()
@@ -83,7 +83,7 @@ class Node(OnDriver):
     # -- what subclasses override --
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Generate the RDD of a valid time; ``None`` when there is none."""
+        """Generate the RDD of a valid time; ``None`` for a batch without an RDD."""
         raise TypeError(f"{type(self).__name__} must override compute")
 
     @property

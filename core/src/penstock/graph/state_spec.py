@@ -53,8 +53,8 @@ class StateSpec(Generic[K, V, S, M]):
         """A spec with a mapping function, which is called for each record.
 
         Args:
-            mappingFunction: ``f(key, value, state)``, whose result is a record of the stream; or ``f(time, key, value,
-                state)``, whose result is one unless it is ``None``. ``value`` is ``None`` when the state times out.
+            mappingFunction: ``f(key, value, state)``: each result is a record of the stream; or ``f(time, key, value,
+                state)``: each result that is not ``None`` is one. ``value`` is ``None`` when the state times out.
 
         Raises:
             AssertionError: the function takes neither three nor four arguments.
@@ -83,7 +83,7 @@ class StateSpec(Generic[K, V, S, M]):
         return self.numPartitions(partitioner.numPartitions)
 
     def timeout(self, duration: float) -> Self:
-        """Time out states whose key got no record for longer than ``duration`` seconds.
+        """Time out the state of a key that got no record for longer than ``duration`` seconds.
 
         Raises:
             ConfigurationError: the duration is not a positive number of milliseconds.

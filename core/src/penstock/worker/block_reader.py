@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("penstock.block_reader")
 
 _ASK_TIMEOUT_MS = 5000
-# How long a task searches for a block that no endpoint serves: a relaunched receiver is back by then. The task occupies
-# a slot meanwhile, which that receiver may need.
+# How long a task searches for a block that no endpoint serves: a relaunched receiver serves it again within that time.
+# The task occupies a slot meanwhile, which that receiver may need.
 _SEARCH_S = 5.0
 
 R = TypeVar("R")
@@ -96,7 +96,7 @@ class ReadBlocks:
             return self._search(reference, error)
 
     def _search(self, reference: BlockReference, error: Exception) -> Iterator[pa.RecordBatch]:
-        """Fetch a block from where the driver says that it is by now, repeatedly until the search times out."""
+        """Ask the driver for the block's present location and fetch it from there, until the search times out."""
         from penstock.blocks.block_transfer import fetch_block
 
         backoff, deadline_s = Backoff(first_ms=50, longest_ms=1000), time.monotonic() + _SEARCH_S

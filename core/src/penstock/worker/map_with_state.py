@@ -20,7 +20,7 @@ from penstock.worker.state_errors import PartitionErrors, Reported, raising_erro
 from penstock.worker.state_pairs import StatePairs
 from penstock.worker.state_store import Found, StateStore, StateVersion, pickled
 
-# Records whose states are looked up together, and whose results travel together.
+# Records in a group: one look-up of states, and one element of results.
 _RECORDS_PER_GROUP = 10_000
 
 

@@ -75,5 +75,5 @@ class State(Generic[S]):
             raise ValueError(f"cannot {what} a state that times out: it is removed when the function returns")
 
     def __repr__(self) -> str:
-        """The value, or that there is none."""
+        """``State(value)`` or ``State(not set)``."""
         return f"State({self._value!r})" if self.exists() else "State(not set)"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MapPartitionsDStream(Node):
-    """The result of a partition function, fused with those of the parents whose RDDs are not persisted.
+    """The result of a partition function. Functions of parents that are not persisted are fused with it.
 
     Args:
         parent: the input of the function.
@@ -85,7 +85,7 @@ class UnionDStream(Node):
 
 
 class TransformedDStream(Node):
-    """RDDs that a function of the program makes from its parents' RDDs.
+    """The RDDs that a function of the program returns for the RDDs of the parents.
 
     Args:
         graph: the graph it belongs to.

@@ -49,7 +49,7 @@ class KeyedStateDStream(StatefulDStream):
     ) -> None:
         super().__init__(MapPartitionsDStream(parent, check_pairs), num_partitions, partition_function)
         self._initial = initial
-        #: Whether the stream can begin without the state of an earlier run.
+        #: False if it had initial states that the checkpoint of the program could not hold: then it needs saved state.
         self.can_begin = True
         self.restored()
 

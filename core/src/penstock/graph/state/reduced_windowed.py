@@ -1,7 +1,8 @@
 """``ReducedWindowedDStream``: a reduction over a window, computed from the previous window with an inverse function.
 
 Follows PySpark's rules, because the results must be the same. Windows shorter than five slides, and windows without a
-predecessor, are reduced anew. Otherwise a key stays, with whatever value the inverse leaves, until the filter drops it.
+predecessor, are reduced from their panes. Otherwise a key stays, with whatever value the inverse leaves, until the
+filter drops it.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class ReducedWindowedDStream(StatefulDStream):
         super().recover(files, num_partitions, home)
 
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
-        """Slide the previous window, or reduce this one anew."""
+        """Slide the previous window, or reduce this one from its panes."""
         pane_ms = self._panes.slide_ms
         begin_ms, previous_ms = time_ms - self.window_ms, time_ms - self.slide_ms
         previous = self._generated.get(previous_ms) if self.window_ms >= _MIN_SLIDES * self.slide_ms else None

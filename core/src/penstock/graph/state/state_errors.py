@@ -34,7 +34,7 @@ class StateErrors:
         """Raise the errors reported since the last call.
 
         Raises:
-            StateUpdateError: there are some.
+            StateUpdateError: a state function failed since then.
         """
         with self._lock:
             reported: Reported = self.reported.value

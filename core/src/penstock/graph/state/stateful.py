@@ -1,7 +1,7 @@
 """Nodes that carry pairs from batch to batch, and how programs see them.
 
 Owns the union of a stateful stream's last RDD with the new input. Both are co-partitioned by key, so that state is
-never shuffled. The RDDs hold the pairs in an internal form; a ``StateView`` shows the program what it asked for.
+never shuffled. The RDDs hold the pairs in an internal form; a ``StateView`` gives the program its records.
 Computed on the generator's loop.
 """
 
@@ -23,7 +23,7 @@ from penstock.worker.functions import PartitionFunction
 
 
 class StatefulDStream(Node):
-    """A stream each of whose RDDs is computed from the previous one.
+    """A stream that computes each RDD from the previous one.
 
     Args:
         parent: the new input of each batch.
@@ -51,7 +51,7 @@ class StatefulDStream(Node):
 
     @property
     def home(self) -> str:
-        """Path or URI of the files that the state has beside its RDDs; empty when there are none."""
+        """Path or URI of the state files beside the RDDs; empty for a stream without state files."""
         return ""
 
     def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
@@ -69,10 +69,10 @@ class StatefulDStream(Node):
             self._generated[time_ms] = rdd.persist(self._storage_level) if self._storage_level else rdd
 
     def _relocated(self, saved: RDD[Any]) -> RDD[Any]:
-        """A saved state whose files may have moved."""
+        """The saved state, with the present location of its files."""
         return saved
 
-    def checkpoint_youngest(self) -> None:
+    def checkpoint_newest(self) -> None:
         """Checkpoint the state after the last batch, in a Spark job of its own. Called while the engine stops."""
         time_ms = max(self._generated, default=-1)
         if time_ms < 0 or time_ms in self.checkpointed():
@@ -89,7 +89,7 @@ class StatefulDStream(Node):
         return union.mapPartitionsWithIndex(merge, True)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """The state after a batch; ``None`` for a time whose state was forgotten: it cannot be computed again."""
+        """The state after a batch; ``None`` if it was forgotten: a state cannot be computed again."""
         if any(time > time_ms for time in self._generated):
             return None
         # An earlier batch that is still to be retried comes first, so that the state does not skip its input.
@@ -104,7 +104,7 @@ class StatefulDStream(Node):
 
     @abstractmethod
     def advance_state(self, time_ms: int) -> RDD[Any] | None:
-        """Compute the state after a batch from the newest state there is."""
+        """Compute the state after a batch from the newest state."""
 
 
 class StateView(MapPartitionsDStream):
