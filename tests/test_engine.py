@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from tests.checkpoint.samples import FIRST
 
 from penstock import engine as engine_module
-from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer
+from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
@@ -19,7 +20,7 @@ from penstock.conf import Settings
 from penstock.engine import Engine
 from penstock.errors import ConfigurationError
 from penstock.graph.dstream_graph import DStreamGraph
-from penstock.listen.events import CheckpointFailed, Event
+from penstock.listen.events import Event
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.clock import ManualClock
 from penstock.schedule.input_info_tracker import InputInfoTracker
@@ -65,7 +66,7 @@ class Parts:
         self.made["ReceiverTracker"].__dict__["blocks"] = Part(ReceivedBlockTracker, self)
         self.scheduler = self.made["JobScheduler"].__dict__
         self.scheduler.update(pending_batches=[], input_info=InputInfoTracker())
-        self.answers["Recovery.prepare"] = lambda: RecoveredRun(FIRST)
+        self.answers["Recovery.prepare"] = lambda: RecoveredRun(cast(Any, SimpleNamespace(name="directory")), FIRST)
         self.answers["JobGenerator.stop"] = self.answers["Checkpointer.stop"] = lambda *_arguments: True
 
     def _maker(self, name: str) -> Callable[..., Part]:
@@ -104,7 +105,6 @@ def do_nothing(_error: BaseException) -> None:
 def engine(parts: Parts) -> Engine:
     bus, recovery = Part(ListenerBus, parts), Part(Recovery, parts)
     parts.answers["ListenerBus.post"] = parts.events.append
-    recovery.__dict__["directory"] = type("FakeDirectory", (), {"name": "directory"})
     program = Program(None, cast(Any, None), Settings.parse({}), ManualClock(5000), DStreamGraph(cast(Any, None), 100))
     return Engine(program, cast(Any, bus), cast(Any, recovery), do_nothing, do_nothing)
 
@@ -213,15 +213,8 @@ def test_final_state_is_not_checkpointed_after_abandon(engine: Engine, parts: Pa
     assert parts.calls_of(*steps) == list(steps)
 
 
-def test_checkpoint_failures_are_posted_to_listeners(engine: Engine, parts: Parts) -> None:
-    engine.start({})
-    callbacks: CheckpointCallbacks = parts.made_with["Checkpointer"][-1]
-    callbacks.on_failures(3, OSError("the disk is full"))
-    assert parts.events == [CheckpointFailed(5000, 3, "OSError: the disk is full")]
-
-
 def test_blocks_released_by_checkpoints_are_cleaned_up_by_the_generator(engine: Engine, parts: Parts) -> None:
     engine.start({})
-    callbacks: CheckpointCallbacks = parts.made_with["Checkpointer"][-1]
-    callbacks.release_blocks(300)
+    release_blocks = parts.made_with["Checkpointer"][-1]
+    release_blocks(300)
     assert parts.calls_of("JobGenerator.release_blocks") == ["JobGenerator.release_blocks"]

@@ -107,8 +107,8 @@ class FakeProgram:
         return evolve(made, **values)
 
     def restore(self, checkpoint: Checkpoint, *, drops: bool = False) -> int | None:
-        """Restore its streams from a checkpoint."""
-        return restore_streams(self.graph, checkpoint, FOLDER, drops=drops)
+        """Restore its streams from a checkpoint; return the time after which states are recomputed."""
+        return restore_streams(self.graph, checkpoint, FOLDER, drops=drops).oldest_ms
 
     @property
     def restored(self) -> dict[str, dict[int, str]]:

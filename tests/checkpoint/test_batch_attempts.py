@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 from tests.checkpoint.samples import FIRST
 
-from penstock.checkpoint.batch_attempts import BatchAttempts
+from penstock.checkpoint.restore.recovery import BatchAttempts
 
 
 def test_every_batch_of_a_first_run_has_one_attempt() -> None:

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from tests.checkpoint.samples import Disk, numbered
 from tests.helpers.memory_directory import full_disk
 
-from penstock.checkpoint.manifest import FORMAT, SavedFile
+from penstock.checkpoint.manifest import FORMAT
 from penstock.checkpoint.restore import recovery
 from penstock.checkpoint.store import CheckpointStore
 from penstock.errors import CheckpointError
@@ -153,7 +153,7 @@ def test_files_and_folders_of_others_are_not_touched(tmp_path: Path) -> None:
 def test_recovered_run_retains_the_checkpoint_it_recovered_from() -> None:
     disk, _store = written(1, 2, 3)
     store = CheckpointStore(disk)
-    store.retain(numbered(3))
+    store.retained = [numbered(3)]
     assert store.write(numbered(4)) == numbered(3)
     assert sorted(disk.files) == [name(3), name(4)]
     disk.files[name(4)][20] ^= 1
@@ -197,20 +197,20 @@ def test_saved_program_is_read_unchanged_or_refused_by_name() -> None:
     assert store.read_program(saved) == data
     rng = random.Random(2)
     for length in range(len(data)):
-        disk.files[saved.name] = bytearray(data[:length])
-        with pytest.raises(CheckpointError, match=re.escape(saved.name)):
+        disk.files[saved] = bytearray(data[:length])
+        with pytest.raises(CheckpointError, match=re.escape(saved)):
             store.read_program(saved)
     for _ in range(200):
         file = bytearray(data)
         file[rng.randrange(len(file))] ^= 1 << rng.randrange(8)
-        disk.files[saved.name] = file
-        with pytest.raises(CheckpointError, match=f"{saved.name} is damaged"):
+        disk.files[saved] = file
+        with pytest.raises(CheckpointError, match=f"{saved} is damaged"):
             store.read_program(saved)
 
 
 def test_missing_program_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="program-00000000-3 cannot be read"):
-        CheckpointStore(LocalDirectory(tmp_path)).read_program(SavedFile("program-00000000-3", 3, 0))
+        CheckpointStore(LocalDirectory(tmp_path)).read_program("program-00000000-3")
 
 
 def test_programs_of_no_retained_checkpoint_are_deleted() -> None:
@@ -219,10 +219,10 @@ def test_programs_of_no_retained_checkpoint_are_deleted() -> None:
     old, new = store.write_program(b"old"), store.write_program(b"new")
     for number in range(1, 11):
         store.write(evolve(numbered(number), program=old))
-    assert new.name not in disk.files
+    assert new not in disk.files
     new = store.write_program(b"new")
     for number in range(11, 20):
         store.write(evolve(numbered(number), program=new))
-    assert {old.name, new.name} < set(disk.files)
+    assert {old, new} < set(disk.files)
     store.write(evolve(numbered(20), program=new))
-    assert old.name not in disk.files
+    assert old not in disk.files

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,14 +12,15 @@ from attrs import evolve
 from tests.checkpoint.samples import FIRST, Disk, FakeProgram
 from tests.helpers.memory_directory import full_disk
 
-from penstock.checkpoint.batch_attempts import BatchAttempts
-from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointSources
+from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.manifest import Checkpoint, SavedInput
 from penstock.checkpoint.program import Program
+from penstock.checkpoint.restore.recovery import BatchAttempts, RecoveredRun
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.errors import CheckpointError, ConfigurationError, WriteAheadLogError
 from penstock.graph.inputs import PulledInputDStream
+from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
 
@@ -72,7 +73,11 @@ class Writing:
     """A checkpointer of a program with one state, on a disk in memory unless another directory is given."""
 
     def __init__(
-        self, first: Checkpoint, listeners: dict[str, Callable[[], Any]], directory: Directory | None = None
+        self,
+        first: Checkpoint,
+        listeners: dict[str, Callable[[], Any]],
+        directory: Directory | None = None,
+        obsolete: Sequence[str] = (),
     ) -> None:
         self.disk, self.program = Disk(), FakeProgram()
         self._files = directory or self.disk
@@ -87,7 +92,7 @@ class Writing:
         self.failures: list[int] = []
         self.reasons: list[str] = []
         self.cleanable: list[int] = []
-        self.logged_events = 0
+        self.block_log = SimpleNamespace(last_number=0)
         program = Program(
             self.program.context,
             cast(Any, SimpleNamespace()),
@@ -95,10 +100,16 @@ class Writing:
             ManualClock(0),
             self.program.graph,
         )
-        sources = CheckpointSources(lambda: {0: 5.0}, listeners, lambda: self.logged_events, cast(Any, self.outputs))
-        callbacks = CheckpointCallbacks(self._on_failures, self.cleanable.append, self._forget_streams)
-        attempts = BatchAttempts({2000: 3})
-        self.checkpointer = Checkpointer(cast(Any, self.directory), program, first, attempts, sources, callbacks)
+        run = RecoveredRun(
+            cast(Any, self.directory),
+            first,
+            attempts=BatchAttempts({2000: 3}),
+            obsolete=obsolete,
+            block_log=cast(Any, self.block_log),
+            completed_outputs=cast(Any, self.outputs),
+        )
+        tracker = SimpleNamespace(rates=lambda: {0: 5.0}, blocks=SimpleNamespace(forget_streams=self._forget_streams))
+        self.checkpointer = Checkpointer(program, run, cast(Any, tracker), listeners, self._post, self.cleanable.append)
         self._done = threading.Semaphore(0)
         write = self.checkpointer._writer._write
 
@@ -108,9 +119,10 @@ class Writing:
 
         self.checkpointer._writer._write = counted  # type: ignore[method-assign]
 
-    def _on_failures(self, count: int, error: BaseException) -> None:
-        self.failures.append(count)
-        self.reasons.append(str(error))
+    def _post(self, event: Event) -> None:
+        assert isinstance(event, CheckpointFailed)
+        self.failures.append(event.failures)
+        self.reasons.append(event.reason)
 
     def _forget_streams(self, stream_ids: set[int]) -> None:
         self.forgotten.append(stream_ids)
@@ -147,7 +159,7 @@ def make() -> Iterator[Callable[..., Writing]]:
     ) -> Writing:
         made.append(Writing(evolve(FIRST, **{"folders": ["before", "now"], **first}), listeners or {}))
         if retained is not None:
-            made[-1].directory.store.retain(retained)
+            made[-1].directory.store.retained = [retained]
         made[-1].checkpointer.start()
         return made[-1]
 
@@ -185,14 +197,14 @@ def test_completed_outputs_log_starts_after_the_first_checkpoint_is_written(make
 
 
 def test_obsolete_folders_are_deleted_after_the_first_checkpoint_is_written() -> None:
-    writing = Writing(evolve(FIRST, folders=["now"]), {})
-    writing.checkpointer.start(["receivedData", "receivedBlockMetadata"])
+    writing = Writing(evolve(FIRST, folders=["now"]), {}, obsolete=["receivedData", "receivedBlockMetadata"])
+    writing.checkpointer.start()
     writing.checkpointer.stop(10)
     assert writing.deleted == ["receivedData", "receivedBlockMetadata"]
-    failing = Writing(evolve(FIRST, folders=["now"]), {})
+    failing = Writing(evolve(FIRST, folders=["now"]), {}, obsolete=["receivedData"])
     failing.disk.fail_at(range(1))
     with pytest.raises(ConfigurationError, match=r"unusable: .*No space left"):
-        failing.checkpointer.start(["receivedData"])
+        failing.checkpointer.start()
     assert failing.deleted == []
 
 
@@ -297,7 +309,7 @@ def test_source_without_a_usable_position_is_named(
     for number in range(3):
         writing.save(number)
     assert (writing.failures, writing.checkpointer._writer.failures) == ([2], 3)
-    assert writing.reasons[0].startswith(reason)
+    assert writing.reasons[0].startswith(f"CheckpointError: {reason}")
     # Nor can a run begin.
     with pytest.raises(CheckpointError, match=reason.partition(":")[0]):
         writing.checkpointer.begin(0)
@@ -367,6 +379,6 @@ def test_checkpoint_contains_the_number_of_logged_events(make: Callable[..., Wri
     writing = make(logged_events=3)
     # The number that the earlier run logged does not count if this run logs nothing.
     assert writing.newest.logged_events == 0
-    writing.logged_events = 7
+    writing.block_log.last_number = 7
     writing.save(1)
     assert writing.newest.logged_events == 7

@@ -34,7 +34,7 @@ def test_checkpoint_is_written_whole_or_not_at_all(disk: SmallDisk, pages: int) 
     with pytest.raises(OSError, match="No space"):
         store.write_program(bytes(4 * PAGE + 1))
     # A failed write leaves nothing behind.
-    assert sorted(path.name for path in disk.path.iterdir()) == ["checkpoint-0000000001", "filler", program.name]
+    assert sorted(path.name for path in disk.path.iterdir()) == ["checkpoint-0000000001", "filler", program]
     assert store.newest() == small
     assert store.read_program(program) == b"functions"
     disk.empty()

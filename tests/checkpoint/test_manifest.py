@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.checkpoint.samples import FIRST
 
-from penstock.checkpoint.manifest import FORMAT, Checkpoint, SavedFile, SavedInput, SavedState
+from penstock.checkpoint.manifest import FORMAT, Checkpoint, SavedInput, SavedState
 from penstock.errors import CheckpointError
 
 _text = st.text(max_size=8)
@@ -43,7 +43,7 @@ _checkpoints = st.builds(
     inputs=st.lists(_inputs, max_size=2),
     listeners=st.dictionaries(_text, _json, max_size=2),
     conf=st.dictionaries(_text, _text, max_size=2),
-    program=st.none() | st.builds(SavedFile, _text, _int, _int),
+    program=st.none() | _text,
     folders=st.lists(_text, max_size=2),
     next_stream_id=_int,
     later_attempts=_int,

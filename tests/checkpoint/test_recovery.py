@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from attrs import evolve
 from tests.checkpoint.recoveries import NOW_MS, left, recovery_of
 from tests.checkpoint.samples import FakeProgram
+from tests.helpers import do_nothing
 
 from penstock.checkpoint import directory as directory_module
-from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointSources
+from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.restore import recovery as recovery_module
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
@@ -43,13 +45,9 @@ def newest(path: Path) -> Checkpoint:
 
 def begin(recovery: Recovery, run: RecoveredRun) -> None:
     """Start and stop the run's checkpointer, as the engine does."""
-
-    def nothing(*_arguments: object) -> None:
-        pass
-
-    sources, callbacks = CheckpointSources(dict, {}, run.logged_events), CheckpointCallbacks(nothing, nothing, nothing)
-    made = Checkpointer(recovery.directory, recovery._program, run.first, run.attempts, sources, callbacks)
-    made.start(run.obsolete)
+    tracker = SimpleNamespace(rates=dict, blocks=SimpleNamespace(forget_streams=do_nothing))
+    made = Checkpointer(recovery._program, run, cast(Any, tracker), {}, do_nothing, do_nothing)
+    made.start()
     assert made.stop(10)
 
 

@@ -27,13 +27,31 @@ def test_links_have_targets(page: str) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
+# In place of the ten seconds that the example runs: until it has printed a mean.
+UNTIL_A_MEAN_IS_PRINTED = """
+import pathlib, time
+while "('room" not in pathlib.Path("out").read_text():
+    time.sleep(0.05)
+"""
+
+
 @pytest.mark.spark
-def test_example_runs() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock", "run", str(EXAMPLE)], capture_output=True, text=True, timeout=90, check=False
-    )
+def test_example_runs(tmp_path: Path) -> None:
+    program, ten_seconds = EXAMPLE.read_text(), "ssc.awaitTermination(10)\n"
+    assert program.count(ten_seconds) == 1
+    (tmp_path / "example.py").write_text(program.replace(ten_seconds, UNTIL_A_MEAN_IS_PRINTED))
+    with (tmp_path / "out").open("w") as out:
+        done = subprocess.run(
+            [sys.executable, "-u", "-m", "penstock", "run", "example.py"],
+            cwd=tmp_path,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
-    means = re.findall(r"\('room [123]', (\d+\.\d)\)", done.stdout)
+    means = re.findall(r"\('room [123]', (\d+\.\d)\)", (tmp_path / "out").read_text())
     assert means
     # Sums of at least a few draws from a normal distribution with mean 20 and deviation 2.
     assert all(10 < float(mean) < 30 for mean in means)

@@ -397,25 +397,22 @@ def test_a_half_written_file_is_read_after_its_rename(steps: Steps, folder: Path
     assert steps.step() == ["half", "whole"]
 
 
-def test_a_growing_file_is_read_when_it_no_longer_grows(steps: Steps, folder: Path, warnings: Warnings) -> None:
+def test_a_growing_file_is_read_when_it_no_longer_grows(
+    steps: Steps, folder: Path, warnings: Warnings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps.collect(steps.ssc.textFileStream(str(folder)))
-    stop = threading.Event()
+    put(folder / "a", "line\n", age_s=None)
+    look_again = DirectoryPattern.again
 
-    def write() -> None:
-        with (folder / "a").open("w") as file:
-            while not stop.is_set():
-                file.write("line\n")
-                file.flush()
-                stop.wait(0.001)
+    def grow_before_the_second_look(pattern: DirectoryPattern, paths: Any) -> Any:
+        with (folder / "a").open("a") as file:
+            file.write("line\n")
+        return look_again(pattern, paths)
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(DirectoryPattern, "again", grow_before_the_second_look)
         assert steps.step() == []
         assert steps.step() == []
-    finally:
-        stop.set()
-        writer.join()
     (warning,) = warnings()
     assert "is being written to" in warning
     assert f"{folder}/a" in warning

@@ -13,7 +13,8 @@ import pytest
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError
 from penstock.journal import write_ahead_log as wal_module
-from penstock.journal.write_ahead_log import Recovered, WriteAheadLog
+from penstock.journal.reader import Recovered
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.clock import ManualClock
 from penstock.storage.directory import Directory
 

@@ -1,4 +1,4 @@
-"""A listener may keep the event it got: send it on, copy it."""
+"""A listener may copy and pickle the event view that it got."""
 
 import copy
 import pickle
@@ -21,6 +21,6 @@ from penstock.listen.streaming_listener import EventView
     [copy.copy, copy.deepcopy, lambda event: pickle.loads(pickle.dumps(event))],
     ids=["copy", "deep", "pickle"],
 )
-def test_a_view_can_be_copied(copied: Callable[[Any], Any], part: Callable[[Any], Any]) -> None:
+def test_view_can_be_copied(copied: Callable[[Any], Any], part: Callable[[Any], Any]) -> None:
     seen = part(EventView(BatchCompleted(BatchInfo(1000, {}, 1010, None, None, {}))))
     assert repr(copied(seen)) == repr(seen)

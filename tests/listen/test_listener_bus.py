@@ -1,4 +1,4 @@
-"""``ListenerBus``: every event to every listener, none in another's way."""
+"""``ListenerBus`` delivers every event to every listener, each independent of the others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fail(_time: int) -> None:
     raise ValueError("a listener's error")
 
 
-def test_every_listener_hears_every_event_in_order(bus: ListenerBus, make_listener: MakeListener) -> None:
+def test_every_listener_gets_every_event_in_order(bus: ListenerBus, make_listener: MakeListener) -> None:
     listeners = [make_listener() for _ in range(3)]
     for listener in listeners:
         bus.add(listener)
@@ -39,7 +39,7 @@ def test_every_listener_hears_every_event_in_order(bus: ListenerBus, make_listen
         assert listener.await_heard(1000) == list(range(1000))
 
 
-def test_all_listeners_hear_one_order_however_many_post(bus: ListenerBus, make_listener: MakeListener) -> None:
+def test_all_listeners_get_the_same_order_from_concurrent_posts(bus: ListenerBus, make_listener: MakeListener) -> None:
     one, other = make_listener(), make_listener()
     bus.add(one)
     bus.add(other)
@@ -53,7 +53,7 @@ def test_all_listeners_hear_one_order_however_many_post(bus: ListenerBus, make_l
         assert [each for each in heard if first <= each < first + 100] == list(range(first, first + 100))
 
 
-def test_each_listener_has_a_thread_of_its_own(bus: ListenerBus, make_listener: MakeListener) -> None:
+def test_each_listener_runs_on_its_own_thread(bus: ListenerBus, make_listener: MakeListener) -> None:
     threads: list[threading.Thread] = []
     listeners = [make_listener(lambda _time: threads.append(threading.current_thread())) for _ in range(2)]
     for listener in listeners:
@@ -65,7 +65,7 @@ def test_each_listener_has_a_thread_of_its_own(bus: ListenerBus, make_listener: 
     assert threading.current_thread() not in threads
 
 
-def test_a_listener_hears_only_what_it_has_a_method_for(
+def test_listener_gets_only_events_that_it_has_a_callback_for(
     make_bus: MakeBus, make_listener: MakeListener, completed: BatchCompleted
 ) -> None:
     bus, listener = make_bus(queue_size=1), make_listener()
@@ -79,7 +79,7 @@ def test_a_listener_hears_only_what_it_has_a_method_for(
     assert report["dropped"] == 0
 
 
-def test_what_is_no_listener_is_refused(bus: ListenerBus) -> None:
+def test_object_without_callbacks_is_refused(bus: ListenerBus) -> None:
     class Notes:
         onBatchCompleted = "not a method"
 
@@ -89,7 +89,7 @@ def test_what_is_no_listener_is_refused(bus: ListenerBus) -> None:
     assert bus.report() == {}
 
 
-def test_a_listener_that_raises_stops_no_other_and_hears_on(
+def test_failing_listener_delays_no_other_and_gets_later_events(
     bus: ListenerBus, make_listener: MakeListener, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing, fine = make_listener(lambda time: fail(time) if time % 2 else None), make_listener()
@@ -103,7 +103,7 @@ def test_a_listener_that_raises_stops_no_other_and_hears_on(
     assert caplog.text.count("listener failed") == 1
 
 
-def test_a_listener_is_switched_off_after_so_many_errors_in_a_row(
+def test_listener_is_disabled_after_consecutive_errors(
     make_bus: MakeBus, make_listener: MakeListener, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus = make_bus(max_failures=3)
@@ -118,7 +118,7 @@ def test_a_listener_is_switched_off_after_so_many_errors_in_a_row(
     assert "listener disabled" in caplog.text
 
 
-def test_errors_that_are_not_in_a_row_switch_nothing_off(make_bus: MakeBus, make_listener: MakeListener) -> None:
+def test_success_resets_the_count_of_consecutive_errors(make_bus: MakeBus, make_listener: MakeListener) -> None:
     bus = make_bus(max_failures=3)
     failing = make_listener(lambda time: fail(time) if time % 3 else None)
     bus.add(failing, "failing")
@@ -128,7 +128,7 @@ def test_errors_that_are_not_in_a_row_switch_nothing_off(make_bus: MakeBus, make
     assert bus.report()["failing"] == {"dropped": 0, "failed": 20, "disabled": False}
 
 
-def test_a_slow_listener_loses_and_counts_what_does_not_fit_and_a_fast_one_hears_all(
+def test_slow_listener_drops_and_counts_events_and_a_fast_one_gets_all(
     make_bus: MakeBus, make_listener: MakeListener, gate: Gate
 ) -> None:
     bus = make_bus(queue_size=2)
@@ -149,7 +149,7 @@ def test_a_slow_listener_loses_and_counts_what_does_not_fit_and_a_fast_one_hears
     assert bus.report()["fast"]["dropped"] == 0
 
 
-def test_posting_never_waits_for_a_listener(make_bus: MakeBus, make_listener: MakeListener, gate: Gate) -> None:
+def test_post_never_blocks_on_a_listener(make_bus: MakeBus, make_listener: MakeListener, gate: Gate) -> None:
     bus = make_bus(queue_size=1)
     bus.add(make_listener(gate))
     posted = threading.Event()
@@ -162,9 +162,7 @@ def test_posting_never_waits_for_a_listener(make_bus: MakeBus, make_listener: Ma
     assert posted.wait(10)
 
 
-def test_a_listener_that_must_not_lose_anything_loses_nothing(
-    make_bus: MakeBus, make_listener: MakeListener, gate: Gate
-) -> None:
+def test_listener_with_never_drop_loses_no_event(make_bus: MakeBus, make_listener: MakeListener, gate: Gate) -> None:
     bus, careful = make_bus(queue_size=2), make_listener(gate)
     careful.never_drop = True
     bus.add(careful, "careful")
@@ -174,9 +172,7 @@ def test_a_listener_that_must_not_lose_anything_loses_nothing(
     assert bus.report()["careful"]["dropped"] == 0
 
 
-def test_a_removed_listener_hears_what_was_posted_and_nothing_more(
-    bus: ListenerBus, make_listener: MakeListener
-) -> None:
+def test_removed_listener_gets_queued_events_only(bus: ListenerBus, make_listener: MakeListener) -> None:
     leaving, staying = make_listener(), make_listener()
     bus.add(leaving, "leaving")
     bus.add(staying, "staying")
@@ -189,11 +185,11 @@ def test_a_removed_listener_hears_what_was_posted_and_nothing_more(
     assert list(bus.report()) == ["staying"]
 
 
-def test_removing_one_that_is_not_there_is_harmless(bus: ListenerBus) -> None:
+def test_removing_an_unknown_listener_is_ignored(bus: ListenerBus) -> None:
     bus.remove(object())
 
 
-def test_a_listener_can_remove_itself(bus: ListenerBus, make_listener: MakeListener) -> None:
+def test_listener_can_remove_itself(bus: ListenerBus, make_listener: MakeListener) -> None:
     staying = make_listener()
     leaving: Listener = make_listener(lambda _time: bus.remove(leaving))
     bus.add(leaving)
@@ -207,7 +203,7 @@ def test_a_listener_can_remove_itself(bus: ListenerBus, make_listener: MakeListe
     assert leaving.heard == [0]
 
 
-def test_events_from_before_the_start_wait_for_it(make_listener: MakeListener) -> None:
+def test_events_posted_before_the_start_are_delivered_after_it(make_listener: MakeListener) -> None:
     bus, listener = ListenerBus(100, 3), make_listener()
     bus.add(listener)
     post(bus, range(3))
@@ -217,7 +213,7 @@ def test_events_from_before_the_start_wait_for_it(make_listener: MakeListener) -
     bus.stop(10)
 
 
-def test_a_listener_that_comes_late_hears_what_follows(bus: ListenerBus, make_listener: MakeListener) -> None:
+def test_listener_added_after_the_start_gets_later_events(bus: ListenerBus, make_listener: MakeListener) -> None:
     post(bus, range(3))
     late = make_listener()
     bus.add(late)
@@ -225,7 +221,7 @@ def test_a_listener_that_comes_late_hears_what_follows(bus: ListenerBus, make_li
     assert late.await_heard(2) == [3, 4]
 
 
-def test_stop_delivers_what_waits(bus: ListenerBus, make_listener: MakeListener, gate: Gate) -> None:
+def test_stop_delivers_queued_events(bus: ListenerBus, make_listener: MakeListener, gate: Gate) -> None:
     listener = make_listener(gate)
     bus.add(listener)
     post(bus, range(500))
@@ -235,7 +231,7 @@ def test_stop_delivers_what_waits(bus: ListenerBus, make_listener: MakeListener,
     assert listener.heard == list(range(500))
 
 
-def test_after_stop_nothing_is_delivered_and_nobody_is_added(bus: ListenerBus, make_listener: MakeListener) -> None:
+def test_stopped_bus_delivers_nothing_and_refuses_listeners(bus: ListenerBus, make_listener: MakeListener) -> None:
     listener = make_listener()
     bus.add(listener)
     bus.stop(10)
@@ -247,7 +243,7 @@ def test_after_stop_nothing_is_delivered_and_nobody_is_added(bus: ListenerBus, m
 
 
 @pytest.mark.parametrize("queue_size", [1, 1000])
-def test_a_listener_that_hangs_does_not_hold_up_stop_beyond_its_time_out(
+def test_hanging_listener_delays_stop_no_longer_than_the_timeout(
     make_bus: MakeBus, make_listener: MakeListener, gate: Gate, queue_size: int
 ) -> None:
     bus, stuck, fine = make_bus(queue_size), make_listener(gate), make_listener()
@@ -264,13 +260,13 @@ def test_a_listener_that_hangs_does_not_hold_up_stop_beyond_its_time_out(
     assert stuck.heard == [0]
 
 
-def test_a_bus_that_never_started_can_be_stopped(make_listener: MakeListener) -> None:
+def test_unstarted_bus_can_be_stopped(make_listener: MakeListener) -> None:
     bus = ListenerBus(10, 3)
     bus.add(make_listener())
     bus.stop(1)
 
 
-def test_a_streaming_listener_gets_the_event_in_both_ways(bus: ListenerBus, completed: BatchCompleted) -> None:
+def test_streaming_listener_reads_attributes_and_methods(bus: ListenerBus, completed: BatchCompleted) -> None:
     seen: list[Any] = []
     heard = threading.Event()
 
@@ -285,9 +281,7 @@ def test_a_streaming_listener_gets_the_event_in_both_ways(bus: ListenerBus, comp
     assert seen == [(1000, 1000)]
 
 
-def test_the_report_names_a_listener_by_its_class_when_nobody_says_whose_it_is(
-    bus: ListenerBus, make_listener: MakeListener
-) -> None:
+def test_report_names_a_listener_without_origin_by_its_class(bus: ListenerBus, make_listener: MakeListener) -> None:
     bus.add(make_listener())
     (name,) = bus.report()
     assert name.endswith("conftest.Listener")

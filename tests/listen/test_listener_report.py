@@ -1,4 +1,4 @@
-"""``ListenerBus.report``: nothing that is counted is lost."""
+"""``ListenerBus.report`` has the counts of every listener."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def fail(_time: int) -> None:
     raise ValueError("a listener's error")
 
 
-def test_two_listeners_of_one_plugin_are_both_reported(
+def test_two_listeners_of_one_plugin_are_reported_separately(
     make_bus: Callable[..., ListenerBus], make_listener: Callable[..., Listener]
 ) -> None:
     bus = make_bus(max_failures=3)
@@ -30,7 +30,7 @@ def test_two_listeners_of_one_plugin_are_both_reported(
     assert sorted(counts["failed"] for counts in report.values()) == [0, 3]
 
 
-def test_a_listener_that_leaves_is_counted_as_one_that_fails(
+def test_system_exit_counts_as_a_failure(
     make_bus: Callable[..., ListenerBus], make_listener: Callable[..., Listener]
 ) -> None:
     def leave(_time: int) -> None:
@@ -45,7 +45,7 @@ def test_a_listener_that_leaves_is_counted_as_one_that_fails(
     assert bus.report()["leaver"] == {"dropped": 0, "failed": 3, "disabled": True}
 
 
-def test_a_listener_that_comes_after_another_has_gone_has_a_name_of_its_own(
+def test_listener_added_after_a_removal_gets_a_new_label(
     make_bus: Callable[..., ListenerBus], make_listener: Callable[..., Listener]
 ) -> None:
     bus, listeners = make_bus(), [make_listener() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""``StatsReportListener``: what it logs of the last batches."""
+"""``StatsReportListener`` logs the delays of the last batches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def report(caplog: pytest.LogCaptureFixture) -> Callable[..., list[str]]:
     return lines
 
 
-def test_the_quantiles_are_sparks() -> None:
+def test_percentiles_equal_sparks() -> None:
     # As org.apache.spark.util.Distribution has them: the value at the whole part of share x count.
     assert distribution(range(100, 0, -1)) == (
         "0%: 1, 5%: 6, 10%: 11, 25%: 26, 50%: 51, 75%: 76, 90%: 91, 95%: 96, 100%: 100"
@@ -55,19 +55,19 @@ def test_both_delays_are_logged_after_each_batch(report: Callable[..., list[str]
         assert "batches=2" in line
 
 
-def test_only_the_last_batches_count(report: Callable[..., list[str]]) -> None:
+def test_distribution_covers_the_last_batches_only(report: Callable[..., list[str]]) -> None:
     batches = [batch(number, 0, number) for number in range(1, 21)]
     assert "0%: 11," in report(StatsReportListener(), *batches)[1]
     assert "0%: 19," in report(StatsReportListener(numBatchInfos=2), *batches)[1]
 
 
-def test_a_batch_without_a_delay_is_left_out(report: Callable[..., list[str]]) -> None:
+def test_batch_without_a_delay_is_left_out(report: Callable[..., list[str]]) -> None:
     listener = StatsReportListener(3)
     assert report(listener, batch(1, 0, None)) == []
     assert "0%: 5, " in report(listener, batch(2, 0, 5), batch(3, 0, None))[1]
 
 
-def test_it_works_on_the_bus(bus: ListenerBus, caplog: pytest.LogCaptureFixture) -> None:
+def test_bus_delivers_batches_to_the_listener(bus: ListenerBus, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock")
     bus.add(StatsReportListener())
     bus.post(batch(1, 1, 2))
@@ -75,7 +75,7 @@ def test_it_works_on_the_bus(bus: ListenerBus, caplog: pytest.LogCaptureFixture)
     assert [record.name for record in caplog.records] == ["penstock.stats_report"] * 2
 
 
-def test_it_is_silent_below_the_level(bus: ListenerBus, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_logged_below_info(bus: ListenerBus, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "penstock")
     bus.add(StatsReportListener())
     bus.post(batch(1, 1, 2))
@@ -84,6 +84,6 @@ def test_it_is_silent_below_the_level(bus: ListenerBus, caplog: pytest.LogCaptur
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "10", None, True])
-def test_a_number_of_batches_that_makes_no_sense_is_refused(number: Any) -> None:
+def test_invalid_number_of_batches_is_refused(number: Any) -> None:
     with pytest.raises(ConfigurationError, match=f"numBatchInfos={number!r}"):
         StatsReportListener(number)

@@ -1,4 +1,4 @@
-"""The two ways to read an event: as attributes, and as PySpark's methods."""
+"""An event view is read as attributes and as PySpark's methods."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ def view(event: object) -> Any:
     return EventView(event)
 
 
-def test_the_base_class_hears_everything_and_does_nothing() -> None:
+def test_base_class_has_every_callback_and_does_nothing() -> None:
     listener = StreamingListener()
     for hook in HOOK_OF.values():
         assert getattr(listener, hook)(object()) is None
 
 
-def test_attributes_are_those_of_the_event() -> None:
+def test_view_has_the_attributes_of_the_event() -> None:
     info = view(BatchCompleted(COMPLETED)).batchInfo
     assert (info.batchTime, info.submissionTime, info.processingStartTime, info.processingEndTime) == (
         1000,
@@ -47,13 +47,13 @@ def test_attributes_are_those_of_the_event() -> None:
     assert info.outputOperationInfos[0].failureReason == "Traceback …"
 
 
-def test_an_unknown_number_is_none_as_an_attribute() -> None:
+def test_unknown_number_is_none_as_an_attribute() -> None:
     info = view(BatchSubmitted(SUBMITTED)).batchInfo
     assert (info.processingStartTime, info.processingEndTime) == (None, None)
     assert (info.schedulingDelay, info.processingDelay, info.totalDelay) == (None, None, None)
 
 
-def test_methods_are_pysparks() -> None:
+def test_view_has_pysparks_methods() -> None:
     info = view(BatchCompleted(COMPLETED)).batchInfo()
     assert info.batchTime().milliseconds() == 1000
     assert str(info.batchTime()) == "1000 ms"
@@ -61,7 +61,7 @@ def test_methods_are_pysparks() -> None:
     assert (info.schedulingDelay(), info.processingDelay(), info.totalDelay(), info.numRecords()) == (40, 300, 340, 3)
 
 
-def test_an_unknown_number_is_minus_one_as_a_method() -> None:
+def test_unknown_number_is_minus_one_as_a_method() -> None:
     info = view(BatchSubmitted(SUBMITTED)).batchInfo()
     assert (info.processingStartTime(), info.processingEndTime()) == (-1, -1)
     assert (info.schedulingDelay(), info.processingDelay(), info.totalDelay()) == (-1, -1, -1)
@@ -86,12 +86,12 @@ def test_maps_hold_infos_with_methods() -> None:
     assert operation.failureReason() == "Traceback …"
 
 
-def test_an_output_operation_has_an_event_of_its_own() -> None:
+def test_output_operation_event_can_be_viewed() -> None:
     event = view(OutputOperationCompleted(OPERATION))
     assert event.outputOperationInfo.duration == event.outputOperationInfo().duration() == 300
 
 
-def test_a_receivers_info_both_ways() -> None:
+def test_receiver_info_reads_as_attributes_and_methods() -> None:
     event = view(ReceiverError(ReceiverInfo(3, "R-3", True, "host", "1", "boom", "Traceback …", 99)))
     assert (event.receiverInfo.streamId, event.receiverInfo.active, event.receiverInfo.lastErrorTime) == (3, True, 99)
     info = event.receiverInfo()
@@ -105,20 +105,20 @@ def test_a_receivers_info_both_ways() -> None:
     assert (info.lastErrorMessage(), info.lastError(), info.lastErrorTime()) == ("boom", "Traceback …", 99)
 
 
-def test_the_start_is_a_number_both_ways() -> None:
+def test_start_time_reads_as_attribute_and_method() -> None:
     event = view(StreamingStarted(5))
     assert event.time == event.time() == 5
     assert isinstance(event.time, int)
 
 
-def test_what_is_not_there_is_an_attribute_error() -> None:
+def test_unknown_attribute_raises_attribute_error() -> None:
     event = view(BatchCompleted(COMPLETED))
     for part in (event, event.batchInfo, event.batchInfo()):
         with pytest.raises(AttributeError, match="delay"):
             part.delay  # noqa: B018  # reading it is the test
 
 
-def test_a_view_prints_as_its_event() -> None:
+def test_view_prints_as_its_event() -> None:
     event = StreamingStarted(5)
     assert repr(view(event)) == repr(event)
     assert repr(view(BatchCompleted(COMPLETED)).batchInfo()) == repr(COMPLETED)

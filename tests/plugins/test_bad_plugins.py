@@ -1,4 +1,4 @@
-"""Plugins that do not work: each is named and left out, and those beside it work."""
+"""A plugin that fails to load is named and left out; the others work."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_bad_plugin_is_left_out_and_those_beside_it_work(
+def test_bad_plugin_is_left_out_and_the_others_work(
     zoo: Zoo, neighbours: Neighbours, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     source, target, fault = BAD[what]
@@ -77,7 +77,7 @@ def test_a_bad_plugin_is_left_out_and_those_beside_it_work(
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_strict_mode_refuses_to_start(zoo: Zoo, neighbours: Neighbours, what: str) -> None:
+def test_strict_mode_raises_for_a_bad_plugin(zoo: Zoo, neighbours: Neighbours, what: str) -> None:
     source, target, fault = BAD[what]
     zoo.add("bad", source, target, distribution="dist-bad", version="2.5")
     with pytest.raises(PluginError) as caught:
@@ -86,7 +86,7 @@ def test_strict_mode_refuses_to_start(zoo: Zoo, neighbours: Neighbours, what: st
     assert fault in str(caught.value)
 
 
-def test_a_module_that_is_not_there_is_a_fault(zoo: Zoo, neighbours: Neighbours) -> None:
+def test_missing_module_is_a_fault(zoo: Zoo, neighbours: Neighbours) -> None:
     zoo.offer("gone", "zoo_that_was_removed", "dist-gone")
     plugins = zoo.load()
     assert "zoo_that_was_removed" in zoo.record(plugins, "gone").fault
@@ -94,7 +94,7 @@ def test_a_module_that_is_not_there_is_a_fault(zoo: Zoo, neighbours: Neighbours)
 
 
 @pytest.mark.parametrize("name", ["Upper", "with space", "1st", "dotted.name", "ümlaut"])
-def test_a_name_that_cannot_be_written_in_configuration_is_refused(zoo: Zoo, neighbours: Neighbours, name: str) -> None:
+def test_illegal_plugin_name_is_refused(zoo: Zoo, neighbours: Neighbours, name: str) -> None:
     module = zoo.add("placeholder", f"{RECEIVERS}return []")
     zoo.entry_points.pop()
     zoo.offer(name, module, "dist-named")
@@ -104,7 +104,7 @@ def test_a_name_that_cannot_be_written_in_configuration_is_refused(zoo: Zoo, nei
     neighbours.check(plugins)
 
 
-def test_of_two_plugins_with_one_name_one_is_left_out(zoo: Zoo, neighbours: Neighbours) -> None:
+def test_second_plugin_of_the_same_name_is_left_out(zoo: Zoo, neighbours: Neighbours) -> None:
     zoo.add("twin", f"{RECEIVERS}return [penstock.ReceiverSpec('r1', dict)]", distribution="dist-one")
     zoo.add("twin", f"{RECEIVERS}return [penstock.ReceiverSpec('r2', dict)]", distribution="dist-two")
     plugins = zoo.load()
@@ -115,7 +115,7 @@ def test_of_two_plugins_with_one_name_one_is_left_out(zoo: Zoo, neighbours: Neig
     neighbours.check(plugins)
 
 
-def test_a_name_is_free_again_when_the_first_that_had_it_does_not_load(zoo: Zoo) -> None:
+def test_name_of_a_failed_plugin_can_be_reused(zoo: Zoo) -> None:
     zoo.add("twin", "raise RuntimeError", distribution="dist-one")
     zoo.add("twin", f"{RECEIVERS}return [penstock.ReceiverSpec('r2', dict)]", distribution="dist-two")
     plugins = zoo.load()
@@ -123,7 +123,7 @@ def test_a_name_is_free_again_when_the_first_that_had_it_does_not_load(zoo: Zoo)
     assert list(plugins.specs("receivers")) == ["r2"]
 
 
-def test_nothing_of_a_plugin_that_fails_half_way_is_left(zoo: Zoo, neighbours: Neighbours) -> None:
+def test_partially_loaded_plugin_is_unregistered(zoo: Zoo, neighbours: Neighbours) -> None:
     zoo.add(
         "half",
         """
@@ -154,7 +154,7 @@ def test_nothing_of_a_plugin_that_fails_half_way_is_left(zoo: Zoo, neighbours: N
 
 
 @pytest.mark.parametrize("body", ["raise RuntimeError('no listeners')", "return 5", "yield 1 / 0"])
-def test_listeners_that_cannot_be_had_are_left_out(
+def test_failing_listeners_hook_is_left_out(
     zoo: Zoo, neighbours: Neighbours, body: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     zoo.add("mute", f"@hookimpl\ndef listeners(context):\n    {body}", distribution="dist-mute")

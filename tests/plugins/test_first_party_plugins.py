@@ -85,7 +85,7 @@ def test_entry_point_offers_what_the_plugin_documents(plugin: str) -> None:
         (ESTIMATOR, "fixed", {"rate": "5"}),
     ],
 )
-def test_valid_options_make_it(hook: str, name: str, options: dict[str, Any]) -> None:
+def test_valid_options_create_the_object(hook: str, name: str, options: dict[str, Any]) -> None:
     kind: Any = {RECEIVER: Receiver, STREAM: InputSource, ESTIMATOR: RateEstimator}[hook]
     assert isinstance(made(hook, name, options), kind)
 
@@ -186,7 +186,7 @@ assert "pyspark" not in sys.modules and "pandas" not in sys.modules
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_making_a_receiver_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_creating_a_receiver_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.socket", None)
     monkeypatch.setattr("os.open", None)
     server = {"host": "no.such.host.example", "port": 1}

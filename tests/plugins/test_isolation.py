@@ -1,4 +1,4 @@
-"""What one plugin does must not reach another, nor the program that hosts both."""
+"""A plugin affects neither other plugins nor the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.plugins.conftest import Neighbours, Zoo
 
 
-def test_a_second_name_for_a_plugin_does_not_take_the_first_away(zoo: Zoo, neighbours: Neighbours) -> None:
+def test_second_entry_point_for_an_object_keeps_the_first(zoo: Zoo, neighbours: Neighbours) -> None:
     # The module of `aaa`, offered once more.
     zoo.offer("mmm", zoo.modules[0], "dist-copy")
     neighbours.check(zoo.load())
@@ -30,7 +30,7 @@ class _Torn(PathDistribution):
 
 
 @pytest.mark.parametrize("kind", [PathDistribution, _Torn])
-def test_a_distribution_without_metadata_does_no_harm(
+def test_distribution_without_metadata_is_tolerated(
     zoo: Zoo, neighbours: Neighbours, tmp_path: Path, kind: type[PathDistribution]
 ) -> None:
     info = tmp_path / "torn-1.0.dist-info"
@@ -42,7 +42,7 @@ def test_a_distribution_without_metadata_does_no_harm(
     neighbours.check(plugins)
 
 
-def test_what_a_plugin_offers_for_a_listener_and_is_none_is_left_out(
+def test_offered_object_without_callbacks_is_left_out(
     zoo: Zoo, neighbours: Neighbours, caplog: pytest.LogCaptureFixture
 ) -> None:
     zoo.add("odd", "@hookimpl\ndef listeners(context):\n    return [object(), None]", distribution="dist-odd")
@@ -55,21 +55,19 @@ def test_what_a_plugin_offers_for_a_listener_and_is_none_is_left_out(
     assert "odd (dist-odd 1.0)" in caplog.text
 
 
-def test_a_plugin_that_leaves_when_asked_for_listeners_does_not_end_the_program(
-    zoo: Zoo, neighbours: Neighbours
-) -> None:
+def test_system_exit_in_the_listeners_hook_is_contained(zoo: Zoo, neighbours: Neighbours) -> None:
     zoo.add("leaver", "@hookimpl\ndef listeners(context):\n    raise SystemExit(1)")
     neighbours.check(zoo.load())
 
 
-def test_a_hook_that_forgot_its_return_is_a_fault(zoo: Zoo, neighbours: Neighbours) -> None:
+def test_hook_that_returns_none_is_a_fault(zoo: Zoo, neighbours: Neighbours) -> None:
     zoo.add("forgetful", "@hookimpl\ndef receivers():\n    [penstock.ReceiverSpec('r', dict)]")
     plugins = zoo.load()
     assert "receivers" in zoo.record(plugins, "forgetful").fault
     neighbours.check(plugins)
 
 
-def test_what_cannot_even_be_looked_at_is_no_listener(zoo: Zoo, neighbours: Neighbours) -> None:
+def test_object_with_failing_attributes_is_no_listener(zoo: Zoo, neighbours: Neighbours) -> None:
     zoo.add(
         "touchy",
         """

@@ -1,4 +1,4 @@
-"""Plugins that work: what an entry point may name, what is found in it, what is reported."""
+"""Loading of working plugins: what entry points may name, what hooks may return."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Plugin:
 """
 
 
-def test_an_entry_point_names_a_module(zoo: Zoo) -> None:
+def test_entry_point_may_name_a_module(zoo: Zoo) -> None:
     module = zoo.add("one", RECEIVERS.format(body="return [penstock.ReceiverSpec('r', dict, summary='s')]"))
     plugins = zoo.load()
     record = zoo.record(plugins, "one")
@@ -46,13 +46,13 @@ def test_an_entry_point_names_a_module(zoo: Zoo) -> None:
     assert plugins.origin_of("receivers", "r") is record
 
 
-def test_a_class_is_made_once(zoo: Zoo) -> None:
+def test_entry_point_may_name_a_class_which_is_instantiated_once(zoo: Zoo) -> None:
     module = zoo.add("one", CLASS, target="Plugin")
     assert zoo.load().spec("receivers", "from-class")
     assert sys.modules[module].Plugin.made == 1
 
 
-def test_an_object_is_taken_as_it_is(zoo: Zoo) -> None:
+def test_entry_point_may_name_an_object(zoo: Zoo) -> None:
     module = zoo.add("one", CLASS + "\nplugin = Plugin()", target="plugin")
     plugins = zoo.load()
     assert plugins.spec("receivers", "from-class")
@@ -69,12 +69,12 @@ def test_an_object_is_taken_as_it_is(zoo: Zoo) -> None:
         "yield penstock.ReceiverSpec('r', dict)",
     ],
 )
-def test_specs_come_in_any_iterable_or_alone(zoo: Zoo, body: str) -> None:
+def test_hook_returns_one_spec_or_any_iterable(zoo: Zoo, body: str) -> None:
     zoo.add("one", RECEIVERS.format(body=body))
     assert list(zoo.load().specs("receivers")) == ["r"]
 
 
-def test_the_three_kinds_of_specs_have_names_of_their_own(zoo: Zoo) -> None:
+def test_specs_of_different_kinds_may_share_a_name(zoo: Zoo) -> None:
     zoo.add(
         "one",
         """
@@ -96,19 +96,19 @@ def test_the_three_kinds_of_specs_have_names_of_their_own(zoo: Zoo) -> None:
     assert isinstance(plugins.spec("rate_estimators", "same"), RateEstimatorSpec)
 
 
-def test_the_same_contract_version_may_be_said(zoo: Zoo) -> None:
+def test_plugin_may_declare_the_contract_version(zoo: Zoo) -> None:
     zoo.add("text", "penstock_api = '1'\n" + RECEIVERS.format(body="return [penstock.ReceiverSpec('a', dict)]"))
     zoo.add("number", "penstock_api = 1\n" + RECEIVERS.format(body="return [penstock.ReceiverSpec('b', dict)]"))
     assert list(zoo.load().specs("receivers")) == ["b", "a"]
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(zoo: Zoo) -> None:
+def test_unknown_name_suggests_the_nearest(zoo: Zoo) -> None:
     zoo.add("one", RECEIVERS.format(body="return [penstock.ReceiverSpec('socket', dict)]"))
     with pytest.raises(UnknownNameError, match=r"unknown receiver 'sokcet'\. Did you mean 'socket'\?"):
         zoo.load().spec("receivers", "sokcet")
 
 
-def test_a_disabled_plugin_is_not_even_imported(zoo: Zoo, caplog: pytest.LogCaptureFixture) -> None:
+def test_disabled_plugin_is_not_imported(zoo: Zoo, caplog: pytest.LogCaptureFixture) -> None:
     module = zoo.add("one", RECEIVERS.format(body="return [penstock.ReceiverSpec('r', dict)]"))
     plugins = zoo.load(disable=["one", "never-installed"])
     record = zoo.record(plugins, "one")
@@ -119,25 +119,25 @@ def test_a_disabled_plugin_is_not_even_imported(zoo: Zoo, caplog: pytest.LogCapt
     assert "never-installed" in caplog.text
 
 
-def test_a_broken_plugin_that_is_disabled_does_no_harm_in_strict_mode(zoo: Zoo) -> None:
+def test_disabled_broken_plugin_is_tolerated_in_strict_mode(zoo: Zoo) -> None:
     zoo.add("broken", "raise RuntimeError")
     assert zoo.record(zoo.load(disable=["broken"], strict=True), "broken").disabled
 
 
-def test_an_entry_point_that_is_seen_twice_is_loaded_once(zoo: Zoo) -> None:
+def test_duplicate_entry_point_is_loaded_once(zoo: Zoo) -> None:
     zoo.add("one", RECEIVERS.format(body="return [penstock.ReceiverSpec('r', dict)]"))
     zoo.entry_points *= 2
     plugins = zoo.load(strict=True)
     assert [record.name for record in plugins.loaded] == ["one"]
 
 
-def test_what_is_installed_is_found(zoo: Zoo) -> None:
+def test_installed_plugins_are_found(zoo: Zoo) -> None:
     zoo.add("zoo-plugin", RECEIVERS.format(body="return [penstock.ReceiverSpec('zoo-receiver', dict)]"))
     importlib.invalidate_caches()
     assert Plugins().spec("receivers", "zoo-receiver").name == "zoo-receiver"
 
 
-def test_a_plugin_that_has_on_hooks_is_a_listener(zoo: Zoo) -> None:
+def test_plugin_with_on_hooks_is_a_listener(zoo: Zoo) -> None:
     module = zoo.add(
         "one",
         """
@@ -159,14 +159,14 @@ def test_a_plugin_that_has_on_hooks_is_a_listener(zoo: Zoo) -> None:
     assert sys.modules["zoo_1"].heard == []
 
 
-def test_listeners_are_given_the_context(zoo: Zoo) -> None:
+def test_listeners_hook_gets_the_context(zoo: Zoo) -> None:
     zoo.add_good("one")
     itself, offered = zoo.load().listeners("the context")
     assert getattr(offered[0], "context") == "the context"  # noqa: B009  # not a part of object
     assert offered[1] == itself[1] == "one (good-one 1.0)"
 
 
-def test_stores_wrap_one_another(zoo: Zoo) -> None:
+def test_store_hooks_can_wrap_each_other(zoo: Zoo) -> None:
     zoo.add(
         "observer",
         """

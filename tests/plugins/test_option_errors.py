@@ -1,4 +1,4 @@
-"""Options that cannot be used: the message holds the reason, whoever gives it."""
+"""The message about an invalid option has the reason, whichever library gives it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(options: type, **given: Any) -> Any:
     return read_options("receiver", ReceiverSpec("net", dict, options), given)
 
 
-def test_what_a_validator_says_is_in_the_message() -> None:
+def test_message_has_the_validators_reason() -> None:
     with pytest.raises(ConfigurationError, match="'rate' must be > 0: -1"):
         read(Checked, rate="-1")
 
@@ -42,14 +42,14 @@ class Whole:
             raise ValueError("rate must be above zero")
 
 
-def test_a_message_ends_with_its_reason_and_names_a_place_only_within_the_options() -> None:
+def test_message_names_the_option_unless_the_error_is_about_all() -> None:
     with pytest.raises(ConfigurationError, match=r"^receiver 'net': rate must be above zero$"):
         read(Whole, rate="-1")
     with pytest.raises(ConfigurationError, match=r" \(option rate\)$"):
         read(Whole, rate="fast")
 
 
-def test_a_type_that_cannot_be_read_is_a_wrong_configuration() -> None:
+def test_unsupported_option_type_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="net"):
         read(TwoKinds, where="5")
 
@@ -65,12 +65,12 @@ class Many:
 
 
 @pytest.mark.parametrize("name", ["a_list", "a_tuple", "a_set", "a_sequence", "maybe"])
-def test_a_list_in_configuration_is_separated_by_commas_and_not_cut_into_letters(name: str) -> None:
+def test_text_for_a_list_is_split_at_commas(name: str) -> None:
     value = getattr(read(Many, **{name: "alpha, beta"}), name)
     assert sorted(value) == ["alpha", "beta"]
 
 
-def test_so_is_a_list_of_numbers() -> None:
+def test_text_for_a_list_of_numbers_is_split_and_converted() -> None:
     assert read(Many, numbers="1, 22").numbers == (1, 22)
 
 
@@ -82,12 +82,12 @@ class Plain:
 
 
 @pytest.mark.parametrize(("name", "value"), [("host", None), ("port", 5.7), ("port", None)])
-def test_a_value_of_another_type_is_refused_and_not_bent(name: str, value: object) -> None:
+def test_value_of_another_type_is_refused(name: str, value: object) -> None:
     with pytest.raises(ConfigurationError, match=name):
         read(Plain, **{name: value})
 
 
-def test_a_private_field_is_an_option_like_any_other() -> None:
+def test_private_field_is_an_option_under_its_alias() -> None:
     assert read(Plain, names="alpha, beta") == Plain(names=["alpha", "beta"])
 
 
@@ -97,12 +97,12 @@ class Functions:
     read: Callable[..., object] = print
 
 
-def test_a_function_is_an_option_like_any_other() -> None:
+def test_function_is_a_valid_option() -> None:
     assert read(Functions, keep=str.isalpha, read=list) == Functions(str.isalpha, list)
     assert read(Functions) == Functions()
 
 
 @pytest.mark.parametrize("name", ["keep", "read"])
-def test_text_is_no_function(name: str) -> None:
+def test_text_is_refused_for_a_function(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"is not callable; a function can be given in the program.*{name}"):
         read(Functions, **{name: "len"})

@@ -1,4 +1,4 @@
-"""The README: its tables are the code's, its estimator is short, is found as an installed one, and does its work."""
+"""The README of penstock-rate: its tables equal the code's options, and its example estimator works."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def aimd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RateEstimatorSpec:
     return spec
 
 
-def test_every_option_is_there_as_the_code_has_it() -> None:
+def test_readme_lists_every_option_as_in_the_code() -> None:
     specs = penstock_rate.rate_estimators()
     assert [spec.name for spec in specs] == ["pid", "fixed", "model"]
     for spec in specs:
@@ -54,16 +54,16 @@ def test_every_option_is_there_as_the_code_has_it() -> None:
             assert f"| `{spec.name}` | `{option.name}` | {default} | {option.help} |" in README
 
 
-def test_the_entry_point_leads_to_it() -> None:
+def test_readme_entry_point_names_the_estimator() -> None:
     own = [each for each in importlib.metadata.entry_points(group="penstock") if each.name == "rate"]
     assert sorted(Plugins(strict=True, entry_points=own).specs("rate_estimators")) == ["fixed", "model", "pid"]
 
 
-def test_an_estimator_of_ones_own_is_short() -> None:
+def test_readme_estimator_is_short() -> None:
     assert len([line for line in block("python").splitlines() if line.strip()]) < 30
 
 
-def test_an_estimator_of_ones_own_does_its_work(aimd: RateEstimatorSpec) -> None:
+def test_readme_estimator_controls_a_plant(aimd: RateEstimatorSpec) -> None:
     options = read_options("rate estimator", aimd, {"step": "300"})
     made = aimd.factory(options, 1000)
     assert isinstance(made, RateEstimator)
@@ -74,7 +74,7 @@ def test_an_estimator_of_ones_own_does_its_work(aimd: RateEstimatorSpec) -> None
     assert run.reasons[-1] in {"late: less by 30 %", "in time: a step more"}
 
 
-def test_an_estimator_of_ones_own_goes_on_where_it_was(aimd: RateEstimatorSpec) -> None:
+def test_readme_estimator_continues_from_saved_state(aimd: RateEstimatorSpec) -> None:
     options = read_options("rate estimator", aimd, {})
     before, after = make_estimator(aimd, options, 1000), make_estimator(aimd, options, 1000)
     assert [before.compute(1000 * number, 10, 500, 0) for number in range(1, 4)] == [400, 600, 800]

@@ -1,4 +1,4 @@
-"""What plugins offer, and how their options are read."""
+"""Specs of plugins, and how their options are read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(**given: Any) -> Any:
     return read_options("receiver", SPEC, given)
 
 
-def test_options_are_described_for_people() -> None:
+def test_options_are_described_with_readable_types() -> None:
     described = options_of(SPEC)
     assert described[:2] == [
         Option("host", "text", None, ""),
@@ -46,14 +46,14 @@ def test_options_are_described_for_people() -> None:
 
 
 @pytest.mark.parametrize("spec", [ReceiverSpec("a", dict), InputStreamSpec("a", dict), RateEstimatorSpec("a", object)])  # type: ignore[arg-type]  # never called
-def test_a_spec_without_options_has_none(spec: ReceiverSpec) -> None:
+def test_spec_without_options_accepts_none(spec: ReceiverSpec) -> None:
     assert options_of(spec) == []
     assert read_options("receiver", spec, {}) is None
     with pytest.raises(UnknownNameError, match="unknown option 'port' of receiver 'a'"):
         read_options("receiver", spec, {"port": 1})
 
 
-def test_text_becomes_the_type_of_the_field() -> None:
+def test_text_is_converted_to_the_fields_type() -> None:
     options = read(host="h", port="80", delay="0.5", eager="True", limit="7", hidden="y")
     assert options == Options("h", 80, 0.5, True, 7, hidden="y")
     assert [type(value) for value in (options.port, options.delay, options.eager, options.limit)] == [
@@ -64,19 +64,19 @@ def test_text_becomes_the_type_of_the_field() -> None:
     ]
 
 
-def test_values_that_have_the_type_stay_as_they_are() -> None:
+def test_values_of_the_fields_type_are_unchanged() -> None:
     assert read(host="h", port=80, delay=2, eager=True, limit=None, tags=["a", "b"]) == Options(
         "h", 80, 2.0, True, None, ["a", "b"]
     )
 
 
-def test_defaults_are_made_anew() -> None:
+def test_mutable_defaults_are_created_for_each_instance() -> None:
     one, other = read(host="h"), read(host="h")
     assert one == other
     assert one.tags is not other.tags
 
 
-def test_an_unknown_option_is_refused_with_the_nearest() -> None:
+def test_unknown_option_suggests_the_nearest() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown option 'prot' of receiver 'net'\. Did you mean 'port'\?"):
         read(host="h", prot=1)
 
@@ -84,25 +84,25 @@ def test_an_unknown_option_is_refused_with_the_nearest() -> None:
 PREFIX = "spark.penstock.receiver.net."
 
 
-def test_an_unknown_configured_option_is_refused_with_its_key() -> None:
+def test_unknown_configured_option_is_refused_with_its_key() -> None:
     message = rf"unknown option 'prot' of receiver 'net', set by {PREFIX}prot\. Did you mean 'port'\?"
     with pytest.raises(UnknownNameError, match=message):
         read_options("receiver", SPEC, {"host": "h"}, {"prot": "1"}, PREFIX)
 
 
-def test_an_invalid_configured_value_is_refused_with_its_key() -> None:
+def test_invalid_configured_value_is_refused_with_its_key() -> None:
     with pytest.raises(ConfigurationError, match=rf"\(option port, set by {PREFIX}port\)"):
         read_options("receiver", SPEC, {"host": "h"}, {"port": "many"}, PREFIX)
 
 
-def test_an_option_given_by_the_program_overrides_the_configured_one() -> None:
+def test_option_given_by_the_program_overrides_the_configured_one() -> None:
     read = read_options("receiver", SPEC, {"host": "h", "port": 1}, {"port": "many"}, PREFIX)
     assert read.port == 1
     with pytest.raises(ConfigurationError, match=r"\(option port\)"):
         read_options("receiver", SPEC, {"host": "h", "port": "few"}, {"port": "many"}, PREFIX)
 
 
-def test_a_missing_option_is_named() -> None:
+def test_missing_option_is_named() -> None:
     with pytest.raises(ConfigurationError, match="receiver 'net' needs the option 'host'"):
         read(port=1)
 
@@ -111,17 +111,17 @@ def test_a_missing_option_is_named() -> None:
     ("name", "value"),
     [("port", "many"), ("port", None), ("delay", "x"), ("eager", "yes"), ("eager", 1), ("limit", "x"), ("tags", 5)],
 )
-def test_a_wrong_value_is_refused_with_spec_and_option(name: str, value: object) -> None:
+def test_invalid_value_is_refused_with_spec_and_option(name: str, value: object) -> None:
     with pytest.raises(ConfigurationError, match=rf"receiver 'net': .* \(option {name}\)"):
         read(**{"host": "h", name: value})
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("FALSE", False), (" true ", True)])
-def test_booleans_are_true_and_false_in_words(text: str, value: bool) -> None:
+def test_booleans_are_written_true_and_false(text: str, value: bool) -> None:
     assert read(host="h", eager=text).eager is value
 
 
-def test_the_receivers_secret_is_in_no_message() -> None:
+def test_secret_option_is_in_no_message() -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(host="h", password="s3cret", port="x")
     assert "s3cret" not in str(caught.value)
@@ -137,7 +137,7 @@ def test_optional_members_of_a_rate_estimator_have_defaults() -> None:
     assert (fixed.initial_rate, fixed.state, fixed.reason) == (None, None, "")
 
 
-def test_rate_estimator_without_compute_cannot_be_made() -> None:
+def test_rate_estimator_without_compute_cannot_be_created() -> None:
     class Nothing(RateEstimator):
         pass
 

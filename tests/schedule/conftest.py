@@ -15,11 +15,9 @@ from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.job import Job
 from penstock.listen.events import BatchCompleted, Event
 from penstock.runtime.clock import ManualClock
-from penstock.schedule.interfaces import Checkpoints, ReceiverInput
-from penstock.schedule.job_generator import JobGenerator
+from penstock.schedule.job_generator import Checkpoints, JobGenerator, ReceiverInput, RecoveredBatches
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
-from penstock.schedule.recovered_batches import RecoveredBatches
 
 INTERVAL_MS = 100
 
@@ -121,6 +119,8 @@ class Engine:
         skip_late: bool = False,
         generation_retries: int = 2,
         wal: bool = False,
+        catch_up: str = "all",
+        catch_up_batches: int = 10,
     ) -> None:
         self.clock, self.log = clock, Log()
         self.errors: list[BaseException] = []
@@ -137,6 +137,8 @@ class Engine:
             "spark.penstock.lateTicks": "skip" if skip_late else "fire",
             "spark.penstock.generation.retries": generation_retries,
             "spark.streaming.receiver.writeAheadLog.enable": wal,
+            "spark.penstock.checkpoint.catchUp": catch_up,
+            "spark.penstock.checkpoint.catchUpBatches": catch_up_batches,
         }
         self.settings = Settings.parse({name: str(value).lower() for name, value in conf.items()})
         self.scheduler = JobScheduler(

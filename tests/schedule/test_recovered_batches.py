@@ -16,11 +16,9 @@ from tests.schedule.conftest import INTERVAL_MS, Engine, Log
 from penstock.listen.events import BatchCompleted, StreamInputInfo
 from penstock.runtime.clock import ManualClock
 from penstock.schedule import job_generator
-from penstock.schedule.recovered_batches import RecoveredBatches
+from penstock.schedule.job_generator import RecoveredBatches
 
-NOTHING_PENDING = RecoveredBatches(
-    zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None, max_pending=10, skips_empty=False
-)
+NOTHING_PENDING = RecoveredBatches(zero_time_ms=0, last_time_ms=500, pending=frozenset(), state_ms=None)
 
 
 @frozen
@@ -46,9 +44,9 @@ class RecordingCheckpoints:
 class Recovering:
     """An engine that recovers batches at a given time."""
 
-    def __init__(self, recovered: RecoveredBatches, now_ms: int, concurrent_jobs: int = 1) -> None:
+    def __init__(self, recovered: RecoveredBatches, now_ms: int, **conf: Any) -> None:
         self.clock = ManualClock(now_ms)
-        self.engine = Engine(self.clock, concurrent_jobs, wal=True)
+        self.engine = Engine(self.clock, wal=True, **conf)
         self.recovered: RecoveredBatches | None = recovered
         self.log = self.engine.log
         self.unallocated: Callable[[], bool] = lambda: False
@@ -98,8 +96,9 @@ def gate() -> Iterator[Gate]:
 def recovering() -> Iterator[Callable[..., Recovering]]:
     made: list[Recovering] = []
 
-    def make(now_ms: int, concurrent_jobs: int = 1, **left: Any) -> Recovering:
-        made.append(Recovering(evolve(NOTHING_PENDING, **left), now_ms, concurrent_jobs))
+    def make(now_ms: int, catch_up: str = "all", catch_up_batches: int = 10, **left: Any) -> Recovering:
+        recovered = evolve(NOTHING_PENDING, **left)
+        made.append(Recovering(recovered, now_ms, catch_up=catch_up, catch_up_batches=catch_up_batches))
         return made[-1]
 
     yield make
@@ -156,7 +155,7 @@ def test_first_tick_waits_for_a_clock_that_was_set_back(
 
 
 def test_catching_up_keeps_to_the_limit_of_pending_batches(recovering: Callable[..., Recovering]) -> None:
-    run = recovering(now_ms=2040, max_pending=3)
+    run = recovering(now_ms=2040, catch_up_batches=3)
     pending: list[int] = []
     lock = threading.Lock()
 
@@ -172,7 +171,7 @@ def test_catching_up_keeps_to_the_limit_of_pending_batches(recovering: Callable[
 
 
 def test_late_batches_that_wait_are_saved_as_pending(recovering: Callable[..., Recovering], gate: Gate) -> None:
-    run = recovering(now_ms=1040, max_pending=2)
+    run = recovering(now_ms=1040, catch_up_batches=2)
     run.engine.graph.make = lambda _time_ms: [gate]
     run.start()
     run.log.await_count(Saved, 2)
@@ -207,7 +206,7 @@ def test_late_batch_being_generated_during_a_stop_is_saved_as_pending(
 
 
 def test_blocks_of_late_batches_are_saved_as_needed(recovering: Callable[..., Recovering], gate: Gate) -> None:
-    run = recovering(now_ms=940, pending=frozenset({300}), max_pending=1)
+    run = recovering(now_ms=940, pending=frozenset({300}), catch_up_batches=1)
     run.engine.graph.make = lambda time_ms: [gate] if time_ms == 300 else [lambda: None]
     run.start()
     assert gate.reached.wait(10)
@@ -222,7 +221,7 @@ def test_blocks_of_late_batches_are_saved_as_needed(recovering: Callable[..., Re
 def test_empty_late_batches_are_skipped_unless_a_stream_spans_batches(
     spans_batches: bool, made: list[int], recovering: Callable[..., Recovering]
 ) -> None:
-    run = recovering(now_ms=840, pending=frozenset({500}), skips_empty=True)
+    run = recovering(now_ms=840, pending=frozenset({500}), catch_up="skip-empty")
     run.spans_batches = spans_batches
     asked: list[bool] = []
 
@@ -241,7 +240,7 @@ def test_empty_late_batches_are_skipped_unless_a_stream_spans_batches(
 
 def test_late_batch_with_allocated_blocks_is_not_skipped(recovering: Callable[..., Recovering]) -> None:
     # The driver died between the allocation and its checkpoint.
-    run = recovering(now_ms=840, pending=frozenset({500}), skips_empty=True)
+    run = recovering(now_ms=840, pending=frozenset({500}), catch_up="skip-empty")
     run.last_allocated_ms = 600
     run.start()
     run.log.await_count(BatchCompleted, 2)
@@ -251,7 +250,7 @@ def test_late_batch_with_allocated_blocks_is_not_skipped(recovering: Callable[..
 
 
 def test_graceful_stop_waits_for_late_batches(recovering: Callable[..., Recovering]) -> None:
-    run = recovering(now_ms=1540, max_pending=1).start()
+    run = recovering(now_ms=1540, catch_up_batches=1).start()
     generator = run.engine.generator
     assert generator is not None
     done: list[bool] = []

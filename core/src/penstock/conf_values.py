@@ -107,7 +107,7 @@ def parse_size_limit(text: str) -> SizeLimit:
         if not 0 <= percent <= 100:
             raise ValueError(f"{text!r} is not between 0% and 100%")
         return SizeLimit(share=percent / 100) if percent else SizeLimit()
-    num_bytes = _not_negative(parse_size_bytes)(text)
+    num_bytes = _at_least(0, parse_size_bytes)(text)
     return SizeLimit(num_bytes) if num_bytes else SizeLimit()
 
 
@@ -121,24 +121,14 @@ def parse_time_zone(text: str) -> ZoneInfo | None:
         raise ValueError(f"{text!r} is not the name of a time zone") from None
 
 
-def _positive(parse: Callable[[str], int]) -> Callable[[str], int]:
-    def parse_positive(text: str) -> int:
+def _at_least(minimum: Literal[0, 1], parse: Callable[[str], int]) -> Callable[[str], int]:
+    def parse_checked(text: str) -> int:
         value = parse(text)
-        if value <= 0:
-            raise ValueError(f"{text!r} is not greater than zero")
+        if value < minimum:
+            raise ValueError(f"{text!r} is {'not greater than zero' if minimum else 'negative'}")
         return value
 
-    return parse_positive
-
-
-def _not_negative(parse: Callable[[str], int]) -> Callable[[str], int]:
-    def parse_not_negative(text: str) -> int:
-        value = parse(text)
-        if value < 0:
-            raise ValueError(f"{text!r} is negative")
-        return value
-
-    return parse_not_negative
+    return parse_checked
 
 
 @frozen
@@ -154,11 +144,11 @@ class TextForm:
     parse: Callable[[str], Any]
 
 
-DurationMs = Annotated[int, TextForm("time", _not_negative(parse_duration_ms))]
-PositiveDurationMs = Annotated[int, TextForm("time > 0", _positive(parse_duration_ms))]
-PositiveBytes = Annotated[int, TextForm("size > 0", _positive(parse_size_bytes))]
-Count = Annotated[int, TextForm("integer >= 0", _not_negative(parse_int))]
-PositiveCount = Annotated[int, TextForm("integer > 0", _positive(parse_int))]
+DurationMs = Annotated[int, TextForm("time", _at_least(0, parse_duration_ms))]
+PositiveDurationMs = Annotated[int, TextForm("time > 0", _at_least(1, parse_duration_ms))]
+PositiveBytes = Annotated[int, TextForm("size > 0", _at_least(1, parse_size_bytes))]
+Count = Annotated[int, TextForm("integer >= 0", _at_least(0, parse_int))]
+PositiveCount = Annotated[int, TextForm("integer > 0", _at_least(1, parse_int))]
 RatePerS = Annotated[float, TextForm("records/s", parse_rate_per_s)]
 Names = Annotated[tuple[str, ...], TextForm("list", parse_names)]
 LogLevel = Annotated[str, TextForm("log level", parse_level)]

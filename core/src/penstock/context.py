@@ -205,13 +205,13 @@ class StreamingContext(StreamBuilder):
                     checkpoint=found.number,
                     reason=str(error),
                 )
-        made = _created_by(setupFunc)
-        if made._graph.checkpoint_directory != checkpointPath:
-            made.checkpoint(checkpointPath)
-        assert made._recovery is not None
+        context = _created_by(setupFunc)
+        if context._graph.checkpoint_directory != checkpointPath:
+            context.checkpoint(checkpointPath)
+        assert context._recovery is not None
         # Again, because without a SparkContext a path may have been resolved to another file system.
-        made._recovery.find()
-        return made
+        context._recovery.find()
+        return context
 
     @classmethod
     def _of_checkpoint(cls, path: str, found: Checkpoint) -> StreamingContext:
@@ -220,16 +220,16 @@ class StreamingContext(StreamBuilder):
             saved_conf.check_name(found.application, found.launched_as)
         sc = saved_conf.spark_context(found.conf)
         try:
-            made = cls(sc, found.batch_interval_ms / 1000)
-            made.checkpoint(path)
-            assert made._recovery is not None
-            made._recovery.load_program(found)
+            context = cls(sc, found.batch_interval_ms / 1000)
+            context.checkpoint(path)
+            assert context._recovery is not None
+            context._recovery.load_program(found)
         except BaseException:
             if is_new:
                 sc.stop()
             raise
-        made._is_loaded = True
-        return made
+        context._is_loaded = True
+        return context
 
     @classmethod
     def getActiveOrCreate(
@@ -388,7 +388,7 @@ class StreamingContext(StreamBuilder):
             "the SparkContext was stopped while the StreamingContext was active; stop the StreamingContext first"
         )
         log.error("SparkContext stopped before the StreamingContext")
-        # It is the reason for the errors before it, too.
+        # It also explains the errors reported before it.
         self._termination.fail(error, overrides=True)
         if self._stop_thread is None:
             self.stop(stopSparkContext=False)

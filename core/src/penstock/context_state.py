@@ -1,4 +1,4 @@
-"""The state of a StreamingContext, and ``Termination``: whether it has ended, and with which error."""
+"""``StreamingContextState``; and ``Termination``, which ``awaitTermination`` waits for."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ class StreamingContextState(Enum):
 
 
 class Termination:
-    """The end of a context, for which ``awaitTermination`` waits. Any thread."""
+    """Whether a context has ended, and with which error. Any thread may use it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._has_ended = False
-        # The first is raised at once, the second at the end unless the first exists.
+        #: Whether the context has ended.
+        self.has_ended = False
+        # The first is raised at once. The second is raised at the end, unless there is a first.
         self._error: BaseException | None = None
         self._final_error: BaseException | None = None
 
     def fail(self, error: BaseException, *, overrides: bool = False) -> None:
-        """Have ``wait`` raise an error; the first one counts, unless this one overrides it."""
+        """Have ``wait`` raise an error at once: the first one that is reported, unless a later one overrides it."""
         with self._changed:
             self._error = error if overrides else self._error or error
             self._changed.notify_all()
@@ -35,21 +36,16 @@ class Termination:
         self._final_error = error
 
     def end(self) -> None:
-        """The context has ended."""
+        """Report that the context has ended."""
         with self._changed:
-            self._has_ended = True
+            self.has_ended = True
             self._error = self._error or self._final_error
             self._changed.notify_all()
 
     def wait(self, timeout_s: float | None) -> bool:
         """Wait for the end or an error, and raise the error; return whether the context has ended in time."""
         with self._changed:
-            self._changed.wait_for(lambda: self._has_ended or self._error is not None, timeout_s)
+            self._changed.wait_for(lambda: self.has_ended or self._error is not None, timeout_s)
             if self._error is not None:
                 raise self._error
-            return self._has_ended
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the context has ended."""
-        return self._has_ended
+            return self.has_ended

@@ -1,7 +1,7 @@
-"""``Engine``: the parts that run a program, made, started and stopped in order.
+"""``Engine``: creates, starts and stops the parts that run a program, in order.
 
-The engine does none of their work. It is made and started on the thread that starts the context, and stopped on the one
-that stops it; ``abandon`` may come from any thread.
+It does none of their work. The thread that starts the context creates and starts it; the thread that stops the context
+stops it. Any thread may call ``abandon``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 from attrs import evolve
 
-from penstock.checkpoint.checkpointer import CheckpointCallbacks, Checkpointer, CheckpointSources
+from penstock.checkpoint.checkpointer import Checkpointer
 from penstock.checkpoint.final_state_checkpoint import FinalStateCheckpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import RecoveredRun, Recovery
 from penstock.graph.graph_runtime import GraphRuntime
-from penstock.listen.events import CheckpointFailed, StopProgress
+from penstock.listen.events import StopProgress
 from penstock.listen.listener_bus import ListenerBus
 from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import JobGenerator
@@ -37,11 +37,11 @@ _LAST_STEP_S = 2.0
 
 
 class Engine:
-    """The engine of a context.
+    """The parts that run the program of one StreamingContext.
 
     Args:
         program: the program to run; its graph is connected to the engine.
-        bus: the listener bus, started and stopped here.
+        bus: the listener bus; the engine starts and stops it.
         recovery: restores the program from its checkpoint directory; ``None`` without checkpoints.
         on_error: called with every error of a batch or of the engine.
         on_give_up: called with the reason when the program must stop.
@@ -61,7 +61,7 @@ class Engine:
         on_give_up: Callable[[BaseException], None],
     ) -> None:
         sc, settings, clock, graph = program.sc, program.settings, program.clock, program.graph
-        self._program, self._bus, self._recovery, self._on_error = program, bus, recovery, on_error
+        self._program, self._bus, self._on_error = program, bus, on_error
         self._run: RecoveredRun | None = None if recovery is None else recovery.prepare()
         self.tracker = ReceiverTracker(
             sc,
@@ -70,7 +70,7 @@ class Engine:
             clock,
             bus.post,
             on_give_up,
-            None if recovery is None else recovery.directory.name,
+            None if self._run is None else self._run.directory.name,
             None if self._run is None else self._run.block_log,
         )
         if self._run is not None:
@@ -94,7 +94,7 @@ class Engine:
             WriteAheadLogError: a log cannot be written.
         """
         settings, graph, clock = self._program.settings, self._program.graph, self._program.clock
-        # Whatever may be refused comes first: the first checkpoint of a fresh start replaces an earlier run's.
+        # Checks that may refuse the start come first: the first checkpoint of a fresh start replaces an earlier run's.
         self.tracker.prepare()
         runtime = GraphRuntime(
             received_blocks=self.tracker,
@@ -104,12 +104,14 @@ class Engine:
             monotonic_ms=clock.monotonic_ms,
             discard_file=partial(delete_file, self._program.sc),
         )
-        if self._recovery is not None:
-            checkpointer = self._start_checkpointer(self._recovery, listener_values)
-            self._checkpointer = checkpointer
+        if self._run is not None:
+            self._checkpointer = checkpointer = Checkpointer(
+                self._program, self._run, self.tracker, listener_values, self._bus.post, self._release_blocks
+            )
+            checkpointer.start()
             runtime = evolve(
                 runtime,
-                completed_outputs=None if self._run is None else self._run.completed_outputs,
+                completed_outputs=self._run.completed_outputs,
                 discard_file=checkpointer.discard_file,
                 recoverable_ms=lambda: checkpointer.recoverable_ms,
             )
@@ -122,20 +124,6 @@ class Engine:
         self.scheduler.start(self.generator.batch_completed)
         self.tracker.start()
         self.generator.start(None if self._run is None else self._run.batches)
-
-    def _start_checkpointer(self, recovery: Recovery, listener_values: Mapping[str, Callable[[], Any]]) -> Checkpointer:
-        run = self._run
-        assert run is not None
-        made = Checkpointer(
-            recovery.directory,
-            self._program,
-            run.first,
-            run.attempts,
-            CheckpointSources(self.tracker.rates, listener_values, run.logged_events, run.completed_outputs),
-            CheckpointCallbacks(self._on_checkpoint_failures, self._release_blocks, self.tracker.blocks.forget_streams),
-        )
-        made.start(run.obsolete)
-        return made
 
     def stop(self, deadline: float | None) -> None:
         """Stop receivers, flush, run the remaining batches, close the rest. A step that fails does not stop the others.
@@ -153,7 +141,7 @@ class Engine:
             ("batches", lambda: self._stop_generator(deadline)),
             ("jobs", lambda: self.scheduler.stop(2.0)),
             ("checkpoint", lambda: self._stop_checkpointer(end)),
-            # Only now: the last batches read the receivers' blocks, and report the ones that are gone.
+            # After the batches, because the last ones read the receivers' blocks and report those that are lost.
             ("release", self.tracker.release),
             ("files", self.tracker.delete_files),
             ("write-ahead log", self.tracker.close),
@@ -173,7 +161,7 @@ class Engine:
         self._final_state.abandon()
 
     def stop_at_once(self) -> None:
-        """Turn a graceful stop into one at once: ``abandon``, and cancel the running jobs."""
+        """Turn a graceful stop into an immediate one: ``abandon``, and cancel the running jobs."""
         self.abandon()
         if not cluster.is_stopped(self._program.sc):
             self._program.sc.cancelAllJobs()
@@ -215,9 +203,6 @@ class Engine:
             self.generator.save()
         if not self._checkpointer.stop(_closing_s(end, _QUICK_STOP_S)):
             log.warning("last checkpoint not written before the deadline")
-
-    def _on_checkpoint_failures(self, count: int, error: BaseException) -> None:
-        self._bus.post(CheckpointFailed(self._program.clock.now_ms(), count, f"{type(error).__name__}: {error}"))
 
     def _release_blocks(self, before_ms: int) -> None:
         if self.generator is not None:

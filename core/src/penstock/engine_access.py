@@ -27,25 +27,19 @@ T = TypeVar("T")
 
 
 class EngineAccess(ListenerContext):
-    """What listener plugins get. Any thread.
+    """The handle that listener plugins get. Any thread may use it.
 
     Args:
         program: the running program.
-        plugins: offer the rate estimators.
-        engine: tracks the receivers.
-        recovery: has the values saved by an earlier run; ``None`` without checkpoints.
+        plugins: the source of rate estimators.
+        engine: the running engine.
+        recovery: holds the values that an earlier run saved; ``None`` without checkpoints.
 
     Attributes:
-        saved_values: by name, what each checkpoint asks for.
+        saved_values: functions that return the values to save in each checkpoint, by name.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        plugins: Plugins,
-        engine: Engine,
-        recovery: Recovery | None,
-    ) -> None:
+    def __init__(self, program: Program, plugins: Plugins, engine: Engine, recovery: Recovery | None) -> None:
         self._sc, self._settings, self._graph = program.sc, program.settings, program.graph
         self._plugins, self._engine, self._recovery = plugins, engine, recovery
         self._application_id = str(program.sc.applicationId)
@@ -71,11 +65,11 @@ class EngineAccess(ListenerContext):
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """The SparkContext's."""
+        """The configuration of the SparkContext."""
         return self._configuration
 
     def options(self, prefix: str, options: type[T]) -> T:
-        """Structure the values below a prefix."""
+        """Structure the configuration values below a prefix."""
         given = {
             key.removeprefix(prefix): value for key, value in self._configuration.items() if key.startswith(prefix)
         }
@@ -83,7 +77,7 @@ class EngineAccess(ListenerContext):
 
     @property
     def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:
-        """Of the graph's inputs."""
+        """The graph's inputs that have a receiver."""
         found = []
         for stream in self._graph.inputs:
             if stream.receiver is not None:
@@ -105,23 +99,23 @@ class EngineAccess(ListenerContext):
         ]
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        """Of the tracker."""
+        """The tracker's view of each receiver, by stream id."""
         return self._engine.tracker.receiver_infos()
 
     def backlog_bytes(self) -> int:
-        """Of the tracker's blocks."""
+        """The bytes of all blocks that no batch has processed."""
         return self._engine.tracker.backlog_bytes()
 
     def rate_limit(self, stream_id: int) -> float | None:
-        """In force at the tracker."""
+        """The rate limit that the tracker has set, records/s."""
         return self._engine.tracker.rate_limit(stream_id)
 
     def set_rate(self, stream_id: int, rate: float) -> None:
-        """Ask the tracker."""
+        """Send a rate limit to the receiver."""
         self._engine.tracker.send_rate_update(stream_id, rate)
 
     def rate_estimator(self, stream_id: int) -> RateEstimator | None:
-        """Create the configured estimator at the first call, with what a checkpoint saved of it."""
+        """The configured estimator, created at the first call with the state that a checkpoint saved."""
         if not self._settings.backpressure_enabled:
             return None
         with self._lock:
@@ -130,7 +124,7 @@ class EngineAccess(ListenerContext):
             return self._estimators[stream_id]
 
     def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
-        """By the records of every receiver stream in the batch."""
+        """The processing delay of a batch, attributed to its receiver streams by their records."""
         inputs, took_ms = batch.streamIdToInputInfo, batch.processingDelay
         if took_ms is None:
             return None
@@ -140,20 +134,20 @@ class EngineAccess(ListenerContext):
         return attributed_ms(took_ms, counts.get(stream_id, 0), sum(counts.values()), busy)
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
-        """Have the checkpointer ask for it."""
+        """Save a value in every checkpoint; return the value that the earlier run saved."""
         self.saved_values[name] = value
         return None if self._recovery is None else self._recovery.saved_value(name)
 
     def executors(self) -> Sequence[str]:
-        """As Spark lists them."""
+        """The ids of the executors that Spark lists."""
         return [location.executor_id for location in cluster.executors(self._sc)]
 
     def request_executors(self, count: int) -> bool:
-        """Ask Spark."""
+        """Ask Spark for more executors."""
         return cluster.request_executors(self._sc, count)
 
     def kill_executor(self, executor_id: str) -> bool:
-        """Ask Spark."""
+        """Ask Spark to end an executor."""
         return cluster.kill_executor(self._sc, executor_id)
 
     def _make_estimator(self, stream_id: int) -> GuardedEstimator:

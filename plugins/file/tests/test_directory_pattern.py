@@ -1,4 +1,4 @@
-"""Where files appear: paths, URIs and patterns."""
+"""``DirectoryPattern`` lists paths, URIs and patterns."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ def found(place: DirectoryPattern, tree: Path) -> list[str]:
         ("{a,*}", ["a/.dot", "a/one", "b/three"]),
     ],
 )
-def test_patterns(tree: Path, pattern: str, expected: list[str]) -> None:
+def test_pattern_matches_directories(tree: Path, pattern: str, expected: list[str]) -> None:
     assert found(DirectoryPattern(f"{tree}/{pattern}"), tree) == expected
     assert found(DirectoryPattern(f"file:{tree}/{pattern}"), tree) == expected
     assert found(DirectoryPattern(f"file://{tree}/{pattern}"), tree) == expected
 
 
-def test_a_relative_path_is_made_absolute_at_once(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_path_is_made_absolute_at_creation(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tree)
     place = DirectoryPattern("b")
     monkeypatch.chdir("/")
     assert found(place, tree) == ["b/three"]
 
 
-def test_a_uri_may_be_quoted(tree: Path) -> None:
+def test_uri_may_be_percent_encoded(tree: Path) -> None:
     (tree / "b c").mkdir()
     (tree / "b c" / "file").write_text("x")
     assert found(DirectoryPattern((tree / "b c").as_uri()), tree) == ["b c/file"]
@@ -83,28 +83,28 @@ def test_a_uri_may_be_quoted(tree: Path) -> None:
         ("to?", "no dir"),
     ],
 )
-def test_what_is_no_directory(tree: Path, path: str, why: str) -> None:
+def test_missing_directory_is_reported(tree: Path, path: str, why: str) -> None:
     with pytest.raises(DirectoryMissingError, match=why):
         DirectoryPattern(f"{tree}/{path}").listing()
 
 
-def test_a_directory_with_no_files(tree: Path) -> None:
+def test_directory_without_files_lists_none(tree: Path) -> None:
     assert found(DirectoryPattern(f"{tree}/x1"), tree) == []
 
 
-def test_looking_again_leaves_out_what_is_gone(tree: Path) -> None:
+def test_second_look_omits_deleted_files(tree: Path) -> None:
     paths = [str(tree / name) for name in ("top", "none", "a")]
     assert [info.path for info in DirectoryPattern(str(tree)).again(paths)] == [str(tree / "top")]
 
 
-def test_a_dangling_link_is_no_file(tree: Path) -> None:
+def test_dangling_link_is_not_listed(tree: Path) -> None:
     (tree / "b" / "link").symlink_to(tree / "nowhere")
     (tree / "b" / "good").symlink_to(tree / "top")
     assert found(DirectoryPattern(f"{tree}/b"), tree) == ["b/good", "b/three"]
 
 
 @pytest.mark.parametrize("uri", ["nosuch://host/path", "mock:no path", "nosuch:x"])
-def test_an_unknown_file_system_is_refused(uri: str) -> None:
+def test_unknown_file_system_is_refused(uri: str) -> None:
     with pytest.raises(ConfigurationError, match="no file system for"):
         DirectoryPattern(uri)
 
@@ -140,7 +140,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ("s3://bucket/logs/?", "s3://bucket/logs", ["s3://bucket/logs/a/one", "s3://bucket/logs/b/two"]),
     ],
 )
-def test_uris(asked: list[str], directory: str, uri: str, names: list[str]) -> None:
+def test_uri_is_split_into_file_system_and_pattern(
+    asked: list[str], directory: str, uri: str, names: list[str]
+) -> None:
     place = DirectoryPattern(directory)
     assert asked == [uri]
     assert sorted(place.name(info.path) for info in place.listing()) == names

@@ -1,4 +1,4 @@
-"""The receiver ``file``, under a real supervisor: what is written to files comes, in order, once."""
+"""The receiver ``file`` under a real supervisor stores each appended line once and in order."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_watcher, "_LEAVE_S", 0.05)
 
 
-def test_lines_come_as_they_are_written(launch: Launch, log: Path) -> None:
+def test_lines_arrive_as_they_are_appended(launch: Launch, log: Path) -> None:
     append(log, "one\ntwo\r\n")
     launched = launch(follow(log))
     launched.until_records(["one", "two"])
@@ -58,7 +58,7 @@ def test_lines_come_as_they_are_written(launch: Launch, log: Path) -> None:
     assert launched.errors == []
 
 
-def test_a_writer_beside_it(launch: Launch, log: Path) -> None:
+def test_concurrent_writer_loses_no_line(launch: Launch, log: Path) -> None:
     lines = [f"line {number} " + "x" * (number % 50) for number in range(20_000)]
 
     def write() -> None:
@@ -74,7 +74,7 @@ def test_a_writer_beside_it(launch: Launch, log: Path) -> None:
     assert [error for error in launched.errors if "waiting for one" not in error] == []
 
 
-def test_from_the_end(launch: Launch, log: Path) -> None:
+def test_start_at_end_skips_existing_lines(launch: Launch, log: Path) -> None:
     append(log, "old\nbegun ")
     launched = launch(follow(log, start="end"))
     launched.until(lambda: launched.receiver._positions)  # type: ignore[attr-defined]
@@ -83,7 +83,7 @@ def test_from_the_end(launch: Launch, log: Path) -> None:
     append(log.with_name("later"), "not followed\n")
 
 
-def test_files_that_come_later_are_read_from_their_beginning(launch: Launch, log: Path) -> None:
+def test_files_created_later_are_read_from_the_beginning(launch: Launch, log: Path) -> None:
     append(log, "old\n")
     launched = launch(follow(log.parent, start="end"))
     launched.until(lambda: launched.receiver._positions)  # type: ignore[attr-defined]
@@ -91,7 +91,7 @@ def test_files_that_come_later_are_read_from_their_beginning(launch: Launch, log
     launched.until_records(["new"])
 
 
-def test_what_is_missing_is_told_once_and_waited_for(launch: Launch, log: Path) -> None:
+def test_missing_file_is_reported_once_and_awaited(launch: Launch, log: Path) -> None:
     launched = launch(follow(log))
     launched.until_error(f"no file at {log}: waiting for one")
     append(log, "here\n")
@@ -100,7 +100,7 @@ def test_what_is_missing_is_told_once_and_waited_for(launch: Launch, log: Path) 
 
 
 @pytest.mark.parametrize("path", ["logs", "logs/*.log", "l*/app*", "logs/[ab]*.log"])
-def test_several_files(launch: Launch, tmp_path: Path, log: Path, path: str) -> None:
+def test_all_files_of_a_directory_are_followed(launch: Launch, tmp_path: Path, log: Path, path: str) -> None:
     append(log, "1\n")
     append(log.with_name(".hidden.log"), "no\n")
     launched = launch(follow(tmp_path / path))
@@ -111,7 +111,9 @@ def test_several_files(launch: Launch, tmp_path: Path, log: Path, path: str) -> 
     launched.until_records(["1", "2", "3"])
 
 
-def test_more_files_than_are_kept_open(launch: Launch, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_files_than_open_descriptors_are_followed(
+    launch: Launch, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_watcher, "_OPEN", 3)
     paths = [log.with_name(f"{number:02}") for number in range(20)]
     for path in paths:
@@ -128,7 +130,7 @@ def test_more_files_than_are_kept_open(launch: Launch, log: Path, monkeypatch: p
     assert len([name for name in opened if str(log.parent) in name]) <= 7
 
 
-def test_offsets_come_with_the_block(launch: Launch, log: Path) -> None:
+def test_block_carries_the_offsets(launch: Launch, log: Path) -> None:
     append(log, "one\ntwo\nthr")
     launched = launch(follow(log))
     launched.until_records(["one", "two"])
@@ -140,7 +142,7 @@ def test_offsets_come_with_the_block(launch: Launch, log: Path) -> None:
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("pattern", ["app.log", "app.log*"])
-def test_rotation(launch: Launch, log: Path, pattern: str) -> None:
+def test_rotated_file_is_followed(launch: Launch, log: Path, pattern: str) -> None:
     append(log, "1\n")
     launched = launch(follow(log.with_name(pattern)))
     launched.until_records(["1"])
@@ -161,7 +163,7 @@ def test_rotation(launch: Launch, log: Path, pattern: str) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_the_rest_of_the_old_file_comes_first(launch: Launch, log: Path) -> None:
+def test_rest_of_a_rotated_file_is_read_first(launch: Launch, log: Path) -> None:
     append(log, "0\n")
     # So slow that what is behind is read after the rotation.
     launched = launch(follow(log), settings={"spark.streaming.receiver.maxRate": "200"})
@@ -175,7 +177,7 @@ def test_the_rest_of_the_old_file_comes_first(launch: Launch, log: Path) -> None
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_removed_file_is_read_to_its_end(launch: Launch, log: Path) -> None:
+def test_removed_file_is_read_to_its_end(launch: Launch, log: Path) -> None:
     append(log, "1\n")
     launched = launch(follow(log))
     launched.until_records(["1"])
@@ -190,7 +192,7 @@ def test_a_removed_file_is_read_to_its_end(launch: Launch, log: Path) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_file_that_comes_back_is_not_read_twice(launch: Launch, log: Path) -> None:
+def test_file_that_returns_is_not_read_twice(launch: Launch, log: Path) -> None:
     append(log, "1\n")
     launched = launch(follow(log))
     launched.until_records(["1"])
@@ -203,7 +205,7 @@ def test_a_file_that_comes_back_is_not_read_twice(launch: Launch, log: Path) -> 
 
 
 @pytest.mark.parametrize("new", ["x\n", "this is longer than what was there before\n"])
-def test_truncation(launch: Launch, log: Path, new: str) -> None:
+def test_truncated_file_is_read_from_the_beginning(launch: Launch, log: Path, new: str) -> None:
     append(log, "one\ntwo\n")
     launched = launch(follow(log))
     launched.until_records(["one", "two"])
@@ -212,7 +214,7 @@ def test_truncation(launch: Launch, log: Path, new: str) -> None:
     assert "was truncated or rewritten" in launched.errors[0]
 
 
-def test_an_emptied_file(launch: Launch, log: Path) -> None:
+def test_emptied_file_is_read_from_the_beginning(launch: Launch, log: Path) -> None:
     append(log, "one\ntwo\n")
     launched = launch(follow(log))
     launched.until_records(["one", "two"])
@@ -226,14 +228,14 @@ def test_an_emptied_file(launch: Launch, log: Path) -> None:
 
 
 @pytest.mark.parametrize(("how", "text"), [("replace", ["a\ufffd"]), ("refuse", [])])
-def test_what_is_not_utf8(launch: Launch, log: Path, how: str, text: list[str]) -> None:
+def test_line_that_is_not_utf8_is_replaced_or_dropped(launch: Launch, log: Path, how: str, text: list[str]) -> None:
     append(log, b"a\xff\nb\n")
     launched = launch(follow(log, encoding_errors=how))
     launched.until_records([*text, "b"])
     launched.until_error("lines that are not UTF-8")
 
 
-def test_lines_that_are_too_long(launch: Launch, log: Path) -> None:
+def test_line_that_is_too_long_is_dropped_and_counted(launch: Launch, log: Path) -> None:
     append(log, "x" * 11 + "\nab\n" + "y" * 50)
     launched = launch(follow(log, max_line_bytes=10))
     launched.until_records(["ab"])
@@ -247,7 +249,7 @@ def test_lines_that_are_too_long(launch: Launch, log: Path) -> None:
 # -- launched anew --
 
 
-def test_a_restart_goes_on_where_it_was(launch: Launch, log: Path) -> None:
+def test_restart_continues_at_the_offsets(launch: Launch, log: Path) -> None:
     append(log, "1\n2\n")
     launched = launch(follow(log))
     launched.until_records(["1", "2"])
@@ -257,14 +259,14 @@ def test_a_restart_goes_on_where_it_was(launch: Launch, log: Path) -> None:
     launched.until_records(["1", "2", "3"])
 
 
-def test_without_an_offset_file_a_new_launch_begins_anew(launch: Launch, log: Path) -> None:
+def test_relaunch_without_offset_file_starts_from_the_beginning(launch: Launch, log: Path) -> None:
     receiver = pickle.dumps(follow(log))
     append(log, "1\n")
     launch(pickle.loads(receiver)).until_records(["1"])
     launch(pickle.loads(receiver)).until_records(["1"])
 
 
-def test_with_an_offset_file_it_goes_on(launch: Launch, log: Path, tmp_path: Path) -> None:
+def test_relaunch_with_offset_file_continues(launch: Launch, log: Path, tmp_path: Path) -> None:
     receiver = pickle.dumps(follow(log, offset_file=str(tmp_path / "offsets")))
     append(log, "1\n2\nbe")
     first = launch(pickle.loads(receiver))
@@ -282,7 +284,7 @@ def test_with_an_offset_file_it_goes_on(launch: Launch, log: Path, tmp_path: Pat
     assert first.errors == second.errors == third.errors == []
 
 
-def test_where_the_end_was_is_known_though_nothing_came(launch: Launch, log: Path, tmp_path: Path) -> None:
+def test_offset_of_the_end_is_saved_before_any_line(launch: Launch, log: Path, tmp_path: Path) -> None:
     receiver = pickle.dumps(follow(log, start="end", offset_file=str(tmp_path / "offsets")))
     append(log, "old\n")
     first = launch(pickle.loads(receiver))
@@ -294,7 +296,7 @@ def test_where_the_end_was_is_known_though_nothing_came(launch: Launch, log: Pat
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("pattern", ["app.log", "app.log*"])
-def test_a_rotation_while_nobody_looks(launch: Launch, log: Path, tmp_path: Path, pattern: str) -> None:
+def test_rotation_between_launches_loses_no_line(launch: Launch, log: Path, tmp_path: Path, pattern: str) -> None:
     receiver = pickle.dumps(follow(log.with_name(pattern), offset_file=str(tmp_path / "offsets")))
     append(log, "1\n")
     first = launch(pickle.loads(receiver))
@@ -311,7 +313,7 @@ def test_a_rotation_while_nobody_looks(launch: Launch, log: Path, tmp_path: Path
     assert second.errors == []
 
 
-def test_a_file_that_is_gone_is_told(launch: Launch, log: Path, tmp_path: Path) -> None:
+def test_vanished_file_is_reported(launch: Launch, log: Path, tmp_path: Path) -> None:
     receiver = pickle.dumps(follow(log, offset_file=str(tmp_path / "offsets")))
     append(log, "1\n")
     first = launch(pickle.loads(receiver))
@@ -324,7 +326,7 @@ def test_a_file_that_is_gone_is_told(launch: Launch, log: Path, tmp_path: Path) 
     second.until_error("app.log was read up to byte 2 and is gone")
 
 
-def test_a_file_written_anew_while_nobody_looks(launch: Launch, log: Path, tmp_path: Path) -> None:
+def test_file_rewritten_between_launches_is_read_from_the_beginning(launch: Launch, log: Path, tmp_path: Path) -> None:
     receiver = pickle.dumps(follow(log, offset_file=str(tmp_path / "offsets")))
     append(log, "1\n")
     first = launch(pickle.loads(receiver))
@@ -335,7 +337,7 @@ def test_a_file_written_anew_while_nobody_looks(launch: Launch, log: Path, tmp_p
     second.until_records(["2", "3"])
 
 
-def test_a_torn_offset_file_is_an_error(launch: Launch, log: Path, tmp_path: Path) -> None:
+def test_corrupt_offset_file_is_an_error(launch: Launch, log: Path, tmp_path: Path) -> None:
     (tmp_path / "offsets").write_text("{")
     append(log, "1\n")
     launched = launch(follow(log, offset_file=str(tmp_path / "offsets")))
@@ -345,7 +347,7 @@ def test_a_torn_offset_file_is_an_error(launch: Launch, log: Path, tmp_path: Pat
     launched.until_records(["1"])
 
 
-def test_an_offset_file_that_cannot_be_written_is_told(launch: Launch, log: Path, tmp_path: Path) -> None:
+def test_unwritable_offset_file_is_reported(launch: Launch, log: Path, tmp_path: Path) -> None:
     append(log, "1\n")
     launched = launch(follow(log, offset_file=str(tmp_path / "none" / "offsets")))
     launched.until_records(["1"])
@@ -355,7 +357,7 @@ def test_an_offset_file_that_cannot_be_written_is_told(launch: Launch, log: Path
     assert "offsets cannot be written" in launched.errors[0]
 
 
-def test_its_own_offset_file_is_not_followed(launch: Launch, log: Path) -> None:
+def test_own_offset_file_is_not_followed(launch: Launch, log: Path) -> None:
     append(log, "1\n")
     launched = launch(follow(log.parent, offset_file=str(log.with_name("offsets"))))
     launched.until_records(["1"])
@@ -366,7 +368,7 @@ def test_its_own_offset_file_is_not_followed(launch: Launch, log: Path) -> None:
 # -- files that are none --
 
 
-def test_what_is_no_regular_file_is_left_alone(launch: Launch, log: Path) -> None:
+def test_other_than_regular_files_are_ignored(launch: Launch, log: Path) -> None:
     os.mkfifo(log.with_name("pipe"))
     log.with_name("folder").mkdir()
     log.with_name("link").symlink_to("nowhere")
@@ -375,7 +377,7 @@ def test_what_is_no_regular_file_is_left_alone(launch: Launch, log: Path) -> Non
     launch(follow(log.parent)).until_records(["1"])
 
 
-def test_a_file_that_cannot_be_opened_is_told_once(launch: Launch, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_file_is_reported_once(launch: Launch, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, refused = os.open, threading.Event()
 
     def refuse(path: Any, *more: Any, **and_more: Any) -> int:
@@ -400,7 +402,7 @@ def test_a_file_that_cannot_be_opened_is_told_once(launch: Launch, log: Path, mo
 # -- rate limit and stop --
 
 
-def test_a_rate_limit_cuts_blocks_that_are_accepted_or_not(launch: Launch, log: Path) -> None:
+def test_rate_limit_bounds_the_blocks(launch: Launch, log: Path) -> None:
     lines = [str(number) for number in range(300)]
     append(log, "".join(f"{line}\n" for line in lines))
     launched = launch(follow(log), settings={"spark.streaming.receiver.maxRate": "1000"})
@@ -409,9 +411,7 @@ def test_a_rate_limit_cuts_blocks_that_are_accepted_or_not(launch: Launch, log: 
     assert {block.num_records for block in launched.blocks} <= set(range(1, 21))
 
 
-def test_stopped_and_launched_anew_at_any_moment_nothing_is_lost_or_doubled(
-    launch: Launch, log: Path, tmp_path: Path
-) -> None:
+def test_relaunch_at_any_moment_loses_and_repeats_no_line(launch: Launch, log: Path, tmp_path: Path) -> None:
     receiver = pickle.dumps(follow(log, offset_file=str(tmp_path / "offsets")))
     lines = [str(number) for number in range(400)]
     append(log, "".join(f"{line}\n" for line in lines))

@@ -1,4 +1,4 @@
-"""Which files are read when: each version once, quiet ones only, the oldest first, within the caps."""
+"""``FileSelector`` returns each complete file version once, oldest first, within the limits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def directory() -> Directory:
     return Directory()
 
 
-def test_a_file_is_read_once(directory: Directory) -> None:
+def test_file_is_read_once(directory: Directory) -> None:
     directory.put("a")
     assert directory.look() == ["a"]
     assert directory.look() == []
@@ -66,7 +66,7 @@ def test_a_file_is_read_once(directory: Directory) -> None:
     assert directory.looked_again == []
 
 
-def test_what_is_there_at_first_can_be_left_out(directory: Directory) -> None:
+def test_existing_files_can_be_skipped(directory: Directory) -> None:
     directory.put("old")
     directory.selection.note(list(directory.files.values()))
     directory.put("new")
@@ -74,35 +74,35 @@ def test_what_is_there_at_first_can_be_left_out(directory: Directory) -> None:
 
 
 @pytest.mark.parametrize("age_s", [10 * 365 * 86400, -3600], ids=["ten years old", "of the future"])
-def test_the_time_of_a_file_does_not_matter(directory: Directory, age_s: float) -> None:
+def test_time_of_a_file_does_not_matter(directory: Directory, age_s: float) -> None:
     directory.put("a", age_s=age_s)
     assert directory.look() == ["a"]
 
 
-def test_the_oldest_come_first(directory: Directory) -> None:
+def test_oldest_files_are_taken_first(directory: Directory) -> None:
     for path, age_s in (("new", 2), ("old", 100), ("b", 50), ("a", 50)):
         directory.put(path, age_s=age_s)
     assert directory.look() == ["old", "a", "b", "new"]
 
 
-def test_a_cap_on_files_leaves_the_rest_for_later(directory: Directory) -> None:
+def test_cap_on_files_leaves_the_rest_for_later(directory: Directory) -> None:
     for number in range(5):
         directory.put(str(number))
     assert directory.look(max_files=2) == ["0", "1"]
-    assert directory.selection.queued == 3
+    assert len(directory.selection.position()["queued"]) == 3
     directory.put("older", age_s=100)
     assert directory.look(max_files=2) == ["older", "2"]
     assert directory.look(max_files=9) == ["3", "4"]
 
 
-def test_a_cap_on_bytes_leaves_the_rest_for_later(directory: Directory) -> None:
+def test_cap_on_bytes_leaves_the_rest_for_later(directory: Directory) -> None:
     for path, size in (("a", 10), ("b", 10), ("c", 100), ("d", 1)):
         directory.put(path, size)
     assert [directory.look(max_bytes=25) for _ in range(4)] == [["a", "b"], ["c"], ["d"], []]
 
 
 @pytest.mark.parametrize("name", [".a", "dir.d/.a", *(f"a{ending}" for ending in HALF_WRITTEN)])
-def test_names_that_are_left_out(directory: Directory, name: str) -> None:
+def test_hidden_and_half_written_names_are_skipped(directory: Directory, name: str) -> None:
     directory.put(name)
     assert directory.look() == []
     directory.files = {"a": directory.files[name]}
@@ -110,7 +110,7 @@ def test_names_that_are_left_out(directory: Directory, name: str) -> None:
     assert directory.look() == ["a"]
 
 
-def test_a_half_written_name_is_told_once(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
+def test_half_written_name_is_logged_once(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
     directory.put("a._COPYING_")
     directory.put(".b")
     for _ in range(3):
@@ -126,7 +126,7 @@ def test_a_half_written_name_is_told_once(directory: Directory, caplog: pytest.L
     assert len(caplog.records) == 1  # back as it was
 
 
-def test_a_recent_file_is_looked_at_twice(directory: Directory) -> None:
+def test_recent_file_is_looked_at_twice(directory: Directory) -> None:
     directory.put("a", age_s=0.5)
     directory.put("b", age_s=2)
     directory.put("c", age_s=-2)
@@ -134,7 +134,7 @@ def test_a_recent_file_is_looked_at_twice(directory: Directory) -> None:
     assert directory.looked_again == [["a", "c"]]
 
 
-def test_a_growing_file_is_left_for_later(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
+def test_growing_file_is_left_for_later(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
     directory.meanwhile = lambda: directory.put("a", directory.files["a"].size + 1, age_s=0)
     directory.put("a", age_s=0)
     assert directory.look() == []
@@ -147,14 +147,14 @@ def test_a_growing_file_is_left_for_later(directory: Directory, caplog: pytest.L
     assert len(caplog.records) == 1
 
 
-def test_a_recent_file_that_vanishes_meanwhile_is_forgotten(directory: Directory) -> None:
+def test_recent_file_that_vanishes_meanwhile_is_forgotten(directory: Directory) -> None:
     directory.meanwhile = lambda: directory.files.clear()
     directory.put("a", age_s=0)
     assert directory.look() == []
-    assert directory.selection.known == 0
+    assert len(directory.selection.position()["known"]) == 0
 
 
-def test_an_empty_file_is_waited_for(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
+def test_empty_file_is_read_once_it_has_bytes(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
     directory.put("a", 0)
     assert directory.look() == []
     directory.put("a", 5)
@@ -162,7 +162,7 @@ def test_an_empty_file_is_waited_for(directory: Directory, caplog: pytest.LogCap
     assert not caplog.records
 
 
-def test_a_file_that_changed_is_read_again_when_it_is_quiet(
+def test_file_that_changed_is_read_again_when_it_is_quiet(
     directory: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory.put("a", 10)
@@ -178,7 +178,7 @@ def test_a_file_that_changed_is_read_again_when_it_is_quiet(
     assert directory.look() == []
 
 
-def test_a_file_that_changes_while_it_is_queued_is_read_once(
+def test_file_that_changes_while_it_is_queued_is_read_once(
     directory: Directory, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory.put("a")
@@ -190,7 +190,7 @@ def test_a_file_that_changes_while_it_is_queued_is_read_once(
     assert not caplog.records
 
 
-def test_the_newest_version_of_a_queued_file_is_taken(directory: Directory) -> None:
+def test_newest_version_of_a_queued_file_is_taken(directory: Directory) -> None:
     directory.put("b", 10, age_s=50)
     directory.selection.look(list(directory.files.values()), directory.again)
     directory.put("b", 20, age_s=70)
@@ -198,7 +198,7 @@ def test_the_newest_version_of_a_queued_file_is_taken(directory: Directory) -> N
     assert [(version.path, version.size) for version in directory.selection.take(0, 0)] == [("b", 20)]
 
 
-def test_a_queued_file_that_goes_is_told(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
+def test_vanished_queued_file_is_logged(directory: Directory, caplog: pytest.LogCaptureFixture) -> None:
     directory.put("a")
     directory.put("b")
     directory.look(max_files=1)
@@ -208,18 +208,18 @@ def test_a_queued_file_that_goes_is_told(directory: Directory, caplog: pytest.Lo
     assert "vanished before a batch read it" in record.getMessage()
 
 
-def test_what_is_known_is_what_the_listing_shows(directory: Directory) -> None:
+def test_known_files_are_those_listed(directory: Directory) -> None:
     for number in range(100):
         directory.put(str(number))
     directory.look()
-    assert directory.selection.known == 100
+    assert len(directory.selection.position()["known"]) == 100
     for number in range(90):
         del directory.files[str(number)]
     directory.look()
-    assert directory.selection.known == 10
+    assert len(directory.selection.position()["known"]) == 10
 
 
-def test_what_could_not_be_used_comes_again(directory: Directory) -> None:
+def test_files_put_back_are_taken_again(directory: Directory) -> None:
     directory.put("a", 10)
     directory.put("b", 10)
     directory.selection.look(list(directory.files.values()), directory.again)
@@ -228,7 +228,7 @@ def test_what_could_not_be_used_comes_again(directory: Directory) -> None:
     assert directory.look() == ["a", "b"]
 
 
-def test_a_filter_decides_alone_and_once_a_version() -> None:
+def test_filter_decides_alone_and_once_a_version() -> None:
     asked: list[str] = []
 
     def accept(name: str) -> bool:
@@ -243,7 +243,7 @@ def test_a_filter_decides_alone_and_once_a_version() -> None:
     assert asked == ["x://.a", "x://b.tmp", "x://no"]
 
 
-def test_a_filter_that_fails_loses_nothing() -> None:
+def test_filter_that_fails_loses_nothing() -> None:
     fails = True
 
     def accept(_name: str) -> bool:
@@ -300,13 +300,13 @@ class EachVersionOnce(RuleBasedStateMachine):
         self.batch(0, 0)
         there = {(info.path, info.size, info.mtime_ns) for info in self.directory.files.values() if info.size}
         assert there <= set(self.read)
-        assert self.directory.selection.queued == 0
+        assert len(self.directory.selection.position()["queued"]) == 0
 
 
 TestEachVersionOnce = EachVersionOnce.TestCase
 
 
-def test_a_file_that_a_listing_misses_is_not_read_again(directory: Directory) -> None:
+def test_file_that_a_listing_misses_is_not_read_again(directory: Directory) -> None:
     directory.put("a")
     assert directory.look() == ["a"]
     missed = directory.files.pop("a")

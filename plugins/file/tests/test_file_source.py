@@ -1,4 +1,4 @@
-"""A source of files, without Spark: what it says at the start and of each batch, and what it does with errors."""
+"""``FileSource`` without Spark: its batches, messages and errors."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def names(batch: Any) -> list[str]:
     return [Path(name).name for name in batch.metadata.get("files", [])]
 
 
-def test_batches(make: Make, tmp_path: Path) -> None:
+def test_batch_has_records_and_description(make: Make, tmp_path: Path) -> None:
     (tmp_path / "old").write_text("x")
     source, _ = make()
     assert source.compute(1000).metadata == {}
@@ -85,7 +85,7 @@ def test_batches(make: Make, tmp_path: Path) -> None:
     assert source._record_counts.open_batches == 0
 
 
-def test_without_spark_nothing_is_lost(make: Make, tmp_path: Path) -> None:
+def test_failing_spark_loses_no_file(make: Make, tmp_path: Path) -> None:
     source, context = make(max_files_per_batch=1)
     for name in "ab":
         (tmp_path / name).write_text("x")
@@ -96,7 +96,7 @@ def test_without_spark_nothing_is_lost(make: Make, tmp_path: Path) -> None:
     assert [names(source.compute(time_ms)) for time_ms in (1000, 2000, 3000)] == [["a"], ["b"], []]
 
 
-def test_a_filter_that_fails_fails_the_batch_and_loses_nothing(make: Make, tmp_path: Path) -> None:
+def test_filter_that_fails_fails_the_batch_and_loses_nothing(make: Make, tmp_path: Path) -> None:
     fails = [True]
     source, _ = make(lambda path: 1 // 0 > 0 if fails.pop() else True)
     (tmp_path / "a").write_text("x")
@@ -108,7 +108,7 @@ def test_a_filter_that_fails_fails_the_batch_and_loses_nothing(make: Make, tmp_p
     assert names(source.compute(2000)) == ["a"]
 
 
-def test_a_directory_that_cannot_be_listed_at_the_start_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_that_cannot_be_listed_at_the_start_is_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_place: DirectoryPattern) -> Any:
         raise PermissionError(13, "Permission denied")
 

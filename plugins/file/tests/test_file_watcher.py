@@ -1,4 +1,4 @@
-"""Files that grow, rotate and are rewritten while receivers are relaunched: every line once, in order."""
+"""Files that grow, rotate and are rewritten while receivers are relaunched: each line once, in order."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ Rotating.TestCase.settings = settings(deadline=None, max_examples=60, stateful_s
 TestRotating = Rotating.TestCase
 
 
-def test_an_emptied_file_that_is_written_to_and_renamed_after_a_relaunch() -> None:
+def test_emptied_file_that_is_written_to_and_renamed_after_a_relaunch() -> None:
     state = Rotating()
     state.append_a_part()
     state.rotate_while_nobody_looks()
@@ -157,7 +157,7 @@ def test_an_emptied_file_that_is_written_to_and_renamed_after_a_relaunch() -> No
     state.teardown()
 
 
-def test_an_empty_file_that_is_written_to_and_renamed_between_two_looks() -> None:
+def test_empty_file_that_is_written_to_and_renamed_between_two_looks() -> None:
     state = Rotating()
     state.write("")
     state.look()
@@ -166,7 +166,7 @@ def test_an_empty_file_that_is_written_to_and_renamed_between_two_looks() -> Non
     state.teardown()
 
 
-def test_the_rest_comes_first_though_a_look_falls_between_the_renaming_and_the_new_file() -> None:
+def test_rest_comes_first_though_a_look_falls_between_the_renaming_and_the_new_file() -> None:
     state = Rotating()
     state.append(1)
     state.look()

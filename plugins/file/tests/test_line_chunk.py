@@ -1,4 +1,4 @@
-"""Whole lines of a growing file: however it is read, the same lines."""
+"""A growing file gives the same lines, however it is read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def expected_lines(data: bytes, rules: LineRules) -> list[str]:
     st.one_of(st.none(), st.integers(1, 3)),
     st.lists(st.integers(0, 60), max_size=5),
 )
-def test_a_file_that_grows(data: bytes, longest: int, refuse: bool, max_lines: int | None, sizes: list[int]) -> None:
+def test_growing_file_gives_each_line_once(
+    data: bytes, longest: int, refuse: bool, max_lines: int | None, sizes: list[int]
+) -> None:
     rules = LineRules(longest, refuse)
     offset, skipping, too_long = 0, False, 0
     lines: list[str] = []
@@ -60,13 +62,13 @@ def test_a_file_that_grows(data: bytes, longest: int, refuse: bool, max_lines: i
         assert lines == expected_lines(data, rules)
 
 
-def test_counts() -> None:
+def test_malformed_lines_are_counted() -> None:
     chunk = cut(b"a\ntoo long\n\xff\nb\n", LineRules(3, refuse=True))
     assert chunk is not None
     assert (chunk.column.to_pylist(), chunk.too_long, chunk.not_utf8, chunk.num_bytes) == (["a", "b"], 1, 1, 15)
 
 
-def test_a_line_that_is_not_whole_waits() -> None:
+def test_incomplete_line_is_not_returned() -> None:
     assert cut(b"abc", LineRules(10)) is None
     assert cut(b"", LineRules(10), is_end=True) is None
     chunk = cut(b"abc", LineRules(10), is_end=True)

@@ -1,4 +1,4 @@
-"""Looking on another thread, waited for in bounded time."""
+"""``Lister`` lists on its own thread and waits no longer than its timeout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make() -> Iterator[Callable[..., Lister]]:
         lister.stop()
 
 
-def test_a_look_begins_after_it_was_asked_for(make: Callable[..., Lister]) -> None:
+def test_look_begins_after_it_was_asked_for(make: Callable[..., Lister]) -> None:
     there, seen = [0], []
     lister = make(lambda: seen.append(there[0]))
     for number in range(100):
@@ -37,7 +37,7 @@ def test_a_look_begins_after_it_was_asked_for(make: Callable[..., Lister]) -> No
     assert len(seen) == 100
 
 
-def test_a_slow_look_holds_nobody_and_is_not_lost(make: Callable[..., Lister]) -> None:
+def test_slow_look_holds_nobody_and_is_not_lost(make: Callable[..., Lister]) -> None:
     go_on, looks = threading.Event(), []
 
     def look() -> None:
@@ -54,7 +54,7 @@ def test_a_slow_look_holds_nobody_and_is_not_lost(make: Callable[..., Lister]) -
     assert len(looks) in (2, 3)
 
 
-def test_an_error_goes_to_who_asked(make: Callable[..., Lister]) -> None:
+def test_error_goes_to_who_asked(make: Callable[..., Lister]) -> None:
     errors: list[Exception | None] = [ValueError("x"), None]
 
     def look() -> None:
@@ -67,7 +67,7 @@ def test_an_error_goes_to_who_asked(make: Callable[..., Lister]) -> None:
     assert lister.ask(DEADLINE_S)
 
 
-def test_stopping_wakes_everybody(make: Callable[..., Lister]) -> None:
+def test_stop_wakes_all_waiters(make: Callable[..., Lister]) -> None:
     lister: Lister
 
     def look() -> None:

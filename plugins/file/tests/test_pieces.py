@@ -1,4 +1,4 @@
-"""Which bytes go into which partition."""
+"""Files are divided into pieces, and pieces into partitions."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_small_files_share_a_partition() -> None:
     assert len(partitions(versions(*[1000] * 10_000), 1, 4)) < 200
 
 
-def test_a_large_file_is_split_so_that_all_cores_work() -> None:
+def test_large_file_is_split_so_that_all_cores_work() -> None:
     assert len(partitions(versions(100 * MIB), 1, 4)) == 4
     assert len(partitions(versions(1000 * MIB), 1, 4)) == 16
     assert len(partitions(versions(5 * MIB), 1, 4)) == 2
 
 
 @pytest.mark.parametrize("ending", [".gz", ".bz2", ".zst", ".lz4"])
-def test_a_compressed_file_is_not_split(ending: str) -> None:
+def test_compressed_file_is_not_split(ending: str) -> None:
     assert len(partitions(versions(1000 * MIB, ending=ending), 1, 4)) == 1
 
 
@@ -71,5 +71,5 @@ def test_what_is_no_whole_number_of_records_is_not_split() -> None:
 
 
 @pytest.mark.parametrize(("path", "codec"), [("a.gz", "gzip"), ("/b/c.txt", None), ("c", None), ("x.zst", "zstd")])
-def test_codecs(path: str, codec: str | None) -> None:
+def test_codec_follows_from_the_file_name(path: str, codec: str | None) -> None:
     assert codec_of(path) == codec

@@ -1,4 +1,4 @@
-"""How far files were read, kept in a file."""
+"""Positions are saved to an offset file and loaded from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from penstock_file.positions import Head, Position, load, save
 
 
-def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_positions_are_loaded(tmp_path: Path) -> None:
     file = str(tmp_path / "offsets")
     assert load(file) is None
     positions = [Position("/a b/\u00e9", 7, 12, True, Head(3, "abc")), Position("/b", 2**63)]
@@ -34,14 +34,14 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
         b"\xff",
     ],
 )
-def test_what_is_no_such_file_is_refused(tmp_path: Path, text: bytes) -> None:
+def test_file_without_offsets_is_refused(tmp_path: Path, text: bytes) -> None:
     file = tmp_path / "offsets"
     file.write_bytes(text)
     with pytest.raises(ValueError, match=r"offsets does not hold offsets .* delete it to start without offsets"):
         load(str(file))
 
 
-def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_save_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = str(tmp_path / "offsets")
     save(file, [Position("/a", 1)])
 
@@ -55,7 +55,7 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: py
     assert [path.name for path in tmp_path.iterdir()] == ["offsets"]
 
 
-def test_a_head_knows_its_file(tmp_path: Path) -> None:
+def test_head_identifies_its_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"0123456789" * 100)
     descriptor = os.open(path, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""From references to records inside a task: in order, counted, and with words for what cannot be read."""
+"""``ReadPieces`` reads the pieces of a partition in order, counts records and explains errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_was_read_of_a_piece_is_counted(path: Path) -> None:
     assert counter.value == {7000: {0: 100}}
 
 
-def test_a_file_without_permission_is_named_with_the_reason(path: Path) -> None:
+def test_file_without_permission_is_named_with_the_reason(path: Path) -> None:
     with pytest.raises(FileReadError) as caught:
         list(read_with(Counter(), Refusing())(0, [pieces(path)]))
     assert f"{path} cannot be read: " in str(caught.value)
@@ -77,7 +77,7 @@ def test_a_file_without_permission_is_named_with_the_reason(path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_is_gone_is_named(path: Path) -> None:
+def test_file_that_is_gone_is_named(path: Path) -> None:
     references = pieces(path)
     path.unlink()
     with pytest.raises(FileReadError, match=rf"{path} cannot be read: .*No such file"):
@@ -98,7 +98,7 @@ def test_no_file_stays_open(path: Path) -> None:
     assert opened() == 0
 
 
-def test_it_travels() -> None:
+def test_receiver_can_be_pickled() -> None:
     read = ReadPieces(fs.LocalFileSystem(), LineReader(), cast(Any, None), 7000)
     again = pickle.loads(pickle.dumps(read))
     assert isinstance(again.filesystem, fs.LocalFileSystem)

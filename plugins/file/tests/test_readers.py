@@ -1,4 +1,4 @@
-"""Lines, records of fixed length and what a function yields: from pieces the same as from the whole."""
+"""Readers return the same records from pieces as from the whole file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def lines_of(data: bytes, start: int, stop: int, chunk: int) -> list[str]:
 
 @settings(deadline=None)
 @given(TEXT, st.integers(1, 50))
-def test_the_whole(data: bytes, chunk: int) -> None:
+def test_whole_file_gives_all_lines(data: bytes, chunk: int) -> None:
     assert lines_of(data, 0, len(data), chunk) == expected_lines(data)
 
 
@@ -64,12 +64,12 @@ def test_pieces_give_what_the_whole_gives(data: bytes, cuts: list[int], chunk: i
 
 @settings(deadline=None)
 @given(TEXT)
-def test_every_place_to_cut(data: bytes) -> None:
+def test_every_split_position_gives_the_same_lines(data: bytes) -> None:
     for cut in range(1, len(data)):
         assert lines_of(data, 0, cut, 7) + lines_of(data, cut, len(data), 7) == expected_lines(data)
 
 
-def test_a_line_longer_than_many_chunks_is_read_in_linear_time() -> None:
+def test_line_longer_than_many_chunks_is_read_in_linear_time() -> None:
     data = b"x" * 20_000_000 + b"\ny"
     assert [len(line) for line in lines_of(data, 0, len(data), 1 << 12)] == [20_000_000, 1]
     assert [len(line) for line in lines_of(data, 0, 10, 1 << 12)] == [20_000_000]
@@ -113,13 +113,13 @@ def test_what_was_appended_later_is_not_read(put: Put) -> None:
     assert read(path, ProgramReader(lambda file: [file.read()]), size=5) == [b"one\nt"]
 
 
-def test_a_file_that_has_shrunk_is_an_error(put: Put) -> None:
+def test_file_that_has_shrunk_is_an_error(put: Put) -> None:
     path = put("a", b"one\n")
     with pytest.raises(OSError, match="had 9 bytes when it was selected and has 4 bytes now"):
         read(path, LineReader(), size=9)
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_an_error(put: Put) -> None:
+def test_file_that_shrinks_while_it_is_read_is_an_error(put: Put) -> None:
     path = put("a", b"one\n" * 100_000)
     piece = FilePiece(0, str(path), 0, 400_000, 400_000)
     with FileBytes(LOCAL, piece) as data:
@@ -159,12 +159,12 @@ def test_compressed_files(put: Put, name: str) -> None:
     assert read(path, RecordReader(6)) == [b"123456"] * 1000
 
 
-def test_compressed_files_put_one_behind_the_other(put: Put) -> None:
+def test_concatenated_compressed_files_are_read(put: Put) -> None:
     assert read(put("a.gz", gzip.compress(b"one\n") + gzip.compress(b"two\n")), LineReader()) == ["one", "two"]
 
 
 @pytest.mark.parametrize("data", [b"no such thing" * 20, gzip.compress(b"one\n" * 1000)[:-5]])
-def test_a_broken_compressed_file_is_an_error(put: Put, data: bytes) -> None:
+def test_broken_compressed_file_is_an_error(put: Put, data: bytes) -> None:
     with pytest.raises(OSError, match=r"zlib|ompressed"):
         read(put("a.gz", data), LineReader())
 
@@ -194,7 +194,7 @@ class Memory:
 
 
 @pytest.mark.parametrize("name", ["a", "a.gz"])
-def test_a_size_that_is_no_multiple_is_an_error(put: Put, name: str) -> None:
+def test_size_that_is_no_multiple_is_an_error(put: Put, name: str) -> None:
     data = b"1234567"
     path = put(name, gzip.compress(data) if name.endswith("gz") else data)
     with pytest.raises(FileReadError, match=rf"{name} has 7 bytes, not a multiple of record_length=3"):
@@ -204,7 +204,7 @@ def test_a_size_that_is_no_multiple_is_an_error(put: Put, name: str) -> None:
 # -- functions of the program --
 
 
-def test_a_function_gets_an_open_file(put: Put) -> None:
+def test_function_gets_an_open_file(put: Put) -> None:
     path = put("a", b"one\ntwo\n")
 
     def by_line(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
@@ -215,7 +215,7 @@ def test_a_function_gets_an_open_file(put: Put) -> None:
     assert read(path, ProgramReader(lambda file: io.TextIOWrapper(file))) == ["one\n", "two\n"]
 
 
-def test_a_function_may_seek(put: Put) -> None:
+def test_function_may_seek(put: Put) -> None:
     def backwards(file: BinaryIO) -> list[Any]:
         end = file.seek(0, io.SEEK_END)
         file.seek(-3, io.SEEK_END)
@@ -231,7 +231,7 @@ def test_a_function_may_seek(put: Put) -> None:
         read(put("a.gz", gzip.compress(b"0123")), ProgramReader(backwards))
 
 
-def test_a_function_may_leave_out_the_rest(put: Put) -> None:
+def test_function_may_leave_out_the_rest(put: Put) -> None:
     assert read(put("a", b"x" * 1_000_000), ProgramReader(lambda file: [file.read(1)])) == [b"x"]
 
 
@@ -245,7 +245,7 @@ def fails_later(file: BinaryIO) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("function", [fails_at_once, fails_later])
-def test_an_error_of_a_function_names_the_file(put: Put, function: Any) -> None:
+def test_error_of_a_function_names_the_file(put: Put, function: Any) -> None:
     path = put("a", b"x")
     with pytest.raises(FileReadError, match=rf"read failed on {path}: ValueError: not mine: at all"):
         read(path, ProgramReader(function))
@@ -265,7 +265,7 @@ def stop_in_map(file: BinaryIO) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("function", [stop_at_once, stop_inside, stop_in_map])
-def test_a_stop_iteration_of_a_function_is_an_error(put: Put, function: Any) -> None:
+def test_stop_iteration_of_a_function_is_an_error(put: Put, function: Any) -> None:
     with pytest.raises(FileReadError, match="StopIteration"):
         read(put("a", b"axbc"), ProgramReader(function))
 

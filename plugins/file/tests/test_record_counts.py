@@ -1,4 +1,4 @@
-"""The counts of batches: each piece once."""
+"""``RecordCounts`` counts each piece of a batch once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 from penstock_file.record_counts import RecordCounts, _MergeCounts
 
 
-def test_a_piece_that_is_read_twice_counts_once() -> None:
+def test_piece_that_is_read_twice_counts_once() -> None:
     ledger = RecordCounts()
     ledger.open(1000)
     ledger.open(2000)
@@ -18,7 +18,7 @@ def test_a_piece_that_is_read_twice_counts_once() -> None:
     assert ledger.total(2000) == 3
 
 
-def test_what_travels_to_a_task_is_empty_and_takes_everything() -> None:
+def test_accumulator_copy_in_a_task_starts_empty() -> None:
     merge = pickle.loads(pickle.dumps(_MergeCounts()))
     counts = merge.zero(RecordCounts())
     for update in ({7: {0: 1}}, {7: {0: 4}}, {7: {1: 1}}):

@@ -1,4 +1,4 @@
-"""What a batch costs is learned, in spite of noise and of a batch that stands out, and learned anew when it changes."""
+"""``BatchCost`` learns the cost of a batch despite noise and outliers, and again after a change."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def taught(*batches: tuple[int, int]) -> BatchCost:
     return cost
 
 
-def test_one_batch_is_all_records() -> None:
+def test_first_batch_is_attributed_to_its_records() -> None:
     cost = taught((100, 500))
     assert (cost.fixed_ms, cost.record_ms) == (0, 5)
 
 
-def test_batches_of_different_sizes_tell_the_fixed_time() -> None:
+def test_batches_of_different_sizes_reveal_the_fixed_time() -> None:
     cost = taught(*[(n, 200 + n // 10) for n in (10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120)])
     assert cost.fixed_ms == pytest.approx(200, rel=0.05)
     assert cost.record_ms == pytest.approx(0.1, rel=0.05)
 
 
-def test_batches_of_one_size_keep_the_fixed_time_that_was_known() -> None:
+def test_batches_of_one_size_keep_the_known_fixed_time() -> None:
     cost = taught(*[(n, 200 + n // 10) for n in (10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5120)])
     chance = random.Random(7)
     for _ in range(500):
@@ -40,7 +40,7 @@ def test_batches_of_one_size_keep_the_fixed_time_that_was_known() -> None:
 
 
 @pytest.mark.parametrize("took_ms", [7000, 70])
-def test_one_batch_that_stands_out_hardly_counts(took_ms: int) -> None:
+def test_single_outlier_hardly_counts(took_ms: int) -> None:
     cost = taught(*[(5000, 700)] * 20)
     assert not cost.learn(5000, took_ms)
     assert cost.predict_ms(5000) == pytest.approx(700, rel=0.05)
@@ -50,20 +50,20 @@ def test_one_batch_that_stands_out_hardly_counts(took_ms: int) -> None:
 
 
 @pytest.mark.parametrize("took_ms", [1400, 350])
-def test_two_batches_that_stand_out_on_one_side_are_a_change(took_ms: int) -> None:
+def test_two_outliers_on_one_side_are_a_change(took_ms: int) -> None:
     cost = taught(*[(5000, 700)] * 50)
     assert [cost.learn(5000, took_ms) for _ in range(3)] == [False, True, False]
     assert cost.predict_ms(5000) == pytest.approx(took_ms, rel=0.15)
 
 
-def test_one_too_long_and_one_too_short_are_no_change() -> None:
+def test_outliers_on_both_sides_are_no_change() -> None:
     cost = taught(*[(5000, 700)] * 20)
     assert [cost.learn(5000, took_ms) for took_ms in (1400, 350, 1400, 350)] == [False] * 4
 
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**9)), min_size=1, max_size=40))
-def test_whatever_it_learns_it_says_positive_finite_times(batches: list[tuple[int, int]]) -> None:
+def test_predictions_are_positive_and_finite(batches: list[tuple[int, int]]) -> None:
     cost = taught(*batches)
     assert 0 <= cost.fixed_ms < math.inf
     assert 0 < cost.record_ms < math.inf

@@ -1,4 +1,4 @@
-"""The estimators on every simulated plant: `model` beside `pid`, as the report measures them."""
+"""`model` and `pid` control every simulated plant, measured by its report."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_model_is_stable_everywhere_and_gives_rates_only(plant: str, seed: int) 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("plant", CALM)
-def test_model_settles_soon_and_uses_the_capacity(plant: str, seed: int) -> None:
+def test_model_settles_quickly_and_uses_the_capacity(plant: str, seed: int) -> None:
     said = reported(plant, "model", seed)
     assert said.settling is not None
     assert said.settling <= 25
@@ -127,7 +127,7 @@ def test_capacity_that_fell_is_not_sought_again(seed: int) -> None:
 
 
 @pytest.mark.parametrize("plant", ["noisy", "step-down", "two-streams"])
-def test_a_restart_in_between_changes_nothing(plant: str) -> None:
+def test_restart_with_saved_state_changes_nothing(plant: str) -> None:
     class Restarted(RateEstimator):
         """Comes out of a pickle for every batch."""
 

@@ -1,4 +1,4 @@
-"""`model`: what it answers whatever it is told, and each thing it promises, by a few batches."""
+"""`model` gives valid rates for any input and does what its README promises."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_options_that_are_refused(option: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("interval", [0, -1])
-def test_an_interval_without_length_is_refused(interval: int) -> None:
+def test_interval_without_length_is_refused(interval: int) -> None:
     with pytest.raises(ValueError, match="interval"):
         model(interval)
 
 
-def test_it_begins_low() -> None:
+def test_initial_rate_is_low() -> None:
     assert model().initial_rate == 2
     assert model(100).initial_rate == 20
     assert model(initial_rate=70).initial_rate == 70
@@ -80,7 +80,7 @@ def test_restored_state_continues_at_its_rate() -> None:
     assert restored.compute(loop.now + 900, 10, 900, 0) == loop.estimator.compute(loop.now + 900, 10, 900, 0)
 
 
-def test_it_at_least_doubles_while_batches_are_short_and_then_settles_at_the_share() -> None:
+def test_rate_doubles_while_batches_are_short_then_settles_at_the_share() -> None:
     loop = Loop(model(share=0.85))
     rates = [loop.rate] + [loop.batch() for _ in range(30)]
     steps = [after / before for before, after in pairwise(rates) if after < 8000 * 0.9]
@@ -91,12 +91,12 @@ def test_it_at_least_doubles_while_batches_are_short_and_then_settles_at_the_sha
 
 
 @pytest.mark.parametrize("share", [0.5, 0.85, 0.95])
-def test_the_share_is_kept(share: float) -> None:
+def test_share_is_kept(share: float) -> None:
     loop = Loop(model(share=share)).settle()
     assert 50 + loop.rate * 0.1 == pytest.approx(share * 1000, rel=0.02)
 
 
-def test_one_absurd_count_lifts_nothing() -> None:
+def test_absurd_record_count_does_not_raise_the_rate() -> None:
     loop = Loop(model()).settle()
     settled = loop.rate
     loop.now += 1000
@@ -107,14 +107,14 @@ def test_one_absurd_count_lifts_nothing() -> None:
     assert loop.rate == pytest.approx(settled, rel=0.05)
 
 
-def test_an_absurd_first_count_lifts_nothing() -> None:
+def test_absurd_first_record_count_does_not_raise_the_rate() -> None:
     loop = Loop(model())
     loop.now += 1000
     loop.rate = loop.estimator.compute(loop.now + 900, 10**12, 900, 0) or 0
     assert loop.rate <= 20
 
 
-def test_it_begins_with_what_the_program_chose_and_trusts_it_as_its_own() -> None:
+def test_configured_initial_rate_is_used() -> None:
     chosen, own = Loop(model()), Loop(model(initial_rate=4000))
     chosen.estimator.begin_with(4000)
     chosen.rate = 4000
@@ -126,12 +126,12 @@ def test_it_begins_with_what_the_program_chose_and_trusts_it_as_its_own() -> Non
     assert low.state.rate == 80
 
 
-def test_of_what_a_high_fixed_cost_leaves_a_part_is_used() -> None:
+def test_part_of_the_time_after_a_high_fixed_cost_is_used() -> None:
     loop = Loop(model(), fixed_ms=900).settle(80)
     assert 900 + loop.rate * 0.1 == pytest.approx(976.5, rel=0.01)
 
 
-def test_a_fixed_cost_beyond_the_interval_is_got_over_when_it_ends() -> None:
+def test_rate_recovers_from_a_fixed_cost_above_the_interval() -> None:
     loop = Loop(model()).settle()
     settled = loop.rate
     loop.fixed_ms = 1200
@@ -142,14 +142,14 @@ def test_a_fixed_cost_beyond_the_interval_is_got_over_when_it_ends() -> None:
     assert loop.rate == pytest.approx(settled, rel=0.05)
 
 
-def test_it_is_fine_with_less_than_a_record_a_second() -> None:
+def test_rate_below_one_record_per_second_works() -> None:
     loop = Loop(model(), record_ms=4000)
     loop.settle(60)
     assert 0.001 <= loop.rate < 0.3
 
 
 @pytest.mark.parametrize("batch", [(0, 0, 10, 0), (0, 10, 0, 0), (0, -1, 10, 0), (0, 10, -1, 0), (-1, 10, 10, 0)])
-def test_a_batch_without_use_changes_nothing(batch: tuple[int, int, int, int]) -> None:
+def test_batch_without_information_changes_nothing(batch: tuple[int, int, int, int]) -> None:
     loop, other = Loop(model()).settle(), Loop(model()).settle()
     after, records, took, waited = batch
     time = loop.now + 10_000 + after
@@ -161,7 +161,7 @@ def test_a_batch_without_use_changes_nothing(batch: tuple[int, int, int, int]) -
     assert loop.batch() == other.batch()
 
 
-def test_when_the_input_is_the_limit_it_does_not_follow_down() -> None:
+def test_rate_stays_when_the_input_is_the_limit() -> None:
     loop = Loop(model()).settle()
     settled = loop.rate
     for _ in range(200):
@@ -170,7 +170,7 @@ def test_when_the_input_is_the_limit_it_does_not_follow_down() -> None:
     assert loop.batch() < 1.1 * settled
 
 
-def test_a_source_that_never_gave_much_winds_nothing_up() -> None:
+def test_slow_source_does_not_raise_the_rate_without_bound() -> None:
     loop = Loop(model(share=0.85))
     for _ in range(500):
         loop.batch(at_most=100)
@@ -179,7 +179,7 @@ def test_a_source_that_never_gave_much_winds_nothing_up() -> None:
     assert loop.rate == pytest.approx(8000, rel=0.02)
 
 
-def test_what_waits_is_drained_by_aiming_lower_for_a_while() -> None:
+def test_queue_is_drained_by_a_lower_target() -> None:
     loop = Loop(model()).settle()
     settled = loop.rate
     lower = loop.batch(waited=1500)
@@ -189,7 +189,7 @@ def test_what_waits_is_drained_by_aiming_lower_for_a_while() -> None:
     assert loop.rate == pytest.approx(settled, rel=0.05)
 
 
-def test_one_batch_that_stands_out_is_got_over() -> None:
+def test_rate_recovers_from_an_outlier() -> None:
     loop = Loop(model()).settle()
     settled = loop.rate
     loop.batch(times=8)
@@ -198,14 +198,14 @@ def test_one_batch_that_stands_out_is_got_over() -> None:
 
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])
-def test_a_step_of_the_capacity_is_followed(factor: float) -> None:
+def test_step_of_the_capacity_is_followed(factor: float) -> None:
     loop = Loop(model(share=0.85)).settle()
     loop.record_ms /= factor
     loop.settle(15)
     assert 50 + loop.rate * loop.record_ms == pytest.approx(850, rel=0.05)
 
 
-def test_a_clock_that_jumps_is_got_over() -> None:
+def test_clock_jump_is_tolerated() -> None:
     loop = Loop(model()).settle()
     settled = loop.rate
     loop.now += 86_400_000
@@ -221,7 +221,7 @@ def test_a_clock_that_jumps_is_got_over() -> None:
     assert pickle.dumps(loop.estimator.state) == state
 
 
-def test_what_was_possible_before_a_change_of_the_cost_is_forgotten() -> None:
+def test_capacity_shown_before_a_cost_change_is_forgotten() -> None:
     loop = Loop(model()).settle()
     before = loop.estimator.state.shown
     loop.record_ms *= 8
@@ -231,7 +231,7 @@ def test_what_was_possible_before_a_change_of_the_cost_is_forgotten() -> None:
     assert loop.estimator.state.shown < before / 4
 
 
-def test_a_batch_is_a_fact_of_which_a_part_stays_however_late_the_next_one_is() -> None:
+def test_batch_is_a_fact_of_which_a_part_stays_however_late_the_next_one_is() -> None:
     estimator = model(initial_rate=1400)
     for number in range(1, 41):
         records = 700 if number % 2 else 1400
@@ -241,7 +241,7 @@ def test_a_batch_is_a_fact_of_which_a_part_stays_however_late_the_next_one_is() 
     assert rate == pytest.approx(0.25 * 1400 * 815 / 940, rel=0.05)
 
 
-def test_a_batch_that_began_before_its_time_did_not_wait() -> None:
+def test_batch_that_began_before_its_time_did_not_wait() -> None:
     loop, other = Loop(model()).settle(), Loop(model()).settle()
     # It is late by what it took beyond the interval.
     batch = (loop.now + 2500, 8000, 1500)
@@ -249,13 +249,13 @@ def test_a_batch_that_began_before_its_time_did_not_wait() -> None:
     assert loop.estimator.state == other.estimator.state
 
 
-def test_no_rate_is_beyond_what_can_be_counted_with() -> None:
+def test_rate_has_a_finite_maximum() -> None:
     estimator = model()
     estimator.begin_with(1e300)
     assert [estimator.compute(time, 10**15, 1, 0) for time in (1000, 2000, 3000)] == [1e15] * 3
 
 
-def test_the_reason_says_what_was_learned_and_what_was_done() -> None:
+def test_reason_names_the_cost_and_the_decision() -> None:
     loop = Loop(model(share=0.85))
     assert loop.estimator.reason == "no batch yet"
     loop.batch()
@@ -273,7 +273,7 @@ Growing = st.tuples(st.integers(1, 10**6), st.integers(1, 10**12), st.integers(1
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(Batch, max_size=40), st.integers(1, 86_400_000))
-def test_whatever_it_is_told_it_answers_nothing_or_a_rate(batches: list[Any], interval: int) -> None:
+def test_any_input_gives_none_or_a_valid_rate(batches: list[Any], interval: int) -> None:
     estimator = model(interval)
     for batch in batches:
         rate = estimator.compute(*batch)
@@ -282,7 +282,7 @@ def test_whatever_it_is_told_it_answers_nothing_or_a_rate(batches: list[Any], in
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(Growing, max_size=60), st.sampled_from([1, 1000, 86_400_000]), st.sampled_from([0.001, 100.0]))
-def test_usable_batches_are_all_answered(batches: list[Any], interval: int, floor: float) -> None:
+def test_every_usable_batch_gives_a_rate(batches: list[Any], interval: int, floor: float) -> None:
     estimator, now = model(interval, min_rate=floor), 0
     for later, *batch in batches:
         now += later
@@ -294,7 +294,7 @@ def test_usable_batches_are_all_answered(batches: list[Any], interval: int, floo
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(Growing, max_size=30), st.lists(Growing, max_size=30))
-def test_a_copy_out_of_a_pickle_goes_on_the_same_and_shares_nothing(before: list[Any], after: list[Any]) -> None:
+def test_unpickled_copy_continues_identically_and_shares_nothing(before: list[Any], after: list[Any]) -> None:
     estimator, now = model(), 0
     for later, *batch in before:
         now += later
@@ -307,7 +307,7 @@ def test_a_copy_out_of_a_pickle_goes_on_the_same_and_shares_nothing(before: list
     assert restored.state.rates is not estimator.state.rates
 
 
-def test_it_remembers_no_more_and_takes_no_longer_with_time() -> None:
+def test_memory_and_time_stay_constant() -> None:
     loop = Loop(model()).settle(1000)
     size = len(pickle.dumps(loop.estimator))
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""`pid` is Spark's: the numbers of its PIDRateEstimatorSuite, the keys, what is refused."""
+"""`pid` gives the numbers of Spark's PIDRateEstimatorSuite and has Spark's options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_plugin_offers_it_with_sparks_options_and_defaults() -> None:
 
 
 @pytest.mark.parametrize("interval", [0, -1])
-def test_an_interval_without_length_is_refused(interval: int) -> None:
+def test_interval_without_length_is_refused(interval: int) -> None:
     with pytest.raises(ValueError, match="interval"):
         pid(interval)
 
@@ -51,7 +51,7 @@ def test_options_that_are_refused(option: str, value: float) -> None:
         PIDOptions(**{option: value})
 
 
-def test_the_first_batch_gives_nothing_the_second_its_rate() -> None:
+def test_first_batch_gives_none_and_the_second_a_rate() -> None:
     estimator = pid()
     assert estimator.compute(0, 10, 10, 0) is None
     assert estimator.compute(10, 10, 10, 0) == 1000
@@ -60,7 +60,7 @@ def test_the_first_batch_gives_nothing_the_second_its_rate() -> None:
 @pytest.mark.parametrize(
     "batch", [(10, 10, 10, 0), (9, 10, 10, 0), (20, 0, 10, 0), (20, -10, 10, 0), (20, 10, 0, 0), (20, 10, -10, 0)]
 )
-def test_a_batch_without_use_changes_nothing(batch: tuple[int, int, int, int]) -> None:
+def test_batch_without_information_changes_nothing(batch: tuple[int, int, int, int]) -> None:
     estimator, other = pid(), pid()
     for each in (estimator, other):
         each.compute(0, 10, 10, 0)
@@ -70,11 +70,11 @@ def test_a_batch_without_use_changes_nothing(batch: tuple[int, int, int, int]) -
     assert estimator.compute(30, 7, 11, 3) == other.compute(30, 7, 11, 3)
 
 
-def test_there_is_no_initial_rate() -> None:
+def test_initial_rate_is_none() -> None:
     assert pid(floor=100).initial_rate is None
 
 
-def test_there_is_no_estimate_below_the_floor() -> None:
+def test_estimate_is_at_least_min_rate() -> None:
     estimator = pid(integral=1, floor=5)
     assert [estimator.compute(20 * x, 1, 20, 100) for x in range(50)] == [None, *[5] * 49]
     assert "minRate" in estimator.reason
@@ -100,7 +100,7 @@ def test_with_delay_it_is_below_the_rate_of_processing() -> None:
             assert rate < records / 20 * 1000
 
 
-def test_the_integral_and_the_derivative_by_hand() -> None:
+def test_integral_and_derivative_match_a_hand_calculation() -> None:
     estimator = pid(interval=1000, proportional=0.5, integral=0.2, derived=0.1, floor=1)
     assert estimator.compute(1000, 1000, 1000, 0) is None
     # error 1000 - 500 = 500, waiting 400 * 500 / 1000 = 200, change 500 / 2 s = 250
@@ -114,7 +114,7 @@ Batch = st.tuples(
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(Batch, max_size=30), st.integers(1, 86_400_000))
-def test_whatever_it_is_told_it_answers_nothing_or_no_less_than_the_floor(batches: list[Any], interval: int) -> None:
+def test_any_input_gives_none_or_at_least_min_rate(batches: list[Any], interval: int) -> None:
     estimator = PIDRateEstimator(PIDOptions(), interval)
     for batch in batches:
         rate = estimator.compute(*batch)
@@ -123,7 +123,7 @@ def test_whatever_it_is_told_it_answers_nothing_or_no_less_than_the_floor(batche
 
 @settings(derandomize=True, deadline=None)
 @given(st.lists(Batch, max_size=20), st.lists(Batch, max_size=20))
-def test_a_copy_out_of_a_pickle_goes_on_the_same(before: list[Any], after: list[Any]) -> None:
+def test_unpickled_copy_continues_identically(before: list[Any], after: list[Any]) -> None:
     estimator = PIDRateEstimator(PIDOptions(), 1000)
     for batch in before:
         estimator.compute(*batch)
@@ -133,7 +133,7 @@ def test_a_copy_out_of_a_pickle_goes_on_the_same(before: list[Any], after: list[
     assert restored.state == estimator.state
 
 
-def test_what_it_raised_to_the_floor_is_what_it_goes_on_from() -> None:
+def test_rate_raised_to_min_rate_is_the_base_of_the_next() -> None:
     estimator = pid(1000, proportional=0.5, floor=100)
     assert estimator.compute(1000, 10, 1000, 0) is None
     assert estimator.compute(2000, 10, 1000, 0) == 100

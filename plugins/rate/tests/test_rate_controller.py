@@ -1,4 +1,4 @@
-"""RateController: which batches it takes, what it asks the estimator, and what it publishes."""
+"""``RateController`` selects batches, asks the estimator and publishes its rates."""
 
 from __future__ import annotations
 

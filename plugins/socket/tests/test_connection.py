@@ -1,4 +1,4 @@
-"""Connecting, receiving, and that another thread can end every wait."""
+"""``Connection`` connects and receives, and another thread can interrupt every wait."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def assert_interrupted(connection: Connection, wait: Callable[[], object], waiti
     assert interrupted.is_set()
 
 
-def test_receives_receive_until_end(server: Server, connect: Connect) -> None:
+def test_receive_returns_bytes_until_the_end(server: Server, connect: Connect) -> None:
     connection = connect(server.port)
     connection.open()
     peer = server.accept()
@@ -101,7 +101,7 @@ def test_receives_receive_until_end(server: Server, connect: Connect) -> None:
     assert connection.receive_into(memoryview(buffer), None) == 0
 
 
-def test_a_reset_is_an_error(server: Server, connect: Connect) -> None:
+def test_reset_is_an_error(server: Server, connect: Connect) -> None:
     connection = connect(server.port)
     connection.open()
     peer = server.accept()
@@ -111,18 +111,18 @@ def test_a_reset_is_an_error(server: Server, connect: Connect) -> None:
         connection.receive_into(memoryview(bytearray(1)), LONG_S)
 
 
-def test_a_refusal_is_an_error(refusing: Server, connect: Connect) -> None:
+def test_refusal_is_an_error(refusing: Server, connect: Connect) -> None:
     with pytest.raises(ConnectionRefusedError):
         connect(refusing.port).open()
 
 
 @pytest.mark.parametrize("host", ["no such host", "a" * 64 + ".example", "nul\0"])
-def test_a_name_that_is_none_is_an_error(host: str, connect: Connect) -> None:
+def test_invalid_host_name_is_an_error(host: str, connect: Connect) -> None:
     with pytest.raises(OSError, match=r".+"):
         connect(1, host=host).open()
 
 
-def test_a_name_is_resolved_and_its_addresses_are_tried_in_order(
+def test_name_is_resolved_and_its_addresses_are_tried_in_order(
     server: Server, refusing: Server, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def getaddrinfo(host: str, port: int, **_: object) -> list[tuple[object, ...]]:
@@ -139,34 +139,34 @@ def test_a_name_is_resolved_and_its_addresses_are_tried_in_order(
     server.accept()
 
 
-def test_a_server_that_does_not_answer_is_given_up(silent: Server, connect: Connect) -> None:
+def test_connecting_times_out(silent: Server, connect: Connect) -> None:
     with pytest.raises(TimeoutError, match=r"no answer within 0\.05 s"):
         connect(silent.port, timeout_s=0.05).open()
 
 
-def test_a_name_service_that_does_not_answer_is_given_up(connect: Connect, deaf_name_service: threading.Event) -> None:
+def test_resolving_times_out(connect: Connect, deaf_name_service: threading.Event) -> None:
     with pytest.raises(TimeoutError, match=r"'name.example' was not resolved within 0\.05 s"):
         connect(1, host="name.example", timeout_s=0.05).open()
 
 
-def test_interrupts_the_wait_for_a_name(connect: Connect, deaf_name_service: threading.Event) -> None:
+def test_interrupt_ends_resolving(connect: Connect, deaf_name_service: threading.Event) -> None:
     connection = connect(1, host="name.example")
     assert_interrupted(connection, connection.open, deaf_name_service)
 
 
-def test_interrupts_the_wait_for_an_answer(silent: Server, connect: Connect, waiting: threading.Event) -> None:
+def test_interrupt_ends_connecting(silent: Server, connect: Connect, waiting: threading.Event) -> None:
     connection = connect(silent.port)
     assert_interrupted(connection, connection.open, waiting)
 
 
-def test_interrupts_the_wait_for_bytes(server: Server, connect: Connect, waiting: threading.Event) -> None:
+def test_interrupt_ends_receiving(server: Server, connect: Connect, waiting: threading.Event) -> None:
     connection = connect(server.port)
     connection.open()
     waiting.clear()
     assert_interrupted(connection, lambda: connection.receive_into(memoryview(bytearray(1)), None), waiting)
 
 
-def test_an_interrupt_holds_also_when_bytes_are_there(server: Server, connect: Connect) -> None:
+def test_interrupt_takes_precedence_over_received_bytes(server: Server, connect: Connect) -> None:
     connection = connect(server.port)
     connection.open()
     server.accept().sendall(b"x")
@@ -175,14 +175,14 @@ def test_an_interrupt_holds_also_when_bytes_are_there(server: Server, connect: C
         connection.receive_into(memoryview(bytearray(1)), None)
 
 
-def test_an_interrupt_before_there_is_anything_to_interrupt(server: Server, connect: Connect) -> None:
+def test_interrupt_before_open_ends_open(server: Server, connect: Connect) -> None:
     connection = connect(server.port)
     connection.interrupt()
     with pytest.raises(Interrupted):
         connection.open()
 
 
-def test_closing_and_interrupting_are_harmless_when_repeated(server: Server, connect: Connect) -> None:
+def test_close_and_interrupt_are_idempotent(server: Server, connect: Connect) -> None:
     connection = connect(server.port)
     connection.open()
     for _ in range(3):
@@ -191,7 +191,7 @@ def test_closing_and_interrupting_are_harmless_when_repeated(server: Server, con
     connection.interrupt()
 
 
-def test_a_socket_connected_to_itself_is_a_refusal(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_connected_to_itself_is_a_refusal(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "getpeername", socket.socket.getsockname)
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -200,7 +200,7 @@ def test_a_socket_connected_to_itself_is_a_refusal(connect: Connect, monkeypatch
             connect(listening.getsockname()[1]).open()
 
 
-def test_a_wait_for_bytes_takes_no_longer_than_asked(server: Server, connect: Connect) -> None:
+def test_receive_returns_after_its_timeout(server: Server, connect: Connect) -> None:
     connection = connect(server.port)
     connection.open()
     began_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""From bytes, cut anywhere, to frames; and what a hostile length does."""
+"""``FrameSplitter`` splits bytes into frames, wherever they are cut, and rejects invalid lengths."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def split(
     chunk=st.integers(1, 200),
     eager=st.booleans(),
 )
-def test_whatever_comes_however_it_is_cut(bodies: list[bytes], places: list[int], chunk: int, eager: bool) -> None:
+def test_any_bytes_cut_anywhere_give_the_same_records(
+    bodies: list[bytes], places: list[int], chunk: int, eager: bool
+) -> None:
     pieces = cut(framed(*bodies), places)
     assert split(pieces, max_frame_bytes=100, chunk=chunk, eager=eager) == (bodies, None)
 
@@ -65,12 +67,12 @@ WITNESS = [b"one", b"", b"\0\n\xff", b"x" * 20]
 
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("place", range(len(framed(*WITNESS)) + 1))
-def test_a_cut_at_every_byte(place: int, eager: bool) -> None:
+def test_cut_at_every_byte_gives_the_same_records(place: int, eager: bool) -> None:
     assert split(cut(framed(*WITNESS), [place]), eager=eager) == (WITNESS, None)
 
 
 @pytest.mark.parametrize("left", [1, 3, 4, 5, 12])
-def test_a_stream_that_ends_inside_a_frame(left: int) -> None:
+def test_end_inside_a_frame_is_a_fault(left: int) -> None:
     frames, fault = split([framed(b"whole") + framed(b"not whole")[:left]])
     assert frames == [b"whole"]
     assert isinstance(fault, EOFError)
@@ -79,7 +81,7 @@ def test_a_stream_that_ends_inside_a_frame(left: int) -> None:
 
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("length", [-1, -(1 << 31), (1 << 31) - 1, 101])
-def test_a_hostile_length(length: int, eager: bool) -> None:
+def test_invalid_frame_length_is_a_fault(length: int, eager: bool) -> None:
     data = framed(b"good", b"x" * 100) + struct.pack(">i", length) + b"y" * 500 + framed(b"not trusted")
     frames, fault = split([data], max_frame_bytes=100, eager=eager)
     assert frames == [b"good", b"x" * 100]
@@ -88,7 +90,7 @@ def test_a_hostile_length(length: int, eager: bool) -> None:
     assert "max_frame_bytes" in str(fault)
 
 
-def test_what_is_announced_allocates_nothing() -> None:
+def test_announced_length_allocates_nothing() -> None:
     splitter = FrameSplitter(1 << 30, chunk=1000)
     header = struct.pack(">i", 1 << 30)
     splitter.space(4)[:] = header
@@ -101,7 +103,7 @@ def test_what_is_announced_allocates_nothing() -> None:
     assert len(splitter.space(1 << 30)) == 1000  # as much again as has come
 
 
-def test_a_column_does_not_change_when_more_is_received() -> None:
+def test_column_does_not_change_when_more_is_received() -> None:
     splitter = FrameSplitter(100, chunk=16)
     columns = []
     for body in (b"first", b"other"):

@@ -1,4 +1,4 @@
-"""From bytes, cut anywhere, to lines: against a splitter too simple to be wrong."""
+"""``LineSplitter`` splits bytes into lines, wherever they are cut, like a simple reference implementation."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ PAYLOADS = st.one_of(st.binary(max_size=300), st.lists(st.sampled_from(ATOMS), m
     chunk=st.integers(1, 80),
     eager=st.booleans(),
 )
-def test_whatever_comes_however_it_is_cut(
+def test_any_bytes_cut_anywhere_give_the_same_records(
     data: bytes, places: list[int], max_line_bytes: int, refuse: bool, chunk: int, eager: bool
 ) -> None:
     lines, errors = split(cut(data, places), max_line_bytes=max_line_bytes, refuse=refuse, chunk=chunk, eager=eager)
@@ -116,13 +116,13 @@ WITNESS = "one\r\n\n\0\n\r\nzwölf 🚰🚰\n\nlast".encode()
 
 @pytest.mark.parametrize("eager", [True, False])
 @pytest.mark.parametrize("place", range(len(WITNESS) + 1))
-def test_a_cut_at_every_byte(place: int, eager: bool) -> None:
+def test_cut_at_every_byte_gives_the_same_records(place: int, eager: bool) -> None:
     lines, errors = split(cut(WITNESS, [place]), eager=eager)
     assert lines == ["one", "", "\0", "", "zwölf 🚰🚰", "", "last"]
     assert not errors.counts
 
 
-def test_every_byte_alone() -> None:
+def test_single_bytes_give_the_same_lines() -> None:
     assert split([bytes([byte]) for byte in WITNESS])[0] == simple_split(WITNESS)[0]
 
 
@@ -142,14 +142,14 @@ def test_every_byte_alone() -> None:
         (b"\xef\xbb\xbfa\n", ["\ufeffa"]),
     ],
 )
-def test_ends_of_lines(data: bytes, expected: list[str]) -> None:
+def test_line_endings_are_recognized(data: bytes, expected: list[str]) -> None:
     assert split([data])[0] == expected
 
 
 @pytest.mark.parametrize(
     "bad", [b"\xff", b"\xc3", b"\x80", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xf0\x9f\x9a"]
 )
-def test_what_is_not_utf8_stays_in_its_line(bad: bytes) -> None:
+def test_malformed_utf8_affects_only_its_line(bad: bytes) -> None:
     data = b"before\nx" + bad + b"\n" + "é\n".encode()
     replaced, errors = split([data])
     assert replaced == ["before", (b"x" + bad).decode(errors="replace"), "é"]
@@ -162,7 +162,7 @@ def test_what_is_not_utf8_stays_in_its_line(bad: bytes) -> None:
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r", b""])
 @pytest.mark.parametrize(("length", "fits"), [(9, True), (10, True), (11, False), (12, False), (13, False)])
 @pytest.mark.parametrize("chunk", [1, 11, 12, 13, 100])
-def test_the_longest_line(length: int, fits: bool, end: bytes, chunk: int) -> None:
+def test_line_of_maximum_length_is_accepted(length: int, fits: bool, end: bytes, chunk: int) -> None:
     more = b"more\n" if end.endswith(b"\n") else b""
     for place in range(length + len(end)):
         data = b"x" * length + end + more
@@ -171,7 +171,7 @@ def test_the_longest_line(length: int, fits: bool, end: bytes, chunk: int) -> No
         assert sum(errors.counts.values()) == (not fits)
 
 
-def test_a_line_that_is_far_too_long_is_never_held() -> None:
+def test_line_that_is_too_long_is_never_in_memory() -> None:
     errors = ErrorCounts()
     splitter = LineSplitter(LineRules(1000), errors, chunk=256)
     for _ in range(10_000):
@@ -186,7 +186,7 @@ def test_a_line_that_is_far_too_long_is_never_held() -> None:
     assert list(errors.counts.values()) == [1]
 
 
-def test_a_column_does_not_change_when_more_is_received() -> None:
+def test_column_does_not_change_when_more_is_received() -> None:
     splitter = LineSplitter(LineRules(ROOMY), ErrorCounts(), chunk=16)
     splitter.space(6)[:] = b"first\n"
     splitter.advance(6)

@@ -37,7 +37,7 @@ def test_frames_arrive_as_bytes_in_order(launch: Launch, server: Server) -> None
     assert launched.errors == []
 
 
-def test_bytes_one_by_one(launch: Launch, server: Server) -> None:
+def test_single_bytes_are_assembled(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
     for byte in framed(b"one", b"", b"three"):
@@ -45,14 +45,14 @@ def test_bytes_one_by_one(launch: Launch, server: Server) -> None:
     launched.until_records([b"one", b"", b"three"])
 
 
-def test_a_frame_longer_than_any_buffer(launch: Launch, server: Server) -> None:
+def test_frame_longer_than_the_buffers_arrives(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     body = bytes(range(256)) * 20_000
     server.accept().sendall(framed(b"before", body, b"after"))
     launched.until_records([b"before", body, b"after"])
 
 
-def test_the_end_between_frames_is_a_restart_and_no_error(launch: Launch, server: Server) -> None:
+def test_end_between_frames_restarts_without_error(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
     peer.sendall(framed(b"first"))
@@ -63,7 +63,7 @@ def test_the_end_between_frames_is_a_restart_and_no_error(launch: Launch, server
     assert launched.errors == []
 
 
-def test_the_end_inside_a_frame_is_an_error(launch: Launch, server: Server) -> None:
+def test_end_inside_a_frame_is_an_error(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
     peer.sendall(framed(b"first") + framed(b"torn")[:6])
@@ -74,9 +74,7 @@ def test_the_end_inside_a_frame_is_an_error(launch: Launch, server: Server) -> N
 
 
 @pytest.mark.parametrize("length", [-1, -(1 << 31), (1 << 31) - 1, 1001])
-def test_a_hostile_length_is_an_error_and_the_receiver_connects_anew(
-    launch: Launch, server: Server, length: int
-) -> None:
+def test_invalid_frame_length_is_an_error_and_reconnects(launch: Launch, server: Server, length: int) -> None:
     launched = launch(receiver(server, max_frame_bytes=1000))
     peer = server.accept()
     peer.sendall(framed(b"good", b"x" * 1000) + struct.pack(">i", length) + framed(b"not trusted"))
@@ -90,7 +88,7 @@ def test_a_hostile_length_is_an_error_and_the_receiver_connects_anew(
         peer.sendall(b"x" * 100_000_000)
 
 
-def test_a_refused_connection_is_tried_again_until_a_server_is_there(launch: Launch, refusing: Server) -> None:
+def test_refused_connection_is_tried_again_until_a_server_is_there(launch: Launch, refusing: Server) -> None:
     launched = launch(receiver(refusing))
     launched.until(lambda: len(launched.errors) >= 2)
     assert set(launched.errors) == {f"Error connecting to 127.0.0.1:{refusing.port}"}
@@ -107,7 +105,7 @@ def test_stopping_wakes_a_read_inside_a_frame(launch: Launch, server: Server) ->
     assert launched.errors == []
 
 
-def test_a_reset_is_an_error(launch: Launch, server: Server) -> None:
+def test_reset_is_an_error(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
     peer.sendall(framed(b"before"))
@@ -119,7 +117,7 @@ def test_a_reset_is_an_error(launch: Launch, server: Server) -> None:
     assert launched.errors == ["Error receiving data"]
 
 
-def test_it_travels(launch: Launch, server: Server) -> None:
+def test_receiver_can_be_pickled(launch: Launch, server: Server) -> None:
     launched = launch(pickle.loads(pickle.dumps(receiver(server))))
     server.accept().sendall(framed(b"here"))
     launched.until_records([b"here"])

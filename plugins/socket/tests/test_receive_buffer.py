@@ -1,4 +1,4 @@
-"""Memory: as much as came, never more than the cap, and given back."""
+"""``ReceiveBuffer`` grows with the bytes received up to its maximum, and shrinks again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_grows_to_the_cap_and_not_beyond() -> None:
         buffer.space(1)
 
 
-def test_a_cap_below_the_chunk_costs_nothing() -> None:
+def test_cap_below_the_chunk_costs_nothing() -> None:
     buffer = ReceiveBuffer(cap=3, chunk=16)
     assert len(buffer.space(100)) == 16
 
@@ -40,7 +40,7 @@ def test_dropping_keeps_the_rest(dropped: int) -> None:
     assert bytes(buffer.data[: buffer.filled]) == b"0123456789"[dropped:]
 
 
-def test_gives_back_what_a_long_record_took() -> None:
+def test_memory_of_a_long_record_is_released() -> None:
     buffer = ReceiveBuffer(cap=1000, chunk=16)
     fill(buffer, b"x" * 900 + b"rest")
     assert len(buffer.data) == 1000

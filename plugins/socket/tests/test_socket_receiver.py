@@ -38,7 +38,7 @@ def test_lines_arrive_in_order(launch: Launch, server: Server) -> None:
     assert launched.errors == []
 
 
-def test_a_line_arrives_while_the_connection_is_up_and_quiet(launch: Launch, server: Server) -> None:
+def test_line_arrives_while_the_connection_is_up_and_quiet(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
     for number in range(1, 4):
@@ -46,7 +46,7 @@ def test_a_line_arrives_while_the_connection_is_up_and_quiet(launch: Launch, ser
         launched.until_records(["line"] * number)
 
 
-def test_bytes_one_by_one(launch: Launch, server: Server) -> None:
+def test_single_bytes_are_assembled(launch: Launch, server: Server) -> None:
     data = "one\r\n\n\0\nzwölf 🚰\nlast".encode()
     launched = launch(receiver(server))
     peer = server.accept()
@@ -56,7 +56,7 @@ def test_bytes_one_by_one(launch: Launch, server: Server) -> None:
     launched.until_records(["one", "", "\0", "zwölf 🚰", "last"])
 
 
-def test_a_line_that_comes_in_parts_is_not_stored_before_it_is_whole(launch: Launch, server: Server) -> None:
+def test_partial_line_is_not_stored(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
     # Cut inside of a character, and what is whole is stored in between.
@@ -66,7 +66,7 @@ def test_a_line_that_comes_in_parts_is_not_stored_before_it_is_whole(launch: Lau
     launched.until_records(["first", "secönd"])
 
 
-def test_the_last_line_needs_no_newline_and_the_receiver_comes_back(launch: Launch, server: Server) -> None:
+def test_last_line_needs_no_newline_and_the_receiver_reconnects(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
     peer.sendall(b"a\nb")
@@ -79,7 +79,7 @@ def test_the_last_line_needs_no_newline_and_the_receiver_comes_back(launch: Laun
     assert launched.errors == []
 
 
-def test_a_refused_connection_is_tried_again_until_a_server_is_there(launch: Launch, refusing: Server) -> None:
+def test_refused_connection_is_tried_again_until_a_server_is_there(launch: Launch, refusing: Server) -> None:
     launched = launch(receiver(refusing))
     launched.until(lambda: len(launched.errors) >= 2)
     assert set(launched.errors) == {f"Error connecting to 127.0.0.1:{refusing.port}"}
@@ -87,7 +87,7 @@ def test_a_refused_connection_is_tried_again_until_a_server_is_there(launch: Lau
     launched.until_records(["at last"])
 
 
-def test_a_reset_loses_no_line_that_was_received(launch: Launch, server: Server) -> None:
+def test_reset_loses_no_line_that_was_received(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
     peer.sendall(b"before\nnot whole")
@@ -107,7 +107,7 @@ def test_a_reset_loses_no_line_that_was_received(launch: Launch, server: Server)
         ("refuse", ["good", "good"], "dropped: 2 (2 in total)"),
     ],
 )
-def test_what_is_not_utf8_is_counted_and_hurts_nobody(
+def test_line_that_is_not_utf8_is_counted(
     launch: Launch, server: Server, encoding_errors: str, lines: list[str], words: str
 ) -> None:
     launched = launch(receiver(server, encoding_errors=encoding_errors))
@@ -119,7 +119,7 @@ def test_what_is_not_utf8_is_counted_and_hurts_nobody(
     assert launched.ends == []
 
 
-def test_a_line_that_is_too_long_is_counted_and_hurts_nobody(launch: Launch, server: Server) -> None:
+def test_line_that_is_too_long_is_counted(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server, max_line_bytes=1000))
     peer = server.accept()
     peer.sendall(b"x" * 1000 + b"\n" + b"y" * 5_000_000 + b"\r\n" + b"z" * 1001 + b"\nok\n")
@@ -129,7 +129,7 @@ def test_a_line_that_is_too_long_is_counted_and_hurts_nobody(launch: Launch, ser
     assert all(error.startswith("lines longer than 1000 bytes, dropped: ") for error in launched.errors)
 
 
-def test_what_is_counted_is_reported_when_it_is_over_at_the_latest(launch: Launch, server: Server) -> None:
+def test_counted_errors_are_reported_at_the_end_of_the_connection(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server, encoding_errors="refuse"))
     peer = server.accept()
     peer.sendall(b"\xff\n")
@@ -142,7 +142,7 @@ def test_what_is_counted_is_reported_when_it_is_over_at_the_latest(launch: Launc
     ]
 
 
-def test_stopping_wakes_a_read(launch: Launch, server: Server) -> None:
+def test_stop_ends_a_read(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     server.accept().sendall(b"a\n")
     launched.until_records(["a"])
@@ -151,7 +151,7 @@ def test_stopping_wakes_a_read(launch: Launch, server: Server) -> None:
     assert launched.errors == []
 
 
-def test_stopping_wakes_who_connects(launch: Launch, silent: Server) -> None:
+def test_stop_ends_connecting(launch: Launch, silent: Server) -> None:
     launched = launch(receiver(silent, connect_timeout=600))
     launched.stop()
     assert launched.errors == []
@@ -186,7 +186,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return Watch(monkeypatch)
 
 
-def test_stopping_stores_whole_lines_that_wait(launch: Launch, server: Server, watch: Watch) -> None:
+def test_stop_stores_whole_lines(launch: Launch, server: Server, watch: Watch) -> None:
     launched = launch(receiver(server), settings={"spark.streaming.blockInterval": "1h"})
     server.accept().sendall(b"a\nb\nnot whole")
     watch.until(lambda received, _: received == 13)
@@ -195,7 +195,7 @@ def test_stopping_stores_whole_lines_that_wait(launch: Launch, server: Server, w
     assert launched.records == ["a", "b"]
 
 
-def test_a_quiet_source_is_waited_for_without_polling(launch: Launch, server: Server, watch: Watch) -> None:
+def test_quiet_source_is_waited_for_without_polling(launch: Launch, server: Server, watch: Watch) -> None:
     launched = launch(receiver(server))
     server.accept().sendall(b"a\nbegun")
     launched.until_records(["a"])
@@ -203,7 +203,7 @@ def test_a_quiet_source_is_waited_for_without_polling(launch: Launch, server: Se
     watch.until(lambda received, timeout_s: received == 7 and timeout_s is None)
 
 
-def test_nothing_is_left_behind(launch: Launch, server: Server) -> None:
+def test_stop_leaves_no_thread_or_descriptor(launch: Launch, server: Server) -> None:
     def used() -> tuple[int, int]:
         return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
@@ -222,7 +222,7 @@ def test_nothing_is_left_behind(launch: Launch, server: Server) -> None:
     assert used() == before
 
 
-def test_it_can_be_started_again(launch: Launch, server: Server) -> None:
+def test_receiver_can_be_restarted(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     for number in range(3):
         server.accept().sendall(b"x\n")
@@ -231,7 +231,7 @@ def test_it_can_be_started_again(launch: Launch, server: Server) -> None:
     server.accept()
 
 
-def test_a_second_start_is_refused_and_leaves_the_first_alone(launch: Launch, server: Server) -> None:
+def test_second_start_is_refused_and_leaves_the_first_alone(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server))
     peer = server.accept()
     with pytest.raises(PenstockError, match="has not returned"):
@@ -240,7 +240,7 @@ def test_a_second_start_is_refused_and_leaves_the_first_alone(launch: Launch, se
     launched.until_records(["still here"])
 
 
-def test_stopping_is_harmless_before_it_began_and_when_repeated(launch: Launch, server: Server) -> None:
+def test_stop_is_idempotent_also_before_the_start(launch: Launch, server: Server) -> None:
     receiver(server).onStop()
     launched = launch(receiver(server))
     server.accept()
@@ -249,7 +249,7 @@ def test_stopping_is_harmless_before_it_began_and_when_repeated(launch: Launch, 
     launched.stop()
 
 
-def test_it_travels(launch: Launch, server: Server) -> None:
+def test_receiver_can_be_pickled(launch: Launch, server: Server) -> None:
     launched = launch(pickle.loads(pickle.dumps(receiver(server, max_line_bytes=3))))
     server.accept().sendall(b"abc\nabcd\n")
     launched.until_records(["abc"])
@@ -323,19 +323,19 @@ def assert_limits_hold(launch: Launch, rates: tuple[int, ...]) -> None:
     assert Fountain.last.received_bytes <= (stored() + 3 * 200) * 100 + 1000
 
 
-def test_a_rate_limit_holds_from_the_first_line(launch: Launch, fountain: None) -> None:
+def test_rate_limit_holds_from_the_first_line(launch: Launch, fountain: None) -> None:
     assert_limits_hold(launch, (100,))
 
 
-def test_a_raised_rate_limit_takes_hold_at_once(launch: Launch, fountain: None) -> None:
+def test_raised_rate_limit_applies_at_once(launch: Launch, fountain: None) -> None:
     assert_limits_hold(launch, (10, 100, 1000, 5000))
 
 
-def test_a_lowered_rate_limit_takes_hold_at_once(launch: Launch, fountain: None) -> None:
+def test_lowered_rate_limit_applies_at_once(launch: Launch, fountain: None) -> None:
     assert_limits_hold(launch, (2000, 1000, 10))
 
 
-def test_stopping_wakes_who_waits_for_the_rate_limit(launch: Launch, fountain: None) -> None:
+def test_stop_ends_a_wait_for_the_rate_limit(launch: Launch, fountain: None) -> None:
     clock = ManualClock()
     launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), clock, {"spark.streaming.receiver.maxRate": "1"})
     clock.await_waiters(HELD)
@@ -356,7 +356,7 @@ def test_rate_limit_holds_the_server(launch: Launch, server: Server, max_rate: s
     assert (sent < len(total)) is is_held
 
 
-def test_with_no_limit_blocks_are_large_and_few(launch: Launch, fountain: None) -> None:
+def test_blocks_are_large_without_a_rate_limit(launch: Launch, fountain: None) -> None:
     launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), settings={"spark.streaming.blockInterval": "1h"})
     launched.until(lambda: len(launched.blocks) >= 3)
     launched.stop()

@@ -110,7 +110,7 @@ class Words:
     ],
     ids=range(10),
 )
-def test_whatever_reads_a_file_can_be_the_converter(
+def test_any_function_of_a_file_can_be_the_converter(
     launch: Launch, server: Server, converter: Callable[[BinaryIO], Any], data: bytes, records: list[Any]
 ) -> None:
     launched = launch(receiver(server, converter))
@@ -132,7 +132,7 @@ def test_many_records_arrive_in_order(launch: Launch, server: Server) -> None:
     assert launched.errors == []
 
 
-def test_bytes_one_by_one(launch: Launch, server: Server) -> None:
+def test_single_bytes_are_assembled(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server, lines))
     peer = server.accept()
     for byte in "one\n\nzwölf 🚰\n".encode():
@@ -140,7 +140,7 @@ def test_bytes_one_by_one(launch: Launch, server: Server) -> None:
     launched.until_records(["one", "", "zwölf 🚰"])
 
 
-def test_it_travels_with_its_converter(launch: Launch, server: Server) -> None:
+def test_receiver_can_be_pickled_with_its_converter(launch: Launch, server: Server) -> None:
     least = 2
 
     def long_ones(file: BinaryIO) -> Iterable[bytes]:
@@ -155,7 +155,7 @@ def test_it_travels_with_its_converter(launch: Launch, server: Server) -> None:
 # -- promptly --
 
 
-def test_a_record_arrives_while_the_converter_waits_for_more(launch: Launch, server: Server) -> None:
+def test_record_arrives_while_the_converter_waits_for_more(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server, lines))
     peer = server.accept()
     expected = []
@@ -179,7 +179,7 @@ def test_records_wait_for_a_block_interval_and_no_longer(launch: Launch, server:
     assert [block.num_records for block in launched.blocks] == [1, 10]
 
 
-def test_a_converter_that_takes_its_time_over_each_record_holds_none_back(launch: Launch, server: Server) -> None:
+def test_slow_converter_delays_no_record(launch: Launch, server: Server) -> None:
     go_on = threading.Semaphore(0)
 
     def slow(file: BinaryIO) -> Iterator[bytes]:
@@ -195,7 +195,7 @@ def test_a_converter_that_takes_its_time_over_each_record_holds_none_back(launch
         time.sleep(0.002)
 
 
-def test_a_quiet_source_is_waited_for_without_polling(
+def test_quiet_source_is_waited_for_without_polling(
     launch: Launch, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: queue.SimpleQueue[float | None] = queue.SimpleQueue()
@@ -220,7 +220,7 @@ def test_a_quiet_source_is_waited_for_without_polling(
 # -- however it ends --
 
 
-def test_the_receiver_comes_back_after_the_end(launch: Launch, server: Server) -> None:
+def test_receiver_comes_back_after_the_end(launch: Launch, server: Server) -> None:
     launched = launch(receiver(server, lines))
     for number in range(3):
         peer = server.accept()
@@ -230,7 +230,7 @@ def test_the_receiver_comes_back_after_the_end(launch: Launch, server: Server) -
     assert launched.errors == []
 
 
-def test_a_refused_connection_is_tried_again_until_a_server_is_there(launch: Launch, refusing: Server) -> None:
+def test_refused_connection_is_tried_again_until_a_server_is_there(launch: Launch, refusing: Server) -> None:
     launched = launch(receiver(refusing, lines))
     launched.until(lambda: len(launched.errors) >= 2)
     assert set(launched.errors) == {f"Error connecting to 127.0.0.1:{refusing.port}"}
@@ -251,7 +251,7 @@ def forgiving(file: BinaryIO) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("converter", [iter, forgiving], ids=["raises", "forgives"])
-def test_a_reset_is_an_error_and_loses_no_record(
+def test_reset_is_an_error_and_loses_no_record(
     launch: Launch, server: Server, converter: Callable[[BinaryIO], Any]
 ) -> None:
     launched = launch(receiver(server, converter), settings=LONG)
@@ -284,7 +284,7 @@ def in_a_map(file: BinaryIO) -> Iterable[bytes]:
 
 
 @pytest.mark.parametrize("converter", [in_a_generator, in_a_map])
-def test_a_converter_that_raises_is_told_with_its_traceback_and_called_anew(
+def test_converter_error_is_reported_with_traceback_and_reconnects(
     launch: Launch, server: Server, converter: Callable[[BinaryIO], Any]
 ) -> None:
     launched = launch(receiver(server, converter), settings={**LONG, "spark.streaming.receiverRestartDelay": "1ms"})
@@ -332,7 +332,7 @@ def nothing(file: BinaryIO) -> list[bytes]:
     ],
 )
 @pytest.mark.parametrize("open", [True, False], ids=["open", "closed"])
-def test_an_end_before_the_connections_is_an_error(
+def test_end_before_the_connections_is_an_error(
     launch: Launch, server: Server, converter: Callable[[BinaryIO], Any], error: str, open: bool
 ) -> None:
     launched = launch(receiver(server, converter))
@@ -358,7 +358,7 @@ def test_converter_that_returns_no_iterable_is_a_clear_error(
     )
 
 
-def test_a_converter_that_leaves_ends_its_connection_alone(launch: Launch, server: Server) -> None:
+def test_system_exit_of_the_converter_ends_only_its_connection(launch: Launch, server: Server) -> None:
     def leave(file: BinaryIO) -> Iterator[bytes]:
         yield file.readline()
         raise SystemExit(3)
@@ -371,7 +371,7 @@ def test_a_converter_that_leaves_ends_its_connection_alone(launch: Launch, serve
     assert launched.errors[0] == "The converter failed: SystemExit: 3"
 
 
-def test_a_record_that_cannot_be_stored_is_told(launch: Launch, server: Server) -> None:
+def test_record_that_cannot_be_stored_is_reported(launch: Launch, server: Server) -> None:
     def locks(file: BinaryIO) -> Iterator[Any]:
         yield "stored at once"
         yield threading.Lock()
@@ -410,9 +410,7 @@ def stubborn(file: BinaryIO) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("converter", [iter, read_four, raw, of_text, in_one_go, stubborn])
 @pytest.mark.parametrize("data", [b"", b"12"])
-def test_stopping_wakes_a_read(
-    launch: Launch, server: Server, converter: Callable[[BinaryIO], Any], data: bytes
-) -> None:
+def test_stop_ends_a_read(launch: Launch, server: Server, converter: Callable[[BinaryIO], Any], data: bytes) -> None:
     launched = launch(receiver(server, converter))
     server.accept().sendall(data)
     launched.stop()
@@ -421,7 +419,7 @@ def test_stopping_wakes_a_read(
     assert launched.records in ([], [b"12"] if converter is raw else [])
 
 
-def test_stopping_stores_what_was_yielded(launch: Launch, server: Server) -> None:
+def test_stop_stores_yielded_records(launch: Launch, server: Server) -> None:
     reached = threading.Event()
 
     def tell(file: BinaryIO) -> Iterator[bytes]:
@@ -438,13 +436,13 @@ def test_stopping_stores_what_was_yielded(launch: Launch, server: Server) -> Non
     assert launched.records == [b"a\n", b"b\n", b"c\n"]
 
 
-def test_stopping_wakes_who_connects(launch: Launch, silent: Server) -> None:
+def test_stop_ends_connecting(launch: Launch, silent: Server) -> None:
     launched = launch(SocketStreamReceiver(SocketStreamOptions("127.0.0.1", silent.port, iter, 600)))
     launched.stop()
     assert launched.errors == []
 
 
-def test_a_read_on_another_thread_only_reads(launch: Launch, server: Server) -> None:
+def test_read_on_another_thread_only_reads(launch: Launch, server: Server) -> None:
     def beside(file: BinaryIO) -> Iterator[bytes]:
         read: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
@@ -512,7 +510,7 @@ HELD = 2
 NOWHERE = SocketStreamOptions("nowhere", 1, iter)
 
 
-def test_a_rate_limit_holds_from_the_first_record(launch: Launch, fountain: None) -> None:
+def test_rate_limit_holds_from_the_first_record(launch: Launch, fountain: None) -> None:
     clock = ManualClock()
     settings = {"spark.streaming.blockInterval": "100ms", "spark.streaming.receiver.maxRate": "1000"}
     launched = launch(SocketStreamReceiver(NOWHERE), clock, settings)
@@ -529,7 +527,7 @@ def test_a_rate_limit_holds_from_the_first_record(launch: Launch, fountain: None
     assert Fountain.last.received_bytes <= (stored() + 2 * 100) * 100 + 2 * (64 << 10)
 
 
-def test_stopping_wakes_who_waits_for_the_rate_limit(launch: Launch, fountain: None) -> None:
+def test_stop_ends_a_wait_for_the_rate_limit(launch: Launch, fountain: None) -> None:
     clock = ManualClock()
     launched = launch(SocketStreamReceiver(NOWHERE), clock, {"spark.streaming.receiver.maxRate": "1"})
     clock.await_waiters(HELD)
@@ -537,7 +535,7 @@ def test_stopping_wakes_who_waits_for_the_rate_limit(launch: Launch, fountain: N
     assert launched.errors == []
 
 
-def test_with_no_limit_blocks_are_of_a_fair_size(launch: Launch, fountain: None) -> None:
+def test_blocks_are_large_without_a_rate_limit(launch: Launch, fountain: None) -> None:
     launched = launch(SocketStreamReceiver(NOWHERE), settings=LONG)
     launched.until(lambda: len(launched.blocks) >= 4)
     launched.stop()
@@ -566,7 +564,7 @@ class NoBatcher:
         return None
 
 
-def test_the_file_is_one_to_read_and_no_more() -> None:
+def test_connection_file_is_read_only() -> None:
     raw: Any = ConnectionFile(Given(b"ab", b"cd\nef"), NoBatcher())  # type: ignore[arg-type]  # what is used of them
     file = io.BufferedReader(raw, 16)
     assert (file.readable(), file.writable(), file.seekable()) == (True, False, False)

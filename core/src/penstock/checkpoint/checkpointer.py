@@ -11,88 +11,58 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from penstock.checkpoint.batch_attempts import BatchAttempts
-from penstock.checkpoint.completed_outputs import CompletedOutputs
-from penstock.checkpoint.directory import RECEIVED_DATA, CheckpointDirectory
+from penstock.checkpoint.directory import RECEIVED_DATA
 from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import restore_points
+from penstock.checkpoint.restore.recovery import RecoveredRun
 from penstock.checkpoint.stream_names import assign, function_name
 from penstock.checkpoint.writer import CheckpointWriter
 from penstock.errors import CheckpointError, text_of
 from penstock.graph.state.stateful import StatefulDStream
+from penstock.listen.events import CheckpointFailed, Event
 from penstock.runtime.log import get_logger
+from penstock.track.receiver_tracker import ReceiverTracker
 
 log = get_logger("checkpoint")
-
-
-@frozen
-class CheckpointSources:
-    """Where a Checkpointer reads what is not in the graph.
-
-    Attributes:
-        rates: the receivers' rate limits by stream id, records/s.
-        listeners: gives the value that a listener wants saved, by listener name.
-        logged_events: number of events committed to the driver write-ahead log; 0 if it is off.
-        completed_outputs: the log of completed outputs, ``None`` if there is none.
-    """
-
-    rates: Callable[[], Mapping[int, float]]
-    listeners: Mapping[str, Callable[[], Any]]
-    logged_events: Callable[[], int]
-    completed_outputs: CompletedOutputs | None = None
-
-
-@frozen
-class CheckpointCallbacks:
-    """What a Checkpointer reports, on the writer's thread.
-
-    Attributes:
-        on_failures: called with the number of consecutive failures, when it reaches the configured maximum, and with
-            the last error.
-        release_blocks: no retained checkpoint needs blocks of batches strictly older than the given time in ms.
-        forget_streams: no run will have input streams with the given ids again.
-    """
-
-    on_failures: Callable[[int, BaseException], object]
-    release_blocks: Callable[[int], object]
-    forget_streams: Callable[[set[int]], object]
 
 
 class Checkpointer:
     """Writes the checkpoints of a run.
 
     Args:
-        directory: where it writes them.
-        program: what it checkpoints.
-        first: the run's first checkpoint; all later ones share its constant values.
-        attempts: how many runs have begun a batch.
-        sources: where it reads what is not in the graph.
-        callbacks: what it reports to others.
+        program: the program to checkpoint.
+        run: directory, logs and first checkpoint; all later checkpoints share the constant values of the first one.
+        tracker: provides the receivers' rate limits; forgets the blocks of streams that no run will have again.
+        listeners: functions that return the values to save, by listener name.
+        post: posts an event to the listeners; called on the writer's thread.
+        release_blocks: called on the writer's thread when no retained checkpoint needs blocks of batches strictly older
+            than the given time in ms.
     """
 
     def __init__(
         self,
-        directory: CheckpointDirectory,
         program: Program,
-        first: Checkpoint,
-        attempts: BatchAttempts,
-        sources: CheckpointSources,
-        callbacks: CheckpointCallbacks,
+        run: RecoveredRun,
+        tracker: ReceiverTracker,
+        listeners: Mapping[str, Callable[[], Any]],
+        post: Callable[[Event], None],
+        release_blocks: Callable[[int], object],
     ) -> None:
-        self._directory, self._graph, self._clock = directory, program.graph, program.clock
-        self._attempts, self._sources, self._callbacks = attempts, sources, callbacks
-        self._store = directory.store
+        self._graph, self._clock, self._run, self._tracker = program.graph, program.clock, run, tracker
+        self._listeners, self._post, self._release_blocks = listeners, post, release_blocks
+        self._directory, self._store = run.directory, run.directory.store
         self._stream_ids = {stream.id for stream in self._graph.inputs}
+        first = run.first
         self._first = evolve(first, next_stream_id=max([first.next_stream_id, *(id + 1 for id in self._stream_ids)]))
         self._max_failures = program.settings.max_checkpoint_failures
         #: The oldest batch time that state is recovered from, ms; ``None`` if the program has no state.
         self.recoverable_ms: int | None = None
         self._number = first.number
         self._listener_values = dict(first.listeners)
-        # Listeners whose value could not be read the last time.
+        # Listeners that failed to give their value the last time.
         self._unreadable: set[str] = set()
         self._forgotten: set[int] = set()
         self._folders = list(first.folders)
@@ -103,11 +73,8 @@ class Checkpointer:
         self._lock = threading.Lock()
         self._writer = CheckpointWriter(self._store, self._clock, self._on_written, self._on_failures)
 
-    def start(self, obsolete: Sequence[str] = ()) -> None:
+    def start(self) -> None:
         """Write the first checkpoint on the calling thread, then start the writer's thread.
-
-        Args:
-            obsolete: folders to delete once the first checkpoint is written.
 
         Raises:
             ConfigurationError: it cannot be written.
@@ -115,18 +82,18 @@ class Checkpointer:
             WriteAheadLogError: the log of completed outputs cannot be written.
         """
         # With the positions of sources: what arrives before the first batch is new for a recovered run.
-        first = evolve(self._first, inputs=self._saved_inputs(), logged_events=self._sources.logged_events())
+        first = evolve(self._first, inputs=self._saved_inputs(), logged_events=self._run.logged_events())
         try:
             oldest = self._store.write(first)
             # Only now may this run delete what an earlier one has left.
-            if self._sources.completed_outputs is not None:
-                self._sources.completed_outputs.start()
+            if self._run.completed_outputs is not None:
+                self._run.completed_outputs.start()
             self._clean_up(oldest)
         except OSError as error:
             raise self._directory.unusable(error) from error
         self._writer.start()
         self._directory.delete_empty_folders()
-        for folder in obsolete:
+        for folder in self._run.obsolete:
             self._directory.delete_folder(folder)
 
     def begin(self, zero_time_ms: int) -> None:
@@ -163,7 +130,7 @@ class Checkpointer:
             written_ms=self._clock.now_ms(),
             zero_time_ms=zero_time_ms,
             last_time_ms=last_time_ms,
-            pending={time_ms: self._attempts.of(time_ms) for time_ms in pending},
+            pending={time_ms: self._run.attempts.of(time_ms) for time_ms in pending},
             needed_ms=needed_ms,
             states=[self._saved_state(name, stream) for name, stream in self._states.items()],
             inputs=self._saved_inputs(),
@@ -171,12 +138,12 @@ class Checkpointer:
             folders=list(self._folders),
             # Only this run: everything that was due before it started is in ``pending``.
             later_attempts=1,
-            logged_events=self._sources.logged_events(),
+            logged_events=self._run.logged_events(),
         )
 
     def _saved_listener_values(self) -> dict[str, Any]:
         """Every listener's current value; the previous one of a listener that fails."""
-        for name, value in self._sources.listeners.items():
+        for name, value in self._listeners.items():
             try:
                 # A copy, because the listener may change its value while the writer encodes it.
                 self._listener_values[name] = json.loads(json.dumps(value()))
@@ -189,10 +156,10 @@ class Checkpointer:
                         reason=f"{type(error).__name__}: {text_of(error)}",
                     )
                 self._unreadable.add(name)
-        return {name: self._listener_values[name] for name in self._sources.listeners if name in self._listener_values}
+        return {name: self._listener_values[name] for name in self._listeners if name in self._listener_values}
 
     def _saved_inputs(self) -> list[SavedInput]:
-        rates = self._sources.rates()
+        rates = self._tracker.rates()
         return [
             SavedInput(name, stream.call_site.operation, stream.id, rates.get(stream.id), _position(name, stream))
             for name, stream in self._inputs.items()
@@ -232,10 +199,9 @@ class Checkpointer:
         """Delete what recovery from the oldest retained checkpoint does not need."""
         needed_ms = oldest.needed_ms
         if self._states:
-            saved = {self._states[each.name].number: each for each in oldest.states if each.name in self._states}
-            since_ms = restore_points(oldest, self._graph, saved).oldest_ms
+            since_ms = restore_points(oldest, self._graph, self._states).oldest_ms
             self.recoverable_ms = oldest.zero_time_ms if since_ms is None else since_ms
-            # A state whose last checkpoint is old is recomputed from all input since then.
+            # A state with an old last checkpoint is recomputed from all input since then.
             needed_ms = min(needed_ms, self.recoverable_ms - self._graph.max_input_remember_ms)
         with self._lock:
             old = []
@@ -244,9 +210,9 @@ class Checkpointer:
         for path in old:
             self._directory.delete_rdd(path)
         self._delete_old_folders()
-        if self._sources.completed_outputs is not None:
-            self._sources.completed_outputs.clean_up(min(oldest.pending, default=oldest.last_time_ms))
-        self._callbacks.release_blocks(needed_ms)
+        if self._run.completed_outputs is not None:
+            self._run.completed_outputs.clean_up(min(oldest.pending, default=oldest.last_time_ms))
+        self._release_blocks(needed_ms)
 
     def _delete_old_folders(self) -> None:
         """Delete the folders of earlier runs that no retained checkpoint refers to."""
@@ -268,7 +234,7 @@ class Checkpointer:
         retained = {saved.stream_id for checkpoint in self._store.retained for saved in checkpoint.inputs}
         gone = set(range(self._first.next_stream_id)) - self._stream_ids - retained - self._forgotten
         if gone:
-            self._callbacks.forget_streams(gone)
+            self._tracker.blocks.forget_streams(gone)
             self._forgotten |= gone
         for stream_id in sorted(gone):
             self._directory.delete_folder(f"{RECEIVED_DATA}/{stream_id}")
@@ -276,7 +242,7 @@ class Checkpointer:
     def _on_failures(self, count: int, error: BaseException) -> None:
         log.error("checkpoint not written", consecutive_failures=count, reason=str(error))
         if count == self._max_failures:
-            self._callbacks.on_failures(count, error)
+            self._post(CheckpointFailed(self._clock.now_ms(), count, f"{type(error).__name__}: {error}"))
 
 
 def _position(name: str, stream: Any) -> dict[str, Any] | None:

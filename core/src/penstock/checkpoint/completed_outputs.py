@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from penstock.checkpoint.stream_names import assign, function_name
+from penstock.journal.segment import Event
 from penstock.journal.write_ahead_log import WriteAheadLog
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ class CompletedOutputs:
 
     Args:
         wal: the log, recovered here and not started yet.
-        names: of the output operations, by output operation id.
+        names: names of the output operations, by output operation id.
 
     Raises:
         WriteAheadLogError: the log cannot be read, or is damaged.
@@ -32,8 +33,9 @@ class CompletedOutputs:
 
     def __init__(self, wal: WriteAheadLog, names: Mapping[int, str]) -> None:
         self._wal, self._names = wal, names
-        self._completed = _Completed()
-        wal.recover(self._completed)
+        self._completed: dict[int, set[str]] = {}
+        self._lock = threading.Lock()
+        wal.recover(self)
 
     def start(self) -> None:
         """Open the log for writing.
@@ -53,7 +55,8 @@ class CompletedOutputs:
 
     def has(self, time_ms: int, output_op_id: int) -> bool:
         """Whether an output operation of a batch has completed, in this run or an earlier one."""
-        return self._completed.has(time_ms, self._names[output_op_id])
+        with self._lock:
+            return self._names[output_op_id] in self._completed.get(time_ms, ())
 
     def clean_up(self, before_ms: int) -> None:
         """Forget batches strictly older than a time.
@@ -61,12 +64,27 @@ class CompletedOutputs:
         Raises:
             WriteAheadLogError: the log cannot be written.
         """
-        if self._completed.has_older(before_ms):
+        with self._lock:
+            has_older = any(time_ms < before_ms for time_ms in self._completed)
+        if has_older:
             self._wal.append({"before": before_ms})
 
     def close(self) -> None:
         """Close the log."""
         self._wal.close()
+
+    def apply(self, event: Event) -> None:
+        """Apply an event of the log."""
+        with self._lock:
+            if "before" in event:
+                self._completed = {time: names for time, names in self._completed.items() if time >= event["before"]}
+            else:
+                self._completed.setdefault(event["time"], set()).add(event["output"])
+
+    def events(self) -> list[Event]:
+        """The events that rebuild the log's state."""
+        with self._lock:
+            return [{"time": time, "output": name} for time, names in self._completed.items() for name in sorted(names)]
 
 
 def output_names(outputs: Sequence[ForEachDStream]) -> dict[int, str]:
@@ -90,30 +108,3 @@ def _given_name(output: ForEachDStream) -> str:
     """The name that the program gives; empty if it gives none."""
     (stream,) = output.parents
     return "" if stream.name is None else f"{output.call_site.operation} of {stream.name}"
-
-
-class _Completed:
-    """What the log's events amount to."""
-
-    def __init__(self) -> None:
-        self._outputs: dict[int, set[str]] = {}
-        self._lock = threading.Lock()
-
-    def apply(self, event: Mapping[str, Any]) -> None:
-        with self._lock:
-            if "before" in event:
-                self._outputs = {time: names for time, names in self._outputs.items() if time >= event["before"]}
-            else:
-                self._outputs.setdefault(event["time"], set()).add(event["output"])
-
-    def events(self) -> list[dict[str, Any]]:
-        with self._lock:
-            return [{"time": time, "output": name} for time, names in self._outputs.items() for name in sorted(names)]
-
-    def has(self, time_ms: int, name: str) -> bool:
-        with self._lock:
-            return name in self._outputs.get(time_ms, ())
-
-    def has_older(self, before_ms: int) -> bool:
-        with self._lock:
-            return any(time < before_ms for time in self._outputs)

@@ -20,7 +20,7 @@ from penstock.storage.uri import location_of_hadoop
 
 #: Folder of the receivers' blocks.
 RECEIVED_DATA = "receivedData"
-#: Folder of the driver write-ahead log, which says which blocks there are and which batch has which.
+#: Folder of the driver write-ahead log: received blocks, and the batch that each is allocated to.
 BLOCK_LOG = "receivedBlockMetadata"
 #: Folder of the log of completed output operations.
 COMPLETED_OUTPUTS = "completedOutputs"
@@ -30,7 +30,7 @@ class CheckpointDirectory:
     """The checkpoint directory of a run.
 
     Args:
-        sc: the SparkContext whose checkpoint directory it is.
+        sc: the SparkContext that uses it for RDD checkpoints.
         settings: the configuration in force.
         name: the directory as the program named it.
         folder: the run's own folder in it.
@@ -66,7 +66,7 @@ class CheckpointDirectory:
 def use_directory_of_spark(program: Program) -> None:
     """Checkpoint RDDs to the directory of ``sc.setCheckpointDir``, if the program has no checkpoint directory.
 
-    As in Spark, that suffices for state and windows; there is no program to recover.
+    As in Spark, that suffices for state and windows, but the program is not recoverable.
     """
     folder = checkpoint_folder(program.sc) if program.graph.checkpoint_directory is None else None
     if folder is not None:

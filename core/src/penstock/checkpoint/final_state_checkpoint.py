@@ -26,7 +26,7 @@ log = get_logger("checkpoint")
 
 
 class FinalStateCheckpoint:
-    """Checkpoints states once; ``abandon`` may come from any thread, the rest from the one that starts or stops.
+    """Checkpoints states once. Any thread may call ``abandon``; the engine's thread calls the rest.
 
     Args:
         sc: runs the jobs.
@@ -36,7 +36,7 @@ class FinalStateCheckpoint:
     def __init__(self, sc: SparkContext, streams: Sequence[StatefulDStream]) -> None:
         self._sc, self._streams = sc, streams
         self._group = f"penstock-final-state-{secrets.token_hex(4)}"
-        # Set to have the thread write, or end.
+        # Set when the thread should write, or end.
         self._requested = threading.Event()
         # Set when the thread has finished, or nobody waits for it any longer.
         self._over = threading.Event()

@@ -1,6 +1,6 @@
 """``Checkpoint``: everything that a run needs to recover from an earlier one, as values and JSON.
 
-Reading a checkpoint executes no code: the program's pickled functions are in a file of their own (``SavedFile``).
+Reading a checkpoint executes no code: the program's pickled functions are in a file of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from attrs import asdict, field, frozen
 from penstock.errors import CheckpointError
 
 #: Version of the JSON below; every other version is refused.
-FORMAT = 2
+FORMAT = 3
 
 
 @frozen
@@ -60,21 +60,6 @@ class SavedInput:
     position: dict[str, Any] | None = None
 
 
-@frozen
-class SavedFile:
-    """A file beside the checkpoint, with what is needed to verify it.
-
-    Attributes:
-        name: in the checkpoint directory.
-        num_bytes: its size.
-        checksum: CRC-32 of its content.
-    """
-
-    name: str
-    num_bytes: int
-    checksum: int
-
-
 @frozen(kw_only=True)
 class Checkpoint:
     """A run at one moment.
@@ -95,7 +80,7 @@ class Checkpoint:
         inputs: the input streams.
         listeners: values that listeners have saved, by listener name.
         conf: the configuration in force, without secrets.
-        program: the pickled program; ``None`` if its own code rebuilds it.
+        program: file of the pickled program; ``None`` if its own code rebuilds it.
         folders: folders in the checkpoint directory that this run or an earlier one has written.
         next_stream_id: lower bound for the ids of new input streams; no input has had this id or a higher one.
         later_attempts: number of runs that may have begun batches younger than ``last_time_ms``.
@@ -118,7 +103,7 @@ class Checkpoint:
     inputs: list[SavedInput] = field(factory=list)
     listeners: dict[str, Any] = field(factory=dict, repr=False)
     conf: dict[str, str] = field(factory=dict, repr=False)
-    program: SavedFile | None = None
+    program: str | None = None
     folders: list[str] = field(factory=list)
     next_stream_id: int = 0
     later_attempts: int = 1

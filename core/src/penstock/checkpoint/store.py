@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
 
-from penstock.checkpoint.manifest import Checkpoint, SavedFile
+from penstock.checkpoint.manifest import Checkpoint
 from penstock.errors import CheckpointError, WriteAheadLogError
 from penstock.journal.frames import frame, read_frames
 from penstock.runtime.log import get_logger
@@ -34,7 +33,8 @@ class CheckpointStore:
 
     def __init__(self, directory: Directory, durability: Durability = Durability.FLUSH) -> None:
         self._directory, self._sync = directory, durability is Durability.FSYNC
-        self._retained: list[Checkpoint] = []
+        #: The checkpoints that a later run may recover from, oldest first.
+        self.retained: list[Checkpoint] = []
 
     def newest(self) -> Checkpoint | None:
         """Read the newest sound checkpoint; ``None`` if there is none. A damaged newer one is logged as an error.
@@ -66,11 +66,6 @@ class CheckpointStore:
             )
         return None
 
-    @property
-    def retained(self) -> Sequence[Checkpoint]:
-        """The checkpoints that a later run may recover from, oldest first."""
-        return self._retained
-
     def write(self, checkpoint: Checkpoint) -> Checkpoint:
         """Write a checkpoint, then delete all but the newest ten; failed deletions are retried at the next write.
 
@@ -82,21 +77,17 @@ class CheckpointStore:
         """
         name = _name(checkpoint)
         self._directory.write(name, frame(checkpoint.to_json()), sync=self._sync)
-        self._retained = [*self._retained, checkpoint][-_RETAINED:]
+        self.retained = [*self.retained, checkpoint][-_RETAINED:]
         try:
             self._delete_old()
         # The checkpoint itself has been written.
         except OSError as error:
             log.warning("old checkpoints not deleted", written=name, reason=str(error))
-        return self._retained[0]
-
-    def retain(self, checkpoint: Checkpoint) -> None:
-        """Count an earlier run's checkpoint among the ten that are retained."""
-        self._retained = [checkpoint]
+        return self.retained[0]
 
     def _delete_old(self) -> None:
-        retained = {_name(each) for each in self._retained}
-        programs = {each.program.name for each in self._retained if each.program is not None}
+        retained = {_name(each) for each in self.retained}
+        programs = {each.program for each in self.retained}
         for old in self._directory.names():
             is_old = _NAME.fullmatch(old) and old not in retained
             if is_old or (_PROGRAM.fullmatch(old) and old not in programs):
@@ -104,29 +95,31 @@ class CheckpointStore:
         # Left by drivers that were killed while they wrote.
         self._directory.delete_partial()
 
-    def write_program(self, data: bytes) -> SavedFile:
+    def write_program(self, data: bytes) -> str:
         """Write a pickled program; equal programs share one file.
+
+        Returns:
+            The file's name, which contains size and checksum of its content.
 
         Raises:
             OSError: it cannot be written.
         """
-        checksum = zlib.crc32(data)
-        saved = SavedFile(f"program-{checksum:08x}-{len(data)}", len(data), checksum)
-        self._directory.write(saved.name, data, sync=self._sync)
-        return saved
+        name = _program_name(data)
+        self._directory.write(name, data, sync=self._sync)
+        return name
 
-    def read_program(self, saved: SavedFile) -> bytes:
+    def read_program(self, name: str) -> bytes:
         """Read a pickled program.
 
         Raises:
             CheckpointError: the file is missing or damaged.
         """
         try:
-            data = self._directory.read(saved.name)
+            data = self._directory.read(name)
         except OSError as error:
-            raise CheckpointError(f"{self._directory.location(saved.name)} cannot be read: {error}") from error
-        if len(data) != saved.num_bytes or zlib.crc32(data) != saved.checksum:
-            raise CheckpointError(f"{self._directory.location(saved.name)} is damaged: its checksum does not match")
+            raise CheckpointError(f"{self._directory.location(name)} cannot be read: {error}") from error
+        if _program_name(data) != name:
+            raise CheckpointError(f"{self._directory.location(name)} is damaged: its checksum does not match")
         return data
 
     def _names(self) -> list[str]:
@@ -153,3 +146,7 @@ class CheckpointStore:
 
 def _name(checkpoint: Checkpoint) -> str:
     return f"checkpoint-{checkpoint.number:010d}"
+
+
+def _program_name(data: bytes) -> str:
+    return f"program-{zlib.crc32(data):08x}-{len(data)}"

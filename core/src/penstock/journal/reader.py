@@ -26,22 +26,25 @@ from penstock.storage.directory import Directory
 
 
 @frozen
-class LogContent:
-    """What a log says.
+class Recovered:
+    """How sound a log is.
 
     Attributes:
-        events: the records of the state, then the events after it, in order.
-        next_number: the number of the next event.
+        events: number of events that can be read, those of the state included.
         truncated_bytes: bytes after the last sound record of the last segment: the driver died while it wrote.
         damages: a message for each damage; empty unless damage is skipped.
         lost: number of records known to be missing.
     """
 
-    events: tuple[Event, ...] = ()
-    next_number: int = 1
+    events: int = 0
     truncated_bytes: int = 0
     damages: tuple[str, ...] = ()
     lost: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was truncated or missing."""
+        return not self.truncated_bytes and not self.damages
 
 
 class LogReader:
@@ -60,8 +63,12 @@ class LogReader:
         self._damages: list[str] = []
         self._lost = 0
 
-    def read(self) -> LogContent:
-        """Read the log; without segments of the run it is empty.
+    def read(self) -> tuple[list[Event], int, Recovered]:
+        """Read the log.
+
+        Returns:
+            The events of the state and those after it, in order; the number of the last event, 0 for none; and how
+            sound the log is.
 
         Raises:
             WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped.
@@ -74,16 +81,13 @@ class LogReader:
             ) from error
         chain = [base, *following] if base else following
         if not chain:
-            return LogContent(damages=tuple(self._damages))
+            return [], 0, Recovered(damages=tuple(self._damages))
         numbered = self._numbered(chain)
+        events = [*(base.state if base else ()), *(each.event for each in numbered)]
         last = chain[-1]
-        return LogContent(
-            (*(base.state if base else ()), *(each.event for each in numbered)),
-            max(last.first, numbered[-1].number + 1 if numbered else 1),
-            0 if last.truncated_at is None else last.num_bytes - last.truncated_at,
-            tuple(self._damages),
-            self._lost,
-        )
+        last_number = max(last.first - 1, numbered[-1].number if numbered else 0)
+        truncated_bytes = 0 if last.truncated_at is None else last.num_bytes - last.truncated_at
+        return events, last_number, Recovered(len(events), truncated_bytes, tuple(self._damages), self._lost)
 
     def _segments(self) -> tuple[Segment | None, list[Segment]]:
         """The newest base, and the segments after it, oldest first."""

@@ -15,12 +15,12 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Protocol
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from penstock.conf import Settings
 from penstock.errors import WriteAheadLogError, text_of
 from penstock.journal.frames import MAX_PAYLOAD_BYTES
-from penstock.journal.reader import LogReader, how_to_continue
+from penstock.journal.reader import LogReader, Recovered, how_to_continue
 from penstock.journal.segment import (
     STATE,
     Event,
@@ -51,28 +51,6 @@ class LogState(Protocol):
     def events(self) -> list[Event]:
         """Events that rebuild this state from an empty one."""
         ...
-
-
-@frozen
-class Recovered:
-    """The result of a recovery.
-
-    Attributes:
-        events: number of applied events, those of the state included.
-        truncated_bytes: size of an unfinished last write.
-        damages: a message for each damage.
-        lost: number of records known to be missing.
-    """
-
-    events: int
-    truncated_bytes: int = 0
-    damages: tuple[str, ...] = ()
-    lost: int = 0
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing was truncated or missing."""
-        return not self.truncated_bytes and not self.damages
 
 
 @frozen
@@ -140,17 +118,17 @@ class WriteAheadLog:
             WriteAheadLogError: a file cannot be read, or is damaged and damage is not skipped, or events that a
                 checkpoint counted are missing; nothing was applied then. Or the state rejects an event.
         """
-        content = LogReader(self._directory, self._run, skips_damage=self._skips_damage).read()
         where = self._directory.location()
-        if content.truncated_bytes:
-            log.warning("unfinished last write ignored", directory=where, num_bytes=content.truncated_bytes)
-        for damage in content.damages:
+        events, last, found = LogReader(self._directory, self._run, skips_damage=self._skips_damage).read()
+        if found.truncated_bytes:
+            log.warning("unfinished last write ignored", directory=where, num_bytes=found.truncated_bytes)
+        for damage in found.damages:
             log.error("damaged records skipped", damage=damage)
-        last = content.next_number - 1
-        missing = self._check_known(last)
-        events = [*content.events]
-        if missing and self._substitute is not None:
-            events.append(self._substitute)
+        if last < self._known:
+            missing = self._skip_missing(last)
+            found = evolve(found, damages=(*found.damages, missing), lost=found.lost + self._known - last)
+            if self._substitute is not None:
+                events.append(self._substitute)
         for event in events:
             try:
                 state.apply(event)
@@ -161,17 +139,10 @@ class WriteAheadLog:
                 ) from error
         # A number that a checkpoint counted is never used again.
         self._next_number, self._state = max(last, self._known) + 1, state
-        return Recovered(
-            len(content.events),
-            content.truncated_bytes,
-            (*content.damages, *missing),
-            content.lost + max(self._known - last, 0),
-        )
+        return found
 
-    def _check_known(self, last: int) -> tuple[str, ...]:
-        """What is missing at the end, as messages."""
-        if last >= self._known:
-            return ()
+    def _skip_missing(self, last: int) -> str:
+        """Report, or refuse, that events are missing at the end; return the message."""
         missing = (
             f"the write-ahead log in {self._directory.location()} ends with event {last}, "
             f"and a checkpoint knows of {self._known}"
@@ -180,7 +151,7 @@ class WriteAheadLog:
         if not self._skips_damage and self._durability is not Durability.NONE:
             raise WriteAheadLogError(f"{missing}: its files are damaged or gone. {how_to_continue()}")
         log.error("missing events skipped", damage=missing, events=self._known - last)
-        return (missing,)
+        return missing
 
     @property
     def last_number(self) -> int:
@@ -226,7 +197,7 @@ class WriteAheadLog:
         """Reject further events, fail pending ones, and wait for the write in progress. May be called again.
 
         Args:
-            timeout_s: limit for that wait; then the appenders whose events are in that write fail, too.
+            timeout_s: limit for that wait; after it, the appenders that wait for that write fail, too.
         """
         with self._changed:
             was_closed, self._closed = self._closed, True

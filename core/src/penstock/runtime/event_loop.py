@@ -10,14 +10,12 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 from penstock.errors import StreamingStateError
 from penstock.runtime.clock import Clock, SystemClock
-from penstock.runtime.log import get_logger
-from penstock.runtime.threads import EngineThread
-
-log = get_logger("event_loop")
+from penstock.runtime.threads import EngineThread, contain_errors
 
 E = TypeVar("E")
 
@@ -82,17 +80,7 @@ class EventLoop(Generic[E]):
 
     def _run(self) -> None:
         while (event := self._events.get()) is not None and not self._stopped:
-            try:
-                self._on_receive(event)
-            except BaseException as error:
-                self._report(error)
-
-    def _report(self, error: BaseException) -> None:
-        try:
-            self._on_error(error)
-        # No callback ends the loop, not even this one.
-        except BaseException as second:
-            log.error("error callback failed", loop=self._thread.name, exc_info=second)
+            contain_errors(partial(self._on_receive, event), self._on_error)
 
 
 class _DelayedPosts(Generic[E]):

@@ -10,10 +10,7 @@ import threading
 from collections.abc import Callable
 
 from penstock.runtime.clock import Clock
-from penstock.runtime.log import get_logger
-from penstock.runtime.threads import EngineThread
-
-log = get_logger("recurring_timer")
+from penstock.runtime.threads import EngineThread, contain_errors
 
 
 class RecurringTimer:
@@ -97,26 +94,16 @@ class RecurringTimer:
         if self._cancelled.is_set():
             return
         self._catch_up()
-        self._guarded(lambda: self._callback(self._next_ms))
+        contain_errors(lambda: self._callback(self._next_ms), self._on_error)
         self._previous_ms, self._next_ms = self._next_ms, self._next_ms + self._period_ms
 
     def _catch_up(self) -> None:
         missed = max(self._clock.now_ms() - self._next_ms, 0) // self._period_ms
         if missed and not self._is_behind:
-            self._guarded(lambda: self._on_missed(missed))
+            contain_errors(lambda: self._on_missed(missed), self._on_error)
         if missed and self._skip_missed:
             self._next_ms += missed * self._period_ms
             self.skipped += missed
         elif missed:
             self.late += 1
         self._is_behind = missed > 0 and not self._skip_missed
-
-    def _guarded(self, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except BaseException as error:
-            try:
-                self._on_error(error)
-            # No callback ends the timer, not even this one.
-            except BaseException as second:
-                log.error("error callback failed", timer=self._thread.name, exc_info=second)

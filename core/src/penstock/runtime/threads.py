@@ -5,6 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from penstock.runtime.log import get_logger
+
+log = get_logger("threads")
+
 
 class EngineThread(threading.Thread):
     """A daemon thread of the engine: a loop's, a timer's, a listener's or a job's."""
@@ -23,3 +27,17 @@ class EngineThread(threading.Thread):
 def on_engine_thread() -> bool:
     """Whether the caller runs on one of the engine's threads."""
     return isinstance(threading.current_thread(), EngineThread)
+
+
+def contain_errors(action: Callable[[], object], on_error: Callable[[BaseException], object]) -> None:
+    """Call ``action`` and report what it raises to ``on_error``; an error of that callback is logged.
+
+    For loops that no callback may end.
+    """
+    try:
+        action()
+    except BaseException as error:
+        try:
+            on_error(error)
+        except BaseException as second:
+            log.error("error callback failed", thread=threading.current_thread().name, exc_info=second)

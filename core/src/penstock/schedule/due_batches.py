@@ -1,4 +1,4 @@
-"""``DueBatches``: batch times that are due and whose batches are not generated yet, oldest first.
+"""``DueBatches``: the batches that are due and not generated yet, oldest first.
 
 The generator's loop changes it; the thread that stops the generator waits on it.
 """
@@ -22,7 +22,8 @@ class DueBatches:
         # The first one stays in the queue while it is being generated.
         self._due: deque[int] = deque()
         self._changed = threading.Condition()
-        self._abandoned = False
+        #: Whether ``abandon`` was called.
+        self.is_abandoned = False
         self._late_until_ms, self._late_max_pending = -1, 0
         self._skippable: frozenset[int] = frozenset()
         #: The youngest generated batch, ms; zero time before the first, -1 before zero time is known.
@@ -79,24 +80,19 @@ class DueBatches:
             self._changed.notify_all()
 
     def are_generated(self, last_ms: int) -> bool:
-        """Whether all batches up to a time are generated, late ones included."""
+        """Whether all batches up to a time have been generated, late ones included."""
         return self.generated_ms >= last_ms and not self._due
 
     def await_generated(self, last_ms: int, deadline: float) -> bool:
         """Wait for ``are_generated`` until the deadline (monotonic seconds) or ``abandon``; return whether it holds."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self.are_generated(last_ms) or self._abandoned, max(deadline - time.monotonic(), 0)
+                lambda: self.are_generated(last_ms) or self.is_abandoned, max(deadline - time.monotonic(), 0)
             )
             return self.are_generated(last_ms)
-
-    @property
-    def is_abandoned(self) -> bool:
-        """Whether nobody is to wait any longer."""
-        return self._abandoned
 
     def abandon(self) -> None:
         """End every wait."""
         with self._changed:
-            self._abandoned = True
+            self.is_abandoned = True
             self._changed.notify_all()

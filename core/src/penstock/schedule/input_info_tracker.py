@@ -23,8 +23,8 @@ class InputInfoTracker:
     """The reports by batch and stream, until the batch is cleaned up."""
 
     def __init__(self) -> None:
-        self._reported: dict[int, dict[int, StreamInputInfo]] = {}
-        self._counts: dict[int, dict[int, Callable[[], int]]] = {}
+        # By batch and stream: the report, and what counts the records when the batch's jobs have ended.
+        self._reported: dict[int, dict[int, tuple[StreamInputInfo, Callable[[], int] | None]]] = {}
         self._lock = threading.Lock()
 
     def report(self, batch_time_ms: int, info: StreamInputInfo, count: Callable[[], int] | None = None) -> None:
@@ -45,24 +45,20 @@ class InputInfoTracker:
                     f"input stream {info.inputStreamId} for batch {batch_time_ms} ms has been reported already; "
                     "two reports would count its records twice"
                 )
-            of_batch[info.inputStreamId] = info
-            if count is not None:
-                self._counts.setdefault(batch_time_ms, {})[info.inputStreamId] = count
+            of_batch[info.inputStreamId] = info, count
 
     def info(self, batch_time_ms: int) -> dict[int, StreamInputInfo]:
         """The reports of a batch, by stream id."""
-        with self._lock:
-            return dict(self._reported.get(batch_time_ms, {}))
+        return {stream_id: info for stream_id, (info, _count) in self._of_batch(batch_time_ms).items()}
 
     def final_info(self, batch_time_ms: int) -> dict[int, StreamInputInfo]:
         """The reports of a batch whose jobs have ended, with exact numbers of records, by stream id."""
-        with self._lock:
-            counts = dict(self._counts.get(batch_time_ms, {}))
-        infos = self.info(batch_time_ms)
-        for stream_id, count in counts.items():
+        infos = {}
+        for stream_id, (info, count) in self._of_batch(batch_time_ms).items():
+            infos[stream_id] = info
             # Most likely a plugin's function.
             try:
-                infos[stream_id] = evolve(infos[stream_id], numRecords=count())
+                infos[stream_id] = info if count is None else evolve(info, numRecords=count())
             except Exception as error:
                 log.warning(
                     "records not counted", batch_time=batch_time_ms, stream_id=stream_id, reason=failure.reason(error)
@@ -74,4 +70,7 @@ class InputInfoTracker:
         with self._lock:
             for time_ms in [time_ms for time_ms in self._reported if time_ms < before_ms]:
                 del self._reported[time_ms]
-                self._counts.pop(time_ms, None)
+
+    def _of_batch(self, batch_time_ms: int) -> dict[int, tuple[StreamInputInfo, Callable[[], int] | None]]:
+        with self._lock:
+            return dict(self._reported.get(batch_time_ms, {}))

@@ -8,8 +8,9 @@ has to wait stays among the due batches.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from attrs import frozen
 
@@ -23,10 +24,8 @@ from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.schedule.due_batches import DueBatches
-from penstock.schedule.interfaces import Checkpoints, ReceiverInput
 from penstock.schedule.job_scheduler import JobScheduler
 from penstock.schedule.job_set import JobSet
-from penstock.schedule.recovered_batches import RecoveredBatches
 from penstock.spark import failure
 
 log = get_logger("job_generator")
@@ -36,27 +35,74 @@ _LAST_EVENT_S = 5.0
 _THROTTLE_S = 60
 
 
-@frozen
-class _Tick:
-    time_ms: int
+class ReceiverInput(Protocol):
+    """The blocks that receivers have stored, allocated to batches."""
+
+    def allocate_blocks_to_batch(self, batch_time_ms: int) -> None:
+        """Allocate all unallocated blocks to a batch."""
+        ...
+
+    def clean_up(self, before_ms: int, *, delete: bool) -> None:
+        """Forget the batches strictly older than a time and, if asked to, delete their blocks."""
+        ...
+
+    def processed(self, until_ms: int) -> None:
+        """Note that all batches up to a time are complete."""
+        ...
+
+    def pause(self, paused: bool) -> None:
+        """Pause the receivers, or let them resume."""
+        ...
+
+    @property
+    def has_unallocated_blocks(self) -> bool:
+        """Whether a block is not allocated to any batch yet."""
+        ...
+
+    @property
+    def last_allocated_ms(self) -> int:
+        """The last batch that blocks were allocated to; -1 for none."""
+        ...
+
+
+class Checkpoints(Protocol):
+    """Where checkpoints are written."""
+
+    def begin(self, zero_time_ms: int) -> None:
+        """Write zero time, before the first batch is generated."""
+        ...
+
+    def save(self, last_time_ms: int, pending: Sequence[int], needed_ms: int) -> None:
+        """Have a checkpoint written; returns at once.
+
+        Args:
+            last_time_ms: the youngest batch.
+            pending: batches that are not complete.
+            needed_ms: blocks of batches strictly older than this are no longer needed.
+        """
+        ...
 
 
 @frozen
-class _BatchCompleted:
-    time_ms: int
+class RecoveredBatches:
+    """What the checkpoint says about batches.
 
+    Attributes:
+        zero_time_ms: zero time of the graph.
+        last_time_ms: the youngest batch that was generated.
+        pending: generated batches that were not complete.
+        state_ms: states are recomputed for all batches after this one; ``None`` without state.
+    """
 
-@frozen
-class _RetryAllocation:
-    """Allocate the blocks of the oldest due batch again."""
+    zero_time_ms: int
+    last_time_ms: int
+    pending: frozenset[int]
+    state_ms: int | None
 
-
-@frozen
-class _BlocksReleased:
-    before_ms: int
-
-
-_Event = _Tick | _BatchCompleted | _RetryAllocation | _BlocksReleased
+    def due(self, start_ms: int, interval_ms: int) -> list[int]:
+        """The batches to generate before ``start_ms``: pending ones and those of the downtime, oldest first."""
+        downtime = range(self.last_time_ms + interval_ms, start_ms, interval_ms)
+        return sorted({*self.pending, *downtime})
 
 
 class JobGenerator:
@@ -88,11 +134,12 @@ class JobGenerator:
         self._retains_blocks = checkpoints is not None and settings.wal_enabled
         self._max_pending = settings.max_pending_batches if settings.on_max_pending_batches == "pause" else 0
         # In real time, also under a manual clock: retries are short, and nobody would advance the clock for them.
-        self._loop: EventLoop[_Event] = EventLoop("JobGenerator", self._handle, on_error)
+        # Its events are calls. After each, the due batches are generated.
+        self._loop: EventLoop[Callable[[], None]] = EventLoop("JobGenerator", self._handle, on_error)
         self._timer = RecurringTimer(
             clock,
             graph.batch_interval_ms,
-            lambda tick: self._loop.post(_Tick(tick)),
+            self._tick,
             "JobGenerator",
             on_error,
             skip_missed=settings.late_ticks == "skip",
@@ -104,7 +151,7 @@ class JobGenerator:
         self._completed_ms = -1
 
     def start(self, recovered: RecoveredBatches | None = None) -> None:
-        """Fix zero time on the wall clock's grid and start to tick; the first tick comes within one batch interval.
+        """Set zero time to a multiple of the batch interval and start the timer; it ticks within one batch interval.
 
         A recovered run keeps the earlier run's zero time. It first generates the batches that were pending, and those
         of the downtime.
@@ -119,8 +166,8 @@ class JobGenerator:
         else:
             start_ms = self._recover(recovered, start_ms)
         self._loop.start()
-        # Starts on the late batches.
-        self._loop.post(_RetryAllocation())
+        # Begins to generate the late batches.
+        self._loop.post(self._retry_allocation)
         self._timer.start(start_ms)
 
     def _recover(self, recovered: RecoveredBatches, start_ms: int) -> int:
@@ -141,11 +188,11 @@ class JobGenerator:
             self._graph.advance_state(range(recovered.state_ms + interval_ms, until_ms, interval_ms))
         log.info("batches recovered", due=len(due), pending=len(recovered.pending), first_tick=start_ms)
         skippable: set[int] = set()
-        if recovered.skips_empty and not self._graph.needs_every_batch:
+        if self._settings.catch_up == "skip-empty" and not self._graph.needs_every_batch:
             # A batch may have blocks although no checkpoint mentions it.
             allocated_ms = self._batch_input.last_allocated_ms
             skippable = {time_ms for time_ms in due if time_ms > allocated_ms} - recovered.pending
-        self._due.add_late(due, start_ms - interval_ms, recovered.max_pending, skippable)
+        self._due.add_late(due, start_ms - interval_ms, self._settings.catch_up_batches, skippable)
         self._due.generated_ms = max([recovered.last_time_ms, *due])
         return start_ms
 
@@ -194,16 +241,20 @@ class JobGenerator:
         if self._batch_input.has_unallocated_blocks:
             until_ms += interval_ms
         for last_ms in range(self._due.generated_ms + interval_ms, until_ms + 1, interval_ms):
-            self._loop.post(_Tick(last_ms))
+            self._tick(last_ms)
         return last_ms
 
     def batch_completed(self, time_ms: int) -> None:
         """Note that a batch is complete. From any thread."""
-        self._loop.post(_BatchCompleted(time_ms))
+        self._loop.post(partial(self._clear_metadata, time_ms))
 
     def release_blocks(self, before_ms: int) -> None:
         """Note that no checkpoint needs blocks of batches strictly older than a time. From any thread."""
-        self._loop.post(_BlocksReleased(before_ms))
+        self._loop.post(partial(self._batch_input.clean_up, before_ms, delete=self._settings.unpersist))
+
+    def _tick(self, time_ms: int) -> None:
+        """A batch is due. From any thread."""
+        self._loop.post(partial(self._due.add, time_ms))
 
     def _on_missed(self, count: int) -> None:
         """On the timer's thread."""
@@ -211,20 +262,16 @@ class JobGenerator:
 
     # -- on the loop --
 
-    def _handle(self, event: _Event) -> None:
+    def _handle(self, call: Callable[[], None]) -> None:
         try:
-            match event:
-                case _Tick(time_ms):
-                    self._due.add(time_ms)
-                case _RetryAllocation():
-                    self._backing_off = False
-                case _BatchCompleted(time_ms):
-                    self._clear_metadata(time_ms)
-                case _BlocksReleased(before_ms):
-                    self._batch_input.clean_up(before_ms, delete=self._settings.unpersist)
+            call()
         # A failed clean-up must not hold up a batch.
         finally:
             self._generate_due()
+
+    def _retry_allocation(self) -> None:
+        """Allocate the blocks of the oldest due batch again."""
+        self._backing_off = False
 
     def _generate_due(self) -> None:
         while (time_ms := self._due.first) is not None and self._has_room() and not self._backing_off:
@@ -259,7 +306,7 @@ class JobGenerator:
             if attempts <= self._settings.generation_retries:
                 log.warning("block allocation failed, retrying", batch_time=time_ms, reason=failure.reason(error))
                 self._backing_off = True
-                self._loop.post_later(self._backoff.next_ms(), _RetryAllocation())
+                self._loop.post_later(self._backoff.next_ms(), self._retry_allocation)
                 return None
             self._backoff.reset()
             # The blocks stay unallocated, and are in the next batch.

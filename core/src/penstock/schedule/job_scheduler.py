@@ -12,8 +12,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
-
-from attrs import frozen
+from functools import partial
 
 from penstock.conf import Settings
 from penstock.errors import BatchFailedError
@@ -39,27 +38,6 @@ log = get_logger("job_scheduler")
 
 #: Sets Spark's local properties for a batch time and an output operation on the calling thread.
 JobProperties = Callable[[int, int], object]
-
-
-@frozen
-class _JobStarted:
-    job_set: JobSet
-    job: Job
-    time_ms: int
-
-
-@frozen
-class _JobCompleted:
-    job_set: JobSet
-    job: Job
-    time_ms: int
-    error: BaseException | None
-
-
-@frozen
-class _BatchDropped:
-    job_set: JobSet
-    time_ms: int
 
 
 class JobScheduler:
@@ -91,9 +69,8 @@ class JobScheduler:
         self._max_failed = settings.max_failed_batches
         #: What each input stream gave to each batch.
         self.input_info = InputInfoTracker()
-        self._loop: EventLoop[_JobStarted | _JobCompleted | _BatchDropped] = EventLoop(
-            "JobScheduler", self._handle, on_error
-        )
+        # Its events are calls: a job has started or completed, a batch was dropped.
+        self._loop: EventLoop[Callable[[], None]] = EventLoop("JobScheduler", lambda call: call(), on_error)
         self._pool = [
             EngineThread(f"streaming-job-executor-{n}", self._run_jobs) for n in range(settings.concurrent_jobs)
         ]
@@ -130,7 +107,7 @@ class JobScheduler:
             dropped = self._drop_oldest()
             self._pending[job_set.time_ms] = job_set
         if dropped is not None:
-            self._loop.post(_BatchDropped(dropped, self._clock.now_ms()))
+            self._loop.post(partial(self._on_batch_dropped, dropped, self._clock.now_ms()))
         self._post(BatchSubmitted(job_set.info()))
         with self._changed:
             self._jobs.extend((job_set, job) for job in job_set.jobs)
@@ -160,7 +137,7 @@ class JobScheduler:
     def oldest_needed(self) -> int | None:
         """The oldest batch whose data may still be read; ``None`` if there is none.
 
-        That is a pending one, or a dropped one: the next batch that runs computes what windows and state need of it.
+        It may be a dropped one: the next batch that runs computes what windows and state need from it.
         """
         with self._changed:
             return min([*self._pending, *self._dropped], default=None)
@@ -220,7 +197,7 @@ class JobScheduler:
             return job_set, job
 
     def _run(self, job_set: JobSet, job: Job) -> None:
-        self._loop.post(_JobStarted(job_set, job, self._clock.now_ms()))
+        self._loop.post(partial(self._on_job_started, job_set, job, self._clock.now_ms()))
         error: BaseException | None = None
         try:
             self._set_properties(job_set.time_ms, job.output_op_id)
@@ -228,31 +205,22 @@ class JobScheduler:
         # Whatever the program raises fails this job only, SystemExit included: the pool's thread must live on.
         except BaseException as caught:
             error = caught
-        self._loop.post(_JobCompleted(job_set, job, self._clock.now_ms(), error))
+        self._loop.post(partial(self._on_job_completed, job_set, job, self._clock.now_ms(), error))
 
     # -- on the loop --
 
-    def _handle(self, event: _JobStarted | _JobCompleted | _BatchDropped) -> None:
-        if isinstance(event, _JobStarted):
-            self._on_job_started(event)
-        elif isinstance(event, _JobCompleted):
-            self._on_job_completed(event)
-        else:
-            self._on_batch_dropped(event)
-
-    def _on_job_started(self, event: _JobStarted) -> None:
-        operation, first = event.job_set.start_job(event.job.output_op_id, event.time_ms)
+    def _on_job_started(self, job_set: JobSet, job: Job, time_ms: int) -> None:
+        operation, first = job_set.start_job(job.output_op_id, time_ms)
         if first:
-            self._post(BatchStarted(event.job_set.info()))
+            self._post(BatchStarted(job_set.info()))
         self._post(OutputOperationStarted(operation))
 
-    def _on_job_completed(self, event: _JobCompleted) -> None:
-        job_set, error = event.job_set, event.error
+    def _on_job_completed(self, job_set: JobSet, job: Job, time_ms: int, error: BaseException | None) -> None:
         reason = None if error is None else "".join(traceback.format_exception(error))
-        operation, last = job_set.end_job(event.job.output_op_id, event.time_ms, reason)
+        operation, last = job_set.end_job(job.output_op_id, time_ms, reason)
         self._post(OutputOperationCompleted(operation))
         if error is not None:
-            self._report_failure(job_set, event.job, error)
+            self._report_failure(job_set, job, error)
         if last:
             self._complete(job_set)
 
@@ -295,14 +263,13 @@ class JobScheduler:
             error.__cause__ = self._last_error
             self._on_give_up(error)
 
-    def _on_batch_dropped(self, event: _BatchDropped) -> None:
-        job_set = event.job_set
+    def _on_batch_dropped(self, job_set: JobSet, time_ms: int) -> None:
         reason = (
             f"batch {job_set.time_ms} ms was dropped before it started: {self._drop_at} batches were pending "
             "(spark.penstock.maxPendingBatches, drop-oldest)"
         )
         for job in job_set.jobs:
-            operation, _last = job_set.end_job(job.output_op_id, event.time_ms, reason)
+            operation, _last = job_set.end_job(job.output_op_id, time_ms, reason)
             self._post(OutputOperationCompleted(operation))
         info = job_set.info()
         log.warning(

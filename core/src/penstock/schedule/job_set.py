@@ -1,6 +1,6 @@
-"""``JobSet``: the jobs of one batch, its times, and the outcome of each output operation.
+"""``JobSet``: the jobs of one batch, their times, and the outcome of each output operation.
 
-After its submission only the scheduler's loop changes it.
+Once it is submitted, only the scheduler's loop changes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class JobSet:
         input_info: the input streams' reports, by stream id.
         submission_ms: when it was submitted.
         final_info: gives the input info when all jobs have ended.
-        has_begun: a job of it has started; guarded by the scheduler's lock.
+        has_begun: whether one of its jobs has started; guarded by the scheduler's lock.
     """
 
     time_ms: int

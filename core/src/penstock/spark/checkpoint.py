@@ -72,9 +72,8 @@ def qualified(sc: SparkContext, directory: str) -> str:
         ConfigurationError: Hadoop has no file system for it.
     """
     try:
-        jvm: Any = sc._jvm
-        path = jvm.org.apache.hadoop.fs.Path(directory)
-        return str(path.getFileSystem(sc._jsc.hadoopConfiguration()).makeQualified(path).toString())
+        path, files = _hadoop(sc, directory)
+        return str(files.makeQualified(path).toString())
     except Exception as error:
         raise ConfigurationError(
             f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}"
@@ -84,9 +83,7 @@ def qualified(sc: SparkContext, directory: str) -> str:
 def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:
     """Delete the empty folders of earlier runs in a checkpoint directory; failures are logged."""
     try:
-        jvm: Any = sc._jvm
-        home = jvm.org.apache.hadoop.fs.Path(folder.uri)
-        files = home.getFileSystem(sc._jsc.hadoopConfiguration())
+        home, files = _hadoop(sc, folder.uri)
         for status in files.listStatus(home):
             path = status.getPath()
             if status.isDirectory() and _is_of_a_run(path.getName(), folder) and not list(files.listStatus(path)):
@@ -112,8 +109,14 @@ def checkpoint_file(rdd: RDD[Any]) -> str | None:
 def delete_file(sc: SparkContext, path: str) -> None:
     """Delete the file of a checkpointed RDD; a failure is logged."""
     try:
-        jvm: Any = sc._jvm
-        target = jvm.org.apache.hadoop.fs.Path(path)
-        target.getFileSystem(sc._jsc.hadoopConfiguration()).delete(target, True)
+        file, files = _hadoop(sc, path)
+        files.delete(file, True)
     except Exception as error:
         log.warning("RDD checkpoint not deleted", path=path, reason=failure.reason(error))
+
+
+def _hadoop(sc: SparkContext, location: str) -> tuple[Any, Any]:
+    """Hadoop's Path of a location, and its file system."""
+    jvm: Any = sc._jvm
+    path = jvm.org.apache.hadoop.fs.Path(location)
+    return path, path.getFileSystem(sc._jsc.hadoopConfiguration())

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,32 +36,59 @@ class Durability(Enum):
     FSYNC = "fsync"
 
 
-class Appender(ABC):
-    """A file that is being written record by record, by one thread at a time."""
+class Appender:
+    """A file that is being written record by record, by one thread at a time.
 
-    @abstractmethod
+    Args:
+        file: open for writing.
+        errors: the errors of the file system as OSErrors, around each use of the file.
+        sync_name: returns when the disk has a local file's name; ``None`` for a remote file, which has no fsync.
+    """
+
+    def __init__(
+        self,
+        file: Any,
+        errors: Callable[[], AbstractContextManager[None]] = nullcontext,
+        sync_name: Callable[[], None] | None = None,
+    ) -> None:
+        self._file, self._errors, self._sync_name = file, errors, sync_name
+        self._is_named = False
+
     def write(self, data: bytes) -> None:
         """Append bytes.
 
         Raises:
             OSError: part of the data may have been written.
         """
+        with self._errors():
+            self._file.write(data)
 
-    @abstractmethod
     def commit(self, durability: Durability) -> None:
         """Make durable what was written so far.
 
         Raises:
             OSError: whether the data is durable is unknown.
         """
+        if durability is Durability.NONE:
+            return
+        with self._errors():
+            self._file.flush()
+            if self._sync_name is not None and durability is Durability.FSYNC:
+                os.fsync(self._file.fileno())
+                if not self._is_named:
+                    # A file whose name is lost is lost.
+                    self._sync_name()
+                    self._is_named = True
 
-    @abstractmethod
     def close(self) -> None:
         """Close the file; the operating system has all data then. May be called again.
 
         Raises:
             OSError: data that was not committed may be lost.
         """
+        with self._errors():
+            if not self._file.closed:
+                self._file.close()
 
 
 class Directory(ABC):
@@ -187,15 +215,14 @@ class LocalDirectory(Directory):
     def append(self, name: str) -> Appender:
         """Begin a new file; raises FileExistsError if it exists."""
         self._make()
-        return _LocalAppender((self._path / name).open("xb"), self)
+        return Appender((self._path / name).open("xb"), sync_name=self._sync_names)
 
     def delete_partial(self) -> None:
         """Delete temporary files that killed writers left."""
         for name in filter(is_partial, self._all_names()):
             self.delete(name)
 
-    def sync(self) -> None:
-        """Return when the disk has the names of the directory's files, and its own."""
+    def _sync_names(self) -> None:
         self._sync_parents()
         fsync(self._path)
 
@@ -218,29 +245,6 @@ class LocalDirectory(Directory):
         for each in sorted(list(self._unsynced)):  # noqa: C414  # copied first: a set may not change while it is sorted
             fsync(each)
             self._unsynced.discard(each)
-
-
-class _LocalAppender(Appender):
-    def __init__(self, file: BinaryIO, directory: LocalDirectory) -> None:
-        self._file, self._directory = file, directory
-        self._is_named = False
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data)
-
-    def commit(self, durability: Durability) -> None:
-        if durability is Durability.NONE:
-            return
-        self._file.flush()
-        if durability is Durability.FSYNC:
-            os.fsync(self._file.fileno())
-            if not self._is_named:
-                # A file whose name is lost is lost.
-                self._directory.sync()
-                self._is_named = True
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class RemoteDirectory(Directory):
@@ -322,7 +326,7 @@ class RemoteDirectory(Directory):
 
     def append(self, name: str) -> Appender:
         """Begin a new file, which replaces one of the same name when it is closed."""
-        return _RemoteAppender(self._open(name), self, name)
+        return Appender(self._open(name), partial(self._errors, name))
 
     def delete_partial(self) -> None:
         """Nothing: files are written under their own names."""
@@ -348,22 +352,3 @@ class RemoteDirectory(Directory):
             raise
         except (ValueError, pa.ArrowException) as error:
             raise OSError(f"{self.location(name)}: {uris.first_line(error)}") from error
-
-
-class _RemoteAppender(Appender):
-    def __init__(self, stream: Any, directory: RemoteDirectory, name: str) -> None:
-        self._stream, self._directory, self._name = stream, directory, name
-
-    def write(self, data: bytes) -> None:
-        with self._directory._errors(self._name):
-            self._stream.write(data)
-
-    def commit(self, durability: Durability) -> None:
-        if durability is not Durability.NONE:
-            with self._directory._errors(self._name):
-                self._stream.flush()
-
-    def close(self) -> None:
-        with self._directory._errors(self._name):
-            if not self._stream.closed:
-                self._stream.close()

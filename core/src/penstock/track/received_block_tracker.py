@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 
 from penstock.blocks.block import StoredBlock
 from penstock.errors import StreamingStateError, WriteAheadLogError
-from penstock.journal.write_ahead_log import Recovered, WriteAheadLog
+from penstock.journal.reader import Recovered
+from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.track import allocations
 from penstock.track.allocations import Allocations, Event

@@ -137,16 +137,6 @@ class FileSelector:
             self._heap = [(version.mtime_ns, version.path, version.size) for version in self._queued.values()]
             heapq.heapify(self._heap)
 
-    @property
-    def queued(self) -> int:
-        """Number of queued versions."""
-        return len(self._queued)
-
-    @property
-    def known(self) -> int:
-        """Number of known files."""
-        return len(self._known)
-
     def _judged(
         self, new: list[FileVersion], again: Callable[[Sequence[str]], Sequence[Any]]
     ) -> tuple[list[FileVersion], list[FileVersion]]:

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock_socket.receive_buffer import CHUNK_BYTES, ReceiveBuffer
+from penstock_socket.splitter import Splitter
 
 _LENGTH = struct.Struct(">i")
 _PAST_ANY_END = 1 << 31
 
 
-class FrameSplitter:
+class FrameSplitter(Splitter):
     """Bytes in, frames out.
 
     Args:
@@ -28,34 +29,8 @@ class FrameSplitter:
     """
 
     def __init__(self, max_frame_bytes: int, chunk: int = CHUNK_BYTES) -> None:
+        super().__init__(ReceiveBuffer(_LENGTH.size + max_frame_bytes, max(chunk, _LENGTH.size)))
         self._max_frame_bytes = max_frame_bytes
-        self._buffer = ReceiveBuffer(_LENGTH.size + max_frame_bytes, max(chunk, _LENGTH.size))
-        self._searched = 0
-        self._ended = False
-        #: Why the rest of the stream is malformed; ``None`` until ``take`` has found it so.
-        self.fault: Exception | None = None
-
-    @property
-    def pending(self) -> int:
-        """Bytes received and not searched."""
-        return self._buffer.filled - self._searched
-
-    @property
-    def is_full(self) -> bool:
-        """Whether ``take`` must be called before there is more space."""
-        return self._buffer.is_full
-
-    def space(self, at_most: int) -> memoryview:
-        """Return where to receive into: at least one byte, at most ``at_most``."""
-        return self._buffer.space(at_most)
-
-    def advance(self, count: int) -> None:
-        """Note that ``count`` bytes were received into the space."""
-        self._buffer.advance(count)
-
-    def end(self) -> None:
-        """Note the end of the stream: remaining bytes are a fault."""
-        self._ended = True
 
     def take(self) -> Any:
         """Return the whole frames as a BinaryArray, ``None`` when there are none."""

@@ -9,10 +9,11 @@ from typing import Any
 
 from penstock.helpers import ErrorCounts, LineRules, split_lines
 from penstock_socket.receive_buffer import CHUNK_BYTES, ReceiveBuffer
+from penstock_socket.splitter import Splitter
 
 
-class LineSplitter:
-    r"""Bytes in, lines out.
+class LineSplitter(Splitter):
+    """Bytes in, lines out. No bytes make such a stream malformed.
 
     Args:
         rules: which lines are accepted.
@@ -20,40 +21,12 @@ class LineSplitter:
         chunk: initial buffer size, bytes.
     """
 
-    #: No bytes make such a stream malformed.
-    fault: Exception | None = None
-
     def __init__(self, rules: LineRules, errors: ErrorCounts, chunk: int = CHUNK_BYTES) -> None:
-        self._rules, self._errors = rules, errors
         # The longest line, its carriage return, and one byte more that shows a longer line.
-        self._buffer = ReceiveBuffer(rules.max_line_bytes + 2, chunk)
-        # Bytes without a newline at the front.
-        self._searched = 0
-        # Inside a line that is too long, whose beginning was dropped.
+        super().__init__(ReceiveBuffer(rules.max_line_bytes + 2, chunk))
+        self._rules, self._errors = rules, errors
+        # Whether the buffer begins inside a line that is too long and was dropped so far.
         self._skipping = False
-        self._ended = False
-
-    @property
-    def pending(self) -> int:
-        """Bytes received and not searched."""
-        return self._buffer.filled - self._searched
-
-    @property
-    def is_full(self) -> bool:
-        """Whether ``take`` must be called before there is more space."""
-        return self._buffer.is_full
-
-    def space(self, at_most: int) -> memoryview:
-        """Return where to receive into: at least one byte, at most ``at_most``."""
-        return self._buffer.space(at_most)
-
-    def advance(self, count: int) -> None:
-        """Note that ``count`` bytes were received into the space."""
-        self._buffer.advance(count)
-
-    def end(self) -> None:
-        """Note the end of the stream: the remaining bytes are a line."""
-        self._ended = True
 
     def take(self) -> Any:
         """Return the whole lines as a StringArray, ``None`` when there are none."""

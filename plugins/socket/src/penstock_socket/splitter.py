@@ -1,40 +1,52 @@
-"""``Splitter``: the interface between the receivers and what splits received bytes into records."""
+"""``Splitter``: base class of what splits received bytes into records."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
+
+from penstock_socket.receive_buffer import ReceiveBuffer
 
 
-class Splitter(Protocol):
-    """Bytes in, columns of whole records out, wherever the network has cut the bytes. On the receiver's thread."""
+class Splitter(ABC):
+    """Bytes in, columns of whole records out, wherever the network has cut the bytes. On the receiver's thread.
+
+    Args:
+        buffer: holds the bytes received and not taken.
+
+    Attributes:
+        fault: why the rest of the stream is malformed; ``None`` until ``take`` has found it so.
+    """
+
+    def __init__(self, buffer: ReceiveBuffer) -> None:
+        self._buffer = buffer
+        # Bytes at the front that ``take`` has searched: they are not a whole record.
+        self._searched = 0
+        self._ended = False
+        self.fault: Exception | None = None
 
     @property
     def pending(self) -> int:
         """Bytes received and not searched."""
-        ...
+        return self._buffer.filled - self._searched
 
     @property
     def is_full(self) -> bool:
         """Whether ``take`` must be called before there is more space."""
-        ...
-
-    @property
-    def fault(self) -> Exception | None:
-        """Why the rest of the stream is malformed; ``None`` until ``take`` has found it so."""
-        ...
+        return self._buffer.is_full
 
     def space(self, at_most: int) -> memoryview:
         """Return where to receive into: at least one byte, at most ``at_most``."""
-        ...
+        return self._buffer.space(at_most)
 
     def advance(self, count: int) -> None:
         """Note that ``count`` bytes were received into the space."""
-        ...
+        self._buffer.advance(count)
 
     def end(self) -> None:
         """Note the end of the stream: the remaining bytes are the last record, or a fault."""
-        ...
+        self._ended = True
 
+    @abstractmethod
     def take(self) -> Any:
         """Return the whole records as a pyarrow Array, ``None`` when there are none."""
-        ...

@@ -1,8 +1,9 @@
 """Restore points: which checkpointed RDDs a recovered run starts its states from, so that they fit together.
 
 A stateful stream computes nothing older than an RDD it already has. So an RDD is of no use if it is younger than a
-batch that will be generated again, than the begin of a window on it, or than the restore point of a state computed from
-it.
+batch that will be generated again, than the start of a window over it, or than the restore point of a state that is
+computed from it.
+
 Used before the start and on the checkpoint writer's thread; reads the graph and changes nothing.
 """
 
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from penstock.checkpoint.manifest import Checkpoint, SavedState
+from penstock.checkpoint.manifest import Checkpoint
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
+    from penstock.graph.node import Node
 
 
 @frozen
@@ -34,19 +36,20 @@ class RestorePoints:
     oldest_required_ms: Mapping[int, int]
 
 
-def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, saved: Mapping[int, SavedState]) -> RestorePoints:
+def restore_points(checkpoint: Checkpoint, graph: DStreamGraph, streams: Mapping[str, Node]) -> RestorePoints:
     """Choose the restore points of a checkpoint.
 
     Args:
         checkpoint: the checkpoint to recover from.
         graph: the program that recovers.
-        saved: the checkpoint's states by the number of the stream they belong to.
+        streams: the program's stateful streams by name; states of other names are not restored.
     """
+    saved = {streams[state.name].number: state for state in checkpoint.states if state.name in streams}
     first_ms = min([checkpoint.last_time_ms + checkpoint.batch_interval_ms, *checkpoint.pending])
     required_ms: dict[int, int] = {}
     files: dict[str, Mapping[int, str]] = {}
     restored_ms: list[int] = []
-    # Children come before their parents: a stream is made after the streams it is computed from.
+    # Children come before their parents: a program creates a stream after the streams that it is computed from.
     for stream in reversed(graph.streams()):
         needed_ms = required_ms.get(stream.number, first_ms)
         state = saved.get(stream.number)

@@ -1,7 +1,7 @@
-"""The driver write-ahead log of a run: which blocks receivers stored, and which batch has which.
+"""The driver write-ahead log of a run: received blocks, and the batch that each is allocated to.
 
-With the write-ahead log on, blocks outlive the run. With it off, a run that recovers from one that had it on must not
-need any of that run's blocks. Used before the start.
+With the write-ahead log on, blocks outlive the run. If it was on in the earlier run and is now off, the recovered run
+must not need any of the earlier run's blocks. Used before the start.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.checkpoint.restore.points import RestorePoints
 from penstock.errors import ConfigurationError
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
-from penstock.track.allocations import Allocations, Event, allocations_lost
+from penstock.track.allocations import Allocations, allocations_lost
 
 log = get_logger("checkpoint")
 
@@ -28,14 +28,14 @@ def block_log(program: Program, directory: CheckpointDirectory, run: str, found:
         run: id of the run.
         found: the checkpoint that the run recovers from, if any.
     """
-    return WriteAheadLog(
-        directory.files.child(BLOCK_LOG),
-        run,
-        program.settings,
-        program.clock,
-        0 if found is None else found.logged_events,
-        None if found is None else _allocations(found),
-    )
+    files = directory.files.child(BLOCK_LOG)
+    if found is None:
+        return WriteAheadLog(files, run, program.settings, program.clock)
+    # Replaces the allocations of batches that the checkpoint mentions, if they are missing from the log.
+    stream_ids = [saved.stream_id for saved in found.inputs]
+    batches = found.zero_time_ms, found.batch_interval_ms, found.last_time_ms
+    substitute = allocations_lost(*batches, stream_ids)
+    return WriteAheadLog(files, run, program.settings, program.clock, found.logged_events, substitute)
 
 
 def check_no_blocks_needed(
@@ -53,11 +53,10 @@ def check_no_blocks_needed(
     needed = 0
     # Streams that no output reaches are never asked for anything.
     for stream in (each for each in program.graph.inputs if each.number in required_ms):
-        times = [time_ms for time_ms in allocations.times if time_ms >= required_ms[stream.number]]
-        blocks = [
-            *allocations.unallocated(stream.id),
-            *(each for time in times for each in allocations.blocks(time, stream.id)),
-        ]
+        blocks = allocations.unallocated(stream.id)
+        for time_ms in allocations.times:
+            if time_ms >= required_ms[stream.number]:
+                blocks = [*blocks, *allocations.blocks(time_ms, stream.id)]
         needed += sum(block.num_records for block in blocks)
     if not needed:
         return
@@ -69,9 +68,3 @@ def check_no_blocks_needed(
             f"gracefully before you switch it off, or recover without these records: {conf.key('on_damage')}=skip"
         )
     log.error("write-ahead log off, earlier records lost", records=needed, location=location)
-
-
-def _allocations(found: Checkpoint) -> Event:
-    """What the checkpoint knows of batches whose allocations may be missing from the log."""
-    stream_ids = [saved.stream_id for saved in found.inputs]
-    return allocations_lost(found.zero_time_ms, found.batch_interval_ms, found.last_time_ms, stream_ids)

@@ -17,10 +17,9 @@ from attrs import evolve, field, frozen
 from pyspark import SparkContext
 
 from penstock import conf
-from penstock.checkpoint.batch_attempts import BatchAttempts
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
 from penstock.checkpoint.directory import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, CheckpointDirectory
-from penstock.checkpoint.manifest import Checkpoint, SavedFile
+from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import RestorePoints, restore_points
 from penstock.checkpoint.restore.program import load_program, save_program
@@ -32,7 +31,7 @@ from penstock.errors import CheckpointError, ConfigurationError
 from penstock.graph.state.keyed_state import KeyedStateDStream
 from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
-from penstock.schedule.recovered_batches import RecoveredBatches
+from penstock.schedule.job_generator import RecoveredBatches
 from penstock.spark import saved_conf
 from penstock.spark.checkpoint import qualified
 from penstock.storage.directory import Directory
@@ -46,10 +45,41 @@ class NotRecoverableError(CheckpointError):
 
 
 @frozen
+class BatchAttempts:
+    """How many runs have begun a batch, this one included. Read on the generator's loop and on the job pool.
+
+    The number is never too low: a batch's jobs may run before a checkpoint mentions the batch. So every batch after the
+    youngest one in the checkpoint counts as begun if it was due when this run started.
+
+    Attributes:
+        known: attempts by batch time in ms, of batches that were begun and are not complete.
+        after_ms: the youngest batch that the checkpoint mentions.
+        until_ms: when this run started.
+        later: number of runs that may have begun a batch between the two.
+    """
+
+    known: Mapping[int, int] = field(factory=dict)
+    after_ms: int = -1
+    until_ms: int = -1
+    later: int = 1
+
+    @classmethod
+    def after(cls, found: Checkpoint, now_ms: int) -> BatchAttempts:
+        """The attempts of a run that recovers from a checkpoint now."""
+        known = {time_ms: count + 1 for time_ms, count in found.pending.items()}
+        return cls(known, found.last_time_ms, now_ms, found.later_attempts + 1)
+
+    def of(self, time_ms: int) -> int:
+        """How many runs have begun the batch."""
+        return self.known.get(time_ms, self.later if self.after_ms < time_ms <= self.until_ms else 1)
+
+
+@frozen
 class RecoveredRun:
     """What a run starts with.
 
     Attributes:
+        directory: the checkpoint directory.
         first: the run's first checkpoint, not written yet.
         found: the checkpoint that it recovers from; ``None`` if it starts fresh.
         attempts: how many runs have begun a batch.
@@ -59,6 +89,7 @@ class RecoveredRun:
         completed_outputs: the log of completed outputs; ``None`` if it is off.
     """
 
+    directory: CheckpointDirectory
     first: Checkpoint
     found: Checkpoint | None = None
     attempts: BatchAttempts = field(factory=BatchAttempts)
@@ -131,8 +162,9 @@ class Recovery:
                 f"not contain queues. Set {conf.key('checkpoint_rebuild')}=true to have setupFunc rebuild the program "
                 "and fill its queues, or read from a recoverable source"
             )
-        files = self._restore_points(found).files
-        for name, stream in assign(self._graph.stateful_streams(), self._graph.streams()).items():
+        streams = assign(self._graph.stateful_streams(), self._graph.streams())
+        files = restore_points(found, self._graph, streams).files
+        for name, stream in streams.items():
             if isinstance(stream, KeyedStateDStream) and not stream.can_begin and not files.get(name):
                 raise CheckpointError(
                     f"{stream.call_site.short}: its state was not checkpointed yet, and its initial state is an RDD, "
@@ -161,25 +193,26 @@ class Recovery:
         found = self.found
         replaces = found is None and self._store.last_number() > 0
         program = None if rebuilds else self._save_program()
-        attempts, batches = BatchAttempts(), None
+        attempts, batches, points = BatchAttempts(), None, None
         if found is not None:
             self._check(found)
             # The new run's first checkpoint may be damaged too.
-            self._store.retain(found)
+            self._store.retained = [found]
             attempts = BatchAttempts.after(found, self._program.clock.now_ms())
             drops = self._settings.on_checkpoint_mismatch == "drop-state"
-            state_ms = restore_streams(self._graph, found, self.directory.folder, drops=drops)
-            batches = self._batches(found, state_ms)
+            points = restore_streams(self._graph, found, self.directory.folder, drops=drops)
+            batches = self._batches(found, points.oldest_ms)
         elif replaces:
             self._log_replaced(earlier)
         first = self._first_checkpoint(found, earlier, program, attempts)
         return RecoveredRun(
+            self.directory,
             first,
             found,
             attempts,
             batches,
             (RECEIVED_DATA, BLOCK_LOG) if replaces else (),
-            self._block_log(first.run, found),
+            self._block_log(first.run, found, points),
             self._completed_outputs(first.run),
         )
 
@@ -188,7 +221,7 @@ class Recovery:
         return None if self.found is None else self.found.listeners.get(listener)
 
     def _not_recoverable(self) -> list[str]:
-        """Call sites of the inputs whose data is lost with the driver."""
+        """Call sites of the inputs that lose their data with the driver."""
         return [stream.call_site.short for stream in self._graph.inputs if not stream.is_recoverable]
 
     # -- the checkpoint to recover from --
@@ -230,11 +263,6 @@ class Recovery:
                 f"found in their partitions. Start with PYTHONHASHSEED={found.hash_seed}"
             )
 
-    def _restore_points(self, found: Checkpoint) -> RestorePoints:
-        streams = assign(self._graph.stateful_streams(), self._graph.streams())
-        saved = {streams[each.name].number: each for each in found.states if each.name in streams}
-        return restore_points(found, self._graph, saved)
-
     def _batches(self, found: Checkpoint, state_ms: int | None) -> RecoveredBatches | None:
         if found.zero_time_ms < 0:
             return None  # the earlier run ended before its first batch
@@ -243,8 +271,6 @@ class Recovery:
             found.last_time_ms,
             frozenset(found.pending),
             state_ms,
-            self._settings.catch_up_batches,
-            self._settings.catch_up == "skip-empty",
         )
 
     def _log_replaced(self, earlier: Checkpoint | None) -> None:
@@ -266,11 +292,11 @@ class Recovery:
 
     # -- this run --
 
-    def _block_log(self, run: str, found: Checkpoint | None) -> WriteAheadLog | None:
+    def _block_log(self, run: str, found: Checkpoint | None, points: RestorePoints | None) -> WriteAheadLog | None:
         if self._settings.wal_enabled:
             return block_log(self._program, self.directory, run, found)
-        if found is not None:
-            check_no_blocks_needed(self._program, self.directory, found, self._restore_points(found))
+        if found is not None and points is not None:
+            check_no_blocks_needed(self._program, self.directory, found, points)
         return None
 
     def _completed_outputs(self, run: str) -> CompletedOutputs | None:
@@ -280,7 +306,7 @@ class Recovery:
         wal = WriteAheadLog(files, run, self._settings, self._program.clock)
         return CompletedOutputs(wal, output_names(self._graph.outputs))
 
-    def _save_program(self) -> SavedFile:
+    def _save_program(self) -> str:
         data = save_program(self._program)
         try:
             return self._store.write_program(data)
@@ -288,7 +314,7 @@ class Recovery:
             raise self.directory.unusable(error) from error
 
     def _first_checkpoint(
-        self, found: Checkpoint | None, earlier: Checkpoint | None, program: SavedFile | None, attempts: BatchAttempts
+        self, found: Checkpoint | None, earlier: Checkpoint | None, program: str | None, attempts: BatchAttempts
     ) -> Checkpoint:
         sc, own_folder = self._program.sc, self.directory.folder.name
         folders = [folder for folder in (earlier.folders if earlier is not None else ()) if folder != own_folder]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.manifest import Checkpoint, SavedInput, SavedState
-from penstock.checkpoint.restore.points import restore_points
+from penstock.checkpoint.restore.points import RestorePoints, restore_points
 from penstock.checkpoint.stream_names import assign, function_name, is_automatic
 from penstock.errors import CheckpointError
 from penstock.graph.inputs import PulledInputDStream
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = get_logger("checkpoint")
 
 
-def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, drops: bool) -> int | None:
+def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFolder, *, drops: bool) -> RestorePoints:
     """Give the streams of a graph their states, ids and positions from a checkpoint.
 
     Args:
@@ -35,7 +35,7 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
         drops: leave out what does not fit, with an error in the log.
 
     Returns:
-        The time in ms after which states are recomputed; ``None`` without state.
+        The restore points of the states.
 
     Raises:
         CheckpointError: something does not fit and must not be left out; says what, and what to do.
@@ -54,7 +54,7 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
     sources = _match(checkpoint.inputs, inputs, "the position of", differences)
     if differences:
         _report(differences, checkpoint, streams, drops=drops)
-    points = restore_points(checkpoint, graph, {stream.number: saved for saved, stream in matched})
+    points = restore_points(checkpoint, graph, {saved.name: stream for saved, stream in matched})
     for saved, stream in matched:
         if points.files[saved.name]:
             files = {time_ms: f"{folder.uri}/{name}" for time_ms, name in points.files[saved.name].items()}
@@ -64,7 +64,7 @@ def restore_streams(graph: DStreamGraph, checkpoint: Checkpoint, folder: RunFold
     for saved_input, stream in sources:
         if saved_input.position is not None and isinstance(stream, PulledInputDStream):
             stream.recover_from(saved_input.position)
-    return points.oldest_ms
+    return points
 
 
 def _match(
