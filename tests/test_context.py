@@ -11,9 +11,8 @@ from typing import Any, cast
 import pytest
 from pyspark import SparkConf, SparkContext
 
-from penstock import StreamingContext
+from penstock import StreamingContext, StreamingContextState
 from penstock import context as context_module
-from penstock.context_state import StreamingContextState
 from penstock.errors import ConfigurationError
 from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster
@@ -155,7 +154,7 @@ def test_leaving_a_with_block_stops_gracefully_and_keeps_the_spark_context(
 ) -> None:
     with context as entered:
         assert entered is context
-    assert context._state is StreamingContextState.STOPPED
+    assert context.getState() is StreamingContextState.STOPPED
     assert [deadline is not None for deadline in engine_of(context).deadlines] == [True]
     assert spark.stops == 0
 
@@ -163,14 +162,14 @@ def test_leaving_a_with_block_stops_gracefully_and_keeps_the_spark_context(
 def test_exception_in_a_with_block_stops_at_once_and_is_raised(context: StreamingContext) -> None:
     with pytest.raises(KeyError, match="reason"), context:
         raise KeyError("reason")
-    assert context._state is StreamingContextState.STOPPED
+    assert context.getState() is StreamingContextState.STOPPED
     assert engine_of(context).deadlines == [None]
 
 
 def test_with_block_of_a_context_that_was_not_started_stops_it(spark: FakeSpark) -> None:
     with StreamingContext(spark, 1.0) as context:
         pass
-    assert context._state is StreamingContextState.STOPPED
+    assert context.getState() is StreamingContextState.STOPPED
 
 
 # -- arguments --

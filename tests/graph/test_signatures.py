@@ -45,7 +45,15 @@ def test_every_method_of_pyspark_exists_with_its_arguments(cls: type, name: str,
 ONLY_HERE = {
     DStream: {"id", "setName", "mapWithState", "saveAsPickleFiles"},
     StreamingContext: {
-        *("receiverStream", "socketStream", "rawSocketStream", "fileStream", "input_stream", "removeStreamingListener"),
+        *(
+            "receiverStream",
+            "socketStream",
+            "rawSocketStream",
+            "fileStream",
+            "input_stream",
+            "removeStreamingListener",
+            "getState",
+        ),
     },
 }
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from tests.helpers import engine_of, run_in_background
 
-from penstock import BatchCompleted, StopProgress, StreamingContext, ThreadReceiver
-from penstock.context_state import StreamingContextState
+from penstock import BatchCompleted, StopProgress, StreamingContext, StreamingContextState, ThreadReceiver
 from penstock.errors import BatchFailedError
 
 pytestmark = pytest.mark.spark
@@ -86,7 +85,7 @@ def test_the_context_stops_after_three_consecutive_failed_batches(make_ssc: Make
     ssc.start()
     with pytest.raises(BatchFailedError, match=r"3 consecutive batches have failed .*KeyError: 'always'"):
         ssc.awaitTerminationOrTimeout(30)
-    assert ssc._state is StreamingContextState.STOPPED
+    assert ssc.getState() is StreamingContextState.STOPPED
     assert len(completed.infos) >= 3
     assert all(info.succeeded is False for info in completed.infos)
     assert engine_of(ssc).scheduler.failed_batches == len(completed.infos)

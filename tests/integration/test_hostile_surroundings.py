@@ -15,8 +15,7 @@ import pytest
 from pyarrow import flight
 from tests.helpers import Gate, engine_of, listening_ports, run_in_background
 
-from penstock import StopProgress, StreamingContext, StreamingListener, ThreadReceiver
-from penstock.context_state import StreamingContextState
+from penstock import StopProgress, StreamingContext, StreamingContextState, StreamingListener, ThreadReceiver
 
 pytestmark = pytest.mark.spark
 
@@ -150,7 +149,7 @@ def test_a_graceful_stop_that_reaches_its_deadline_returns_and_leaves_the_batch_
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     took_s = time.monotonic() - started
     assert 1 <= took_s < 20
-    assert ssc._state is StreamingContextState.STOPPED
+    assert ssc.getState() is StreamingContextState.STOPPED
     assert phases[0] == "receivers"
     assert phases[-1] == "listeners"
     assert engine_of(ssc).scheduler.pending_batches, "the batch that hangs does not count as done"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.blocks.block import Block as Block
     from penstock.blocks.block import StoredBlock as StoredBlock
     from penstock.context import StreamingContext as StreamingContext
+    from penstock.context_state import StreamingContextState as StreamingContextState
     from penstock.errors import ConfigurationError as ConfigurationError
     from penstock.errors import PenstockError as PenstockError
     from penstock.errors import ReceiverStoppedError as ReceiverStoppedError

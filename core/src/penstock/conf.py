@@ -434,8 +434,7 @@ def key(attribute: str) -> str:
 
 def as_markdown() -> str:
     """The tables of ``docs/configuration.md``, one for each group."""
-    lines: list[str] = []
-    group = None
+    lines, group = list[str](), ""
     for attribute, each in KEYS.items():
         if each.group != group:
             group = each.group

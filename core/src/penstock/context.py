@@ -26,7 +26,6 @@ from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.inputs import StreamBuilder
-from penstock.launch.launch_conf import UDS
 from penstock.listen.events import StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
@@ -85,15 +84,9 @@ class StreamingContext(StreamBuilder):
         interval_ms = require_duration_ms("batchDuration", batchDuration)
         self._sc = sparkContext
         cluster.use_this_python(sparkContext)
-        pairs = dict(sparkContext.getConf().getAll())
-        self._settings = Settings.parse(pairs)
+        self._settings = Settings.parse(dict(sparkContext.getConf().getAll()))
         set_level(self._settings.log_level)
-        if pairs.get(UDS) != "true":
-            log.warning(
-                "Unix domain sockets off: each Python stage takes about 40 ms longer",
-                key=UDS,
-                advice=f"set {UDS}=true before the SparkContext is created, or start with `penstock run`",
-            )
+        cluster.check_unix_sockets(sparkContext)
         self._plugins = Plugins(self._settings.plugins_disable, strict=self._settings.plugins_strict)
         for unused in keys_without_effect(self._settings, self._plugins.known_options()):
             log.warning("configuration key has no effect", key=unused.key, reason=unused.reason, advice=unused.advice)
@@ -245,6 +238,10 @@ class StreamingContext(StreamBuilder):
         if active is not None:
             return active
         return _created_by(setupFunc) if checkpointPath is None else cls.getOrCreate(checkpointPath, setupFunc)
+
+    def getState(self) -> StreamingContextState:
+        """The state of the context."""
+        return self._state
 
     def __enter__(self) -> Self:
         """The context itself; the block builds and starts the program."""

@@ -13,6 +13,11 @@ from typing import Any
 from attrs import frozen
 from pyspark import SparkContext
 
+from penstock.launch.launch_conf import UDS
+from penstock.runtime.log import get_logger
+
+log = get_logger("spark")
+
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
@@ -142,3 +147,13 @@ def running_task(sc: SparkContext, job_group: str) -> TaskLocation | None:
                 if task.status() == "RUNNING":
                     return TaskLocation(task.host(), task.executorId())
     return None
+
+
+def check_unix_sockets(sc: SparkContext) -> None:
+    """Log a warning if Python workers are reached by TCP, over which each stage waits for a delayed acknowledgement."""
+    if sc.getConf().get(UDS) != "true":
+        log.warning(
+            "Unix domain sockets off: each Python stage takes about 40 ms longer",
+            key=UDS,
+            advice=f"set {UDS}=true before the SparkContext is created, or start with `penstock run`",
+        )
