@@ -218,12 +218,15 @@ def test_stop_fails_all_waiting_callers(background: Background) -> None:
             each.result(timeout=10)
 
 
-def test_stopped_limiter_passes_only_what_needs_no_wait() -> None:
+def test_stopped_limiter_passes_a_whole_request_that_needs_no_wait_and_no_part_of_another() -> None:
     clock = ManualClock()
     limit = limiter(clock, rate=100, burst_ms=200)
     clock.advance(50)
     limit.stop()
-    assert limit.acquire(1000) == 6
+    for more_than_earned in (7, 1000):
+        with pytest.raises(ReceiverStoppedError):
+            limit.acquire(more_than_earned)
+    assert limit.acquire(6) == 6
     with pytest.raises(ReceiverStoppedError):
         limit.acquire(1)
 

@@ -111,7 +111,7 @@ class RateLimiter:
         """Wait until records may pass and return how many of ``wanted`` may: all of them, or a full burst.
 
         Raises:
-            ReceiverStoppedError: the limiter is stopped and no record may pass without waiting.
+            ReceiverStoppedError: the limiter is stopped and not all of them may pass without waiting.
         """
         if math.isinf(self._rate) and not self._pauses:
             return wanted
@@ -123,9 +123,10 @@ class RateLimiter:
                 count, reserved = wanted, 0.0
             else:
                 reserved = self._requests[-1].ticket if self._requests else self._used
-                count = min(wanted, int(self._earned - reserved + _ROUNDING) if self._stopped else int(self._burst()))
-            if count < 1:
-                raise ReceiverStoppedError("the receiver is stopped and its rate limit leaves no room")
+                count = min(wanted, int(self._burst()))
+                # All or nothing: part of a batch would be stored again by a receiver that resumes before the batch.
+                if self._stopped and self._earned - reserved + _ROUNDING < count:
+                    raise ReceiverStoppedError("the receiver is stopped and its rate limit leaves no room")
             request = _Request(count, reserved + count)
             self._requests.append(request)
         while True:
