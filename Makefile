@@ -46,7 +46,7 @@ demo: $(READY)  ## run the main job: a stream at work
 # Three parts at a time, the longest first: those that run whole programs mostly wait.
 PARTS := types on-spark faults without-spark programs
 test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --jobs=3 --output-sync=line $(PARTS))
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
 
 without-spark: $(READY)
 	$(BIN)/pytest -m 'not spark'

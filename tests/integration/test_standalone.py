@@ -58,9 +58,9 @@ def _answers(port: int) -> bool:
 
 
 def test_blocks_of_a_standalone_executor_are_fetched_to_the_last_batch(master: str, tmp_path: Path) -> None:
-    program = Path(__file__).with_name("on_standalone.py")
     ran = subprocess.run(
-        [sys.executable, program, master, tmp_path / "notes"],
+        [sys.executable, "-m", "tests.integration.on_standalone", master, tmp_path / "notes"],
+        cwd=Path(__file__).parents[2],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,

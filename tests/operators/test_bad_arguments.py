@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -143,6 +143,17 @@ CARRIED_ON = {
 }
 
 
+@pytest.fixture
+def without_checkpoint_directory(sc: Any) -> Iterator[None]:
+    """Earlier tests may have set one: ``sc.setCheckpointDir`` lasts as long as the SparkContext."""
+    spark = sc._jsc.sc()
+    before, set_directory = spark.getCheckpointDir(), getattr(spark, "checkpointDir_$eq")
+    set_directory(sc._jvm.scala.Option.empty())
+    yield
+    set_directory(before)
+
+
+@pytest.mark.usefixtures("without_checkpoint_directory")
 @pytest.mark.parametrize("operation", CARRIED_ON.values(), ids=CARRIED_ON)
 def test_stateful_operators_need_a_checkpoint_directory(sc: Any, operation: Any) -> None:
     message = "The checkpoint directory has not been set. Please set it by StreamingContext.checkpoint()"
