@@ -8,6 +8,7 @@ from attrs import define, evolve, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.helpers.receiver_transitions import transitions
 
 from penstock.conf import Settings
 from penstock.receive.messages import (
@@ -55,6 +56,7 @@ from penstock.track.receiver_tracking_info import (
 
 HERE, THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
 SETTINGS = Settings.parse({})
+TRANSITIONS = transitions()
 POLICIES = st.builds(
     partial(evolve, SETTINGS),
     max_restarts=st.integers(0, 3),
@@ -96,7 +98,10 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     def take(self, event: LifecycleEvent) -> object:
         """Give an event to the record and carry out the effects; returns the answer."""
         was_over = isinstance(self.record.state, GivenUp | Stopping | Ending | Stopped)
+        before = type(self.record.state)
         self.record, effects = step(self.record, event, self.now_ms, int(self.now_ms))
+        after = type(self.record.state)
+        assert before is after or (before.__name__, after.__name__) in TRANSITIONS
         answer: object = None
         for effect in effects:
             match effect:
