@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from penstock.blocks.block import Block
 from penstock.receive.receiver import Receiver
@@ -40,6 +40,10 @@ class ReceiverHarness(ReceiverHost[Any]):
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
         self._expected: list[Any] | None = None
+        # What becomes of blocks: None: taken; an error: raised; "held": neither, until that changes.
+        self._answer: BaseException | Literal["held"] | None = None
+        #: The calls of store, store_all and store_arrow after the stop had ended; each was refused.
+        self.late_stores: list[str] = []
         super().__init__(receiver, self._take, {**_CONF, **(conf or {})}, clock=clock)
 
     def __exit__(self, *error: object) -> None:
@@ -57,7 +61,11 @@ class ReceiverHarness(ReceiverHost[Any]):
             AssertionError: the receiver has stored more records than the last ``until_records`` expected.
         """
         began = time.monotonic()
+        if self._answer == "held":
+            self.take_blocks()
         super().stop(message)
+        for name in ("store", "store_all", "store_arrow"):
+            self._record_late(name, getattr(self._supervisor, name))
         if time.monotonic() - began > _STOP_S:
             raise TimeoutError(
                 f"{type(self.receiver).__name__} did not end within {_STOP_S:g} s of its stop: onStop is to wake "
@@ -66,6 +74,33 @@ class ReceiverHarness(ReceiverHost[Any]):
         expected, self._expected = self._expected, None
         if expected is not None:
             self._check(expected)
+
+    def restart(self) -> None:
+        """Stop the receiver and start it again at once, as ``Receiver.restart`` does. Returns before it has."""
+        self._supervisor.restart("the harness restarts it", delay_ms=0)
+
+    @property
+    def starts(self) -> int:
+        """How often the receiver was started."""
+        return self._driver.starts
+
+    def hold_blocks(self) -> None:
+        """Neither take blocks nor refuse them, as a driver that does not answer: what stores a block waits.
+
+        ``take_blocks`` or the stop of the harness ends it.
+        """
+        self._set_answer("held")
+
+    def refuse_blocks(self, error: BaseException) -> None:
+        """Raise this error for each block, as a driver that cannot be reached, until ``take_blocks``.
+
+        A store fails after ``spark.penstock.receiver.storeRetries`` further attempts.
+        """
+        self._set_answer(error)
+
+    def take_blocks(self) -> None:
+        """Take blocks again."""
+        self._set_answer(None)
 
     @property
     def blocks(self) -> list[Block]:
@@ -139,7 +174,22 @@ class ReceiverHarness(ReceiverHost[Any]):
         if records != expected:
             raise AssertionError(f"expected {expected!r}, and there are {records!r}")
 
+    def _record_late(self, name: str, store: Callable[..., None]) -> None:
+        def late(*arguments: Any) -> None:
+            self.late_stores.append(name)
+            store(*arguments)
+
+        setattr(self._supervisor, name, late)
+
+    def _set_answer(self, answer: BaseException | Literal["held"] | None) -> None:
+        with self._changed:
+            self._answer = answer
+            self._changed.notify_all()
+
     def _take(self, block: Block) -> None:
         with self._changed:
+            self._changed.wait_for(lambda: self._answer != "held")
+            if isinstance(self._answer, BaseException):
+                raise self._answer
             self._blocks.append(block)
             self._changed.notify_all()

@@ -152,14 +152,13 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
             work = Path(folder) / "work"
             work.mkdir()
             kit = KITS[check.kind](subject, check, work)
-            try:
+            # The first error counts: what cannot be closed is often a consequence. A plugin may raise anything,
+            # SystemExit included.
+            for step in (lambda: check.function(kit), kit.close):
                 try:
-                    check.function(kit)
-                finally:
-                    kit.close()
-            # A plugin may raise anything, SystemExit included.
-            except BaseException as error:
-                outcome.append(error)
+                    step()
+                except BaseException as error:
+                    outcome.append(error)
 
     thread = threading.Thread(target=body, name=f"penstock kit {check.id}", daemon=True)
     state = GlobalState()
