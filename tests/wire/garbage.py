@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 import socket
 import struct
 from collections.abc import Iterator
@@ -51,6 +52,15 @@ def _raw(chance: random.Random) -> Iterator[bytes]:
     yield _PREFACE + settings + _frame(255, pickle.dumps(Bomb()), stream=1)
     for _ in range(20):
         yield chance.randbytes(chance.randrange(1, 5000))
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What endpoints have refused, in order."""
+    found = [
+        re.search(r"(call without the application's token|message) refused", each.getMessage())
+        for each in caplog.records
+    ]
+    return [match[0] for match in found if match]
 
 
 def pelt(port: int, token: Token, action: str, address: str = "127.0.0.1") -> tuple[int, int]:
