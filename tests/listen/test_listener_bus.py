@@ -308,7 +308,7 @@ def test_hanging_listener_delays_stop_no_longer_than_the_timeout(
     make_bus: MakeBus, make_listener: MakeListener, gate: Gate, queue_size: int
 ) -> None:
     bus, stuck, fine = make_bus(queue_size), make_listener(gate), make_listener()
-    bus.add(stuck, "stuck")
+    bus.add(stuck, f"stuck {queue_size}")
     bus.add(fine, "fine")
     for each in range(2):
         bus.post(StreamingStarted(each))
@@ -317,7 +317,7 @@ def test_hanging_listener_delays_stop_no_longer_than_the_timeout(
     before = time.monotonic()
     bus.stop(0.1)
     assert time.monotonic() - before < 5
-    (thread,) = [thread for thread in threading.enumerate() if thread.name == "listener stuck"]
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == f"listener stuck {queue_size}"]
     gate.open()
     # A full queue has no room for the end of the thread.
     if queue_size > 2:

@@ -56,11 +56,8 @@ def _raw(chance: random.Random) -> Iterator[bytes]:
 
 def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What endpoints have refused, in order."""
-    found = [
-        re.search(r"(call without the application's token|message) refused", each.getMessage())
-        for each in caplog.records
-    ]
-    return [match[0] for match in found if match]
+    refused = re.compile(r"(call without the application's token|message) refused")
+    return [match[0] for record in caplog.records if (match := refused.search(record.getMessage()))]
 
 
 def pelt(port: int, token: Token, action: str, address: str = "127.0.0.1") -> tuple[int, int]:
