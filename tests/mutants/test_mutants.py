@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.mutants import receiver_lifecycle
 from tests.mutants.mutant import Mutant
-from tests.mutants.references import MemoryReceiver
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
 
 from penstock.testing import MemoryFeeder, run_checks
 
@@ -27,6 +27,6 @@ def test_mutant_fails_its_check(mutant: Mutant) -> None:
 
 
 def test_reference_receiver_passes_every_check() -> None:
-    report = run_checks("receiver", MemoryReceiver, MemoryFeeder)
+    report = run_checks("receiver", MemoryReceiver, MemoryFeeder, capabilities=MEMORY_RECEIVER)
     assert report.ok, report.text()
     assert report.grade == "hardened"
