@@ -83,6 +83,10 @@ class Feeder(ABC):
         """The records that the receiver has acknowledged, in the order of acknowledgement."""
         self._unable("acknowledged")
 
+    def taken(self) -> int:
+        """How many records the receiver has taken so far; what waits in the transport may count as taken."""
+        self._unable("taken")
+
     def polls(self) -> int:
         """How often the receiver has asked for data or connected so far."""
         self._unable("polls")
