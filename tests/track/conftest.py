@@ -122,11 +122,11 @@ class FakeProcess:
         store = LocalBlockHandler(Path(directory)) if directory else None
         self.endpoint = Endpoint(
             address,
-            self.task.token,
+            self.task.driver.token,
             dict.fromkeys(kinds, self._on_message),
             partial(open_block, store.open) if store else None,
         )
-        self._driver = Client(self.task.driver_location, self.task.token, 10_000)
+        self._driver = Client(self.task.driver.location, self.task.driver.token, 10_000)
 
     def _on_message(self, message: object) -> Reply:
         self.received.add(message)
