@@ -23,6 +23,7 @@ class Capabilities:
         serves: listener: opens a port.
         exports: listener: sends data to a backend.
         durable: block store: an acknowledged block survives the death of the process and of the host.
+        verified: block store: detects every changed bit of a block when it is read.
         located: block store: names the hosts that have a block.
     """
 
@@ -38,4 +39,5 @@ class Capabilities:
     serves: bool = False
     exports: bool = False
     durable: bool = False
+    verified: bool = False
     located: bool = False

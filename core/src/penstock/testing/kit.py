@@ -183,14 +183,3 @@ class RateEstimatorKit(Kit):
     def make(self, batch_interval_ms: int = 1000) -> Any:
         """A new estimator."""
         return self.subject.instance(batch_interval_ms)
-
-
-#: Kind of check → its kit.
-KITS: Mapping[str, type[Kit]] = {
-    "plugin": Kit,
-    "receiver": ReceiverKit,
-    "rate-estimator": RateEstimatorKit,
-    "listener": Kit,
-    "block-store": Kit,
-    "live": Kit,
-}
