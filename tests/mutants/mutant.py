@@ -34,3 +34,8 @@ class Mutant:
     scale: float = 1.0
     also: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(factory=dict)  # further arguments of run_checks
+
+    @property
+    def id(self) -> str:
+        """Names it in reports."""
+        return f"{self.check}-{getattr(self.make, '__name__', self.make)}"

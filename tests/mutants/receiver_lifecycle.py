@@ -28,7 +28,7 @@ class StartsThreadInConstructor(MemoryReceiver):
 
     def __init__(self, feeder: MemoryFeeder) -> None:
         super().__init__(feeder)
-        threading.Thread(target=threading.Event().wait, name="eager", daemon=True).start()
+        threading.Thread(target=threading.Event().wait, args=(0.2,), name="eager", daemon=True).start()
 
 
 class WaitsInStart(MemoryReceiver):
@@ -126,7 +126,7 @@ MUTANTS = [
     memory_mutant("RC-03", StartsAgain, "second reader", scale=0.1),
     memory_mutant("RC-04", NeedsStart, "onStop raised AttributeError"),
     memory_mutant("RC-05", StopsOnce, "onStop raised IndexError"),
-    memory_mutant("RC-06", NeverWakes, "has not ended", scale=0.05),
+    memory_mutant("RC-06", NeverWakes, "has not ended", 0.05, "RC-03", "RC-05", "RC-07"),
     memory_mutant("RC-07", ReusesConnection, "after 1 restarts a record is not stored", scale=0.1),
     memory_mutant("RC-08", LeavesDescriptors, "descriptor", scale=0.1),
     memory_mutant("RC-09", StoresLate, "called store after its stop"),

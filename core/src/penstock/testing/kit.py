@@ -8,11 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
 
+from penstock.blocks import arrow_form
 from penstock.receive.receiver import Receiver
 from penstock.runtime.clock import Clock, ManualClock
 from penstock.testing.capabilities import Capabilities
@@ -144,18 +146,31 @@ class ReceiverKit(Kit):
         feeder: Feeder = self.enter(self.subject.feeder())
         return feeder
 
-    def make(self, feeder: Feeder | None = None) -> Receiver[Any]:
+    def make(
+        self,
+        feeder: Feeder | None = None,
+        position: Mapping[str, Any] | None = None,
+        *,
+        index: int = 0,
+        count: int = 1,
+    ) -> Receiver[Any]:
         """A new receiver: pickled and loaded again, as Spark does on the way to an executor.
 
         Args:
             feeder: its source; ``None`` for a new one.
+            position: of a replayable receiver: it continues after what was stored up to there. A position is the
+                metadata of the blocks stored so far, each one's values over those before; ``None``: from the start.
+            index: which of several instances that share the source's partitions.
+            count: the number of these instances.
 
         Raises:
-            CheckFailure: it cannot be pickled, or loaded.
+            CheckFailure: it cannot be pickled, or loaded, or does not take a position.
         """
         if feeder is None and self.subject.feeder is not None:
             feeder = self.feeder()
-        made = self.subject.instance(*([] if feeder is None else [feeder]))
+        if position is not None and not self.subject.takes("position"):
+            fail("make does not take a position", change="let make take (feeder, position=None) and continue there")
+        made = self.subject.instance(*([] if feeder is None else [feeder]), position=position, index=index, count=count)
         try:
             receiver = cloudpickle.loads(cloudpickle.dumps(made))
         except Exception as error:
@@ -174,8 +189,10 @@ class ReceiverKit(Kit):
         conf: Mapping[str, str] | None = None,
     ) -> ReceiverHarness:
         """A harness for a receiver, not started; stopped when the check ends, however that stop ends."""
+        _warm_up()
         harness = ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock)
         self.on_close(lambda: self.finishes(harness.stop, _CLOSE_S))
+        self.on_close(harness.accept)
         return harness
 
     def run(
@@ -212,20 +229,15 @@ class ReceiverKit(Kit):
         return True
 
 
+@cache
+def _warm_up() -> None:
+    """Import what the first block needs: no deadline of a check is to pay for it."""
+    list(arrow_form.records(arrow_form.encode(["record"]).to_batches()))
+
+
 class RateEstimatorKit(Kit):
     """The kit of the rate estimator checks."""
 
     def make(self, batch_interval_ms: int = 1000) -> Any:
         """A new estimator."""
         return self.subject.instance(batch_interval_ms)
-
-
-#: Kind of check → its kit.
-KITS: Mapping[str, type[Kit]] = {
-    "plugin": Kit,
-    "receiver": ReceiverKit,
-    "rate-estimator": RateEstimatorKit,
-    "listener": Kit,
-    "block-store": Kit,
-    "live": Kit,
-}

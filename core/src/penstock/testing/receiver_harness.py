@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from penstock.blocks.block import Block
+from penstock.errors import StoreError
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_host import ReceiverHost
 from penstock.runtime.clock import Clock
@@ -39,9 +40,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         self.receiver = receiver
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
+        self._answer, self._offers = "accept", 0
         self._expected: list[Any] | None = None
-        # What becomes of blocks: None: taken; an error: raised; "held": neither, until that changes.
-        self._answer: BaseException | Literal["held"] | None = None
         #: The calls of store, store_all and store_arrow after the stop had ended; each was refused.
         self.late_stores: list[str] = []
         super().__init__(receiver, self._take, {**_CONF, **(conf or {})}, clock=clock)
@@ -51,6 +51,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         if any(error):
             # What failed first counts.
             self._expected = None
+        if self._answer == "hold":
+            self.accept()
         self.stop()
 
     def stop(self, message: str = "the test is over") -> None:
@@ -61,8 +63,6 @@ class ReceiverHarness(ReceiverHost[Any]):
             AssertionError: the receiver has stored more records than the last ``until_records`` expected.
         """
         began = time.monotonic()
-        if self._answer == "held":
-            self.take_blocks()
         super().stop(message)
         for name in ("store", "store_all", "store_arrow"):
             self._record_late(name, getattr(self._supervisor, name))
@@ -84,23 +84,28 @@ class ReceiverHarness(ReceiverHost[Any]):
         """How often the receiver was started."""
         return self._driver.starts
 
-    def hold_blocks(self) -> None:
-        """Neither take blocks nor refuse them, as a driver that does not answer: what stores a block waits.
+    def refuse(self) -> None:
+        """Refuse every block from now on, as a driver that does not accept it.
 
-        ``take_blocks`` or the stop of the harness ends it.
+        A store retries ``spark.penstock.receiver.storeRetries`` times before it fails.
         """
-        self._set_answer("held")
+        self._set_answer("refuse")
 
-    def refuse_blocks(self, error: BaseException) -> None:
-        """Raise this error for each block, as a driver that cannot be reached, until ``take_blocks``.
+    def hold(self) -> None:
+        """Let every block wait from now on, as a driver or disk that does not answer, until ``accept`` or ``refuse``.
 
-        A store fails after ``spark.penstock.receiver.storeRetries`` further attempts.
+        The end of the ``with`` block accepts what waits. A block that waits for 20 s is refused.
         """
-        self._set_answer(error)
+        self._set_answer("hold")
 
-    def take_blocks(self) -> None:
-        """Take blocks again."""
-        self._set_answer(None)
+    def accept(self) -> None:
+        """Accept every block from now on, and those that wait."""
+        self._set_answer("accept")
+
+    @property
+    def offers(self) -> int:
+        """How often a block was offered so far: accepted, refused or waiting; each retry counts."""
+        return self._offers
 
     @property
     def blocks(self) -> list[Block]:
@@ -181,15 +186,18 @@ class ReceiverHarness(ReceiverHost[Any]):
 
         setattr(self._supervisor, name, late)
 
-    def _set_answer(self, answer: BaseException | Literal["held"] | None) -> None:
+    def _set_answer(self, answer: str) -> None:
         with self._changed:
             self._answer = answer
             self._changed.notify_all()
 
     def _take(self, block: Block) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._answer != "held")
-            if isinstance(self._answer, BaseException):
-                raise self._answer
+            self._offers += 1
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: self._answer != "hold", _DEADLINE_S):
+                raise StoreError(f"the harness has held block {block.block_id} for {_DEADLINE_S:g} s")
+            if self._answer == "refuse":
+                raise StoreError(f"the harness refuses block {block.block_id}")
             self._blocks.append(block)
             self._changed.notify_all()
