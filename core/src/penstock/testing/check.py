@@ -27,7 +27,7 @@ PINNED: Mapping[Kind, int] = {
     "rate-estimator": 1,
     "listener": 0,
     "block-store": 22,
-    "live": 0,
+    "live": 6,
 }
 #: Prefix of the ids of a kind.
 PREFIXES: Mapping[str, Kind] = {
@@ -47,6 +47,7 @@ _MODULES = (
     "rate_estimator",
     "block_store",
     "block_store_limits",
+    "live",
 )
 _registry: dict[str, Check] = {}
 

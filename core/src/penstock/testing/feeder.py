@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from penstock.testing.check import NotApplicable
 
@@ -17,6 +17,9 @@ class Feeder(ABC):
     done it, not once the receiver has seen it. ``put`` is required. A method that is not overridden makes the checks
     that need it not applicable.
     """
+
+    #: Whether the source is in this process, so that a worker of Spark cannot reach it.
+    in_process: ClassVar[bool] = False
 
     def __enter__(self) -> Self:
         """Return the feeder."""

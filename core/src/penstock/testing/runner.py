@@ -24,6 +24,7 @@ from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_fo
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import Kit, RateEstimatorKit, ReceiverKit, scale
 from penstock.testing.leak_meter import GlobalState
+from penstock.testing.live import LiveKit
 from penstock.testing.report import Report, Result
 from penstock.testing.subject import Subject
 
@@ -34,7 +35,7 @@ _KITS: Mapping[str, type[Kit]] = {
     "rate-estimator": RateEstimatorKit,
     "listener": Kit,
     "block-store": BlockStoreKit,
-    "live": Kit,
+    "live": LiveKit,
 }
 # After the time limit of a check, for its process to report the hang itself.
 _GRACE_S = 5.0
