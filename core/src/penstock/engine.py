@@ -28,7 +28,7 @@ from penstock.spark.checkpoint import delete_file
 from penstock.spark.local_properties import LocalProperties
 from penstock.track.receiver_tracker import ReceiverTracker
 
-log = get_logger("context")
+log = get_logger("engine")
 
 # Time for running work to end in a stop that is not graceful.
 _QUICK_STOP_S = 10.0

@@ -172,7 +172,7 @@ class _Transition:
         if not isinstance(state, Scheduled) or (not state.refused and self._accepts(state, location)):
             return ""
         self._become(evolve(state, refused=True))
-        self._log("warning", "receiver refused: not on an executor that it was scheduled to")
+        self._log("warning", "receiver refused", reason="it runs on another executor than scheduled")
         return "the receiver was scheduled to another executor"
 
     def _accepts(self, state: Scheduled, location: TaskLocation | None) -> bool:
