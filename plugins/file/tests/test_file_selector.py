@@ -173,7 +173,7 @@ def test_file_that_changed_is_read_again_when_it_is_quiet(
     directory.now_ns += S
     assert directory.look() == ["a"]
     (record,) = caplog.records
-    for words in ("changed file read again", "x://a", "receiver 'file'"):
+    for words in ("file changed", "x://a", "receiver 'file'"):
         assert words in record.getMessage()
     assert directory.look() == []
 

@@ -196,7 +196,7 @@ class FileSelector:
     def _queue(self, version: FileVersion) -> None:
         if version.path in self._known:
             log.warning(
-                "changed file read again from its beginning",
+                "file changed, read again from its beginning",
                 path=self._name(version.path),
                 size=version.size,
                 advice=f"{_MOVE}; {_FOLLOW}",
