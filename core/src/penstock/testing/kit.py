@@ -1,0 +1,183 @@
+"""``Kit``: what a running check gets: instances of the plugin, a clock, seeded randomness, deadlines, a leak meter."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark import cloudpickle
+
+from penstock.receive.receiver import Receiver
+from penstock.runtime.clock import Clock
+from penstock.testing.capabilities import Capabilities
+from penstock.testing.check import Check, NotApplicable, fail
+from penstock.testing.feeder import Feeder
+from penstock.testing.leak_meter import LeakMeter
+from penstock.testing.receiver_harness import ReceiverHarness
+from penstock.testing.subject import Subject
+
+_POLL_S = 0.002
+
+
+def scale() -> float:
+    """The factor of every deadline, from ``PENSTOCK_TEST_SCALE``: above 1 on a slow machine.
+
+    Raises:
+        ValueError: it is no number above 0.
+    """
+    text = os.environ.get("PENSTOCK_TEST_SCALE", "1")
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if value <= 0:
+        raise ValueError(f"PENSTOCK_TEST_SCALE={text!r}: must be a number above 0, a factor for all deadlines")
+    return value
+
+
+class Kit:
+    """What a check runs with. Everything that is entered here is closed when the check ends.
+
+    Args:
+        subject: what is tested.
+        check: the running check.
+        folder: an empty folder for this check.
+    """
+
+    def __init__(self, subject: Subject, check: Check, folder: Path) -> None:
+        self.subject, self.check, self.folder = subject, check, folder
+        #: Seeded by the run's seed and the check's id: a check sees the same values alone and among others.
+        self.rng = random.Random(f"{subject.seed} {check.id}")
+        self.leak_meter = LeakMeter()
+        self._entered = ExitStack()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the plugin declares."""
+        return self.subject.capabilities
+
+    def enter(self, resource: Any) -> Any:
+        """Enter a context manager until the check ends."""
+        return self._entered.enter_context(resource)
+
+    def on_close(self, function: Callable[[], object]) -> None:
+        """Call a function when the check ends."""
+        self._entered.callback(function)
+
+    def close(self) -> None:
+        """Close what was entered, the last first."""
+        self._entered.close()
+
+    def deadline_s(self, seconds: float) -> float:
+        """A deadline, multiplied by ``PENSTOCK_TEST_SCALE``."""
+        return seconds * scale()
+
+    def until(self, condition: Callable[[], object], seen: Callable[[], str] | str, timeout_s: float = 5.0) -> None:
+        """Wait until a condition is true.
+
+        Args:
+            condition: polled every 2 ms.
+            seen: what the failure reports, or a function that describes it.
+            timeout_s: deadline before scaling.
+
+        Raises:
+            CheckFailure: it is not true in time.
+        """
+        if not self.becomes(condition, timeout_s):
+            fail(f"{seen if isinstance(seen, str) else seen()} (within {self.deadline_s(timeout_s):g} s)")
+
+    def finishes(self, function: Callable[[], object], timeout_s: float) -> bool:
+        """Call a function on a thread of its own; return whether it returns or raises before a deadline."""
+
+        def body() -> None:
+            # What it raises is not the question.
+            with suppress(BaseException):
+                function()
+
+        thread = threading.Thread(target=body, name=f"penstock kit {self.check.id} call", daemon=True)
+        thread.start()
+        thread.join(self.deadline_s(timeout_s))
+        return not thread.is_alive()
+
+    def becomes(self, condition: Callable[[], object], timeout_s: float = 5.0) -> bool:
+        """Wait until a condition is true, up to a deadline; return whether it is."""
+        deadline = time.monotonic() + self.deadline_s(timeout_s)
+        while not condition():
+            if time.monotonic() > deadline:
+                return bool(condition())
+            # Polls: what a third-party plugin does has no event to wait for.
+            threading.Event().wait(_POLL_S)
+        return True
+
+
+class ReceiverKit(Kit):
+    """The kit of the receiver checks."""
+
+    def feeder(self) -> Feeder:
+        """A new feeder, closed when the check ends.
+
+        Raises:
+            NotApplicable: the suite has none.
+        """
+        if self.subject.feeder is None:
+            raise NotApplicable("the suite has no feeder")
+        feeder: Feeder = self.enter(self.subject.feeder())
+        return feeder
+
+    def make(self, feeder: Feeder | None = None) -> Receiver[Any]:
+        """A new receiver: pickled and loaded again, as Spark does on the way to an executor.
+
+        Args:
+            feeder: its source; ``None`` for a new one.
+
+        Raises:
+            CheckFailure: it cannot be pickled, or loaded.
+        """
+        if feeder is None and self.subject.feeder is not None:
+            feeder = self.feeder()
+        made = self.subject.instance(*([] if feeder is None else [feeder]))
+        try:
+            receiver = cloudpickle.loads(cloudpickle.dumps(made))
+        except Exception as error:
+            fail(
+                f"a new {type(made).__name__} cannot be pickled: {type(error).__name__}: {error}",
+                change="create clients, sockets, locks and threads in onStart, not in __init__",
+            )
+        if not isinstance(receiver, Receiver):
+            fail(f"make returned a {type(receiver).__name__}", change="return an instance of a subclass of Receiver")
+        return receiver
+
+    def run(
+        self,
+        receiver: Receiver[Any],
+        clock: Clock | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> ReceiverHarness:
+        """Start a receiver in a harness, which stops it when the check ends."""
+        harness: ReceiverHarness = self.enter(ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock))
+        return harness
+
+
+class RateEstimatorKit(Kit):
+    """The kit of the rate estimator checks."""
+
+    def make(self, batch_interval_ms: int = 1000) -> Any:
+        """A new estimator."""
+        return self.subject.instance(batch_interval_ms)
+
+
+#: Kind of check → its kit.
+KITS: Mapping[str, type[Kit]] = {
+    "plugin": Kit,
+    "receiver": ReceiverKit,
+    "rate-estimator": RateEstimatorKit,
+    "listener": Kit,
+    "block-store": Kit,
+    "live": Kit,
+}
