@@ -56,7 +56,7 @@ class LocalBlockHandler:
     Each launch of a receiver finds the blocks of the others and of earlier launches.
 
     Args:
-        directory: the run's, created with the first block.
+        directory: the directory of the run, created with the first block.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -41,9 +41,9 @@ class LoadedPlugin:
     """One plugin and how loading it ended.
 
     Attributes:
-        name: its entry point's.
-        distribution: the distribution that has it.
-        version: the distribution's.
+        name: name of the entry point.
+        distribution: the distribution that it belongs to.
+        version: version of the distribution.
         value: the object reference of the entry point.
         hooks: implemented hooks.
         specs: offered specs, by hook.

@@ -36,7 +36,7 @@ class ReceiverSpec:
     Attributes:
         name: lowercase; usually the protocol.
         factory: ``factory(options)``, or ``factory()`` without an options class; returns a Receiver.
-        options: an attrs class, one field an option; ``None`` for none.
+        options: an attrs class with a field for each option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
 
@@ -53,7 +53,7 @@ class InputStreamSpec:
     Attributes:
         name: lowercase.
         factory: ``factory(options)``, or ``factory()`` without an options class; returns an InputSource.
-        options: an attrs class, one field an option; ``None`` for none.
+        options: an attrs class with a field for each option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
 
@@ -112,7 +112,7 @@ class RecoverableSource(InputSource, Protocol):
     def position(self) -> Mapping[str, Any]:
         """Return the position and the batches not yet cleaned up, as JSON values. Called at each checkpoint.
 
-        From ``open`` on, and never while a batch is made. Must not block.
+        May be called from ``open`` on, never while a batch is made. Must not block.
         """
         ...
 
@@ -132,7 +132,7 @@ class RateEstimatorSpec:
     Attributes:
         name: lowercase.
         factory: ``factory(options, batch_interval_ms)``; returns a RateEstimator.
-        options: an attrs class, one field an option; ``None`` for none.
+        options: an attrs class with a field for each option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
 

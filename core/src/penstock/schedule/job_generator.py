@@ -253,11 +253,11 @@ class JobGenerator:
         self._loop.post(partial(self._batch_input.clean_up, before_ms, delete=self._settings.unpersist))
 
     def _tick(self, time_ms: int) -> None:
-        """A batch is due. From any thread."""
+        """Note that a batch is due. From any thread."""
         self._loop.post(partial(self._due.add, time_ms))
 
     def _on_missed(self, count: int) -> None:
-        """On the timer's thread."""
+        """Log missed ticks; on the timer's thread."""
         log.warning("ticks missed", count=count, policy=self._settings.late_ticks, throttle_s=_THROTTLE_S)
 
     # -- on the loop --

@@ -140,7 +140,8 @@ class _Transition:
             return
         self._set(preferred=event.preferred)
         self._do(lifecycle.StartJob(launch.epoch, candidates))
-        self._log("info", "receiver launched", candidates=[each.preference for each in candidates])
+        preferred = {"preferred": [each.preference for each in candidates]} if candidates else {}
+        self._log("info", "receiver launched", **preferred)
 
     def _job_ended(self, event: lifecycle.JobEnded) -> None:
         ended = {event.epoch}

@@ -31,7 +31,7 @@ _FOLLOW = "for files that grow, use the receiver 'file'"
 
 
 class FileSelector:
-    """File versions in, file versions out, each once.
+    """Selects the file versions that the next batches read, each version once.
 
     Args:
         now_ns: the wall clock.

@@ -45,7 +45,7 @@ _LOG_AGAIN_S = 600
 
 @frozen(kw_only=True)
 class TextFileOptions:
-    """Options of the stream ``text-file``, and of the others too; each one's meaning is its ``help``."""
+    """Options of the stream ``text-file``, shared by the other two; the ``help`` of each field describes it."""
 
     directory: str = field(
         validator=min_len(1), metadata={"help": "a path, a URI, or a pattern of directories (/logs/*/)"}
@@ -171,7 +171,7 @@ class FileSource:
         }
 
     def restore(self, position: Mapping[str, Any]) -> None:
-        """Know and queue the files that an earlier run did."""
+        """Take over the known and the queued files of an earlier run."""
         self._selector.restore(position)
         self._batches = {
             int(time_ms): tuple(FileVersion(*version) for version in files)
