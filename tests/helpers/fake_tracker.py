@@ -16,7 +16,7 @@ from penstock.receive.messages import (
     ReportError,
     UpdateRateLimit,
 )
-from penstock.receive.receiver_task import ReceiverTask
+from penstock.receive.receiver_task import Driver, ReceiverTask
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
@@ -66,14 +66,13 @@ class FakeTracker:
         self, receiver: Receiver[Any], conf: dict[str, str] | None = None, log_directory: str = ""
     ) -> ReceiverTask:
         """The Spark task of a receiver that reports here."""
-        location = f"grpc://127.0.0.1:{self.endpoint.port}"
+        driver = Driver(f"grpc://127.0.0.1:{self.endpoint.port}", self.token)
         return ReceiverTask(
             receiver,
             STREAM_ID,
             EPOCH,
             "app-1",
-            location,
-            self.token,
+            driver,
             Settings.parse(conf or {}),
             log_directory=log_directory,
         )

@@ -26,7 +26,7 @@ PINNED: Mapping[Kind, int] = {
     "receiver": 2,
     "rate-estimator": 1,
     "listener": 0,
-    "block-store": 0,
+    "block-store": 22,
     "live": 0,
 }
 #: Prefix of the ids of a kind.
@@ -45,6 +45,8 @@ SECTIONS = ("Purpose", "Method", "Condition", "Requires")
 _MODULES = (
     "receiver_lifecycle",
     "rate_estimator",
+    "block_store",
+    "block_store_limits",
 )
 _registry: dict[str, Check] = {}
 

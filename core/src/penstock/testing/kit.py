@@ -130,18 +130,31 @@ class ReceiverKit(Kit):
         feeder: Feeder = self.enter(self.subject.feeder())
         return feeder
 
-    def make(self, feeder: Feeder | None = None) -> Receiver[Any]:
+    def make(
+        self,
+        feeder: Feeder | None = None,
+        position: Mapping[str, Any] | None = None,
+        *,
+        index: int = 0,
+        count: int = 1,
+    ) -> Receiver[Any]:
         """A new receiver: pickled and loaded again, as Spark does on the way to an executor.
 
         Args:
             feeder: its source; ``None`` for a new one.
+            position: of a replayable receiver: it continues after what was stored up to there. A position is the
+                metadata of the blocks stored so far, each one's values over those before; ``None``: from the start.
+            index: which of several instances that share the source's partitions.
+            count: the number of these instances.
 
         Raises:
-            CheckFailure: it cannot be pickled, or loaded.
+            CheckFailure: it cannot be pickled, or loaded, or does not take a position.
         """
         if feeder is None and self.subject.feeder is not None:
             feeder = self.feeder()
-        made = self.subject.instance(*([] if feeder is None else [feeder]))
+        if position is not None and not self.subject.takes("position"):
+            fail("make does not take a position", change="let make take (feeder, position=None) and continue there")
+        made = self.subject.instance(*([] if feeder is None else [feeder]), position=position, index=index, count=count)
         try:
             receiver = cloudpickle.loads(cloudpickle.dumps(made))
         except Exception as error:
@@ -170,14 +183,3 @@ class RateEstimatorKit(Kit):
     def make(self, batch_interval_ms: int = 1000) -> Any:
         """A new estimator."""
         return self.subject.instance(batch_interval_ms)
-
-
-#: Kind of check → its kit.
-KITS: Mapping[str, type[Kit]] = {
-    "plugin": Kit,
-    "receiver": ReceiverKit,
-    "rate-estimator": RateEstimatorKit,
-    "listener": Kit,
-    "block-store": Kit,
-    "live": Kit,
-}
