@@ -10,6 +10,7 @@ from collections import Counter
 import attrs
 
 from penstock.testing.check import NotApplicable, check, fail
+from penstock.testing.feeder import Feeder
 from penstock.testing.live import LiveKit, LiveRun
 
 _LIMIT_S = 180.0
@@ -60,9 +61,7 @@ def graceful_stop_loses_nothing(kit: LiveKit) -> None:
     expected = result.first + result.second
     if result.tested != expected:
         lost, twice = expected - result.tested, result.tested - expected
-        fail(
-            f"{lost.total()} of {expected.total()} records are lost, {twice.total()} too many; {list(lost + twice)[:3]}"
-        )
+        fail(f"{lost.total()} of {expected.total()} lost, {twice.total()} too many, such as {list(lost + twice)[:3]}")
 
 
 @check("XX-04", "must", limit_s=_LIMIT_S, change=_LOST)
@@ -90,6 +89,8 @@ def killed_driver_restarts_right(kit: LiveKit) -> None:
             count = run.counts().total() + 100
             run.until(lambda least=count: run.counts().total() >= least, f"fewer than {count} numbers were output")
         else:
+            if not start:
+                _until_connected(kit, run, feeder)
             records = feeder.sample(kit.rng, 100)
             feeder.put(records)
             fed.update(map(repr, records))
@@ -99,6 +100,19 @@ def killed_driver_restarts_right(kit: LiveKit) -> None:
             run.start(spec)
     run.stop()
     _judge_batches(run, round(spec.interval_s * 1000))
+
+
+def _until_connected(kit: LiveKit, run: LiveRun, feeder: Feeder) -> None:
+    """Feed single records until one is output: what is fed to a broken connection may be lost."""
+    probes: Counter[str] = Counter()
+
+    def arrived() -> bool:
+        probe = feeder.sample(kit.rng, 1)
+        feeder.put(probe)
+        probes.update(map(repr, probe))
+        return kit.becomes(lambda: bool(probes & run.counts()), 1)
+
+    run.until(arrived, "no record is output after the restart")
 
 
 def _judge_batches(run: LiveRun, interval_ms: int) -> None:
