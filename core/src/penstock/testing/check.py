@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[[Any], None])
 PINNED: Mapping[Kind, int] = {
     "plugin": 0,
     "receiver": 2,
-    "rate-estimator": 1,
+    "rate-estimator": 24,
     "listener": 0,
     "block-store": 0,
     "live": 0,
@@ -45,6 +45,8 @@ SECTIONS = ("Purpose", "Method", "Condition", "Requires")
 _MODULES = (
     "receiver_lifecycle",
     "rate_estimator",
+    "rate_estimator_loop",
+    "rate_estimator_state",
 )
 _registry: dict[str, Check] = {}
 
