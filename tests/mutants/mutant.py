@@ -32,3 +32,8 @@ class Mutant:
     capabilities: Capabilities = field(factory=Capabilities)
     also: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(factory=dict)  # further arguments of run_checks
+
+    @property
+    def id(self) -> str:
+        """Names it in reports."""
+        return f"{self.check}-{getattr(self.make, '__name__', self.make)}"

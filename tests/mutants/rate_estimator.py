@@ -95,6 +95,10 @@ class Patient(SteadyEstimator):
         return self.state.rate if 0 < self.slow < 6 else super().wanted(records, took_ms, waited_ms)
 
 
+class SaysItIsConstant(SteadyEstimator):
+    """Adapts, and declares that it does not."""
+
+
 class StaysLow(SteadyEstimator):
     """After a long wait it raises the rate by a thousandth a batch only."""
 
@@ -120,10 +124,11 @@ class StartsSlowly(SteadyEstimator):
 class StartsRecklessly(SteadyEstimator):
     """Begins far above any capacity and approaches it slowly."""
 
-    initial_rate = 100_000.0
+    initial_rate, least = 100_000.0, 100.0
 
     def limited(self, wanted: float) -> float:
-        return max(self.state.rate + 0.4 * (wanted - self.state.rate), 1.0)
+        falls = wanted < self.state.rate and self.state.rate > 9_000
+        return self.state.rate + 0.4 * (wanted - self.state.rate) if falls else super().limited(wanted)
 
 
 class NeverDrains(SteadyEstimator):
@@ -219,6 +224,10 @@ class HidesState(SteadyEstimator):
         return 0.9 * wanted + 0.1 * self.average
 
 
+class SaysItHasNoState(SteadyEstimator):
+    """Has a state, and does not declare it."""
+
+
 class SpoiltByOutage(Answers):
     """A burst after a wait of a day moves its time a century ahead."""
 
@@ -243,7 +252,7 @@ class RemembersAll(Answers):
         self.state = LongState()
 
     def answer(self, batch: Batch, rate: float | None) -> float | None:
-        self.state.rates.append(self.state.rate)  # type: ignore[attr-defined]  # see __init__
+        self.state.rates.append(self.state.rate)
         return rate
 
 
@@ -254,7 +263,9 @@ class Expensive(Answers):
 
     def answer(self, batch: Batch, rate: float | None) -> float | None:
         self.calls += 1
-        return rate if 500 < self.calls <= 600 and sum(range(200_000)) else rate
+        if 500 < self.calls <= 600:
+            sum(range(200_000))
+        return rate
 
 
 class StartsThread(Answers):
@@ -305,7 +316,10 @@ MUTANTS = [
     _mutant("RE-01", "compute answered nan", GivesNaN),
     _mutant("RE-02", "declared are 1e-05 to", HasNoFloor),
     _mutant(
-        "RE-02", "declared are 1 to 20000", HasNoCeiling, capabilities=Capabilities(restores=True, min_rate=1, max_rate=2e4)
+        "RE-02",
+        "declared are 1 to 20000",
+        HasNoCeiling,
+        capabilities=Capabilities(restores=True, min_rate=1, max_rate=2e4),
     ),
     _mutant("RE-03", "after such a batch", LowersWhenEmpty),
     _mutant("RE-04", "the rate changed from", DoublesAtZeroTime),
@@ -316,7 +330,7 @@ MUTANTS = [
     _mutant(
         "RE-08",
         "Capabilities.adapts is not set, but the rate went from",
-        SteadyEstimator,
+        SaysItIsConstant,
         capabilities=Capabilities(restores=True, adapts=False),
     ),
     _mutant("RE-09", "not settled", StaysLow),
@@ -332,7 +346,7 @@ MUTANTS = [
     _mutant("RE-19", "compute calls time.time", ReadsClock),
     _mutant("RE-19", "in the next", DrawsRates, "RE-03", "RE-04", "RE-05", "RE-20", "RE-23"),
     _mutant("RE-20", "without a restart", HidesState),
-    _mutant("RE-20", "Capabilities.restores is not set", SteadyEstimator, capabilities=Capabilities()),
+    _mutant("RE-20", "Capabilities.restores is not set", SaysItHasNoState, capabilities=Capabilities()),
     _mutant("RE-21", "no rate from 20 plausible batches", SpoiltByOutage),
     _mutant("RE-22", "the saved state has", RemembersAll),
     _mutant("RE-22", "ms of CPU", Expensive),

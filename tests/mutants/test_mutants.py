@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from tests.mutants import receiver_lifecycle
+from tests.mutants import block_store, rate_estimator, receiver_lifecycle
 from tests.mutants.mutant import Mutant
-from tests.mutants.references import MemoryReceiver
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock.testing import MemoryFeeder, run_checks
 
-MUTANTS = [*receiver_lifecycle.MUTANTS]
+MUTANTS = [
+    *block_store.MUTANTS,
+    *rate_estimator.MUTANTS,
+    *receiver_lifecycle.MUTANTS,
+]
 
 
-@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.check) for each in MUTANTS])
+@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in MUTANTS])
 def test_mutant_fails_its_check(mutant: Mutant) -> None:
     report = run_checks(
         mutant.kind,
@@ -27,6 +31,18 @@ def test_mutant_fails_its_check(mutant: Mutant) -> None:
 
 
 def test_reference_receiver_passes_every_check() -> None:
-    report = run_checks("receiver", MemoryReceiver, MemoryFeeder)
+    report = run_checks("receiver", MemoryReceiver, MemoryFeeder, capabilities=MEMORY_RECEIVER)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+def test_reference_block_store_passes_every_check() -> None:
+    report = run_checks("block-store", block_store.FileStore, capabilities=block_store.ALL)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+def test_reference_estimator_passes_every_check() -> None:
+    report = run_checks("rate-estimator", SteadyEstimator, capabilities=rate_estimator.RESTORES)
     assert report.ok, report.text()
     assert report.grade == "hardened"

@@ -490,11 +490,8 @@ def test_stop_waits_for_all_receivers(make_tracker: MakeTracker, silent: SilentC
             assert process.deregister("Stopped by driver").accepted
         processes[0].launch.end()
         tracked.settle()
-        ended = tracked.tracker._tracked.ended
-        assert (ended[processes[0].task.stream_id].is_set(), ended[processes[1].task.stream_id].is_set()) == (
-            True,
-            False,
-        )
+        ended = [tracked.tracker._tracked.await_end(each.task.stream_id, 0) for each in processes]
+        assert ended == [True, False]
         assert not stopping.done()
         processes[1].launch.end()
         stopping.result(timeout=10)
@@ -552,7 +549,7 @@ def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None
     tracked.launch().cancel = lambda: None  # type: ignore[method-assign]  # the job takes its time to end
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        assert tracked.tracker._tracked.stopping.wait(10)
+        assert tracked.tracker._stopping.wait(10)
         refused = process.register()
         process.launch.end()
         stopping.result(timeout=10)

@@ -131,7 +131,7 @@ def test_stop_waits_for_a_restarting_receiver_to_flush(tracked: Tracked) -> None
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
         process.received.await_one(StopReceiver)
         tracked.settle()
-        assert not tracked.tracker._tracked.ended[0].is_set()
+        assert not tracked.tracker._tracked.await_end(0, 0)
         assert process.add(1).accepted
         process.deregister("Stopped by driver", ended=True)
         stopping.result(timeout=10)
@@ -147,7 +147,7 @@ def test_end_of_an_earlier_launch_does_not_end_the_current_one(tracked: Tracked)
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
         second.received.await_one(StopReceiver)
         tracked.settle()
-        assert not tracked.tracker._tracked.ended[0].is_set()
+        assert not tracked.tracker._tracked.await_end(0, 0)
         second.launch.end()
         stopping.result(timeout=10)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 
@@ -20,7 +19,10 @@ def lazy_exports(module: str) -> tuple[Callable[[str], Any], Callable[[], list[s
 
     @cache
     def homes() -> dict[str, str]:
-        imports = [node for node in ast.walk(ast.parse(_source(module))) if isinstance(node, ast.ImportFrom)]
+        spec = find_spec(module)
+        # Not get_source: the loader with which pytest rewrites assertions has none.
+        source = spec.loader.get_data(spec.origin) if spec is not None and spec.loader is not None else b""  # type: ignore[attr-defined]  # ResourceLoader
+        imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
         return {name.name: str(node.module) for node in imports for name in node.names if name.asname == name.name}
 
     def __getattr__(name: str) -> Any:
@@ -33,13 +35,3 @@ def lazy_exports(module: str) -> tuple[Callable[[str], Any], Callable[[], list[s
         return value
 
     return __getattr__, lambda: sorted(homes())
-
-
-def _source(module: str) -> str:
-    spec = find_spec(module)
-    if spec is None or spec.loader is None:
-        return ""
-    if hasattr(spec.loader, "get_source"):  # from an archive, too
-        return spec.loader.get_source(module) or ""
-    # pytest's loader, which rewrites assertions in a distribution that has a pytest plugin.
-    return Path(spec.origin).read_text("utf-8") if spec.origin else ""

@@ -26,7 +26,7 @@ PINNED: Mapping[Kind, int] = {
     "receiver": 2,
     "rate-estimator": 24,
     "listener": 0,
-    "block-store": 0,
+    "block-store": 22,
     "live": 0,
 }
 #: Prefix of the ids of a kind.
@@ -47,6 +47,8 @@ _MODULES = (
     "rate_estimator",
     "rate_estimator_loop",
     "rate_estimator_state",
+    "block_store",
+    "block_store_limits",
 )
 _registry: dict[str, Check] = {}
 

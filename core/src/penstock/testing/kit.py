@@ -13,9 +13,6 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from penstock.plugins.specs import RateEstimator
-from penstock.rate.plant import Plant
-from penstock.rate.plant_run import PlantRun, simulate
 from penstock.receive.receiver import Receiver
 from penstock.runtime.clock import Clock
 from penstock.testing.capabilities import Capabilities
@@ -133,18 +130,31 @@ class ReceiverKit(Kit):
         feeder: Feeder = self.enter(self.subject.feeder())
         return feeder
 
-    def make(self, feeder: Feeder | None = None) -> Receiver[Any]:
+    def make(
+        self,
+        feeder: Feeder | None = None,
+        position: Mapping[str, Any] | None = None,
+        *,
+        index: int = 0,
+        count: int = 1,
+    ) -> Receiver[Any]:
         """A new receiver: pickled and loaded again, as Spark does on the way to an executor.
 
         Args:
             feeder: its source; ``None`` for a new one.
+            position: of a replayable receiver: it continues after what was stored up to there. A position is the
+                metadata of the blocks stored so far, each one's values over those before; ``None``: from the start.
+            index: which of several instances that share the source's partitions.
+            count: the number of these instances.
 
         Raises:
-            CheckFailure: it cannot be pickled, or loaded.
+            CheckFailure: it cannot be pickled, or loaded, or does not take a position.
         """
         if feeder is None and self.subject.feeder is not None:
             feeder = self.feeder()
-        made = self.subject.instance(*([] if feeder is None else [feeder]))
+        if position is not None and not self.subject.takes("position"):
+            fail("make does not take a position", change="let make take (feeder, position=None) and continue there")
+        made = self.subject.instance(*([] if feeder is None else [feeder]), position=position, index=index, count=count)
         try:
             receiver = cloudpickle.loads(cloudpickle.dumps(made))
         except Exception as error:
@@ -165,54 +175,3 @@ class ReceiverKit(Kit):
         """Start a receiver in a harness, which stops it when the check ends."""
         harness: ReceiverHarness = self.enter(ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock))
         return harness
-
-
-class RateEstimatorKit(Kit):
-    """The kit of the rate estimator checks."""
-
-    def make(self, batch_interval_ms: int = 1000) -> RateEstimator:
-        """A new estimator.
-
-        Raises:
-            CheckFailure: it cannot be made, or is none.
-        """
-        try:
-            estimator = self.subject.instance(batch_interval_ms)
-        except Exception as error:
-            fail(f"an estimator for {batch_interval_ms} ms cannot be made: {type(error).__name__}: {error}")
-        if not isinstance(estimator, RateEstimator):
-            fail(f"make returned a {type(estimator).__name__}", change="return an instance of a RateEstimator subclass")
-        return estimator
-
-    def ask(self, estimator: RateEstimator, batch: tuple[int, int, int, int]) -> float | None:
-        """Call ``compute``.
-
-        Raises:
-            CheckFailure: it raises.
-        """
-        try:
-            return estimator.compute(*batch)
-        except Exception as error:
-            fail(f"compute raised {type(error).__name__}: {error}", f"compute{batch}")
-
-    def simulate(self, plant: Plant, seed: int = 1) -> PlantRun:
-        """Run new estimators, one for each stream, in a closed loop with a plant.
-
-        Raises:
-            CheckFailure: ``compute`` raises, or gives an invalid rate.
-        """
-        run = simulate(plant, self.make, seed)
-        if run.failed or run.refused:
-            fail(f"compute raised {run.failed} errors and gave {run.refused} invalid rates", f"{plant}, seed {seed}")
-        return run
-
-
-#: Kind of check → its kit.
-KITS: Mapping[str, type[Kit]] = {
-    "plugin": Kit,
-    "receiver": ReceiverKit,
-    "rate-estimator": RateEstimatorKit,
-    "listener": Kit,
-    "block-store": Kit,
-    "live": Kit,
-}

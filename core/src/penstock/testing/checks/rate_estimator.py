@@ -13,7 +13,7 @@ import attrs
 from penstock.plugins.discovery import KINDS, Plugins
 from penstock.plugins.specs import RateEstimator, read_options
 from penstock.testing.check import check, fail
-from penstock.testing.kit import RateEstimatorKit
+from penstock.testing.rate_estimator_kit import RateEstimatorKit
 from penstock.testing.subject import HOOKS
 
 #: End of processing in ms, records, processing delay in ms, scheduling delay in ms: the arguments of ``compute``.

@@ -19,8 +19,8 @@ from penstock.plugins.specs import RateEstimator
 from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.checks.rate_estimator import START_MS, Batch, plausible_batches
-from penstock.testing.kit import RateEstimatorKit
 from penstock.testing.leak_meter import GlobalState
+from penstock.testing.rate_estimator_kit import RateEstimatorKit
 
 _CLOCKS = {
     getattr(time, name)
