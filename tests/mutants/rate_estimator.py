@@ -247,6 +247,8 @@ class LongState(SteadyState):
 class RemembersAll(Answers):
     """Its state grows with each batch."""
 
+    state: LongState
+
     def __init__(self, batch_interval_ms: int) -> None:
         super().__init__(batch_interval_ms)
         self.state = LongState()

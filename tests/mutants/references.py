@@ -61,6 +61,7 @@ class SteadyEstimator(RateEstimator):
         least: lowest rate, records/s.
     """
 
+    state: SteadyState
     initial_rate: float | None = 200.0
     aim, drain, follow, least = 0.85, 0.25, 0.3, 1.0
 

@@ -25,7 +25,7 @@ DAY_MS = 86_400_000
 
 def is_rate(answer: object) -> bool:
     """Whether an answer is a finite number above 0."""
-    return isinstance(answer, Real) and not isinstance(answer, bool) and math.isfinite(answer) and answer > 0
+    return isinstance(answer, Real) and not isinstance(answer, bool) and 0 < float(answer) < math.inf
 
 
 def plausible_batches(kit: RateEstimatorKit, count: int) -> list[Batch]:

@@ -8,6 +8,7 @@ capacity permits and end within 1.5 intervals of their time (``penstock.testing.
 from __future__ import annotations
 
 from statistics import fmean
+from typing import Any
 
 from attrs import evolve
 
@@ -28,7 +29,7 @@ _LINEAR = Plant("linear", "10,000/s, twice as much offered", ((0, _CAPACITY),), 
 _SETTLES = 60
 
 
-def _plant(name: str, *steps: tuple[int, float], **changes: object) -> Plant:
+def _plant(name: str, *steps: tuple[int, float], **changes: Any) -> Plant:
     """The linear plant with other capacities from batches on."""
     return evolve(_LINEAR, name=name, capacity=((0, _CAPACITY), *steps), **changes)
 

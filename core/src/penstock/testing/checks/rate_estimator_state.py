@@ -73,7 +73,7 @@ def _recorded(function: Callable[[], object]) -> list[str]:
             return
         owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
         is_now = isinstance(owner, type) and issubclass(owner, datetime.date) and name in _NOW
-        is_random = called is os.urandom or owner is random._inst  # type: ignore[attr-defined]  # the shared one
+        is_random = called is os.urandom or owner is random._inst  # the shared one
         if called in _CLOCKS or is_now or is_random:
             calls.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
 
