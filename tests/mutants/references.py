@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from attrs import define
+from tests.mutants.mutant import Mutant
 
 from penstock import RateEstimator, ThreadReceiver
 from penstock.testing import Capabilities, MemoryFeeder, MemorySource
@@ -10,6 +11,20 @@ from penstock.testing.memory_source import MemoryConnection
 
 #: What a ``MemoryReceiver`` can do.
 MEMORY_RECEIVER = Capabilities(acknowledged=True, bounded=True)
+
+
+def memory_mutant(check: str, make: type[MemoryReceiver], words: str, scale: float = 1.0, *also: str) -> Mutant:
+    """A mutant that derives from ``MemoryReceiver``."""
+    return Mutant(
+        check=check,
+        words=words,
+        kind="receiver",
+        make=make,
+        feeder=MemoryFeeder,
+        capabilities=MEMORY_RECEIVER,
+        scale=scale,
+        also=also,
+    )
 
 
 class MemoryReceiver(ThreadReceiver[str]):

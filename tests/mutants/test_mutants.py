@@ -17,7 +17,8 @@ MUTANTS = [
 
 
 @pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in MUTANTS])
-def test_mutant_fails_its_check(mutant: Mutant) -> None:
+def test_mutant_fails_its_check(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_SCALE", str(mutant.scale))
     report = run_checks(
         mutant.kind,
         mutant.make,

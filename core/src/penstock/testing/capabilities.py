@@ -17,6 +17,8 @@ class Capabilities:
         partitioned: receiver: several instances share the partitions of one source.
         arrow: receiver: stores columnar batches.
         bounded: receiver: when the source has ended, its threads end, or it stops.
+        drops: receiver: drops records that cannot be stored fast enough, instead of holding the source, and reports
+            how many as an error, such as "3 records dropped".
         reconnects: receiver: connects again after the connection failed.
         adapts: rate estimator: its rate follows what batches took; false for a constant rate.
         restores: rate estimator: has a ``state`` that survives a restart.
@@ -37,6 +39,7 @@ class Capabilities:
     partitioned: bool = False
     arrow: bool = False
     bounded: bool = False
+    drops: bool = False
     reconnects: bool = True
     adapts: bool = True
     restores: bool = False
