@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.mutants import block_store, receiver_lifecycle
+from tests.mutants import block_store, rate_estimator, receiver_lifecycle
 from tests.mutants.mutant import Mutant
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock.testing import MemoryFeeder, run_checks
 
 MUTANTS = [
     *block_store.MUTANTS,
+    *rate_estimator.MUTANTS,
     *receiver_lifecycle.MUTANTS,
 ]
 
@@ -38,5 +39,11 @@ def test_reference_receiver_passes_every_check() -> None:
 
 def test_reference_block_store_passes_every_check() -> None:
     report = run_checks("block-store", block_store.FileStore, capabilities=block_store.ALL)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+def test_reference_estimator_passes_every_check() -> None:
+    report = run_checks("rate-estimator", SteadyEstimator, capabilities=rate_estimator.RESTORES)
     assert report.ok, report.text()
     assert report.grade == "hardened"

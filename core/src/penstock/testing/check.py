@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[[Any], None])
 PINNED: Mapping[Kind, int] = {
     "plugin": 0,
     "receiver": 9,
-    "rate-estimator": 1,
+    "rate-estimator": 24,
     "listener": 0,
     "block-store": 22,
     "live": 6,
@@ -45,6 +45,8 @@ SECTIONS = ("Purpose", "Method", "Condition", "Requires")
 _MODULES = (
     "receiver_lifecycle",
     "rate_estimator",
+    "rate_estimator_loop",
+    "rate_estimator_state",
     "block_store",
     "block_store_limits",
     "live",

@@ -21,11 +21,12 @@ import attrs
 from penstock.testing.block_store import BlockStoreKit
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for
+from penstock.testing.check_report import Report, Result
 from penstock.testing.feeder import Feeder
-from penstock.testing.kit import Kit, RateEstimatorKit, ReceiverKit, scale
+from penstock.testing.kit import Kit, ReceiverKit, scale
 from penstock.testing.leak_meter import GlobalState
 from penstock.testing.live import LiveKit
-from penstock.testing.report import Report, Result
+from penstock.testing.rate_estimator_kit import RateEstimatorKit
 from penstock.testing.subject import Subject
 
 # Kind of check → its kit.
