@@ -213,7 +213,7 @@ def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
     """Run checks in forked processes: a new one after each that the plugin ended."""
     remaining = list(checks)
     while remaining:
-        process = _Worker(subject, remaining)
+        process = _Worker(subject, tuple(remaining))
         try:
             for result in process.results():
                 remaining.pop(0)
@@ -232,7 +232,7 @@ def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
 class _Worker:
     """A forked process that runs checks and sends their results through a pipe, one line of JSON each."""
 
-    def __init__(self, subject: Subject, checks: list[Check]) -> None:
+    def __init__(self, subject: Subject, checks: tuple[Check, ...]) -> None:
         self._checks, self._hung = checks, False
         self._reader, writer = os.pipe()
         sys.stdout.flush()
