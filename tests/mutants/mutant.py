@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from attrs import field, frozen
 
-from penstock.testing import Capabilities, Feeder
+from penstock.testing import Capabilities, Feeder, Report, run_checks
 
 
 @frozen(kw_only=True)
@@ -22,6 +29,9 @@ class Mutant:
         feeder: its source.
         capabilities: what it declares.
         also: other checks that it fails by the same rule, which the rules make unavoidable.
+        files: path → text, in a folder that is on the search path while it is checked: an installed distribution.
+        scale: ``PENSTOCK_TEST_SCALE`` while it is checked; small for what hangs.
+        extra: further arguments of ``run_checks``.
     """
 
     check: str
@@ -31,4 +41,43 @@ class Mutant:
     feeder: Callable[[], Feeder] | None = None
     capabilities: Capabilities = field(factory=Capabilities)
     also: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(factory=dict)  # further arguments of run_checks
+    files: Mapping[str, str] = field(factory=dict)
+    scale: str = ""
+    extra: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Names it in reports."""
+        return f"{self.check}-{getattr(self.make, '__name__', self.extra.get('name', self.make))}"
+
+    def run(self, only: list[str] | None = None) -> Report:
+        """Check it.
+
+        Args:
+            only: ids of the checks; ``None`` for all of its kind.
+        """
+        with _installed(self.files), patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": self.scale} if self.scale else {}):
+            return run_checks(self.kind, self.make, self.feeder, only, capabilities=self.capabilities, **self.extra)
+
+
+@contextmanager
+def _installed(files: Mapping[str, str]) -> Iterator[None]:
+    """Put files into a folder on the search path."""
+    if not files:
+        yield
+        return
+    modules = set(sys.modules)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            file = Path(folder, name)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        sys.path.append(folder)
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(folder)
+            for name in set(sys.modules) - modules:
+                if (getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
+                    del sys.modules[name]

@@ -14,6 +14,7 @@ from penstock.conf_values import SizeLimit, parse_size_limit
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import UpdateRateLimit
 from penstock.runtime.clock import ManualClock
+from penstock.runtime.log import throttle
 from penstock.track.backlog import Backlog, BacklogChange
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ def test_receiver_that_registers_during_a_pause_is_paused(make_tracker: MakeTrac
 def test_fluttering_backlog_is_warned_about_once_a_minute(
     make_tracker: MakeTracker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    throttle.reset(clock)
     tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
     tracked.tracker.start()
     process = tracked.registered()

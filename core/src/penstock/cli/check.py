@@ -115,7 +115,7 @@ def _subjects(name: str, kind: str | None) -> list[Subject]:
         return subjects
     chosen = [each for each in subjects if each.kind == kind]
     if not chosen:
-        there = ", ".join(sorted({each.kind for each in subjects}))
+        there = ", ".join(sorted({str(each.kind) for each in subjects}))
         raise ConfigurationError(f"--kind {kind}: {name!r} has no checks of this kind, it is of kind {there}")
     return chosen
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.rate.plant_svg import draw as draw
     from penstock.runtime.clock import ManualClock as ManualClock
     from penstock.runtime.log import throttle as throttle
+    from penstock.testing.block_store import BlockStore as BlockStore
     from penstock.testing.capabilities import Capabilities as Capabilities
     from penstock.testing.check import Check as Check
     from penstock.testing.check import CheckFailure as CheckFailure

@@ -15,16 +15,17 @@ class Capabilities:
         ordered: receiver: the records of one source arrive in the order in which the source has them.
         acknowledged: receiver: acknowledges a record to the source after it is stored; the source delivers a record
             again that was not acknowledged.
-        replayable: receiver: saves its position with each block and, created from it, continues there.
+        replayable: receiver: gives each block its position as metadata and, created from a position, continues there.
         partitioned: receiver: several instances share the partitions of one source.
-        arrow: receiver: can store columnar batches.
-        bounded: receiver: ends by itself when the source has ended.
+        arrow: receiver: stores columnar batches.
+        bounded: receiver: when the source has ended, its threads end, or it stops.
         reconnects: receiver: connects again after the connection failed.
         restores: rate estimator: has a ``state`` that survives a restart.
         shares: rate estimator: several instances share one capacity.
         serves: listener: opens a port.
         exports: listener: sends data to a backend.
         durable: block store: an acknowledged block survives the death of the process and of the host.
+        verified: block store: detects every changed bit of a block when it is read.
         located: block store: names the hosts that have a block.
     """
 
@@ -40,6 +41,7 @@ class Capabilities:
     serves: bool = False
     exports: bool = False
     durable: bool = False
+    verified: bool = False
     located: bool = False
 
     @classmethod

@@ -26,7 +26,7 @@ PINNED: Mapping[Kind, int] = {
     "receiver": 2,
     "rate-estimator": 1,
     "listener": 0,
-    "block-store": 0,
+    "block-store": 22,
     "live": 0,
 }
 #: Prefix of the ids of a kind.
@@ -50,6 +50,8 @@ _MODULES = (
     "packaging_instances",
     "receiver_lifecycle",
     "rate_estimator",
+    "block_store",
+    "block_store_limits",
 )
 _registry: dict[str, Check] = {}
 

@@ -83,6 +83,23 @@ class Feeder(ABC):
         """The records that the receiver has acknowledged, in the order of acknowledgement."""
         self._unable("acknowledged")
 
+    def taken(self) -> int:
+        """How many records the receiver has taken so far; what waits in the transport may count as taken."""
+        self._unable("taken")
+
+    def position_options(self, position: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Options with which a replayable receiver plugin continues after a position: the metadata of its blocks."""
+        self._unable("position_options")
+
+    def share_options(self, index: int, count: int) -> Mapping[str, Any]:
+        """Options of one of several instances that share the source's partitions; none if the source shares them out.
+
+        Args:
+            index: of this instance, from 0.
+            count: number of instances.
+        """
+        return {}
+
     def polls(self) -> int:
         """How often the receiver has asked for data or connected so far."""
         self._unable("polls")

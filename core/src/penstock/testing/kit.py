@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pyspark import cloudpickle
 
-from penstock.hookspecs import GROUP
-from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
-from penstock.plugins.specs import Spec
 from penstock.receive.receiver import Receiver
 from penstock.runtime.clock import Clock
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import Check, NotApplicable, fail
 from penstock.testing.feeder import Feeder
 from penstock.testing.leak_meter import LeakMeter
-from penstock.testing.plugin_probe import Facts, installed, probe
 from penstock.testing.receiver_harness import ReceiverHarness
-from penstock.testing.subject import HOOKS, Subject
+from penstock.testing.subject import Subject
 
 _POLL_S = 0.002
-_PROBE_LIMIT_S = 10.0
 
 
 def scale() -> float:
@@ -137,18 +130,31 @@ class ReceiverKit(Kit):
         feeder: Feeder = self.enter(self.subject.feeder())
         return feeder
 
-    def make(self, feeder: Feeder | None = None) -> Receiver[Any]:
+    def make(
+        self,
+        feeder: Feeder | None = None,
+        position: Mapping[str, Any] | None = None,
+        *,
+        index: int = 0,
+        count: int = 1,
+    ) -> Receiver[Any]:
         """A new receiver: pickled and loaded again, as Spark does on the way to an executor.
 
         Args:
             feeder: its source; ``None`` for a new one.
+            position: of a replayable receiver: it continues after what was stored up to there. A position is the
+                metadata of the blocks stored so far, each one's values over those before; ``None``: from the start.
+            index: which of several instances that share the source's partitions.
+            count: the number of these instances.
 
         Raises:
-            CheckFailure: it cannot be pickled, or loaded.
+            CheckFailure: it cannot be pickled, or loaded, or does not take a position.
         """
         if feeder is None and self.subject.feeder is not None:
             feeder = self.feeder()
-        made = self.subject.instance(*([] if feeder is None else [feeder]))
+        if position is not None and not self.subject.takes("position"):
+            fail("make does not take a position", change="let make take (feeder, position=None) and continue there")
+        made = self.subject.instance(*([] if feeder is None else [feeder]), position=position, index=index, count=count)
         try:
             receiver = cloudpickle.loads(cloudpickle.dumps(made))
         except Exception as error:
@@ -177,89 +183,3 @@ class RateEstimatorKit(Kit):
     def make(self, batch_interval_ms: int = 1000) -> Any:
         """A new estimator."""
         return self.subject.instance(batch_interval_ms)
-
-
-class PackagingKit(Kit):
-    """The kit of the packaging checks."""
-
-    _known: ClassVar[dict[Any, Facts]] = {}
-
-    def facts_of(self, plugin: LoadedPlugin, *, again: bool = False) -> Facts:
-        """What loading a plugin does; remembered for this process unless asked ``again``."""
-        key = (plugin.name, plugin.value, plugin.distribution, tuple(sys.path))
-        if again or key not in self._known:
-            self._known[key] = probe(plugin, self.deadline_s(_PROBE_LIMIT_S))
-        return self._known[key]
-
-    def plugin(self) -> LoadedPlugin | None:
-        """The installed plugin that is tested, not loaded; ``None`` when no installed plugin has or offers the name.
-
-        Raises:
-            NotApplicable: the suite names none.
-        """
-        name = self.subject.name
-        if not name:
-            raise NotApplicable("the suite names no installed plugin: set name")
-        found = sorted(installed(), key=lambda each: each.name != name)
-        hook = HOOKS.get(self.subject.kind)
-        if hook is not None:
-            offer = (KINDS[hook][0], name)
-            if offering := next((each for each in found if offer in self.facts_of(each).offers), None):
-                return offering
-        return next((each for each in found if each.name == name), None)
-
-    def facts(self, *, again: bool = False) -> Facts:
-        """What loading the plugin does.
-
-        Raises:
-            NotApplicable: the suite names no plugin, or one that is not installed.
-        """
-        plugin = self.plugin()
-        if plugin is None:
-            raise NotApplicable(f"no installed plugin has or offers the name {self.subject.name!r}")
-        return self.facts_of(plugin, again=again)
-
-    def loaded(self) -> Plugins:
-        """The plugin, loaded in this process beside no other.
-
-        Raises:
-            NotApplicable: it does not load.
-        """
-        plugin, facts = self.plugin(), self.facts()
-        if plugin is None or facts.step:
-            raise NotApplicable(f"the plugin {facts.name} does not load: {facts.fault}")
-        candidates = importlib.metadata.entry_points(group=GROUP, name=plugin.name)
-        return Plugins(entry_points=[each for each in candidates if LoadedPlugin.of(each) == plugin][:1])
-
-    def specs(self) -> list[tuple[str, Spec]]:
-        """What is offered under the subject's name, or else by the whole plugin: kind and spec of each.
-
-        Raises:
-            NotApplicable: the plugin does not load.
-        """
-        loaded = self.loaded()
-        hook = HOOKS.get(self.subject.kind)
-        if hook is not None:
-            return [(KINDS[hook][0], loaded.spec(hook, self.subject.name))]
-        return [(kind, spec) for hook, (kind, _) in KINDS.items() for spec in loaded.specs(hook).values()]
-
-    def of_kind(self) -> Any:
-        """The kit of the subject's own kind, which makes instances.
-
-        Raises:
-            NotApplicable: the subject is a plugin as a whole.
-        """
-        if self.subject.kind == "plugin":
-            raise NotApplicable("only the packaging is tested")
-        return self.enter(closing(KITS[self.subject.kind](self.subject, self.check, self.folder)))
-
-
-#: Kind of check → its kit.
-KITS: Mapping[str, type[Kit]] = {
-    "plugin": PackagingKit,
-    "receiver": ReceiverKit,
-    "rate-estimator": RateEstimatorKit,
-    "listener": Kit,
-    "block-store": Kit,
-    "live": Kit,
-}

@@ -30,7 +30,8 @@ class MemorySource:
         self._changed = threading.Condition()
         self._records: list[Any] = []
         self._acknowledged: dict[int, None] = {}  # positions, in the order of acknowledgement
-        self._polls, self._state = 0, "up"
+        self._polls = self._taken = 0
+        self._state = "up"
         self._sources[self.address] = self
 
     @classmethod
@@ -92,13 +93,19 @@ class MemoryConnection:
                 if self._closed or source._state in {"cut", "closed"}:
                     raise ConnectionResetError(f"connection to memory source {source.address!r} lost")
                 if source._state != "paused":
-                    while self.position in source._acknowledged:
-                        self.position += 1
-                    found = list(enumerate(source._records))[self.position : self.position + at_most]
+                    found = self._next(at_most)
                     if found or source._state == "ended":
-                        self.position += len(found)
                         return found
                 source._changed.wait()
+
+    def _next(self, at_most: int) -> list[tuple[int, Any]]:
+        records, acknowledged, found = self._source._records, self._source._acknowledged, list[tuple[int, Any]]()
+        while self.position < len(records) and len(found) < at_most:
+            if self.position not in acknowledged:
+                found.append((self.position, records[self.position]))
+            self.position += 1
+        self._source._taken += len(found)
+        return found
 
     def acknowledge(self, position: int) -> None:
         """Acknowledge a record by its position."""
@@ -144,7 +151,12 @@ class MemoryFeeder(Feeder):
 
     def acknowledged(self) -> list[Any]:
         """The acknowledged records."""
-        return [self.source._records[position] for position in self.source._acknowledged]
+        with self.source._changed:
+            return [self.source._records[position] for position in self.source._acknowledged]
+
+    def taken(self) -> int:
+        """The records that reads have returned so far, each time that they have."""
+        return self.source._taken
 
     def polls(self) -> int:
         """Connections and reads so far."""

@@ -18,14 +18,25 @@ from typing import Any, NoReturn
 
 import attrs
 
+from penstock.testing.block_store import BlockStoreKit
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for
 from penstock.testing.feeder import Feeder
-from penstock.testing.kit import KITS, scale
+from penstock.testing.kit import Kit, RateEstimatorKit, ReceiverKit, scale
 from penstock.testing.leak_meter import GlobalState
+from penstock.testing.packaging_kit import PackagingKit
 from penstock.testing.report import Report, Result
 from penstock.testing.subject import Subject
 
+# Kind of check → its kit.
+_KITS: Mapping[str, type[Kit]] = {
+    "plugin": PackagingKit,
+    "receiver": ReceiverKit,
+    "rate-estimator": RateEstimatorKit,
+    "listener": Kit,
+    "block-store": BlockStoreKit,
+    "live": Kit,
+}
 # After the time limit of a check, for its process to report the hang itself.
 _GRACE_S = 5.0
 
@@ -140,44 +151,44 @@ def _unexpected(error: BaseException) -> str:
 
 
 def _error_of(subject: Subject, check: Check) -> BaseException | None:
-    """Run a check on a daemon thread, so that a hang ends this check only."""
-    outcome: list[BaseException] = []
+    """Run a check on a daemon thread, so that a hang ends this check only; restore what it changed."""
+    outcome: list[BaseException | None] = []
+    exits: list[CheckFailure] = []
+    state, limit_s = GlobalState(), check.limit_s * scale()
+    with tempfile.TemporaryDirectory(prefix="penstock-check-", ignore_cleanup_errors=True) as folder:
+        temporary, work = Path(folder) / "tmp", Path(folder) / "work"
+        temporary.mkdir()
+        work.mkdir()
 
-    def body() -> None:
-        with (
-            tempfile.TemporaryDirectory(prefix="penstock-check-") as folder,
-            _temporary_files_in(Path(folder) / "tmp"),
-            _no_exit(outcome),
-        ):
-            work = Path(folder) / "work"
-            work.mkdir()
-            kit = KITS[check.kind](subject, check, work)
+        def body() -> None:
+            kit = _KITS[check.kind](subject, check, work)
             try:
                 try:
                     check.function(kit)
                 finally:
                     kit.close()
+                outcome.append(None)
             # A plugin may raise anything, SystemExit included.
             except BaseException as error:
                 outcome.append(error)
 
-    thread = threading.Thread(target=body, name=f"penstock kit {check.id}", daemon=True)
-    state = GlobalState()
-    limit_s = check.limit_s * scale()
-    thread.start()
-    thread.join(limit_s)
-    try:
-        if thread.is_alive():
-            return CheckFailure(f"not finished within its time limit of {limit_s:g} s; it is at:\n{_stack(thread)}")
-    finally:
+        thread = threading.Thread(target=body, name=f"penstock kit {check.id}", daemon=True)
+        with _temporary_files_in(temporary), _no_exit(exits):
+            thread.start()
+            thread.join(limit_s)
+            # Before anything is restored: a check that hangs may end meanwhile.
+            where = _stack(thread)
         state.restore()
-    return outcome[0] if outcome else None
+    if exits:
+        return exits[0]
+    if not outcome:
+        return CheckFailure(f"not finished within its time limit of {limit_s:g} s; it is at:\n{where}")
+    return outcome[0]
 
 
 @contextmanager
 def _temporary_files_in(folder: Path) -> Iterator[None]:
-    """Give temporary files a folder of their own."""
-    folder.mkdir()
+    """Put temporary files into a folder."""
     was, tempfile.tempdir = tempfile.tempdir, str(folder)
     try:
         yield
@@ -186,12 +197,12 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _no_exit(outcome: list[BaseException]) -> Iterator[None]:
-    """Make ``os._exit`` end the calling thread instead of the process, and fail the check."""
+def _no_exit(exits: list[CheckFailure]) -> Iterator[None]:
+    """Make ``os._exit`` end the calling thread instead of the process, and note the call."""
     exit_process = os._exit
 
     def refuse(status: int) -> NoReturn:
-        outcome.append(CheckFailure(f"the plugin called os._exit({status})", change="raise an exception instead"))
+        exits.append(CheckFailure(f"the plugin called os._exit({status})", change="raise an exception instead"))
         raise SystemExit(status)
 
     os._exit = refuse

@@ -25,7 +25,9 @@ class Subject:
 
     Attributes:
         kind: ``receiver``, ``rate-estimator``, ``listener``, ``block-store``; ``plugin`` for its packaging alone.
-        make: makes an instance. Receiver: ``make(feeder)``, or ``make()``. Rate estimator: ``make(batch_interval_ms)``.
+        make: makes an instance. Receiver: ``make(feeder)``, or ``make()``; a replayable one
+            ``make(feeder, position=None)``, a partitioned one ``make(feeder, index=0, count=1)``, see
+            ``ReceiverKit.make``. Rate estimator: ``make(batch_interval_ms)``.
             Listener: ``make(context)`` with a ``ListenerContext``. Block store: ``make(folder)``, an object with the
             hook ``store``. ``None``: made from the installed plugin ``name``.
         feeder: makes a feeder; receivers only. ``None``: checks that need data are not applicable.
@@ -66,28 +68,36 @@ class Subject:
         """Names it in reports."""
         return self.name or getattr(self.make, "__qualname__", str(self.make))
 
-    def instance(self, *arguments: Any) -> Any:
+    def instance(self, *arguments: Any, **keywords: Any) -> Any:
         """Make an instance.
 
         Args:
             arguments: for ``make``: the feeder, the batch interval, the context or the folder.
+            keywords: given to ``make`` if it has arguments of these names.
         """
         if self.make is None:
-            return self._from_plugin(*arguments)
-        return self.make(*arguments[: _positional(self.make)])
+            return self._from_plugin(*arguments, **keywords)
+        known = {name: value for name, value in keywords.items() if self.takes(name)}
+        return self.make(*arguments[: _positional(self.make)], **known)
 
-    def _from_plugin(self, *arguments: Any) -> Any:
+    def takes(self, name: str) -> bool:
+        """Whether ``make`` has an argument of this name; true for an installed plugin."""
+        return self.make is None or name in inspect.signature(self.make).parameters
+
+    def _from_plugin(
+        self, *arguments: Any, position: Mapping[str, Any] | None = None, index: int = 0, count: int = 1
+    ) -> Any:
         spec = Plugins().spec(HOOKS[self.kind], self.name)
         given = dict(self.options)
         if arguments and isinstance(arguments[0], Feeder):
-            given |= arguments[0].options()
-            arguments = ()
+            feeder, arguments = arguments[0], ()
+            given |= feeder.options()
+            given |= {} if position is None else feeder.position_options(position)
+            given |= {} if count == 1 else feeder.share_options(index, count)
         kind = KINDS[HOOKS[self.kind]][0]
         for option in options_of(spec):
             if option.default is None and option.name not in given:
-                raise NotApplicable(
-                    f"the {kind} {self.name!r} needs the option {option.name!r}: give options or a feeder"
-                )
+                raise NotApplicable(f"{kind} {self.name!r} needs the option {option.name!r}: give options or a feeder")
         options = read_options(kind, spec, given)
         return spec.factory(*(() if options is None and self.kind == "receiver" else (options,)), *arguments)
 

@@ -9,7 +9,7 @@ from penstock.hookspecs import GROUP, SUITES_GROUP
 from penstock.plugins.discovery import LEGAL_NAME, LoadedPlugin
 from penstock.plugins.specs import options_of
 from penstock.testing.check import NotApplicable, check, fail
-from penstock.testing.kit import PackagingKit
+from penstock.testing.packaging_kit import PackagingKit
 from penstock.testing.plugin_probe import Facts, installed
 
 _IMPORT_BUDGET_S = 0.5

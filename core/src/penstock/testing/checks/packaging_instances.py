@@ -10,7 +10,8 @@ from pyspark import cloudpickle
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.feeder import Feeder
-from penstock.testing.kit import PackagingKit, RateEstimatorKit, ReceiverKit
+from penstock.testing.kit import RateEstimatorKit, ReceiverKit
+from penstock.testing.packaging_kit import PackagingKit
 from penstock.testing.plugin_probe import unpickle
 from penstock.testing.receiver_harness import ReceiverHarness
 
@@ -48,31 +49,37 @@ def instances_are_independent(kit: PackagingKit) -> None:
     Requires: nothing; the second part a feeder.
     """
     of_kind = kit.of_kind()
-    if kit.subject.kind not in {"receiver", "rate-estimator"}:
-        raise NotApplicable(f"{kit.subject.kind} instances are not made in numbers")
-    feeders = [of_kind.feeder() for _ in range(2)] if kit.subject.feeder is not None else []
-    arguments = [[1000], [1000]] if kit.subject.kind == "rate-estimator" else [[each] for each in feeders] or [[], []]
-    made = [kit.subject.instance(*each) for each in arguments]
+    made = [kit.subject.instance(*_arguments(of_kind)) for _ in range(2)]
     first, second = (getattr(each, "__dict__", {}) for each in made)
     for name in first.keys() & second.keys():
         if isinstance(first[name], _CONTAINERS) and first[name] is second[name]:
             fail(f"the attribute {name!r} of two instances is the same {type(first[name]).__name__}", name)
-    if not feeders:
-        return
+    if isinstance(of_kind, ReceiverKit) and kit.subject.feeder is not None:
+        _run_two(kit, of_kind)
+
+
+def _arguments(of_kind: ReceiverKit | RateEstimatorKit) -> list[Any]:
+    """For a new instance."""
+    if isinstance(of_kind, RateEstimatorKit):
+        return [1000]
+    return [of_kind.feeder()] if of_kind.subject.feeder is not None else []
+
+
+def _run_two(kit: PackagingKit, receivers: ReceiverKit) -> None:
+    """Run two receivers with a source each, and stop one of them."""
+    feeders = [receivers.feeder() for _ in range(2)]
     records = [feeder.sample(kit.rng, _RECORDS) for feeder in feeders]
-    harnesses = [of_kind.run(of_kind.make(feeder)) for feeder in feeders]
+    harnesses = [receivers.run(receivers.make(feeder)) for feeder in feeders]
     for feeder, own in zip(feeders, records, strict=True):
         feeder.put(own)
     for number in range(2):
         _check_own(kit, harnesses[number], records[number], number)
     harnesses[0].stop()
-    more = feeders[1].sample(kit.rng, _RECORDS)
-    feeders[1].put(more)
+    feeders[1].put(feeders[1].sample(kit.rng, _RECORDS))
+    second = harnesses[1]
     kit.until(
-        lambda: harnesses[1].count >= 2 * _RECORDS,
-        lambda: (
-            f"after the stop of receiver 0, receiver 1 stored {harnesses[1].count - _RECORDS} of {len(more)} records"
-        ),
+        lambda: second.count >= 2 * _RECORDS,
+        lambda: f"after the stop of receiver 0, receiver 1 stored {second.count - _RECORDS} of {_RECORDS} records",
     )
 
 

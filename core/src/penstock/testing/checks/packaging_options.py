@@ -17,7 +17,7 @@ from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import ListenerContext
 from penstock.plugins.specs import Option, Spec, options_of, read_options, structure_options
 from penstock.testing.check import NotApplicable, check, fail
-from penstock.testing.kit import PackagingKit
+from penstock.testing.packaging_kit import PackagingKit
 
 _SECRET = re.compile(r"passw|secret|token|credential|(api|access|private|account)_?key|passphrase", re.IGNORECASE)
 _GARBAGE = "no such value"
