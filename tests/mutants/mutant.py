@@ -28,9 +28,9 @@ class Mutant:
         make: makes it.
         feeder: its source.
         capabilities: what it declares.
+        scale: ``PENSTOCK_TEST_SCALE`` for its own check: below 1 where the check waits for something that never comes.
         also: other checks that it fails by the same rule, which the rules make unavoidable.
         files: path → text, in a folder that is on the search path while it is checked: an installed distribution.
-        scale: ``PENSTOCK_TEST_SCALE`` while it is checked; small for what hangs.
         extra: further arguments of ``run_checks``.
     """
 
@@ -40,9 +40,9 @@ class Mutant:
     make: Callable[..., Any] | None = None
     feeder: Callable[[], Feeder] | None = None
     capabilities: Capabilities = field(factory=Capabilities)
+    scale: float = 1.0
     also: tuple[str, ...] = ()
     files: Mapping[str, str] = field(factory=dict)
-    scale: str = ""
     extra: Mapping[str, Any] = field(factory=dict)
 
     @property
@@ -50,13 +50,9 @@ class Mutant:
         """Names it in reports."""
         return f"{self.check}-{getattr(self.make, '__name__', self.extra.get('name', self.make))}"
 
-    def run(self, only: list[str] | None = None) -> Report:
-        """Check it.
-
-        Args:
-            only: ids of the checks; ``None`` for all of its kind.
-        """
-        with _installed(self.files), patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": self.scale} if self.scale else {}):
+    def run(self, only: list[str], scale: float = 1.0) -> Report:
+        """Run these checks on it."""
+        with _installed(self.files), patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": str(scale)}):
             return run_checks(self.kind, self.make, self.feeder, only, capabilities=self.capabilities, **self.extra)
 
 
@@ -81,3 +77,11 @@ def _installed(files: Mapping[str, str]) -> Iterator[None]:
             for name in set(sys.modules) - modules:
                 if (getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
                     del sys.modules[name]
+
+
+def all_mutants() -> list[Mutant]:
+    """The lists ``MUTANTS`` of every module in this folder, in the order of checks."""
+    names = [each.stem for each in Path(__file__).parent.glob("*.py") if not each.stem.startswith(("_", "test_"))]
+    modules = [importlib.import_module(f"{__package__}.{name}") for name in sorted(names)]
+    found = [mutant for module in modules for mutant in getattr(module, "MUTANTS", [])]
+    return sorted(found, key=lambda each: each.check)

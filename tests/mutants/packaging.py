@@ -144,7 +144,7 @@ class SharesStop(MemoryReceiver):
 MUTANTS = [
     packaged("PK-01", "No module named 'no_such_library'", "pk_import", "import no_such_library\n" + REFERENCE),
     packaged("PK-01", "ended the process with exit status 3", "pk_exit", "import os\nos._exit(3)\n"),
-    packaged("PK-01", "did not load within", "pk_hang", "import threading\nthreading.Event().wait()\n", scale="0.03"),
+    packaged("PK-01", "did not load within", "pk_hang", "import threading\nthreading.Event().wait()\n", scale=0.03),
     packaged(
         "PK-02",
         "in the group 'penstock.receivers', which is not read",
@@ -186,7 +186,7 @@ MUTANTS = [
         "the import took",
         "pk_slow",
         REFERENCE + "\nimport time\nuntil = time.perf_counter() + 0.2\nwhile time.perf_counter() < until: pass\n",
-        scale="0.2",
+        scale=0.2,
     ),
     packaged(
         "PK-08",
@@ -246,7 +246,7 @@ MUTANTS = [
         make=SharesStop,
         feeder=MemoryFeeder,
         capabilities=MEMORY_RECEIVER,
-        scale="0.2",
+        scale=0.2,
     ),
     Mutant(
         check="PK-14",

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.mutants import block_store, packaging, receiver_lifecycle
-from tests.mutants.mutant import Mutant
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+from tests.mutants import block_store, rate_estimator
+from tests.mutants.mutant import Mutant, all_mutants
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock.testing import MemoryFeeder, run_checks
 
-MUTANTS = [
-    *block_store.MUTANTS,
-    *packaging.MUTANTS,
-    *receiver_lifecycle.MUTANTS,
-]
 
-
-@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in MUTANTS])
+@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in all_mutants()])
 def test_mutant_fails_its_check(mutant: Mutant) -> None:
-    report = mutant.run([mutant.check])
+    report = mutant.run([mutant.check], mutant.scale)
     assert report[mutant.check].outcome == "failed"
     assert mutant.words in report[mutant.check].seen
 
@@ -31,5 +25,11 @@ def test_reference_receiver_passes_every_check() -> None:
 
 def test_reference_block_store_passes_every_check() -> None:
     report = run_checks("block-store", block_store.FileStore, capabilities=block_store.ALL)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+def test_reference_estimator_passes_every_check() -> None:
+    report = run_checks("rate-estimator", SteadyEstimator, capabilities=rate_estimator.RESTORES)
     assert report.ok, report.text()
     assert report.grade == "hardened"

@@ -24,7 +24,7 @@ from penstock.testing.plugin_probe import installed, probe
 
 if TYPE_CHECKING:
     from penstock.testing.check import Kind
-    from penstock.testing.report import Report, Result
+    from penstock.testing.check_report import Report, Result
     from penstock.testing.subject import Subject
 
 _EXIT_CODES = {"may": 0, "should": 3, "must": 4}

@@ -10,8 +10,9 @@ from penstock.hookspecs import GROUP
 from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
 from penstock.plugins.specs import Spec
 from penstock.testing.check import NotApplicable
-from penstock.testing.kit import Kit, RateEstimatorKit, ReceiverKit
+from penstock.testing.kit import Kit, ReceiverKit
 from penstock.testing.plugin_probe import Facts, installed, probe
+from penstock.testing.rate_estimator_kit import RateEstimatorKit
 from penstock.testing.subject import HOOKS
 
 _PROBE_LIMIT_S = 10.0

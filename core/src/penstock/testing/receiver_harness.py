@@ -42,6 +42,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         self._blocks: list[Block] = []
         self._answer, self._offers = "accept", 0
         self._expected: list[Any] | None = None
+        #: The calls of store, store_all and store_arrow after the stop had ended; each was refused.
+        self.late_stores: list[str] = []
         super().__init__(receiver, self._take, {**_CONF, **(conf or {})}, clock=clock)
 
     def __exit__(self, *error: object) -> None:
@@ -62,6 +64,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         """
         began = time.monotonic()
         super().stop(message)
+        for name in ("store", "store_all", "store_arrow"):
+            self._record_late(name, getattr(self._supervisor, name))
         if time.monotonic() - began > _STOP_S:
             raise TimeoutError(
                 f"{type(self.receiver).__name__} did not end within {_STOP_S:g} s of its stop: onStop is to wake "
@@ -70,6 +74,15 @@ class ReceiverHarness(ReceiverHost[Any]):
         expected, self._expected = self._expected, None
         if expected is not None:
             self._check(expected)
+
+    def restart(self) -> None:
+        """Stop the receiver and start it again at once, as ``Receiver.restart`` does. Returns before it has."""
+        self._supervisor.restart("the harness restarts it", delay_ms=0)
+
+    @property
+    def starts(self) -> int:
+        """How often the receiver was started."""
+        return self._driver.starts
 
     def refuse(self) -> None:
         """Refuse every block from now on, as a driver that does not accept it.
@@ -165,6 +178,13 @@ class ReceiverHarness(ReceiverHost[Any]):
         records = self.records
         if records != expected:
             raise AssertionError(f"expected {expected!r}, and there are {records!r}")
+
+    def _record_late(self, name: str, store: Callable[..., None]) -> None:
+        def late(*arguments: Any) -> None:
+            self.late_stores.append(name)
+            store(*arguments)
+
+        setattr(self._supervisor, name, late)
 
     def _set_answer(self, answer: str) -> None:
         with self._changed:

@@ -10,9 +10,10 @@ from pyspark import cloudpickle
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.feeder import Feeder
-from penstock.testing.kit import RateEstimatorKit, ReceiverKit
+from penstock.testing.kit import ReceiverKit
 from penstock.testing.packaging_kit import PackagingKit
 from penstock.testing.plugin_probe import unpickle
+from penstock.testing.rate_estimator_kit import RateEstimatorKit
 from penstock.testing.receiver_harness import ReceiverHarness
 
 _CONTAINERS = (list, dict, set, bytearray)
