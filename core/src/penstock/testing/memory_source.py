@@ -122,6 +122,8 @@ class MemoryConnection:
 class MemoryFeeder(Feeder):
     """Feeds receivers that read from a ``MemorySource``; its one option is ``address``."""
 
+    in_process = True
+
     def __init__(self) -> None:
         self.source = MemorySource()
 
