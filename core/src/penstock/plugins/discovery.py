@@ -27,7 +27,8 @@ from penstock.runtime.log import get_logger
 
 log = get_logger("plugins")
 
-_LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+#: Of entry points and of what plugins offer.
+LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 #: Hook that offers specs → (name of a spec in messages, its class).
 KINDS: dict[str, tuple[str, type[Any]]] = {
     "receivers": ("receiver", ReceiverSpec),
@@ -41,9 +42,9 @@ class LoadedPlugin:
     """One plugin and how loading it ended.
 
     Attributes:
-        name: its entry point's.
-        distribution: the distribution that has it.
-        version: the distribution's.
+        name: name of the entry point.
+        distribution: the distribution that it belongs to.
+        version: version of the distribution.
         value: the object reference of the entry point.
         hooks: implemented hooks.
         specs: offered specs, by hook.
@@ -60,6 +61,16 @@ class LoadedPlugin:
     fault: str = ""
     disabled: bool = False
     plugin: object = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, entry_point: importlib.metadata.EntryPoint) -> LoadedPlugin:
+        """The plugin of an entry point, not loaded yet."""
+        name, version = "unknown distribution", "?"
+        # What an interrupted uninstall leaves has entry points and no metadata.
+        with contextlib.suppress(Exception):
+            if entry_point.dist is not None:
+                name, version = entry_point.dist.name or name, entry_point.dist.version or version
+        return cls(entry_point.name, name, version, entry_point.value)
 
     @property
     def is_working(self) -> bool:
@@ -99,7 +110,7 @@ class Plugins:
         found = importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
         for entry_point in sorted(set(found), key=lambda one: (one.name, one.value)):
-            record = self._record(entry_point)
+            record = LoadedPlugin.of(entry_point)
             self.loaded.append(record)
             if record.name in skip:
                 record.disabled = True
@@ -116,7 +127,7 @@ class Plugins:
                     raise PluginError(f"plugin {record.origin} does not load: {record.fault}") from error
                 log.warning("plugin left out", plugin=record.origin, value=record.value, fault=record.fault)
         for name in sorted(skip - {record.name for record in self.loaded}):
-            log.warning("spark.penstock.plugins.disable names a plugin that is not installed", plugin=name)
+            log.warning("disabled plugin not installed", plugin=name, key="spark.penstock.plugins.disable")
 
     def spec(self, hook: str, name: str) -> Any:
         """Find a spec by name.
@@ -175,7 +186,7 @@ class Plugins:
                 if _is_listener(item):
                     found.append((item, record.origin))
                 else:
-                    log.error("listener left out, it has no on… method", plugin=record.origin, item=type(item))
+                    log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
         return found
 
     def origin_of(self, hook: str, name: str) -> LoadedPlugin:
@@ -198,17 +209,8 @@ class Plugins:
         callbacks = {hook: _with_positional_event(caller) for hook, caller in callers.items()}
         return SimpleNamespace(never_drop=bool(getattr(record.plugin, "never_drop", False)), **callbacks)
 
-    @staticmethod
-    def _record(entry_point: importlib.metadata.EntryPoint) -> LoadedPlugin:
-        name, version = "unknown distribution", "?"
-        # What an interrupted uninstall leaves has entry points and no metadata.
-        with contextlib.suppress(Exception):
-            if entry_point.dist is not None:
-                name, version = entry_point.dist.name or name, entry_point.dist.version or version
-        return LoadedPlugin(entry_point.name, name, version, entry_point.value)
-
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
-        if not _LEGAL_NAME.fullmatch(record.name):
+        if not LEGAL_NAME.fullmatch(record.name):
             raise PluginError(f"the name {record.name!r} is not lowercase ASCII (letters, digits, - and _)")
         clash = next((other for other in self._working() if other is not record and other.name == record.name), None)
         if clash:
@@ -244,7 +246,7 @@ class Plugins:
                         f"the options of the {kind} {spec.name!r} are not an attrs class: {spec.options!r}"
                     )
                 options_of(spec)  # fails for a type that cannot be resolved
-                if not _LEGAL_NAME.fullmatch(spec.name):
+                if not LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not lowercase ASCII")
                 if spec.name in specs or spec.name in self._specs[hook]:
                     owner = record if spec.name in specs else self.origin_of(hook, spec.name)

@@ -1,0 +1,87 @@
+"""A mutant: a plugin that breaks one rule of the conformance kit, and the words with which its check must fail."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from attrs import field, frozen
+
+from penstock.testing import Capabilities, Feeder, Report, run_checks
+
+
+@frozen(kw_only=True)
+class Mutant:
+    """A plugin that breaks one rule.
+
+    Attributes:
+        check: the id of the check that it must fail.
+        words: a part of what the failure has seen.
+        kind: of the plugin.
+        make: makes it.
+        feeder: its source.
+        capabilities: what it declares.
+        scale: ``PENSTOCK_TEST_SCALE`` for its own check: below 1 where the check waits for something that never comes.
+        also: other checks that it fails by the same rule, which the rules make unavoidable.
+        files: path → text, in a folder that is on the search path while it is checked: an installed distribution.
+        extra: further arguments of ``run_checks``.
+    """
+
+    check: str
+    words: str
+    kind: str
+    make: Callable[..., Any] | None = None
+    feeder: Callable[[], Feeder] | None = None
+    capabilities: Capabilities = field(factory=Capabilities)
+    scale: float = 1.0
+    also: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(factory=dict)
+    extra: Mapping[str, Any] = field(factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Names it in reports."""
+        return f"{self.check}-{getattr(self.make, '__name__', self.extra.get('name', self.make))}"
+
+    def run(self, only: list[str], scale: float = 1.0) -> Report:
+        """Run these checks on it."""
+        with _installed(self.files), patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": str(scale)}):
+            return run_checks(self.kind, self.make, self.feeder, only, capabilities=self.capabilities, **self.extra)
+
+
+@contextmanager
+def _installed(files: Mapping[str, str]) -> Iterator[None]:
+    """Put files into a folder on the search path."""
+    if not files:
+        yield
+        return
+    modules = set(sys.modules)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            file = Path(folder, name)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        sys.path.append(folder)
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(folder)
+            for name in set(sys.modules) - modules:
+                if (getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
+                    del sys.modules[name]
+
+
+def all_mutants() -> list[Mutant]:
+    """The lists ``MUTANTS`` of every module in this folder, in the order of checks."""
+    names = [each.stem for each in Path(__file__).parent.glob("*.py") if not each.stem.startswith(("_", "test_"))]
+    modules = [importlib.import_module(f"{__package__}.{name}") for name in sorted(names)]
+    found = [mutant for module in modules for mutant in getattr(module, "MUTANTS", [])]
+    return sorted(found, key=lambda each: each.check)

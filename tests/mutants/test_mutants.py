@@ -1,0 +1,35 @@
+"""Each mutant fails its check with the expected words; the references pass every check."""
+
+from __future__ import annotations
+
+import pytest
+from tests.mutants import block_store, rate_estimator
+from tests.mutants.mutant import Mutant, all_mutants
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
+
+from penstock.testing import MemoryFeeder, run_checks
+
+
+@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in all_mutants()])
+def test_mutant_fails_its_check(mutant: Mutant) -> None:
+    report = mutant.run([mutant.check], mutant.scale)
+    assert report[mutant.check].outcome == "failed"
+    assert mutant.words in report[mutant.check].seen
+
+
+def test_reference_receiver_passes_every_check() -> None:
+    report = run_checks("receiver", MemoryReceiver, MemoryFeeder, capabilities=MEMORY_RECEIVER)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+def test_reference_block_store_passes_every_check() -> None:
+    report = run_checks("block-store", block_store.FileStore, capabilities=block_store.ALL)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+def test_reference_estimator_passes_every_check() -> None:
+    report = run_checks("rate-estimator", SteadyEstimator, capabilities=rate_estimator.RESTORES)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
