@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 from tests.mutants import block_store, rate_estimator
+from tests.mutants.line_receiver import LineFeeder, LineReceiver
 from tests.mutants.mutant import Mutant, all_mutants
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
+from tests.mutants.receiver_rate import CountsDropped
 
 from penstock.testing import MemoryFeeder, run_checks
 
@@ -21,6 +24,18 @@ def test_reference_receiver_passes_every_check() -> None:
     report = run_checks("receiver", MemoryReceiver, MemoryFeeder, capabilities=MEMORY_RECEIVER)
     assert report.ok, report.text()
     assert report.grade == "hardened"
+
+
+def test_reference_receiver_of_a_byte_stream_passes_every_check() -> None:
+    report = run_checks("receiver", LineReceiver, LineFeeder)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+def test_receiver_that_says_how_many_records_it_drops_passes() -> None:
+    drops = evolve(MEMORY_RECEIVER, drops=True)
+    report = run_checks("receiver", CountsDropped, MemoryFeeder, ["RC-24"], capabilities=drops)
+    assert report["RC-24"].outcome == "passed", report.text()
 
 
 def test_reference_block_store_passes_every_check() -> None:
