@@ -9,7 +9,7 @@ from tests.helpers.event_log import EventLog
 from penstock import Receiver, StoredBlock
 from penstock.conf import Settings
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, ReportError
-from penstock.receive.receiver_task import ReceiverTask
+from penstock.receive.receiver_task import Driver, ReceiverTask
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
@@ -56,14 +56,13 @@ class FakeTracker:
         self, receiver: Receiver[Any], conf: dict[str, str] | None = None, log_directory: str = ""
     ) -> ReceiverTask:
         """The Spark task of a receiver that reports here."""
-        location = f"grpc://127.0.0.1:{self.endpoint.port}"
+        driver = Driver(f"grpc://127.0.0.1:{self.endpoint.port}", self.token)
         return ReceiverTask(
             receiver,
             STREAM_ID,
             EPOCH,
             "app-1",
-            location,
-            self.token,
+            driver,
             Settings.parse(conf or {}),
             log_directory=log_directory,
         )

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 def test_driver_survives_garbage_at_its_port(tracked: Tracked, caplog: pytest.LogCaptureFixture) -> None:
     process = tracked.registered()
-    port = urlsplit(process.task.driver_location).port or 0
-    strangers, messages = pelt(port, process.task.token, "AddBlocks")
+    port = urlsplit(process.task.driver.location).port or 0
+    strangers, messages = pelt(port, process.task.driver.token, "AddBlocks")
     assert refusals(caplog) == [
         *["call without the application's token refused"] * strangers,
         *["message refused"] * messages,

@@ -44,7 +44,7 @@ def test_each_receiver_is_launched(make_tracker: MakeTracker, silent: SilentClas
     assert [(launch.task.stream_id, launch.task.epoch) for launch in tracked.launches] == [(0, 1), (1, 1), (2, 1)]
     task = tracked.launch().task
     assert task.run_id.startswith("app-1-")
-    assert task.driver_location.startswith("grpc://127.0.0.1:")
+    assert task.driver.location.startswith("grpc://127.0.0.1:")
     assert "spark.streaming.blockInterval" in repr(task.settings)
 
 
@@ -106,7 +106,7 @@ def test_on_other_machines_executors_reach_the_driver_by_its_name(
     driver = {"spark.driver.host": "127.0.0.9", "spark.driver.bindAddress": "127.0.0.1"}
     monkeypatch.setattr(tracked.tracker._sc, "conf", driver, raising=False)
     tracked.tracker.start()
-    assert tracked.launch().task.driver_location.startswith("grpc://127.0.0.9:")
+    assert tracked.launch().task.driver.location.startswith("grpc://127.0.0.9:")
 
 
 class Unpicklable(Receiver[Any]):
@@ -189,7 +189,7 @@ def test_slow_location_lookup_delays_no_other_receiver(
 
 def test_a_stranger_registers_nothing(tracked: Tracked) -> None:
 
-    stranger = Client(tracked.launch().task.driver_location, Token.generate(), 10_000)
+    stranger = Client(tracked.launch().task.driver.location, Token.generate(), 10_000)
     with pytest.raises(WireError, match="refused"):
         stranger.ask(RegisterReceiver(0, 1, "Evil", 1), Registered)
     stranger.close()
