@@ -31,6 +31,7 @@ class Mutant:
     feeder: Callable[[], Feeder] | None = None
     capabilities: Capabilities = field(factory=Capabilities)
     also: tuple[str, ...] = ()
+    scale: float = 1.0  # of deadlines: small for a mutant that fails by one
     extra: Mapping[str, Any] = field(factory=dict)  # further arguments of run_checks
 
     @property

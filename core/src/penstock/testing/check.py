@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[[Any], None])
 #: The number of checks by kind. A registry of another size is an error: a check that silently disappeared would pass.
 PINNED: Mapping[Kind, int] = {
     "plugin": 0,
-    "receiver": 2,
+    "receiver": 24,
     "rate-estimator": 1,
     "listener": 0,
     "block-store": 22,
@@ -44,6 +44,11 @@ SUITE_KINDS: tuple[Kind, ...] = ("receiver", "rate-estimator", "listener", "bloc
 SECTIONS = ("Purpose", "Method", "Condition", "Requires")
 _MODULES = (
     "receiver_lifecycle",
+    "receiver_faults",
+    "receiver_guarantees",
+    "receiver_positions",
+    "receiver_arrow",
+    "receiver_observability",
     "rate_estimator",
     "block_store",
     "block_store_limits",

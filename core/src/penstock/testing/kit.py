@@ -177,7 +177,6 @@ class ReceiverKit(Kit):
         harness: ReceiverHarness = self.enter(ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock))
         return harness
 
-
     def until_stored(self, harness: ReceiverHarness, records: Sequence[Any], timeout_s: float = 5.0) -> None:
         """Wait until each of these records is stored, as often as it is among them; others may be stored, too.
 

@@ -23,13 +23,15 @@ def run_refused(kit: ReceiverKit, feeder: Feeder, records: list[Any]) -> Receive
     return harness
 
 
-@check("RC-31", "must", requires="acknowledged", change="acknowledge when store_all returns, or when on_stored gets None")
+@check(
+    "RC-31", "must", requires="acknowledged", change="acknowledge when store_all returns, or when on_stored gets None"
+)
 def acks_only_after_stored(kit: ReceiverKit) -> None:
     """A record is acknowledged after it is stored, not before, and not if it cannot be stored.
 
     Purpose: the source forgets an acknowledged record; if it is not stored then, it is lost.
-    Method: put five records whose blocks are refused, stop the receiver; then run another one whose blocks are accepted.
-    Condition: no record is acknowledged by the first, all of them by the second.
+    Method: put five records whose blocks are refused, stop the receiver; store five others from another source.
+    Condition: none of the first is acknowledged, all of the others are.
     Requires: Capabilities.acknowledged, Feeder.acknowledged.
     """
     feeder = kit.feeder()
@@ -38,14 +40,20 @@ def acks_only_after_stored(kit: ReceiverKit) -> None:
     harness.stop()
     if acknowledged := feeder.acknowledged():
         fail(f"{len(acknowledged)} records acknowledged, none stored: {acknowledged[:3]}", "five records, refused")
-    kit.until_stored(kit.run(kit.make(feeder)), records)
+    feeder = kit.feeder()
+    records = feeder.sample(kit.rng, 5)
+    harness = kit.run(kit.make(feeder))
+    feeder.put(records)
+    kit.until_stored(harness, records)
     kit.until(
         lambda: not Counter(records) - Counter(feeder.acknowledged()),
         lambda: f"{len(feeder.acknowledged())} of 5 stored records acknowledged",
     )
 
 
-@check("RC-32", "must", requires="acknowledged", change="do not reject a record that could not be stored: let it return")
+@check(
+    "RC-32", "must", requires="acknowledged", change="do not reject a record that could not be stored: let it return"
+)
 def unacked_comes_back(kit: ReceiverKit) -> None:
     """A record that was read and not stored comes back.
 
@@ -93,7 +101,9 @@ def out_of_order_acks_do_not_skip(kit: ReceiverKit) -> None:
     kit.until_stored(successor, missing)
 
 
-@check("RC-34", "must", requires="acknowledged", change="bound the records in flight, and free their places when stored")
+@check(
+    "RC-34", "must", requires="acknowledged", change="bound the records in flight, and free their places when stored"
+)
 def saturated_then_resumes(kit: ReceiverKit) -> None:
     """A receiver whose blocks are accepted late continues once they are, and acknowledges everything.
 

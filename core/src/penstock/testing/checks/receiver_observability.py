@@ -14,7 +14,7 @@ def counts_agree(kit: ReceiverKit) -> None:
     """The number of records that is reported equals the number that was fed.
 
     Purpose: rate control, charts and audits count what the receiver stores.
-    Method: put 1, 2, 4, ... 64 records, with a pause of the receiver, a new rate and the removal of it in between; stop.
+    Method: put 1, 2, 4, ... 64 records, in between a pause, a rate and its removal; then stop.
     Condition: the reported count, the rows of the blocks and the number of records put are equal, and so is the size
         of the texts and bytes that were put and stored.
     Requires: a feeder.
@@ -27,7 +27,9 @@ def counts_agree(kit: ReceiverKit) -> None:
         {2: harness.pause, 3: harness.resume}.get(power, lambda: None)()
         {4: lambda: harness.update_rate(1e6), 5: lambda: harness.update_rate(None)}.get(power, lambda: None)()
         feeder.put(part)
-    kit.until(lambda: harness.count >= len(records), lambda: f"{harness.count} of {len(records)} records are stored")
+    kit.until(
+        lambda: harness.count >= len(records), lambda: f"{harness.count} of {len(records)} records are stored", 10
+    )
     harness.stop()
     rows = harness.records
     if not len(records) == harness.stored_records == harness.count == len(rows):
@@ -61,7 +63,7 @@ def lag_or_unknown(kit: ReceiverKit) -> None:
     for count in (1, 10, 1):
         feeder.put(records[put : put + count])
         put += count
-        kit.until_stored(harness, records[:put])
+        kit.until_stored(harness, records[:put], 10)
         blocks = harness.blocks[number:]
         for block in blocks:
             stored += block.num_records
