@@ -72,7 +72,7 @@ def test_failing_write_is_tried_max_failures_times(keep: Keep, memory: Memory) -
     kept = keep(directory, conf={"spark.streaming.driver.writeAheadLog.maxFailures": "4"})
     directory.fail_at(range(1000))
     tries = directory.count("append") + directory.count("write")
-    with pytest.raises(WriteAheadLogError, match=r"tries: 4: .*No space left on device"):
+    with pytest.raises(WriteAheadLogError, match=r"4 attempts: .*No space left on device"):
         kept.add(1)
     # The first on the current segment, the others with a new one each.
     assert directory.count("append") + directory.count("write") - tries == 4

@@ -21,6 +21,7 @@ class Mutant:
         make: makes it.
         feeder: its source.
         capabilities: what it declares.
+        scale: ``PENSTOCK_TEST_SCALE`` for its own check: below 1 where the check waits for something that never comes.
         also: other checks that it fails by the same rule, which the rules make unavoidable.
     """
 
@@ -30,8 +31,8 @@ class Mutant:
     make: Callable[..., Any] | None = None
     feeder: Callable[[], Feeder] | None = None
     capabilities: Capabilities = field(factory=Capabilities)
+    scale: float = 1.0
     also: tuple[str, ...] = ()
-    scale: float = 1.0  # of deadlines: small for a mutant that fails by one
     extra: Mapping[str, Any] = field(factory=dict)  # further arguments of run_checks
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.mutants import (
     block_store,
+    rate_estimator,
     receiver_faults,
     receiver_guarantees,
     receiver_lifecycle,
@@ -16,12 +17,13 @@ from tests.mutants import (
     receiver_references,
 )
 from tests.mutants.mutant import Mutant
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock.testing import Capabilities, Feeder, MemoryFeeder, run_checks
 
 MUTANTS = [
     *block_store.MUTANTS,
+    *rate_estimator.MUTANTS,
     *receiver_lifecycle.MUTANTS,
     *receiver_faults.MUTANTS,
     *receiver_guarantees.MUTANTS,
@@ -62,5 +64,11 @@ def test_reference_receiver_passes_every_check(
 
 def test_reference_block_store_passes_every_check() -> None:
     report = run_checks("block-store", block_store.FileStore, capabilities=block_store.ALL)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+def test_reference_estimator_passes_every_check() -> None:
+    report = run_checks("rate-estimator", SteadyEstimator, capabilities=rate_estimator.RESTORES)
     assert report.ok, report.text()
     assert report.grade == "hardened"

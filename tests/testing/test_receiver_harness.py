@@ -80,12 +80,22 @@ def test_rate_limit_holds_under_a_manual_clock() -> None:
         assert harness.receiver.rate_limit == 5
 
 
-def test_example_of_the_documentation_runs() -> None:
+def test_examples_of_the_documentation_run(caplog: pytest.LogCaptureFixture) -> None:
     page = Path(__file__).parents[2] / "docs" / "writing-a-receiver.md"
-    countdown, test, *_ = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    countdown, test, _host, lines, *_ = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     names: dict[str, Any] = {}
-    exec(countdown + test, names)
+    exec(countdown + test + lines, names)
     names["test_it_counts_down"]()
+
+    class Messages(list[bytes]):
+        def close(self) -> None:
+            raise OSError("not open")
+
+    received = Messages([b"a\nb\n", b"\xff\n" + b"x" * 1001 + b"\n"])
+    with ReceiverHarness(names["MessageLines"](received)) as harness:
+        harness.until_records(["a", "b", "\ufffd"])
+        harness.until_error("lines longer than 1000 bytes, dropped: 1 (1 in total), lines that are not UTF-8")
+    assert "messages not closed" in caplog.text
 
 
 def test_receiver_that_exceeds_the_stop_deadline_fails(monkeypatch: pytest.MonkeyPatch) -> None:

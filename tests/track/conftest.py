@@ -146,6 +146,12 @@ class FakeProcess:
             Registered,
         )
 
+    def desired(self) -> UpdateRateLimit:
+        """Register, and return the desired state of the answer."""
+        desired = self.register().desired
+        assert desired is not None
+        return desired
+
     def add(self, *numbers: int, epoch: int | None = None, stream_id: int | None = None) -> Reply:
         """Report blocks of ten records each."""
         own = self.task.stream_id

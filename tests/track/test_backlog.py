@@ -155,7 +155,7 @@ def test_receivers_resume_only_when_no_reason_to_pause_remains(make_tracker: Mak
     tracked.tracker.processed(100)
     tracked.settle()
     # One of the reasons remains: nothing has changed for the receiver.
-    assert process.register().paused
+    assert process.desired().paused
     assert process.received.names == ["UpdateRateLimit"]
     tracked.tracker.pause(False)
     assert not process.received.await_one(UpdateRateLimit, 2).paused
@@ -169,7 +169,7 @@ def test_receiver_that_registers_during_a_pause_is_paused(make_tracker: MakeTrac
     process.received.await_one(UpdateRateLimit)
     process.launch.end(RuntimeError("lost"))
     tracked.relaunch()
-    assert tracked.process(2).register().paused
+    assert tracked.process(2).desired().paused
 
 
 def test_fluttering_backlog_is_warned_about_once_a_minute(

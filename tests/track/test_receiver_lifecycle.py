@@ -595,7 +595,7 @@ def test_change_is_not_sent_to_a_receiver_that_does_not_receive(name: str) -> No
 
 def test_registration_is_answered_with_what_is_desired_then() -> None:
     lifecycle = launched().take(RateLimit(10.0), Pause("backlog", True), Registration(REGISTER, A))
-    assert lifecycle.answer == Registered(accepted=True, rate=10.0, paused=True, number=2)
+    assert lifecycle.answer == Registered(accepted=True, desired=update(10.0, 2, paused=True))
     assert lifecycle.take(Tick()).sent == []
 
 
@@ -613,7 +613,7 @@ def test_change_that_was_not_delivered_is_sent_again_as_desired_then() -> None:
 def test_numbers_grow_over_relaunches() -> None:
     lifecycle = active().take(RateLimit(10.0), DIED, LaunchDue())
     lifecycle.take(Registration(RegisterReceiver(0, 2, "Silent", 1), A))
-    assert lifecycle.answer.number == 1
+    assert lifecycle.answer.desired == update(10.0, 1)
     assert lifecycle.take(RateLimit(20.0)).sent == [update(20.0, 2)]
 
 

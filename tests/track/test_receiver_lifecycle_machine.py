@@ -226,8 +226,9 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
         if answer.accepted:
             assert job.epoch == self.record.epoch
             job.registered = job.receives = True
-            if answer.number >= job.number:
-                job.number, job.obeyed = answer.number, (answer.rate, answer.paused)
+            assert answer.desired is not None
+            if answer.desired.number >= job.number:
+                job.number, job.obeyed = answer.desired.number, (answer.desired.rate, answer.desired.paused)
 
     @rule()
     @precondition(lambda self: self.some("receives"))

@@ -132,7 +132,7 @@ def test_registered_receiver_is_in_the_infos(tracked: Tracked) -> None:
     process = tracked.process()
     assert tracked.tracker.receiver_infos() == {0: ReceiverInfo(0, "Silent-0", False, "", "")}
     registered = process.register()
-    assert (registered.accepted, registered.rate) == (True, None)
+    assert registered == Registered(True, desired=UpdateRateLimit(None, 0))
     info = ReceiverInfo(0, "Silent-0", True, "host-a", "1")
     assert tracked.events.entries == [ReceiverStarted(info)]
     assert tracked.tracker.receiver_infos() == {0: info}
@@ -366,7 +366,7 @@ def test_rate_is_in_the_answer_to_a_later_registration(tracked: Tracked) -> None
     tracked.tracker.send_rate_update(0, 50.0)
     tracked.settle()
     process = tracked.process()
-    assert process.register().rate == 50.0
+    assert process.desired().rate == 50.0
     assert process.received.entries == []
 
 
@@ -379,7 +379,7 @@ def test_rate_outlives_a_relaunch(tracked: Tracked) -> None:
     tracked.launch(2)
     tracked.tracker.send_rate_update(0, 60.0)
     tracked.settle()
-    assert tracked.process(2).register().rate == 60.0
+    assert tracked.process(2).desired().rate == 60.0
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])

@@ -21,7 +21,14 @@ from penstock.errors import (
     text_of,
 )
 from penstock.receive.block_pusher import BlockPusher
-from penstock.receive.messages import DeregisterReceiver, ReceiverDriver, Registered, RegisterReceiver, ReportError
+from penstock.receive.messages import (
+    DeregisterReceiver,
+    ReceiverDriver,
+    Registered,
+    RegisterReceiver,
+    ReportError,
+    UpdateRateLimit,
+)
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.record_writer import RecordWriter, WriterCallbacks
 from penstock.runtime.clock import Clock, SystemClock
@@ -147,7 +154,7 @@ class ReceiverSupervisor:
                     )
                 self._registered = True
                 self._limiter.start()
-                has_new_rate = self._apply(registered.number, registered.rate, registered.paused)
+                has_new_rate = registered.desired is not None and self._obey(registered.desired)
                 self._starting = self._clock.monotonic_ms(), self.stored_records
                 self.is_started, self.is_stopped = True, False
                 try:
@@ -163,6 +170,11 @@ class ReceiverSupervisor:
     def start_soon(self) -> None:
         """Start on another thread, so that the receiver's code cannot block the caller."""
         EngineThread("receiver start", self.start).start()
+
+    def obey(self, desired: UpdateRateLimit) -> None:
+        """Apply the desired state that the driver sent, unless one with a higher number was applied before."""
+        if self._obey(desired):
+            self._notify_rate()
 
     def update(self, number: int = 0, *, rate: float | None = None, paused: bool | None = None) -> None:
         """Apply a desired state unless one with a higher number was applied before.
@@ -310,6 +322,9 @@ class ReceiverSupervisor:
         self._terminated.set()
 
     # -- helpers --
+
+    def _obey(self, desired: UpdateRateLimit) -> bool:
+        return self._apply(desired.number, math.inf if desired.rate is None else desired.rate, desired.paused)
 
     def _apply(self, number: int, rate: float | None, paused: bool | None) -> bool:
         """Apply a desired state unless it is outdated; return whether the rate changed."""

@@ -7,7 +7,6 @@ main thread; the driver's commands are handled on the endpoint's threads.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import signal
@@ -147,17 +146,13 @@ class _Launch:
             self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
             self._supervisor.stop_soon(message.message)
 
-        def on_rate(message: UpdateRateLimit) -> None:
-            rate = math.inf if message.rate is None else message.rate
-            self._supervisor.update(message.number, rate=rate, paused=message.paused)
-
         def on_clean_up(message: CleanUpBlocks) -> None:
             self._blocks.delete(message.block_ids)
 
         return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
-            UpdateRateLimit: on_rate,
+            UpdateRateLimit: lambda message: self._supervisor.obey(message),
             CleanUpBlocks: on_clean_up,
         }
 

@@ -234,6 +234,7 @@ class JobScheduler:
                 "batch completed",
                 batch_time=job_set.time_ms,
                 records=info.numRecords,
+                scheduling_delay_ms=info.schedulingDelay,
                 processing_delay_ms=info.processingDelay,
                 succeeded=info.succeeded,
             )

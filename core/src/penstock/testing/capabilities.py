@@ -17,9 +17,15 @@ class Capabilities:
         partitioned: receiver: several instances share the partitions of one source.
         arrow: receiver: stores columnar batches.
         bounded: receiver: when the source has ended, its threads end, or it stops.
+        drops: receiver: drops records that cannot be stored fast enough, instead of holding the source, and reports
+            how many as an error, such as "3 records dropped".
         reconnects: receiver: connects again after the connection failed.
+        adapts: rate estimator: its rate follows what batches took; false for a constant rate.
         restores: rate estimator: has a ``state`` that survives a restart.
         shares: rate estimator: several instances share one capacity.
+        min_rate: rate estimator: no answer is below it, records/s. The default is about one record a day.
+        max_rate: rate estimator: no answer is above it, records/s. The default is 2^53: above it a float loses records.
+        queues: listener: handles events on a thread of its own, from a bounded queue.
         serves: listener: opens a port.
         exports: listener: sends data to a backend.
         durable: block store: an acknowledged block survives the death of the process and of the host.
@@ -33,9 +39,14 @@ class Capabilities:
     partitioned: bool = False
     arrow: bool = False
     bounded: bool = False
+    drops: bool = False
     reconnects: bool = True
+    adapts: bool = True
     restores: bool = False
     shares: bool = True
+    min_rate: float = 1e-5
+    max_rate: float = 2.0**53
+    queues: bool = False
     serves: bool = False
     exports: bool = False
     durable: bool = False

@@ -23,8 +23,8 @@ F = TypeVar("F", bound=Callable[[Any], None])
 #: The number of checks by kind. A registry of another size is an error: a check that silently disappeared would pass.
 PINNED: Mapping[Kind, int] = {
     "plugin": 0,
-    "receiver": 24,
-    "rate-estimator": 1,
+    "receiver": 31,
+    "rate-estimator": 24,
     "listener": 0,
     "block-store": 22,
     "live": 0,
@@ -50,6 +50,8 @@ _MODULES = (
     "receiver_arrow",
     "receiver_observability",
     "rate_estimator",
+    "rate_estimator_loop",
+    "rate_estimator_state",
     "block_store",
     "block_store_limits",
 )

@@ -16,7 +16,13 @@ class Feeder(ABC):
     A check creates a feeder, makes the receiver from it, and calls these methods. Each returns once the source has
     done it, not once the receiver has seen it. ``put`` is required. A method that is not overridden makes the checks
     that need it not applicable.
+
+    Attributes:
+        terminator: with which ``encode`` ends a record and which the last record of a stream may lack; empty when
+            there is no such thing, as for records that follow their length.
     """
+
+    terminator: bytes = b""
 
     def __enter__(self) -> Self:
         """Return the feeder."""
@@ -32,7 +38,11 @@ class Feeder(ABC):
 
     @abstractmethod
     def put(self, records: Sequence[Any]) -> None:
-        """Make records available to the receiver, in this order."""
+        """Make records available to the receiver, in this order.
+
+        Args:
+            records: each equal to what the receiver is to store for it.
+        """
 
     def sample(self, rng: random.Random, count: int) -> list[Any]:
         """Draw distinct records that the source can carry; short texts unless overridden."""
@@ -41,6 +51,10 @@ class Feeder(ABC):
     def odd_records(self) -> list[Any]:
         """Records that are hard to carry faithfully: empty, long, with special characters. Only legal ones."""
         return ["", " ", "\t", "\x00", "é", "😀", "a\u0301", "'\"\\", "x" * 100_000]
+
+    def large(self, rng: random.Random, count: int) -> list[Any]:
+        """Draw distinct records of about 20 kB, or as large as the source can carry; long texts unless overridden."""
+        return [f"{index}-{rng.getrandbits(32):08x}-{'x' * 20_000}" for index in range(count)]
 
     def close(self) -> None:  # noqa: B027  # optional
         """Release everything. Called once, after the receiver has stopped."""
@@ -52,7 +66,7 @@ class Feeder(ABC):
         self._unable("put_bytes")
 
     def encode(self, record: Any) -> bytes:
-        """The bytes of a record with its terminator, as ``put`` sends it."""
+        """The bytes of a record with its terminator, as ``put`` sends it; see ``terminator``."""
         self._unable("encode")
 
     def put_bad(self) -> None:

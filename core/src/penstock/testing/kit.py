@@ -9,21 +9,27 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pyspark import cloudpickle
 
+from penstock.blocks import arrow_form
 from penstock.receive.receiver import Receiver
-from penstock.runtime.clock import Clock
+from penstock.runtime.clock import Clock, ManualClock
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import Check, NotApplicable, fail
 from penstock.testing.feeder import Feeder
-from penstock.testing.leak_meter import LeakMeter
+from penstock.testing.leak_meter import LeakMeter, ReceiverThreads
 from penstock.testing.receiver_harness import ReceiverHarness
 from penstock.testing.subject import Subject
 
 _POLL_S = 0.002
+# How long a receiver may take to stop when a check ends: a stop that hangs fails the checks of stopping only.
+_CLOSE_S = 3.0
+# A receiver is idle when its threads need less than a fifth of the time in several windows in a row.
+_WINDOW_S, _QUIET_WINDOWS = 0.02, 3
 
 
 def scale() -> float:
@@ -106,6 +112,16 @@ class Kit:
         thread.join(self.deadline_s(timeout_s))
         return not thread.is_alive()
 
+    def advance_until(
+        self, clock: ManualClock, condition: Callable[[], object], step_ms: int = 10, limit_ms: int = 2000
+    ) -> bool:
+        """Move a manual clock in steps until a condition is true, up to a limit; return whether it is."""
+        for _ in range(0, limit_ms, step_ms):
+            if self.becomes(condition, 0.01):
+                return True
+            clock.advance(step_ms)
+        return self.becomes(condition)
+
     def becomes(self, condition: Callable[[], object], timeout_s: float = 5.0) -> bool:
         """Wait until a condition is true, up to a deadline; return whether it is."""
         deadline = time.monotonic() + self.deadline_s(timeout_s)
@@ -167,6 +183,19 @@ class ReceiverKit(Kit):
             fail(f"make returned a {type(receiver).__name__}", change="return an instance of a subclass of Receiver")
         return receiver
 
+    def harness(
+        self,
+        receiver: Receiver[Any],
+        clock: Clock | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> ReceiverHarness:
+        """A harness for a receiver, not started; stopped when the check ends, however that stop ends."""
+        _warm_up()
+        harness = ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock)
+        self.on_close(lambda: self.finishes(harness.stop, _CLOSE_S))
+        self.on_close(harness.accept)
+        return harness
+
     def run(
         self,
         receiver: Receiver[Any],
@@ -174,8 +203,31 @@ class ReceiverKit(Kit):
         conf: Mapping[str, str] | None = None,
     ) -> ReceiverHarness:
         """Start a receiver in a harness, which stops it when the check ends."""
-        harness: ReceiverHarness = self.enter(ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock))
+        harness = self.harness(receiver, clock, conf)
+        harness.start()
         return harness
+
+    def start(
+        self, clock: Clock | None = None, conf: Mapping[str, str] | None = None
+    ) -> tuple[Feeder, ReceiverHarness]:
+        """Make a feeder and a receiver that reads from it, and start it.
+
+        Raises:
+            NotApplicable: the suite has no feeder.
+        """
+        feeder = self.feeder()
+        return feeder, self.run(self.make(feeder), clock, conf)
+
+    def is_quiet(self, timeout_s: float = 3.0) -> bool:
+        """Wait until the receiver's threads are idle; return whether they are before the deadline."""
+        own = ReceiverThreads(self.leak_meter)
+        deadline = time.monotonic() + self.deadline_s(timeout_s)
+        quiet = 0
+        while quiet < _QUIET_WINDOWS:
+            if time.monotonic() > deadline:
+                return False
+            quiet = 0 if own.is_busy(_WINDOW_S) else quiet + 1
+        return True
 
     def until_stored(self, harness: ReceiverHarness, records: Sequence[Any], timeout_s: float = 5.0) -> None:
         """Wait until each of these records is stored, as often as it is among them; others may be stored, too.
@@ -194,9 +246,7 @@ class ReceiverKit(Kit):
         self.until(lambda: harness.count >= len(records) and not missing(), seen, timeout_s)
 
 
-class RateEstimatorKit(Kit):
-    """The kit of the rate estimator checks."""
-
-    def make(self, batch_interval_ms: int = 1000) -> Any:
-        """A new estimator."""
-        return self.subject.instance(batch_interval_ms)
+@cache
+def _warm_up() -> None:
+    """Import what the first block needs: no deadline of a check is to pay for it."""
+    list(arrow_form.records(arrow_form.encode(["record"]).to_batches()))

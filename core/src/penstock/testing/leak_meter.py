@@ -37,17 +37,44 @@ class LeakMeter:
             threading.Event().wait(_POLL_S)
         return left
 
-    def _now(self) -> list[str]:
-        threads = [
+    def threads(self) -> list[threading.Thread]:
+        """The threads that were started since and are alive."""
+        return [
             each
             for each in threading.enumerate()
             if each not in self._threads and each.is_alive() and not each.name.startswith(_ALLOWED_THREADS)
         ]
+
+    def _now(self) -> list[str]:
         return [
-            *(f"thread {each.name!r} is alive" for each in threads),
+            *(f"thread {each.name!r} is alive" for each in self.threads()),
             *(f"{what} is open" for what in sorted((_descriptors() - self._files).values())),
             *(f"temporary file {name} exists" for name in sorted(_temporary_files() - self._temporary)),
         ]
+
+
+class ReceiverThreads:
+    """How busy the threads are that were started since a leak meter was made."""
+
+    def __init__(self, meter: LeakMeter) -> None:
+        self._meter = meter
+
+    def is_busy(self, window_s: float) -> bool:
+        """Wait for a moment and return whether the threads needed more than a fifth of it."""
+        began_s, before = time.monotonic(), self._cpu_ns()
+        threading.Event().wait(window_s)
+        used_ns = sum(now - before.get(thread, 0) for thread, now in self._cpu_ns().items())
+        return used_ns > (time.monotonic() - began_s) * 0.2e9
+
+    def _cpu_ns(self) -> dict[int, int]:
+        found = dict[int, int]()
+        for thread in self._meter.threads():
+            try:
+                text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
+            except OSError:
+                continue  # ended meanwhile, or no Linux
+            found[thread.native_id or 0] = int(text.split()[0])
+        return found
 
 
 class _Descriptors(dict[str, str]):

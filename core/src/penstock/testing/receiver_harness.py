@@ -44,6 +44,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         self._answer, self._accepted_first = "accept", 0
         self._offers = 0
         self._expected: list[Any] | None = None
+        #: The calls of store, store_all and store_arrow after the stop had ended; each was refused.
+        self.late_stores: list[str] = []
         super().__init__(receiver, self._take, {**_CONF, **(conf or {})}, clock=clock)
 
     def __exit__(self, *error: object) -> None:
@@ -64,6 +66,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         """
         began = time.monotonic()
         super().stop(message)
+        for name in ("store", "store_all", "store_arrow"):
+            self._record_late(name, getattr(self._supervisor, name))
         if time.monotonic() - began > _STOP_S:
             raise TimeoutError(
                 f"{type(self.receiver).__name__} did not end within {_STOP_S:g} s of its stop: onStop is to wake "
@@ -72,6 +76,15 @@ class ReceiverHarness(ReceiverHost[Any]):
         expected, self._expected = self._expected, None
         if expected is not None:
             self._check(expected)
+
+    def restart(self) -> None:
+        """Stop the receiver and start it again at once, as ``Receiver.restart`` does. Returns before it has."""
+        self._supervisor.restart("the harness restarts it", delay_ms=0)
+
+    @property
+    def starts(self) -> int:
+        """How often the receiver was started."""
+        return self._driver.starts
 
     def refuse(self, after: int = 0) -> None:
         """Refuse every block from now on, as a driver that does not accept it.
@@ -172,6 +185,13 @@ class ReceiverHarness(ReceiverHost[Any]):
         records = self.records
         if records != expected:
             raise AssertionError(f"expected {expected!r}, and there are {records!r}")
+
+    def _record_late(self, name: str, store: Callable[..., None]) -> None:
+        def late(*arguments: Any) -> None:
+            self.late_stores.append(name)
+            store(*arguments)
+
+        setattr(self._supervisor, name, late)
 
     def _set_answer(self, answer: str) -> None:
         with self._changed:

@@ -21,10 +21,11 @@ import attrs
 from penstock.testing.block_store import BlockStoreKit
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for
+from penstock.testing.check_report import Report, Result
 from penstock.testing.feeder import Feeder
-from penstock.testing.kit import Kit, RateEstimatorKit, ReceiverKit, scale
+from penstock.testing.kit import Kit, ReceiverKit, scale
 from penstock.testing.leak_meter import GlobalState
-from penstock.testing.report import Report, Result
+from penstock.testing.rate_estimator_kit import RateEstimatorKit
 from penstock.testing.subject import Subject
 
 # Kind of check → its kit.
@@ -161,15 +162,14 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
 
         def body() -> None:
             kit = _KITS[check.kind](subject, check, work)
-            try:
+            # The first error counts: what cannot be closed is often a consequence of it. A plugin may raise anything,
+            # SystemExit included.
+            for step, arguments in ((check.function, [kit]), (kit.close, [])):
                 try:
-                    check.function(kit)
-                finally:
-                    kit.close()
-                outcome.append(None)
-            # A plugin may raise anything, SystemExit included.
-            except BaseException as error:
-                outcome.append(error)
+                    step(*arguments)
+                except BaseException as error:
+                    outcome.append(error)
+            outcome.append(None)
 
         thread = threading.Thread(target=body, name=f"penstock kit {check.id}", daemon=True)
         with _temporary_files_in(temporary), _no_exit(exits):

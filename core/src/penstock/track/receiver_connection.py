@@ -129,7 +129,7 @@ class Connections:
         self._by_launch[connection.stream_id, epoch] = connection
 
     def end(self, stream_id: int, epoch: int) -> None:
-        """A launch has ended, or registers anew: close its connection."""
+        """Close the connection of a launch that has ended or registers again."""
         connection = self._by_launch.pop((stream_id, epoch), None)
         if connection is not None:
             connection.close_after_flush()

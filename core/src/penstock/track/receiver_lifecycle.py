@@ -140,7 +140,8 @@ class _Transition:
             return
         self._set(preferred=event.preferred)
         self._do(lifecycle.StartJob(launch.epoch, candidates))
-        self._log("info", "receiver launched", candidates=[each.preference for each in candidates])
+        preferred = {"preferred": [each.preference for each in candidates]} if candidates else {}
+        self._log("info", "receiver launched", **preferred)
 
     def _job_ended(self, event: lifecycle.JobEnded) -> None:
         ended = {event.epoch}
@@ -195,7 +196,7 @@ class _Transition:
             return "the receiver is given up: it failed too often"
         if isinstance(state, Scheduled | Overdue) and not self._accepts(state, location):
             self._become(Refused(launch, state.candidates))
-            self._log("warning", "receiver refused: not on an executor that it was scheduled to")
+            self._log("warning", "receiver refused", reason="it runs on another executor than scheduled")
         return "the receiver was scheduled to another executor" if isinstance(self.record.state, Refused) else ""
 
     def _accepts(self, state: Scheduled | Overdue, location: TaskLocation | None) -> bool:
@@ -218,7 +219,7 @@ class _Transition:
         self._set(location=location, block_location=block_location, sent=desired.number)
         self._log("info", "receiver registered", host=host)
         self._do(lifecycle.Connect(message, block_location))
-        self._answer(Registered(accepted=True, rate=desired.rate, paused=desired.paused, number=desired.number))
+        self._answer(Registered(accepted=True, desired=_rate_limit(desired)))
 
     def _deregister(self, message: DeregisterReceiver, launch: Launch) -> None:
         was_active, stops = self.record.is_active, isinstance(self.record.state, Stopping | Ending)
@@ -275,7 +276,7 @@ class _Transition:
         desired, state = self.record.desired, self.record.state
         if isinstance(state, Active | Moving) and self.record.sent != desired.number:
             self._set(sent=desired.number)
-            message = UpdateRateLimit(desired.rate, desired.number, desired.paused)
+            message = _rate_limit(desired)
             self._do(lifecycle.Send(state.launch.epoch, message))
 
     def _move(self, serve_ms: int) -> None:
@@ -413,6 +414,10 @@ class _Transition:
 
     def _log(self, level: str, event: str, **context: Any) -> None:
         self._do(lifecycle.Log(level, event, {"epoch": self.record.epoch, **context}))
+
+
+def _rate_limit(desired: DesiredState) -> UpdateRateLimit:
+    return UpdateRateLimit(desired.rate, desired.number, desired.paused)
 
 
 def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError) -> str:

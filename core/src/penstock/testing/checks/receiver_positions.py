@@ -6,6 +6,7 @@ A position is the metadata of the blocks stored so far, each one's values over t
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -88,6 +89,11 @@ def offsets_are_plain_and_monotone(kit: ReceiverKit) -> None:
             if before and _is_back(before, value):
                 fail(f"{key!r} goes back from {before[-1]!r} to {value!r} in block {number}", f"{number + 1} records")
             before.append(value)
+
+
+def _ends() -> bool:
+    """Whether a stop or restart that the receiver has asked for is under way."""
+    return any(each.name in {"receiver stop", "receiver restart"} for each in threading.enumerate())
 
 
 def _is_back(before: list[Any], value: Any) -> bool:
@@ -216,7 +222,7 @@ def bounded_run_ends(kit: ReceiverKit) -> None:
     feeder.end()
     kit.until_stored(harness, records)
     kit.until(
-        lambda: harness.is_terminated or not workers.alive(),
+        lambda: harness.is_terminated or not (workers.alive() or _ends()),
         lambda: f"the source has ended, and {', '.join(workers.alive())} of the receiver runs",
         10,
     )
