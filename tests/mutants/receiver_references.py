@@ -159,6 +159,8 @@ class BareReceiver(Receiver[str]):
         self.thread: threading.Thread | None = None
 
     def onStart(self) -> None:
+        if self.thread is not None and self.thread.is_alive():
+            raise RuntimeError("it is started already")
         self.thread = threading.Thread(target=self.read, name="bare reader", daemon=True)
         self.thread.start()
 
