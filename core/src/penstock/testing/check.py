@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[[Any], None])
 #: The number of checks by kind. A registry of another size is an error: a check that silently disappeared would pass.
 PINNED: Mapping[Kind, int] = {
     "plugin": 15,
-    "receiver": 9,
+    "receiver": 17,
     "rate-estimator": 24,
     "listener": 0,
     "block-store": 22,
@@ -49,6 +49,7 @@ _MODULES = (
     "packaging_options",
     "packaging_instances",
     "receiver_lifecycle",
+    "receiver_data",
     "rate_estimator",
     "rate_estimator_loop",
     "rate_estimator_state",
