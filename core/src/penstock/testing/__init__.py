@@ -45,3 +45,4 @@ if TYPE_CHECKING:
     from penstock.testing.suites import ListenerSuite as ListenerSuite
     from penstock.testing.suites import RateEstimatorSuite as RateEstimatorSuite
     from penstock.testing.suites import ReceiverSuite as ReceiverSuite
+    from penstock.testing.tcp_feeder import TcpFeeder as TcpFeeder

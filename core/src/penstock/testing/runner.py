@@ -25,6 +25,7 @@ from penstock.testing.check_report import Report, Result
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import Kit, ReceiverKit, scale
 from penstock.testing.leak_meter import GlobalState
+from penstock.testing.live import LiveKit
 from penstock.testing.packaging_kit import PackagingKit
 from penstock.testing.rate_estimator_kit import RateEstimatorKit
 from penstock.testing.subject import Subject
@@ -36,7 +37,7 @@ _KITS: Mapping[str, type[Kit]] = {
     "rate-estimator": RateEstimatorKit,
     "listener": Kit,
     "block-store": BlockStoreKit,
-    "live": Kit,
+    "live": LiveKit,
 }
 # After the time limit of a check, for its process to report the hang itself.
 _GRACE_S = 5.0
