@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from attrs import frozen
 
 
@@ -52,3 +54,9 @@ class Capabilities:
     durable: bool = False
     verified: bool = False
     located: bool = False
+
+    @classmethod
+    def kind_of(cls, flag: str) -> str:
+        """The kind of plugin that a flag belongs to, as its documentation above says."""
+        found = re.search(rf"^ +{flag}: ([a-z ]+):", cls.__doc__ or "", re.MULTILINE)
+        return found[1].replace(" ", "-") if found else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.plugins.specs import RateEstimator
 from penstock.rate.plant import Plant
 from penstock.rate.plant_run import PlantRun, simulate
-from penstock.testing.check import fail
+from penstock.testing.check import NotApplicable, fail
 from penstock.testing.kit import Kit
 
 
@@ -20,6 +20,8 @@ class RateEstimatorKit(Kit):
         """
         try:
             estimator = self.subject.instance(batch_interval_ms)
+        except NotApplicable:
+            raise
         except Exception as error:
             fail(f"an estimator for {batch_interval_ms} ms cannot be made: {type(error).__name__}: {error}")
         if not isinstance(estimator, RateEstimator):
