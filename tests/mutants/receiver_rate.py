@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
 from collections.abc import Sequence
@@ -112,9 +111,13 @@ class Hoards(MemoryReceiver):
         waiting.put(found)
 
     def _store(self, connection: MemoryConnection, waiting: queue.Queue[_Found]) -> None:
-        with contextlib.suppress(ReceiverStoppedError):
+        try:
             while found := waiting.get():
                 self.take(connection, found)
+        except ReceiverStoppedError:
+            pass  # the end of a stop
+        except Exception as error:
+            self.restart("Error storing", error)
 
 
 class DropsOverflow(Hoards):
@@ -154,7 +157,7 @@ MUTANTS = [
     memory_mutant("RC-21", StaysSlow, "1 of 100 records are stored after the limit has gone", 0.1),
     memory_mutant("RC-22", RemembersRate, "first 200 records/s, then 20 records/s"),
     memory_mutant("RC-23", Hoards, "it has taken 4000 records"),
-    memory_mutant("RC-24", DropsOverflow, "5000 records fed", 0.1, "RC-23"),
+    memory_mutant("RC-24", DropsOverflow, "2000 records fed", 0.1, "RC-23"),
     evolve(
         memory_mutant("RC-24", Miscounts, "reported as dropped", 0.1), capabilities=evolve(MEMORY_RECEIVER, drops=True)
     ),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from attrs import evolve
-from tests.mutants import block_store, rate_estimator
+from tests.mutants import block_store, rate_estimator, receiver_references
 from tests.mutants.line_receiver import LineFeeder, LineReceiver
 from tests.mutants.mutant import Mutant, all_mutants
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 from tests.mutants.receiver_rate import CountsDropped
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
-from penstock.testing import MemoryFeeder, run_checks
+from penstock.testing import Capabilities, Feeder, MemoryFeeder, run_checks
+from penstock.testing.check import checks_for
 
 
 @pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in all_mutants()])
@@ -26,8 +30,18 @@ def test_reference_receiver_passes_every_check() -> None:
     assert report.grade == "hardened"
 
 
-def test_reference_receiver_of_a_byte_stream_passes_every_check() -> None:
-    report = run_checks("receiver", LineReceiver, LineFeeder)
+@pytest.mark.parametrize(
+    ("make", "feeder", "capabilities"),
+    [
+        pytest.param(*each, id=each[0].__name__)
+        for each in (*receiver_references.ALL, (LineReceiver, LineFeeder, Capabilities()))
+    ],
+)
+def test_other_reference_receivers_pass_every_receiver_check(
+    make: Callable[..., Any], feeder: Callable[[], Feeder], capabilities: Capabilities
+) -> None:
+    only = [check.id for check in checks_for("receiver") if check.kind == "receiver"]
+    report = run_checks("receiver", make, feeder, only, capabilities=capabilities)
     assert report.ok, report.text()
     assert report.grade == "hardened"
 
