@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.mutants import block_store, rate_estimator
+from tests.mutants import block_store, rate_estimator, receiver_references
 from tests.mutants.mutant import Mutant, all_mutants
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
-from penstock.testing import MemoryFeeder, run_checks
+from penstock.testing import Capabilities, Feeder, MemoryFeeder, run_checks
+from penstock.testing.check import checks_for
 from penstock.testing.kit import scale
 
 #: For the whole kit on one plugin, without the live checks.
@@ -36,3 +38,16 @@ def test_reference_passes_every_check_in_budget(kind: str) -> None:  # KK-02, KK
     assert report.ok, report.text()
     assert report.grade == "hardened"
     assert sum(each.seconds for each in report.results) < BUDGET_S * scale()
+
+
+@pytest.mark.parametrize(
+    ("make", "feeder", "capabilities"),
+    [pytest.param(*each, id=each[0].__name__) for each in receiver_references.ALL],
+)
+def test_other_reference_receivers_pass_every_receiver_check(
+    make: Callable[..., Any], feeder: Callable[[], Feeder], capabilities: Capabilities
+) -> None:
+    only = [check.id for check in checks_for("receiver") if check.kind == "receiver"]
+    report = run_checks("receiver", make, feeder, only, capabilities=capabilities)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
