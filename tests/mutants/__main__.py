@@ -1,7 +1,8 @@
 """``python -m tests.mutants [--live] [CHECK...]``: every mutant against every check of its kind, as a table.
 
-With ``--live`` the mutants of the live checks, each against these checks, on Spark. Takes minutes. Fails when a mutant passes its check, fails it with other words, or fails a check that ``also`` does not
-name. Each mutant is checked in processes of its own.
+With ``--live`` the mutants of the live checks, each against these checks, on Spark. Takes minutes. Fails when a mutant
+passes its check, fails it with other words, or fails a check that ``also`` does not name. Each mutant is checked in
+processes of its own.
 """
 
 from __future__ import annotations
