@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 from tests.mutants import block_store, rate_estimator, receiver_references
+from tests.mutants.line_receiver import LineFeeder, LineReceiver
 from tests.mutants.mutant import Mutant, all_mutants
+from tests.mutants.receiver_rate import CountsDropped
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock.testing import Capabilities, Feeder, MemoryFeeder, run_checks
@@ -42,7 +45,10 @@ def test_reference_passes_every_check_in_budget(kind: str) -> None:  # KK-02, KK
 
 @pytest.mark.parametrize(
     ("make", "feeder", "capabilities"),
-    [pytest.param(*each, id=each[0].__name__) for each in receiver_references.ALL],
+    [
+        pytest.param(*each, id=each[0].__name__)
+        for each in (*receiver_references.ALL, (LineReceiver, LineFeeder, Capabilities()))
+    ],
 )
 def test_other_reference_receivers_pass_every_receiver_check(
     make: Callable[..., Any], feeder: Callable[[], Feeder], capabilities: Capabilities
@@ -51,3 +57,9 @@ def test_other_reference_receivers_pass_every_receiver_check(
     report = run_checks("receiver", make, feeder, only, capabilities=capabilities)
     assert report.ok, report.text()
     assert report.grade == "hardened"
+
+
+def test_receiver_that_says_how_many_records_it_drops_passes() -> None:
+    drops = evolve(MEMORY_RECEIVER, drops=True)
+    report = run_checks("receiver", CountsDropped, MemoryFeeder, ["RC-24"], capabilities=drops)
+    assert report["RC-24"].outcome == "passed", report.text()
