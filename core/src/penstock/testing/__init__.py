@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.testing.check_report import Report as Report
     from penstock.testing.check_report import Result as Result
     from penstock.testing.feeder import Feeder as Feeder
+    from penstock.testing.file_feeder import FileFeeder as FileFeeder
     from penstock.testing.leak_meter import LeakMeter as LeakMeter
     from penstock.testing.memory_source import MemoryFeeder as MemoryFeeder
     from penstock.testing.memory_source import MemorySource as MemorySource
