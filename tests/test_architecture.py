@@ -85,3 +85,53 @@ def test_plugins_their_tests_and_examples_import_public_modules_only() -> None:
         if module not in PUBLIC_MODULES
     }
     assert found == set()
+
+
+LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
+MOST_WORDS = 8
+
+
+def log_events(source: str) -> Iterator[tuple[int, ast.expr | None]]:
+    """Line and event of every logged event: the first argument of ``log.<level>``, the second of ``self._log``."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        logger = ast.unparse(node.func.value).removesuffix("()").rpartition(".")[2]
+        if node.func.attr in LEVELS and logger in {"log", "_log", "logger"}:
+            yield node.lineno, node.args[0] if node.args else None
+        elif ast.unparse(node.func) == "self._log" and len(node.args) == 2:
+            yield node.lineno, node.args[1]
+
+
+def is_event(event: ast.expr | None) -> bool:
+    """Whether an event can be searched for: one constant short phrase; its values are in the context."""
+    if isinstance(event, ast.IfExp):
+        return is_event(event.body) and is_event(event.orelse)
+    if not isinstance(event, ast.Constant) or not isinstance(event.value, str):
+        return False
+    return len(event.value.split()) <= MOST_WORDS and not any(mark in event.value for mark in (". ", "; ", "%", "="))
+
+
+def test_log_events_are_short_constant_phrases() -> None:
+    files = [*CORE.rglob("*.py"), *REPOSITORY.glob("plugins/*/src/**/*.py")]
+    events = [
+        (f"{file.relative_to(REPOSITORY)}:{line}", event)
+        for file in files
+        for line, event in log_events(file.read_text(encoding="utf-8"))
+    ]
+    assert len(events) > 100
+    assert [f"{where} {ast.unparse(event) if event else ''}" for where, event in events if not is_event(event)] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "log.info(f'{what} lost')",
+        "log.warning(event, path=path)",
+        "self._log.warning('lost block skipped block=%s', block)",
+        "log.error('the file was read. It is read again')",
+        "self._log('info', 'the receiver was refused as it is not where it was scheduled to')",
+    ],
+)
+def test_the_search_sees_an_event_that_cannot_be_searched_for(source: str) -> None:
+    assert [is_event(event) for _, event in log_events(source)] == [False]

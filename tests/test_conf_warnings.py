@@ -142,7 +142,7 @@ class FakeSpark(SparkContext):
 
 def test_context_logs_keys_without_effect(caplog: pytest.LogCaptureFixture) -> None:
     StreamingContext(FakeSpark(**{"spark.penstock.maxFailedBatch": "3", "spark.streaming.clock": "x"}), 1.0)
-    lines = [line for line in caplog.text.splitlines() if "configuration key has no effect" in line]
+    lines = [line for line in caplog.text.splitlines() if "configuration key without effect" in line]
     assert len(lines) == 2
     assert "key=spark.penstock.maxFailedBatch" in lines[0]
     assert "did you mean spark.penstock.maxFailedBatches?" in lines[0]

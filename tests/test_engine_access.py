@@ -146,7 +146,7 @@ def test_options_of_a_plugin_come_from_configuration() -> None:
         levels: int = 1
 
     with pytest.raises(
-        UnknownNameError, match=r"unknown option 'level' of configuration spark.penstock.other.\*.*'lev"
+        UnknownNameError, match=r"unknown option 'level' of configuration, set by spark.penstock.other.level.*'lev"
     ):
         context.options("spark.penstock.other.", Renamed)
 

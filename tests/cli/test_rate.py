@@ -112,7 +112,10 @@ def test_table_compares_every_estimator_on_every_plant(cli: Cli, install: Instal
 def test_estimator_without_required_option_is_left_out_of_the_table_and_named(cli: Cli, install: Install) -> None:
     install("acme", ESTIMATORS)
     said = cli("rate", "simulate", "--all").stdout
-    assert said.splitlines()[-1] == "left out: rate estimator 'same' needs the option 'level', which was not given"
+    assert (
+        said.splitlines()[-1]
+        == "left out: rate estimator 'same' needs the option 'level': set spark.streaming.backpressure.same.level"
+    )
     assert "wrong" in said
 
 

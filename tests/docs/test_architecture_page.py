@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import get_args
 
 import click
 import pytest
+from tests.helpers.receiver_transitions import transitions
 
 from penstock.cli.command import penstock
 from penstock.track import receiver_tracking_info
@@ -33,10 +35,37 @@ def test_the_layers_are_those_of_the_import_contract() -> None:
     assert [re.findall(r"`(\w+)`", row) for row in rows] == [re.findall(r"\w+", layer) for layer in layers]
 
 
-def test_the_state_diagram_has_the_states_of_the_receiver_life_cycle() -> None:
+def test_the_state_diagram_has_the_transitions_of_the_receiver_life_cycle() -> None:
     (diagram,) = re.findall(r"stateDiagram-v2\n(.*?)```", ARCHITECTURE, re.DOTALL)
-    named = {state for edge in re.findall(r"(\S+) --> ([^:\s]+)", diagram) for state in edge} - {"[*]"}
-    assert named == {state.__name__ for state in get_args(receiver_tracking_info.State)}
+    edges = [edge for edge in re.findall(r"(\S+) --> ([^:\s]+)", diagram) if "[*]" not in edge]
+    assert len(edges) == len(set(edges))
+    assert set(edges) == transitions()
+    assert {state for edge in edges for state in edge} == {
+        state.__name__ for state in get_args(receiver_tracking_info.State)
+    }
+
+
+def thread_names() -> set[str]:
+    """The names that the code gives to threads; ``<>`` for each part that it computes."""
+    found = set()
+    for path in CORE.rglob("*.py"):
+        calls = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
+        for call in calls:
+            kind = ast.unparse(call.func)
+            if kind in ("EngineThread", "EventLoop", "RecurringTimer", "_DelayedPosts"):
+                name = call.args[3 if kind == "RecurringTimer" else 0]
+                # A bare variable: what starts the thread of a loop or a timer, whose name is given elsewhere.
+                if not isinstance(name, ast.Name):
+                    text = re.sub(r"\{[^}]*\}", "<>", ast.unparse(name).removeprefix("f").strip("'\""))
+                    found.add(f"RecurringTimer - {text}" if kind == "RecurringTimer" else text)
+    # The class names its threads after its argument, which the calls above give.
+    return found - {"RecurringTimer - <>"}
+
+
+def test_the_threads_are_those_that_the_code_starts() -> None:
+    section = ARCHITECTURE.partition("| process | thread | does |\n")[2].partition("\n\n")[0]
+    named = [name for row in section.splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[2])]
+    assert {re.sub(r"<\w+>", "<>", name) for name in named} == thread_names()
 
 
 @PAGES

@@ -139,7 +139,7 @@ def test_retry_of_a_queue_batch_uses_the_same_items(context: FakeContext) -> Non
     context.graph.start(0)
     (first,) = context.graph.generate_jobs(100)
     (second,) = context.graph.generate_jobs(200)
-    with pytest.raises(BatchFailedError, match=r"3 tries: .*NoneType"):
+    with pytest.raises(BatchFailedError, match=r"3 attempts: .*NoneType"):
         first.run()
     second.run()
     assert seen == [[1]]

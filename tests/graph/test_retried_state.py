@@ -79,7 +79,7 @@ def test_state_skips_a_batch_whose_retries_failed(sums: Sums) -> None:
     sums.make(100).run()
     sums.failing.add(0.2)
     second, third, fourth = sums.make(200), sums.make(300), sums.make(400)
-    with pytest.raises(BatchFailedError, match="2 tries: ConnectionError: not now"):
+    with pytest.raises(BatchFailedError, match="2 attempts: ConnectionError: not now"):
         second.run()
     third.run()
     fourth.run()

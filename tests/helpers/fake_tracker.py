@@ -8,8 +8,15 @@ from tests.helpers.event_log import EventLog
 
 from penstock import Receiver, StoredBlock
 from penstock.conf import Settings
-from penstock.receive.messages import AddBlocks, DeregisterReceiver, Registered, RegisterReceiver, ReportError
-from penstock.receive.receiver_task import ReceiverTask
+from penstock.receive.messages import (
+    AddBlocks,
+    DeregisterReceiver,
+    Registered,
+    RegisterReceiver,
+    ReportError,
+    UpdateRateLimit,
+)
+from penstock.receive.receiver_task import Driver, ReceiverTask
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
@@ -22,7 +29,7 @@ class FakeTracker:
     """Accepts one receiver (stream 2, epoch 5). Every message that it answers is in the log.
 
     Attributes:
-        rate: the rate limit given at registration, in records/s.
+        rate: the rate limit given at registration, in records/s; ``None`` for none given.
         accepts_blocks: False refuses blocks with "not wanted".
         fails_deregistration: True raises when a receiver reports its end.
     """
@@ -36,12 +43,15 @@ class FakeTracker:
             "127.0.0.1",
             self.token,
             {
-                RegisterReceiver: lambda message: self._note(message, Registered(True, "", self.rate)),
+                RegisterReceiver: lambda message: self._note(message, Registered(True, "", self._desired())),
                 AddBlocks: lambda message: self._note(message, Reply(self.accepts_blocks, "not wanted")),
                 ReportError: lambda message: self._note(message, Reply()),
                 DeregisterReceiver: self._on_deregister,
             },
         )
+
+    def _desired(self) -> UpdateRateLimit | None:
+        return None if self.rate is None else UpdateRateLimit(self.rate, 0)
 
     def _on_deregister(self, message: object) -> object:
         if self.fails_deregistration:
@@ -56,14 +66,13 @@ class FakeTracker:
         self, receiver: Receiver[Any], conf: dict[str, str] | None = None, log_directory: str = ""
     ) -> ReceiverTask:
         """The Spark task of a receiver that reports here."""
-        location = f"grpc://127.0.0.1:{self.endpoint.port}"
+        driver = Driver(f"grpc://127.0.0.1:{self.endpoint.port}", self.token)
         return ReceiverTask(
             receiver,
             STREAM_ID,
             EPOCH,
             "app-1",
-            location,
-            self.token,
+            driver,
             Settings.parse(conf or {}),
             log_directory=log_directory,
         )

@@ -253,7 +253,7 @@ def test_many_batches_leave_nothing_behind(steps: Steps, folder: Path) -> None:
         assert steps.step() == ["x"]
     source: Any = stream._node._source  # type: ignore[attr-defined]
     assert len(_accumulatorRegistry) == before + 1
-    assert source._record_counts.open_batches < 5
+    assert len(source._record_counts._batches) < 5
 
 
 # -- records of fixed length --
@@ -350,7 +350,7 @@ def test_a_listing_that_fails_loses_nothing(
         assert steps.step() == []
         assert steps.step() == []
     (warning,) = warnings()
-    assert "cannot be listed" in warning
+    assert "directory not listed" in warning
     assert "Input/output error" in warning
     assert steps.step() == ["a"]
 
@@ -374,7 +374,7 @@ def test_a_slow_listing_holds_no_batch(
         assert steps.step() == []
         assert steps.step() == []
         (warning,) = warnings()
-        assert "listing too slow" in warning
+        assert "directory listing too slow" in warning
         go_on.set()
         assert listed.wait(60)
         assert list(itertools.takewhile(lambda batch: not batch, (steps.step() for _ in range(10)))) != [[]] * 10
@@ -414,7 +414,7 @@ def test_a_growing_file_is_read_when_it_no_longer_grows(
         assert steps.step() == []
         assert steps.step() == []
     (warning,) = warnings()
-    assert "is being written to" in warning
+    assert "unfinished file left" in warning
     assert f"{folder}/a" in warning
     lines = (folder / "a").read_text().splitlines()
     assert steps.step() == lines

@@ -64,7 +64,7 @@ class Hanging:
 
 
 def test_a_raising_and_a_hanging_listener_delay_no_batch_and_no_other_listener(
-    make_ssc: MakeSsc, wait_for: WaitFor, gate: Gate
+    make_ssc: MakeSsc, wait_for: WaitFor, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
     ssc, events = make_ssc(0.1, {"spark.penstock.listener.maxFailures": "3"}), Events()
     for listener in (Raising(), Hanging(gate), events):
@@ -74,9 +74,11 @@ def test_a_raising_and_a_hanging_listener_delay_no_batch_and_no_other_listener(
     assert gate.reached.wait(30)
     before = events.batches
     wait_for(lambda: events.batches >= before + 5, "five batches after the listener hangs")
-    failed, _hanging, well = ssc._bus.report().values()
-    assert (failed["failed"], failed["disabled"]) == (3, True)
-    assert (well["failed"], well["disabled"], well["dropped"]) == (0, False, 0)
+    about = [record.getMessage() for record in caplog.records if record.name == "penstock.listener_bus"]
+    (disabled,) = [message for message in about if "listener disabled" in message]
+    assert "consecutive_failures=3" in disabled
+    assert disabled.endswith(".Raising")
+    assert not any(message.endswith(".Events") for message in about)
     stopping = run_in_background(lambda: ssc.stop(stopSparkContext=False))
     stopping.result(timeout=30)
     assert events.errors == []

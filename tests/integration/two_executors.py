@@ -80,10 +80,11 @@ def occupy(sc: SparkContext, host: str, slots: int, until: Path) -> threading.Th
 
 
 class ReceiverEvents(StreamingListener):
-    """Collects the events of the second receiver: what happened, and on which executor."""
+    """Collects the events of the second receiver: what happened, and on which executor. Counts failed batches."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, str]] = []
+        self.failed_batches = 0
 
     def onReceiverStarted(self, receiverStarted: Any) -> None:
         self._note("started", receiverStarted)
@@ -93,6 +94,9 @@ class ReceiverEvents(StreamingListener):
 
     def onReceiverStopped(self, receiverStopped: Any) -> None:
         self._note("stopped", receiverStopped)
+
+    def onBatchCompleted(self, batchCompleted: Any) -> None:
+        self.failed_batches += not batchCompleted.batchInfo.succeeded
 
     def _note(self, what: str, event: Any) -> None:
         if event.receiverInfo.streamId == 1:
@@ -181,7 +185,7 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
         "back": back,
         "events of a killed worker": after_kill,
         "stop took": stop_s,
-        "failed batches": engine_of(ssc).scheduler.failed_batches,
+        "failed batches": events.failed_batches,
         "stored": [len(numbers) for numbers in stored],
         "lost": [len(set(numbers) - set(into)) for numbers, into in zip(stored, seen, strict=True)],
         "twice": [len(into) - len(set(into)) for into in seen],

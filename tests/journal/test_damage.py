@@ -70,7 +70,7 @@ def test_truncation_at_any_byte_gives_an_older_state_or_is_refused_by_name(
         for size in range(len(data)):
             outcome = recovered(keep, memory(changed(files, name, data[:size])))
             if isinstance(outcome, str):
-                assert "memory/journal-00000000" in outcome
+                assert "memory/segment-00000000" in outcome
                 assert " is damaged at byte " in outcome
                 assert "spark.penstock.checkpoint.onDamage=skip" in outcome
                 outcomes["refused"] += 1
@@ -158,7 +158,7 @@ def test_damage_in_the_middle_is_refused_with_file_offset_and_advice(keep: Keep,
     with pytest.raises(WriteAheadLogError) as refused:
         keep(directory)
     assert str(refused.value) == (
-        f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read. Restore the file, or "
+        f"memory/segment-0000000000 is damaged at byte {position}: event 3 cannot be read. Restore the file, or "
         "continue without the lost records: spark.penstock.checkpoint.onDamage=skip"
     )
     assert directory.files == before
@@ -170,7 +170,7 @@ def test_skipped_damage_in_the_middle_is_counted(keep: Keep, memory: Memory) -> 
     assert kept.state.numbers == [0, 1, 3, 4]
     assert kept.recovered.lost == 1
     assert kept.recovered.damages == (
-        f"memory/journal-0000000000 is damaged at byte {position}: event 3 cannot be read",
+        f"memory/segment-0000000000 is damaged at byte {position}: event 3 cannot be read",
     )
     kept.add(5)
     assert keep(directory.copy(), start=False).state.numbers == [0, 1, 3, 4, 5]
@@ -229,10 +229,10 @@ def test_truncated_state_is_refused_if_there_is_no_older_one(keep: Keep, memory:
 
 
 def test_unreadable_segment_is_refused_unless_it_is_the_first(keep: Keep, memory: Memory) -> None:
-    assert keep(memory({"journal-0000000000": b""}), start=False).state.numbers == []
-    assert keep(memory({"journal-0000000000": b"torn"}), start=False).state.numbers == []
-    with pytest.raises(WriteAheadLogError, match="journal-0000000007 is damaged at byte 0: all of it"):
-        keep(memory({"journal-0000000007": b"torn"}), start=False)
+    assert keep(memory({"segment-0000000000": b""}), start=False).state.numbers == []
+    assert keep(memory({"segment-0000000000": b"torn"}), start=False).state.numbers == []
+    with pytest.raises(WriteAheadLogError, match="segment-0000000007 is damaged at byte 0: all of it"):
+        keep(memory({"segment-0000000007": b"torn"}), start=False)
 
 
 def test_truncation_below_the_checkpoint_is_refused(keep: Keep, memory: Memory, files: dict[str, bytes]) -> None:
@@ -250,7 +250,7 @@ def test_truncation_below_the_checkpoint_is_refused(keep: Keep, memory: Memory, 
 
 def test_deleted_log_is_refused_if_a_checkpoint_counted_its_events(keep: Keep, memory: Memory) -> None:
     message = "memory/ ends with event 0, and a checkpoint knows of 1: .*onDamage=skip"
-    for files in ({}, {"journal-0000000000": b""}):
+    for files in ({}, {"segment-0000000000": b""}):
         with pytest.raises(WriteAheadLogError, match=message):
             keep(memory(files), known=1)
     # So is the log of another run.
@@ -294,16 +294,16 @@ def test_last_number_counts_only_committed_events(keep: Keep, memory: Memory) ->
 
 
 def test_other_files_in_the_directory_are_ignored(keep: Keep, memory: Memory) -> None:
-    directory = memory({"notes.txt": b"mine", "journal-12": b"?", "journal-0000000001.bak": b"?"})
+    directory = memory({"notes.txt": b"mine", "segment-12": b"?", "segment-0000000001.bak": b"?"})
     keep(directory).add(1)
     assert keep(directory.copy(), start=False).state.numbers == [1]
-    assert {"notes.txt", "journal-12", "journal-0000000001.bak"} < set(directory.names())
+    assert {"notes.txt", "segment-12", "segment-0000000001.bak"} < set(directory.names())
 
 
 @pytest.mark.parametrize(
     "payload",
-    [b'{"journal":2,"run":"run-1"}', b"[1,2]", b"not JSON", b'{"other":1}', b'[1,{},"more"]', b"3"],
+    [b'{"version":2,"run":"run-1"}', b"[1,2]", b"not JSON", b'{"other":1}', b'[1,{},"more"]', b"3"],
 )
 def test_sound_record_of_another_format_is_refused_by_name(keep: Keep, memory: Memory, payload: bytes) -> None:
-    with pytest.raises(WriteAheadLogError, match="memory/journal-0000000000 was written by another version"):
-        keep(memory({"journal-0000000000": frame(payload)}), conf=SKIP, start=False)
+    with pytest.raises(WriteAheadLogError, match="memory/segment-0000000000 was written by another version"):
+        keep(memory({"segment-0000000000": frame(payload)}), conf=SKIP, start=False)

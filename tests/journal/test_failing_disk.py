@@ -72,7 +72,7 @@ def test_failing_write_is_tried_max_failures_times(keep: Keep, memory: Memory) -
     kept = keep(directory, conf={"spark.streaming.driver.writeAheadLog.maxFailures": "4"})
     directory.fail_at(range(1000))
     tries = directory.count("append") + directory.count("write")
-    with pytest.raises(WriteAheadLogError, match=r"tries: 4: .*No space left on device"):
+    with pytest.raises(WriteAheadLogError, match=r"4 attempts: .*No space left on device"):
         kept.add(1)
     # The first on the current segment, the others with a new one each.
     assert directory.count("append") + directory.count("write") - tries == 4
@@ -138,7 +138,7 @@ def test_old_segments_are_deleted_after_the_base_is_flushed_without_durability(
     clock.advance(60_000)
     kept.add(3)
     kept.settle(4)
-    assert directory.names() == ["journal-0000000001"]
+    assert directory.names() == ["segment-0000000001"]
     assert keep(directory.with_what_was_committed(), start=False).state.numbers == [1, 2, 3]
 
 
@@ -170,7 +170,7 @@ def test_oldest_segments_are_deleted_first(keep: Keep, memory: Memory, clock: Ma
     kept.add(4)
     kept.settle(5)
     deleted = [name for operation, name in directory.operations if operation == "delete"]
-    assert deleted == [f"journal-{number:010d}" for number in range(5)]
+    assert deleted == [f"segment-{number:010d}" for number in range(5)]
 
 
 def test_every_appender_of_a_failed_write_gets_the_error(keep: Keep, memory: Memory) -> None:
@@ -212,12 +212,12 @@ def test_every_appender_of_a_failed_write_gets_the_error(keep: Keep, memory: Mem
 
 
 def test_directory_that_cannot_be_created_fails_the_start_by_name(keep: Keep, tmp_path: Path) -> None:
-    kept = keep(Directory.of(str(tmp_path / "file" / "journal")), start=False)
+    kept = keep(Directory.of(str(tmp_path / "file" / "log")), start=False)
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(WriteAheadLogError, match="file/journal cannot be written"):
+    with pytest.raises(WriteAheadLogError, match="file/log cannot be written"):
         kept.log.start()
-    with pytest.raises(WriteAheadLogError, match="file/journal cannot be read"):
-        keep(Directory.of(str(tmp_path / "file" / "journal")), start=False)
+    with pytest.raises(WriteAheadLogError, match="file/log cannot be read"):
+        keep(Directory.of(str(tmp_path / "file" / "log")), start=False)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")

@@ -30,7 +30,7 @@ def test_acknowledged_events_and_no_others_are_recovered(
 ) -> None:
     # With a roll at every event it is the state that finds no room.
     monkeypatch.setattr(wal_module, "_ROLL_BYTES", roll_bytes)
-    directory = Directory.of(str(disk.path / "journal"))
+    directory = Directory.of(str(disk.path / "log"))
     kept = keep(directory)
     kept.add(*range(10))
     disk.fill(pages=pages)

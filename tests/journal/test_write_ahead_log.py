@@ -30,13 +30,13 @@ ROLLS_AT_ONCE = {"spark.streaming.driver.writeAheadLog.rollingIntervalSecs": "0"
 
 
 def test_recovery_creates_no_file(keep: Keep, tmp_path: Path) -> None:
-    kept = keep(Directory.of(str(tmp_path / "journal")), start=False)
+    kept = keep(Directory.of(str(tmp_path / "log")), start=False)
     assert kept.recovered == Recovered(0)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_appended_events_are_recovered_in_order(keep: Keep, tmp_path: Path) -> None:
-    directory = Directory.of(str(tmp_path / "journal"))
+    directory = Directory.of(str(tmp_path / "log"))
     first = keep(directory)
     first.add(*range(100))
     # Killed: nothing was closed.
@@ -60,9 +60,9 @@ def test_event_is_applied_after_its_commit(keep: Keep, memory: Memory) -> None:
 def test_start_writes_a_base_segment_and_deletes_the_others(keep: Keep, memory: Memory) -> None:
     directory = memory()
     keep(directory).add(1, 2)
-    assert directory.names() == ["journal-0000000000"]
+    assert directory.names() == ["segment-0000000000"]
     keep(directory)
-    assert directory.names() == ["journal-0000000001"]
+    assert directory.names() == ["segment-0000000001"]
     assert keep(directory, start=False).recovered == Recovered(2)
 
 
@@ -83,7 +83,7 @@ def test_failed_start_leaves_the_log_of_the_previous_run(keep: Keep, memory: Mem
     keep(directory, "run-1").add(1, 2)
     other = keep(directory, "run-2", start=False)
     directory.fail_at(range(1, 100))
-    with pytest.raises(WriteAheadLogError, match=r"memory/ cannot be written, tries: 3: .*No space"):
+    with pytest.raises(WriteAheadLogError, match=r"memory/ cannot be written, 3 attempts: .*No space"):
         other.log.start()
     directory.fail_at(range(0))
     assert keep(directory.copy(), "run-1", start=False).state.numbers == [1, 2]
@@ -97,11 +97,11 @@ def test_base_segment_is_written_after_the_rolling_interval(keep: Keep, memory: 
     clock.advance(59_999)
     kept.add(2)
     kept.settle(3)
-    assert directory.names() == ["journal-0000000000"]
+    assert directory.names() == ["segment-0000000000"]
     clock.advance(1)
     kept.add(4)
     kept.settle(5)
-    assert directory.names() == ["journal-0000000001"]
+    assert directory.names() == ["segment-0000000001"]
     assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3, 4, 5]
 
 
@@ -116,7 +116,7 @@ def test_base_segment_is_written_after_enough_events(
     # Only once the events have as many bytes as the state: otherwise each event would rewrite the state.
     states = directory.count("append")
     assert 4 <= states <= 10
-    assert directory.names() == [f"journal-{states - 1:010d}"]
+    assert directory.names() == [f"segment-{states - 1:010d}"]
     assert keep(directory.copy(), start=False).state.numbers == list(range(101))
 
 
@@ -157,13 +157,13 @@ def test_with_close_after_write_each_write_has_its_own_segment(keep: Keep, memor
     directory = memory()
     kept = keep(directory, conf=CLOSES)
     kept.add(1, 2, 3)
-    assert directory.names() == [f"journal-{number:010d}" for number in range(4)]
+    assert directory.names() == [f"segment-{number:010d}" for number in range(4)]
     assert directory.count("close") == 4
     assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3]
     clock.advance(60_000)
     kept.add(4)
     kept.log.close()
-    assert directory.names() == ["journal-0000000005"]
+    assert directory.names() == ["segment-0000000005"]
     assert keep(directory.copy(), start=False).state.numbers == [1, 2, 3, 4]
 
 

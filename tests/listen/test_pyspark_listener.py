@@ -71,7 +71,7 @@ class Collector(PySparkListener):
         self.seen.append(("output completed", outputOperationCompleted.outputOperationInfo().failureReason()))
 
 
-def test_every_callback_of_a_pyspark_listener_reads_its_event() -> None:
+def test_every_callback_of_a_pyspark_listener_reads_its_event(caplog: pytest.LogCaptureFixture) -> None:
     bus, listener = ListenerBus(queue_size=100, max_failures=1), Collector()
     bus.add(listener)
     bus.start()
@@ -91,8 +91,7 @@ def test_every_callback_of_a_pyspark_listener_reads_its_event() -> None:
     ):
         bus.post(event)
     bus.stop(10)
-    (report,) = bus.report().values()
-    assert report == {"dropped": 0, "failed": 0, "disabled": False}
+    assert caplog.text == ""
     assert listener.seen == [
         ("started", 5),
         ("receiver started", 3),

@@ -13,7 +13,7 @@ from tests.helpers import EventLog, run_in_background
 from penstock import Block, Receiver, StoredBlock
 from penstock.conf import Settings
 from penstock.errors import WireError
-from penstock.receive.messages import AddBlocks, Registered, RegisterReceiver
+from penstock.receive.messages import AddBlocks, Registered, RegisterReceiver, UpdateRateLimit
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock, ManualClock
 from penstock.wire.messages import Reply, from_json, to_json
@@ -33,6 +33,7 @@ class FakeDriver:
 
     def __init__(self, log: EventLog) -> None:
         self.log = log
+        #: The desired state given at registration; none is given unless one of these is set.
         self.rate: float | None = None
         self.paused = False
         #: Reasons; nothing is refused while they are empty.
@@ -50,7 +51,9 @@ class FakeDriver:
         self.log.add(message)
         reply: Any = Reply()
         if isinstance(message, RegisterReceiver):
-            reply = Registered(not self.refuse_receiver, self.refuse_receiver, self.rate, self.paused)
+            gives_state = self.rate is not None or self.paused
+            desired = UpdateRateLimit(self.rate, 0, self.paused) if gives_state else None
+            reply = Registered(not self.refuse_receiver, self.refuse_receiver, desired)
         elif isinstance(message, AddBlocks):
             reply = Reply(not self.refuse_blocks, self.refuse_blocks)
         assert isinstance(reply, reply_kind)

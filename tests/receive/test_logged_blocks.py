@@ -74,7 +74,9 @@ def test_write_is_retried_as_configured(
 ) -> None:
     supervise(receiver, conf).start()
     store.failures = 10**9
-    with pytest.raises(StoreError, match=rf"block input-3-7-0 .* could not be stored, {tries} tries: .*Input/output"):
+    with pytest.raises(
+        StoreError, match=rf"block input-3-7-0 .* could not be stored, {tries} attempts: .*Input/output"
+    ):
         drive(background(lambda: receiver.store_all([1])))
     assert store.tries == tries
     store.failures, store.tries = tries - 1, 0

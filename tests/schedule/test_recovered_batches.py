@@ -151,7 +151,7 @@ def test_first_tick_waits_for_a_clock_that_was_set_back(
         run.tick()
     run.log.await_count(BatchCompleted, 3)
     assert run.generated == [500, 600, 700]
-    assert "clock set back before the last batch" in caplog.text
+    assert "clock set back, next batch delayed" in caplog.text
 
 
 def test_catching_up_keeps_to_the_limit_of_pending_batches(recovering: Callable[..., Recovering]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import Receiver, ThreadReceiver
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, StoreError
 from penstock.runtime.clock import ManualClock
 from penstock.testing import ReceiverHarness
 
@@ -80,12 +80,22 @@ def test_rate_limit_holds_under_a_manual_clock() -> None:
         assert harness.receiver.rate_limit == 5
 
 
-def test_example_of_the_documentation_runs() -> None:
+def test_examples_of_the_documentation_run(caplog: pytest.LogCaptureFixture) -> None:
     page = Path(__file__).parents[2] / "docs" / "writing-a-receiver.md"
-    countdown, test, *_ = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    countdown, test, _host, lines, *_ = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     names: dict[str, Any] = {}
-    exec(countdown + test, names)
+    exec(countdown + test + lines, names)
     names["test_it_counts_down"]()
+
+    class Messages(list[bytes]):
+        def close(self) -> None:
+            raise OSError("not open")
+
+    received = Messages([b"a\nb\n", b"\xff\n" + b"x" * 1001 + b"\n"])
+    with ReceiverHarness(names["MessageLines"](received)) as harness:
+        harness.until_records(["a", "b", "\ufffd"])
+        harness.until_error("lines longer than 1000 bytes, dropped: 1 (1 in total), lines that are not UTF-8")
+    assert "messages not closed" in caplog.text
 
 
 def test_receiver_that_exceeds_the_stop_deadline_fails(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,3 +240,39 @@ def test_error_of_the_test_is_not_replaced_by_that_of_later_records() -> None:
 def test_invalid_configuration_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="blockInterval"):
         ReceiverHarness(Countdown(1), {"spark.streaming.blockInterval": "soon"})
+
+
+class Repeats(ThreadReceiver[int]):
+    def receive(self) -> None:
+        try:
+            self.store_all([1])
+        except StoreError as error:
+            self.reportError("not stored", error)
+            self.store_all([2])
+
+
+def test_refused_block_fails_its_store() -> None:
+    harness = ReceiverHarness(Repeats(), {"spark.penstock.receiver.storeRetries": "0"})
+    harness.refuse()
+    with harness:
+        harness.until_error("not stored")
+        harness.until(lambda: harness.offers == 2)
+        assert harness.count == 0
+
+
+def test_held_block_is_stored_once_accepted() -> None:
+    harness = ReceiverHarness(Repeats())
+    harness.hold()
+    with harness:
+        harness.until(lambda: harness.offers == 1)
+        assert (harness.count, harness.stored_records) == (0, 0)
+        harness.accept()
+        harness.until_records([1])
+
+
+def test_end_of_the_with_block_accepts_held_blocks() -> None:
+    harness = ReceiverHarness(Repeats())
+    harness.hold()
+    with harness:
+        harness.until(lambda: harness.offers == 1)
+    assert harness.records == [1]

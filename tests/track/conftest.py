@@ -122,11 +122,11 @@ class FakeProcess:
         store = LocalBlockHandler(Path(directory)) if directory else None
         self.endpoint = Endpoint(
             address,
-            self.task.token,
+            self.task.driver.token,
             dict.fromkeys(kinds, self._on_message),
             partial(open_block, store.open) if store else None,
         )
-        self._driver = Client(self.task.driver_location, self.task.token, 10_000)
+        self._driver = Client(self.task.driver.location, self.task.driver.token, 10_000)
 
     def _on_message(self, message: object) -> Reply:
         self.received.add(message)
@@ -145,6 +145,12 @@ class FakeProcess:
             ),
             Registered,
         )
+
+    def desired(self) -> UpdateRateLimit:
+        """Register, and return the desired state of the answer."""
+        desired = self.register().desired
+        assert desired is not None
+        return desired
 
     def add(self, *numbers: int, epoch: int | None = None, stream_id: int | None = None) -> Reply:
         """Report blocks of ten records each."""
@@ -211,7 +217,7 @@ class Tracked:
         conf: Mapping[str, str],
         master: str,
         checkpoint_directory: str | None,
-        journal: WriteAheadLog | None = None,
+        write_ahead_log: WriteAheadLog | None = None,
     ) -> None:
         self.clock, self.events, self.place = clock, Log(), TaskLocation("host-a", "1")
         #: Where a launch runs, by its job group, when that is another place; and all executors.
@@ -227,7 +233,7 @@ class Tracked:
             self._post,
             self._fail,
             checkpoint_directory,
-            journal,
+            write_ahead_log,
         )
 
     def _fail(self, error: BaseException) -> None:
@@ -293,17 +299,17 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def make_journal(clock: ManualClock, tmp_path: Path) -> Iterator[Callable[..., WriteAheadLog]]:
-    """Makes journals of one run in one folder: each is what the next life of the driver finds."""
+def make_log(clock: ManualClock, tmp_path: Path) -> Iterator[Callable[..., WriteAheadLog]]:
+    """Makes write-ahead logs in one folder, each of which recovers what the earlier ones wrote."""
     made: list[WriteAheadLog] = []
 
     def make(run: str = "run-1", conf: Mapping[str, str] | None = None) -> WriteAheadLog:
-        made.append(WriteAheadLog(Directory.of(str(tmp_path / "journal")), run, Settings.parse(conf or {}), clock))
+        made.append(WriteAheadLog(Directory.of(str(tmp_path / "log")), run, Settings.parse(conf or {}), clock))
         return made[-1]
 
     yield make
-    for journal in made:
-        journal.close()
+    for each in made:
+        each.close()
 
 
 @pytest.fixture
@@ -316,11 +322,11 @@ def make_tracker(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterato
         conf: Mapping[str, str] | None = None,
         master: str = "local[8]",
         checkpoint_directory: str | None = None,
-        journal: WriteAheadLog | None = None,
+        write_ahead_log: WriteAheadLog | None = None,
     ) -> Tracked:
         monkeypatch.setattr(checkpoint, "qualified", lambda _sc, directory: directory)
         receivers = [Silent()] if receivers is None else receivers
-        tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory, journal)
+        tracked = Tracked(clock, receivers, conf or {}, master, checkpoint_directory, write_ahead_log)
         made.append(tracked)
         monkeypatch.setattr(receiver_launcher, "ReceiverJob", tracked.make_launch)
         monkeypatch.setattr(cluster, "running_task", lambda _sc, group: tracked.places.get(group, tracked.place))

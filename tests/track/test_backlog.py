@@ -14,6 +14,7 @@ from penstock.conf_values import SizeLimit, parse_size_limit
 from penstock.listen.events import ReceiverError
 from penstock.receive.messages import UpdateRateLimit
 from penstock.runtime.clock import ManualClock
+from penstock.runtime.log import throttle
 from penstock.track.backlog import Backlog, BacklogChange
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def test_receivers_resume_only_when_no_reason_to_pause_remains(make_tracker: Mak
     tracked.tracker.processed(100)
     tracked.settle()
     # One of the reasons remains: nothing has changed for the receiver.
-    assert process.register().paused
+    assert process.desired().paused
     assert process.received.names == ["UpdateRateLimit"]
     tracked.tracker.pause(False)
     assert not process.received.await_one(UpdateRateLimit, 2).paused
@@ -168,12 +169,13 @@ def test_receiver_that_registers_during_a_pause_is_paused(make_tracker: MakeTrac
     process.received.await_one(UpdateRateLimit)
     process.launch.end(RuntimeError("lost"))
     tracked.relaunch()
-    assert tracked.process(2).register().paused
+    assert tracked.process(2).desired().paused
 
 
 def test_fluttering_backlog_is_warned_about_once_a_minute(
     make_tracker: MakeTracker, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    throttle.reset(clock)
     tracked = make_tracker(conf={"spark.penstock.blocks.maxUnprocessed": "500"})
     tracked.tracker.start()
     process = tracked.registered()

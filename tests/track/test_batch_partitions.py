@@ -79,7 +79,7 @@ def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callabl
         LocatedPartition(tuple(references[:2]), ("host-a",)),
         LocatedPartition(tuple(references[2:]), ("host-a",)),
     ]
-    assert tracked.tracker.reader == ReadBlocks(process.task.token, process.task.driver_location)
+    assert tracked.tracker.reader == ReadBlocks(process.task.driver.token, process.task.driver.location)
     assert (tracked.tracker.count(200, 0), tracked.tracker.partitions(200, 0)) == (0, [])
     tracked.tracker.clean_up(101, delete=True)
     assert tracked.tracker.count(100, 0) == 0

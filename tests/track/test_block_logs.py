@@ -242,7 +242,7 @@ def test_an_error_while_deleting_is_logged_and_the_next_are_deleted(
         return delete(self, block_ids)
 
     tracked.tracker.clean_up(200, delete=True)
-    wait_for(lambda: "block files not deleted" in caplog.text, "the first warning")
+    wait_for(lambda: "block files left in place" in caplog.text, "the first warning")
     monkeypatch.setattr(WriteAheadLogBlockHandler, "delete", fail_first)
     tracked.tracker.clean_up(300, delete=True)
     wait_for(lambda: "odd" in caplog.text, "the warning about an unexpected error")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from tests.wire.garbage import exploded, pelt
+import pytest
+from tests.wire.garbage import exploded, pelt, refusals
 
 from penstock.receive.messages import UpdateRateLimit
 
@@ -13,12 +14,14 @@ if TYPE_CHECKING:
     from tests.track.conftest import Tracked
 
 
-def test_driver_survives_garbage_at_its_port(tracked: Tracked) -> None:
+def test_driver_survives_garbage_at_its_port(tracked: Tracked, caplog: pytest.LogCaptureFixture) -> None:
     process = tracked.registered()
-    endpoint = tracked.tracker._endpoint
-    assert endpoint is not None
-    port = urlsplit(process.task.driver_location).port or 0
-    assert pelt(port, process.task.token, "AddBlocks") == (endpoint.refused_calls, endpoint.refused_messages)
+    port = urlsplit(process.task.driver.location).port or 0
+    strangers, messages = pelt(port, process.task.driver.token, "AddBlocks")
+    assert refusals(caplog) == [
+        *["call without the application's token refused"] * strangers,
+        *["message refused"] * messages,
+    ]
     assert exploded == []
     assert process.add(0, 1).accepted
     tracked.tracker.send_rate_update(0, 5.0)

@@ -40,7 +40,7 @@ def errors(tracked: Tracked) -> list[str]:
 def test_lost_block_is_counted_once_for_its_stream(make_tracker: MakeTracker, silent: type[Receiver[Any]]) -> None:
     tracked = make_tracker([silent(), silent()])
     tracked.tracker.start()
-    driver = Client(tracked.launch().task.driver_location, tracked.launch().task.token, 10_000)
+    driver = Client(tracked.launch().task.driver.location, tracked.launch().task.driver.token, 10_000)
     for blocks in ([lost(1), lost(2), lost(3, 1)], [lost(1)], [lost(2), lost(4)], [lost(5, 9)]):
         assert driver.ask(BlocksLost(blocks), Reply).accepted
     driver.close()
@@ -75,6 +75,6 @@ def test_task_reports_a_lost_block_and_skips_it(make_tracker: MakeTracker, tmp_p
 
 def test_unreachable_driver_fails_the_task_without_losing_the_block(tracked: Tracked) -> None:
     tracked.launch()
-    reader = ReadBlocks(tracked.launch().task.token, "grpc://127.0.0.1:1", skips_lost=True)
+    reader = ReadBlocks(tracked.launch().task.driver.token, "grpc://127.0.0.1:1", skips_lost=True)
     with pytest.raises(BlockUnreachableError, match="the driver does not say where it is"):
         list(reader(0, [(gone(0),)]))

@@ -35,7 +35,7 @@ def test_pause_reaches_all_receivers(make_tracker: MakeTracker, silent: type[Rec
 def test_receiver_learns_a_pause_at_registration(tracked: Tracked) -> None:
     tracked.tracker.pause(True)
     process = tracked.process()
-    assert process.register().paused
+    assert process.desired().paused
     assert process.received.entries == []
     tracked.tracker.pause(False)
     assert not process.received.await_one(UpdateRateLimit).paused
@@ -47,9 +47,9 @@ def test_relaunched_receiver_is_paused(tracked: Tracked) -> None:
     first.received.await_one(UpdateRateLimit)
     first.launch.end(RuntimeError("died"))
     tracked.relaunch()
-    assert tracked.process(2).register().paused
+    assert tracked.process(2).desired().paused
     tracked.tracker.pause(False)
-    assert not tracked.processes[-1].register().paused
+    assert not tracked.processes[-1].desired().paused
 
 
 def test_undelivered_pause_is_sent_again(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:

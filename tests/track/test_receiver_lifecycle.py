@@ -23,9 +23,9 @@ from penstock.receive.messages import (
 from penstock.spark.cluster import TaskLocation
 from penstock.track.lifecycle_messages import (
     Answer,
+    BacklogFull,
     CancelJob,
     Connect,
-    DesiredChange,
     Effect,
     FailApplication,
     JobEnded,
@@ -33,8 +33,10 @@ from penstock.track.lifecycle_messages import (
     LaunchFailed,
     LifecycleEvent,
     Move,
+    Pause,
     Post,
     ProblemFound,
+    RateLimit,
     Registration,
     Send,
     ServeLonger,
@@ -48,9 +50,12 @@ from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import (
     Active,
     BackingOff,
+    Ending,
     GivenUp,
     Moving,
+    Overdue,
     ReceiverTrackingInfo,
+    Refused,
     Restarting,
     Scheduled,
     Stopped,
@@ -85,6 +90,11 @@ class Lifecycle:
             self.record, self.effects = step(self.record, event, self.now_ms, 1_000_000 + int(self.now_ms))
         return self
 
+    def after(self, duration_ms: float) -> Lifecycle:
+        """Let time pass."""
+        self.now_ms += duration_ms
+        return self
+
     def of(self, kind: type[E]) -> list[E]:
         """The last event's effects of a class."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
@@ -101,7 +111,7 @@ class Lifecycle:
     @property
     def drains(self) -> list[int]:
         """The epochs of draining launches."""
-        return list(self.record.draining)
+        return sorted(self.record.draining)
 
     @property
     def posted(self) -> list[str]:
@@ -129,10 +139,13 @@ def in_state(name: str) -> Lifecycle:
     made: dict[str, Callable[[], Lifecycle]] = {
         "waiting": Lifecycle,
         "scheduled": launched,
+        "overdue": lambda: launched(launch_timeout_ms=1).after(1).take(Tick()),
+        "refused": lambda: launched().take(Registration(REGISTER, B)),
         "active": active,
         "moving": lambda: active().take(Move(60_000)),
         "restarting": lambda: active().take(deregister()),
         "stopping": lambda: active().take(Stop()),
+        "ending": lambda: launched().take(Stop()),
         "backing off": lambda: active().take(DIED),
         "given up": lambda: active(max_restarts=0, on_receiver_failure="stop-stream").take(DIED),
         "stopped": lambda: Lifecycle().take(Stop()),
@@ -143,10 +156,13 @@ def in_state(name: str) -> Lifecycle:
 STATES = {
     "waiting": Waiting,
     "scheduled": Scheduled,
+    "overdue": Overdue,
+    "refused": Refused,
     "active": Active,
     "moving": Moving,
     "restarting": Restarting,
     "stopping": Stopping,
+    "ending": Ending,
     "backing off": BackingOff,
     "given up": GivenUp,
     "stopped": Stopped,
@@ -177,10 +193,13 @@ def test_launch_starts_a_job_only_while_there_is_none(name: str) -> None:
     ("name", "after"),
     [
         ("scheduled", BackingOff),
+        ("overdue", BackingOff),
+        ("refused", BackingOff),
         ("active", BackingOff),
         ("moving", BackingOff),
         ("restarting", BackingOff),
         ("stopping", Stopped),
+        ("ending", Stopped),
         ("given up", GivenUp),
     ],
 )
@@ -204,12 +223,16 @@ def test_end_of_an_older_job_changes_nothing(name: str) -> None:
     [
         ("scheduled", DIED, ["ReceiverError"]),
         ("scheduled", JobEnded(1), ["ReceiverError"]),
+        # The failure was reported when the launch timeout passed; a refusal is none.
+        ("overdue", DIED, []),
+        ("refused", DIED, []),
         ("active", DIED, ["ReceiverError", "ReceiverStopped"]),
         # Spark retries a failed task; the retry exits at once, and the job succeeds.
         ("active", JobEnded(1), ["ReceiverError", "ReceiverStopped"]),
         ("restarting", DIED, ["ReceiverError"]),
         ("restarting", JobEnded(1), []),
         ("stopping", DIED, ["ReceiverStopped"]),
+        ("ending", DIED, []),
     ],
 )
 def test_job_that_ends_without_deregistration_is_reported(name: str, event: JobEnded, posted: list[str]) -> None:
@@ -257,10 +280,14 @@ def test_candidates_are_remembered_until_the_receiver_registers() -> None:
     [
         ("waiting", "stream 0 has no launch 1"),
         ("scheduled", ""),
+        # Its job could not be cancelled, and it has found a slot after all.
+        ("overdue", ""),
+        ("refused", "the receiver was scheduled to another executor"),
         ("active", ""),
         ("moving", ""),
         ("restarting", ""),
         ("stopping", "the application is stopping"),
+        ("ending", "the application is stopping"),
         ("backing off", "stream 0 has no launch 1"),
         ("given up", "stream 0 has no launch 1"),
     ],
@@ -382,6 +409,14 @@ def test_missed_blocks_are_counted_and_reported() -> None:
     assert lifecycle.posted == ["ReceiverError"]
 
 
+def test_backlog_is_reported_once_a_minute_while_the_receiver_receives() -> None:
+    lifecycle = active().take(BacklogFull("3000 bytes"))
+    assert (lifecycle.posted, lifecycle.record.info.lastErrorMessage) == (["ReceiverError"], "3000 bytes")
+    assert lifecycle.after(59_999).take(BacklogFull("4000 bytes")).posted == []
+    assert lifecycle.after(1).take(BacklogFull("5000 bytes")).posted == ["ReceiverError"]
+    assert launched().take(BacklogFull("3000 bytes")).posted == []
+
+
 # -- the restart budget --
 
 
@@ -415,7 +450,7 @@ def test_receiver_is_given_up_exactly_when_the_budget_is_spent(seed: int) -> Non
         list[int](),
         0,
     )
-    while not lifecycle.record.info.given_up and len(failed_ms) < 300:
+    while not lifecycle.record.is_given_up and len(failed_ms) < 300:
         now_ms += rng.randint(0, 200)
         failed_ms.append(now_ms)
         spent = sum(now_ms - at_ms < window_ms for at_ms in failed_ms) > most
@@ -484,16 +519,23 @@ def test_move_keeps_the_launch_serving_while_the_receiver_starts_elsewhere() -> 
 
 def test_move_without_blocks_waits_for_the_end_of_the_job() -> None:
     lifecycle = active().take(Move(), deregister("moves to another executor", ended=True))
-    assert (lifecycle.state, lifecycle.drains) == ("Moving", [])
+    assert (lifecycle.state, lifecycle.drains) == ("Restarting", [])
     assert type(lifecycle.take(JobEnded(1)).record.state) is BackingOff
 
 
 def test_move_continues_when_the_receiver_restarts() -> None:
     lifecycle = active().take(Move(60_000), deregister("Restarting"))
-    assert lifecycle.state == "Moving"
+    assert (lifecycle.state, lifecycle.posted) == ("Restarting", ["ReceiverStopped"])
     lifecycle.take(deregister("moves to another executor", ended=True))
     assert lifecycle.state == "BackingOff"
-    assert lifecycle.posted == []
+    assert (lifecycle.drains, lifecycle.posted) == ([1], [])
+
+
+def test_receiver_that_restarts_before_it_gets_the_command_moves_all_the_same() -> None:
+    lifecycle = active().take(Move(60_000), deregister("Restarting"), Registration(REGISTER, A))
+    assert (lifecycle.state, lifecycle.posted) == ("Active", ["ReceiverStarted"])
+    lifecycle.take(deregister("moves to another executor", ended=True))
+    assert (lifecycle.state, lifecycle.drains) == ("BackingOff", [1])
 
 
 @pytest.mark.parametrize("name", [name for name in STATES if name != "active"])
@@ -505,11 +547,13 @@ def test_only_an_active_receiver_moves(name: str) -> None:
 
 @pytest.mark.parametrize(("restarts", "after"), [(False, Active), (True, Restarting)])
 def test_move_that_was_not_delivered_is_forgotten(restarts: bool, after: type) -> None:
-    lifecycle = active().take(Move())
+    lifecycle = active().take(Move(60_000))
     (stop,) = lifecycle.sent
     if restarts:
         lifecycle.take(deregister("Restarting"))
     assert type(lifecycle.take(Undelivered(1, stop)).record.state) is after
+    lifecycle.take(deregister("enough", ended=True))
+    assert (lifecycle.state, lifecycle.drains) == ("Restarting", [])
 
 
 def test_draining_launch_is_released_once_it_is_not_needed_and_again_if_not_delivered() -> None:
@@ -531,27 +575,35 @@ def update(rate: float | None, number: int, paused: bool = False) -> UpdateRateL
 
 def test_each_change_has_a_higher_number_and_no_change_sends_nothing() -> None:
     lifecycle = active()
-    assert lifecycle.take(DesiredChange(10.0, False)).sent == [update(10.0, 1)]
-    assert lifecycle.take(DesiredChange(10.0, True)).sent == [update(10.0, 2, paused=True)]
-    assert lifecycle.take(DesiredChange(10.0, True)).sent == []
+    assert lifecycle.take(RateLimit(10.0)).sent == [update(10.0, 1)]
+    assert lifecycle.take(Pause("backlog", True)).sent == [update(10.0, 2, paused=True)]
+    assert lifecycle.take(Pause("backlog", True)).sent == lifecycle.take(RateLimit(10.0)).sent == []
+
+
+def test_receiver_resumes_when_no_reason_to_pause_applies() -> None:
+    lifecycle = active().take(Pause("backlog", True), Pause("pending batches", True))
+    assert lifecycle.take(Pause("backlog", False)).sent == []
+    assert lifecycle.take(Pause("pending batches", False)).sent == [update(None, 2)]
+    assert lifecycle.take(Pause("pending batches", False)).sent == []
 
 
 @pytest.mark.parametrize("name", [name for name in STATES if name not in ("active", "moving")])
 def test_change_is_not_sent_to_a_receiver_that_does_not_receive(name: str) -> None:
-    assert in_state(name).take(DesiredChange(10.0, True)).sent == []
+    assert in_state(name).take(RateLimit(10.0)).sent == []
+    assert in_state(name).take(Pause("backlog", True)).sent == []
 
 
 def test_registration_is_answered_with_what_is_desired_then() -> None:
-    lifecycle = launched().take(DesiredChange(10.0, True), Registration(REGISTER, A))
-    assert lifecycle.answer == Registered(accepted=True, rate=10.0, paused=True, number=1)
+    lifecycle = launched().take(RateLimit(10.0), Pause("backlog", True), Registration(REGISTER, A))
+    assert lifecycle.answer == Registered(accepted=True, desired=update(10.0, 2, paused=True))
     assert lifecycle.take(Tick()).sent == []
 
 
 def test_change_that_was_not_delivered_is_sent_again_as_desired_then() -> None:
-    lifecycle = active().take(DesiredChange(10.0, False))
+    lifecycle = active().take(RateLimit(10.0))
     (first,) = lifecycle.sent
     lifecycle.take(Undelivered(1, first))
-    assert lifecycle.take(DesiredChange(20.0, False)).sent == [update(20.0, 2)]
+    assert lifecycle.take(RateLimit(20.0)).sent == [update(20.0, 2)]
     # The first one is late news.
     assert lifecycle.take(Undelivered(1, first), Tick()).sent == []
     assert lifecycle.take(Undelivered(1, update(20.0, 2)), Tick()).sent == [update(20.0, 2)]
@@ -559,10 +611,10 @@ def test_change_that_was_not_delivered_is_sent_again_as_desired_then() -> None:
 
 
 def test_numbers_grow_over_relaunches() -> None:
-    lifecycle = active().take(DesiredChange(10.0, False), DIED, LaunchDue())
+    lifecycle = active().take(RateLimit(10.0), DIED, LaunchDue())
     lifecycle.take(Registration(RegisterReceiver(0, 2, "Silent", 1), A))
-    assert lifecycle.answer.number == 1
-    assert lifecycle.take(DesiredChange(20.0, False)).sent == [update(20.0, 2)]
+    assert lifecycle.answer.desired == update(10.0, 1)
+    assert lifecycle.take(RateLimit(20.0)).sent == [update(20.0, 2)]
 
 
 # -- the application stops --
@@ -573,10 +625,12 @@ def test_numbers_grow_over_relaunches() -> None:
     [
         ("waiting", Stopped, []),
         ("backing off", Stopped, []),
-        ("scheduled", Stopping, [CancelJob(1)]),
+        ("scheduled", Ending, [CancelJob(1)]),
+        ("overdue", Ending, [CancelJob(1)]),
+        ("refused", Ending, [CancelJob(1)]),
         ("active", Stopping, [Send(1, StopReceiver("Stopped by driver", 500), urgent=True)]),
         ("moving", Stopping, [Send(1, StopReceiver("Stopped by driver", 500), urgent=True)]),
-        ("restarting", Stopping, [Send(1, StopReceiver("Stopped by driver", 500), urgent=True)]),
+        ("restarting", Ending, [Send(1, StopReceiver("Stopped by driver", 500), urgent=True)]),
         ("given up", GivenUp, []),
     ],
 )
@@ -594,6 +648,14 @@ def test_stop_is_sent_again_until_it_is_delivered() -> None:
     assert lifecycle.take(Tick()).sent == []
     assert lifecycle.take(Undelivered(1, stop), Tick()).sent == [stop]
     assert lifecycle.take(Tick()).sent == []
+    # Also when the receiver has deregistered to restart meanwhile: its buffer may hold records.
+    assert lifecycle.take(Undelivered(1, stop), deregister("Restarting"), Tick()).sent == [stop]
+
+
+def test_command_to_move_is_not_sent_again_once_the_application_stops() -> None:
+    lifecycle = active().take(Move(60_000))
+    (move,) = lifecycle.sent
+    assert lifecycle.take(Stop(500), Undelivered(1, move), Tick()).sent == []
 
 
 def test_stopping_receiver_that_reports_its_end_is_stopped_and_serves() -> None:
@@ -606,7 +668,7 @@ def test_stopping_receiver_that_reports_its_end_is_stopped_and_serves() -> None:
 
 def test_restarting_receiver_may_hold_records_until_it_reports_its_end() -> None:
     lifecycle = active().take(deregister("Restarting"), Stop())
-    assert lifecycle.state == "Stopping"
+    assert lifecycle.state == "Ending"
     assert lifecycle.take(deregister("Stopped by driver", ended=True)).record.state == Stopped()
 
 

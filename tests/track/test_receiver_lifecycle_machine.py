@@ -8,6 +8,7 @@ from attrs import define, evolve, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.helpers.receiver_transitions import transitions
 
 from penstock.conf import Settings
 from penstock.receive.messages import (
@@ -23,13 +24,14 @@ from penstock.spark.cluster import TaskLocation
 from penstock.track.lifecycle_messages import (
     Answer,
     CancelJob,
-    DesiredChange,
     FailApplication,
     JobEnded,
     LaunchDue,
     LaunchFailed,
     LifecycleEvent,
     Move,
+    Pause,
+    RateLimit,
     Registration,
     Send,
     ServeLonger,
@@ -43,8 +45,9 @@ from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import (
     Active,
     BackingOff,
+    Ending,
     GivenUp,
-    Restarting,
+    Moving,
     Scheduled,
     Stopped,
     Stopping,
@@ -53,6 +56,7 @@ from penstock.track.receiver_tracking_info import (
 
 HERE, THERE = TaskLocation("host-a", "1"), TaskLocation("host-b", "2")
 SETTINGS = Settings.parse({})
+TRANSITIONS = transitions()
 POLICIES = st.builds(
     partial(evolve, SETTINGS),
     max_restarts=st.integers(0, 3),
@@ -93,8 +97,11 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
 
     def take(self, event: LifecycleEvent) -> object:
         """Give an event to the record and carry out the effects; returns the answer."""
-        was_over = isinstance(self.record.state, GivenUp | Stopping | Stopped)
+        was_over = isinstance(self.record.state, GivenUp | Stopping | Ending | Stopped)
+        before = type(self.record.state)
         self.record, effects = step(self.record, event, self.now_ms, int(self.now_ms))
+        after = type(self.record.state)
+        assert before is after or (before.__name__, after.__name__) in TRANSITIONS
         answer: object = None
         for effect in effects:
             match effect:
@@ -156,9 +163,13 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
         self.now_ms += ms
         self.take(Tick(self.needed()))
 
-    @rule(rate=st.sampled_from([None, 10.0, 20.0]), paused=st.booleans())
-    def desire(self, rate: float | None, paused: bool) -> None:
-        self.take(DesiredChange(rate, paused))
+    @rule(rate=st.sampled_from([None, 10.0, 20.0]))
+    def limit(self, rate: float | None) -> None:
+        self.take(RateLimit(rate))
+
+    @rule(reason=st.sampled_from(["backlog", "pending batches"]), applies=st.booleans())
+    def pause(self, reason: str, applies: bool) -> None:
+        self.take(Pause(reason, applies))
 
     @rule()
     def move(self) -> None:
@@ -215,8 +226,9 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
         if answer.accepted:
             assert job.epoch == self.record.epoch
             job.registered = job.receives = True
-            if answer.number >= job.number:
-                job.number, job.obeyed = answer.number, (answer.rate, answer.paused)
+            assert answer.desired is not None
+            if answer.desired.number >= job.number:
+                job.number, job.obeyed = answer.desired.number, (answer.desired.rate, answer.desired.paused)
 
     @rule()
     @precondition(lambda self: self.some("receives"))
@@ -290,17 +302,14 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
     def active_in_the_eyes_of_listeners_means_receiving(self) -> None:
         receives = bool(self.some("receives"))
         assert self.record.info.active == receives
-        if isinstance(self.record.state, Active):
-            assert receives
-        if isinstance(self.record.state, Scheduled | BackingOff | Restarting | GivenUp | Stopped):
-            assert not receives
+        assert isinstance(self.record.state, Active | Moving | Stopping) == receives
 
     @invariant()
     def given_up_and_stopped_are_final(self) -> None:
         if self.record.info.given_up:
             assert isinstance(self.record.state, GivenUp)
         if self.stopped:
-            assert isinstance(self.record.state, GivenUp | Stopping | Stopped)
+            assert isinstance(self.record.state, GivenUp | Stopping | Ending | Stopped)
 
     @invariant()
     def back_off_has_a_wake_up(self) -> None:
@@ -309,7 +318,8 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
 
     @invariant()
     def launch_that_serves_blocks_is_remembered(self) -> None:
-        known = set(self.record.draining)
+        known = set(self.record.draining | self.record.released)
+        assert not self.record.draining & self.record.released
         if self.record.launch is not None:
             known.add(self.record.launch.epoch)
         assert set(self.jobs) == known

@@ -76,14 +76,14 @@ def test_an_estimate_above_the_maximum_of_a_receiver_is_cut_to_it(three: Three) 
 
 def test_receivers_begin_with_equal_parts(three: Three) -> None:
     tracked, processes = three({MAX_TOTAL_RATE: "90"})
-    assert [process.register().rate for process in processes] == [30, 30, 30]
+    assert [process.desired().rate for process in processes] == [30, 30, 30]
     assert [tracked.tracker.rate_limit(stream_id) for stream_id in range(3)] == [30, 30, 30]
     assert all(process.received.entries == [] for process in processes)
 
 
 def test_maximum_per_receiver_applies_too(three: Three) -> None:
     _tracked, processes = three({MAX_TOTAL_RATE: "90", MAX_RATE: "20"})
-    assert [process.register().rate for process in processes] == [20, 20, 20]
+    assert [process.desired().rate for process in processes] == [20, 20, 20]
 
 
 def test_rate_below_an_equal_share_leaves_more_for_the_others(three: Three) -> None:
@@ -122,14 +122,14 @@ def test_relaunched_receiver_gets_its_current_share(three: Three) -> None:
     tracked.tracker.send_rate_update(0, 10.0)
     tracked.relaunch()
     again = tracked.process(4)
-    assert again.register().rate == 40
+    assert again.desired().rate == 40
     tracked.settle()
     assert again.received.entries == []
 
 
 def test_without_a_total_only_the_changed_receiver_is_notified(three: Three) -> None:
     tracked, processes = three({})
-    assert [process.register().rate for process in processes] == [None, None, None]
+    assert [process.desired().rate for process in processes] == [None, None, None]
     tracked.tracker.send_rate_update(0, 10.0)
     assert processes[0].received.await_one(UpdateRateLimit).rate == 10
     tracked.settle()

@@ -44,7 +44,7 @@ def test_each_receiver_is_launched(make_tracker: MakeTracker, silent: SilentClas
     assert [(launch.task.stream_id, launch.task.epoch) for launch in tracked.launches] == [(0, 1), (1, 1), (2, 1)]
     task = tracked.launch().task
     assert task.run_id.startswith("app-1-")
-    assert task.driver_location.startswith("grpc://127.0.0.1:")
+    assert task.driver.location.startswith("grpc://127.0.0.1:")
     assert "spark.streaming.blockInterval" in repr(task.settings)
 
 
@@ -106,7 +106,7 @@ def test_on_other_machines_executors_reach_the_driver_by_its_name(
     driver = {"spark.driver.host": "127.0.0.9", "spark.driver.bindAddress": "127.0.0.1"}
     monkeypatch.setattr(tracked.tracker._sc, "conf", driver, raising=False)
     tracked.tracker.start()
-    assert tracked.launch().task.driver_location.startswith("grpc://127.0.0.9:")
+    assert tracked.launch().task.driver.location.startswith("grpc://127.0.0.9:")
 
 
 class Unpicklable(Receiver[Any]):
@@ -132,7 +132,7 @@ def test_registered_receiver_is_in_the_infos(tracked: Tracked) -> None:
     process = tracked.process()
     assert tracked.tracker.receiver_infos() == {0: ReceiverInfo(0, "Silent-0", False, "", "")}
     registered = process.register()
-    assert (registered.accepted, registered.rate) == (True, None)
+    assert registered == Registered(True, desired=UpdateRateLimit(None, 0))
     info = ReceiverInfo(0, "Silent-0", True, "host-a", "1")
     assert tracked.events.entries == [ReceiverStarted(info)]
     assert tracked.tracker.receiver_infos() == {0: info}
@@ -189,7 +189,7 @@ def test_slow_location_lookup_delays_no_other_receiver(
 
 def test_a_stranger_registers_nothing(tracked: Tracked) -> None:
 
-    stranger = Client(tracked.launch().task.driver_location, Token.generate(), 10_000)
+    stranger = Client(tracked.launch().task.driver.location, Token.generate(), 10_000)
     with pytest.raises(WireError, match="refused"):
         stranger.ask(RegisterReceiver(0, 1, "Evil", 1), Registered)
     stranger.close()
@@ -366,7 +366,7 @@ def test_rate_is_in_the_answer_to_a_later_registration(tracked: Tracked) -> None
     tracked.tracker.send_rate_update(0, 50.0)
     tracked.settle()
     process = tracked.process()
-    assert process.register().rate == 50.0
+    assert process.desired().rate == 50.0
     assert process.received.entries == []
 
 
@@ -379,7 +379,7 @@ def test_rate_outlives_a_relaunch(tracked: Tracked) -> None:
     tracked.launch(2)
     tracked.tracker.send_rate_update(0, 60.0)
     tracked.settle()
-    assert tracked.process(2).register().rate == 60.0
+    assert tracked.process(2).desired().rate == 60.0
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, math.nan])
@@ -490,11 +490,8 @@ def test_stop_waits_for_all_receivers(make_tracker: MakeTracker, silent: SilentC
             assert process.deregister("Stopped by driver").accepted
         processes[0].launch.end()
         tracked.settle()
-        ended = tracked.tracker._tracked.ended
-        assert (ended[processes[0].task.stream_id].is_set(), ended[processes[1].task.stream_id].is_set()) == (
-            True,
-            False,
-        )
+        ended = [tracked.tracker._tracked.await_end(each.task.stream_id, 0) for each in processes]
+        assert ended == [True, False]
         assert not stopping.done()
         processes[1].launch.end()
         stopping.result(timeout=10)
@@ -552,7 +549,7 @@ def test_a_registration_that_comes_too_late_is_refused(tracked: Tracked) -> None
     tracked.launch().cancel = lambda: None  # type: ignore[method-assign]  # the job takes its time to end
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
-        assert tracked.tracker._tracked.stopping.wait(10)
+        assert tracked.tracker._stopping.wait(10)
         refused = process.register()
         process.launch.end()
         stopping.result(timeout=10)

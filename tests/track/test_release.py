@@ -98,7 +98,7 @@ def test_release_ends_the_jobs_and_closes_the_endpoint(drained: tuple[Tracked, F
     assert process.received.await_one(ReleaseReceiver)
     assert not process.launch.cancelled
     with pytest.raises(Exception, match="no answer"):
-        Client(process.task.driver_location, process.task.token, 200).ask(BlocksLost([]), Reply)
+        Client(process.task.driver.location, process.task.driver.token, 200).ask(BlocksLost([]), Reply)
 
 
 def test_a_job_that_does_not_end_is_cancelled(
@@ -118,7 +118,7 @@ def test_block_after_the_last_batch_is_refused(drained: tuple[Tracked, FakeProce
 
 def test_blocks_that_the_last_batches_miss_are_counted(drained: tuple[Tracked, FakeProcess]) -> None:
     tracked, process = drained
-    driver = Client(process.task.driver_location, process.task.token, 10_000)
+    driver = Client(process.task.driver.location, process.task.driver.token, 10_000)
     driver.ask(BlocksLost([LostBlock("input-0-1-7", 0, 10, "its host is gone")]), Reply)
     assert "10 records" in tracked.events.await_one(ReceiverError).receiverInfo.lastErrorMessage
     assert tracked.tracker.receiver_infos()[0].lost_records == 10
@@ -131,7 +131,7 @@ def test_stop_waits_for_a_restarting_receiver_to_flush(tracked: Tracked) -> None
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
         process.received.await_one(StopReceiver)
         tracked.settle()
-        assert not tracked.tracker._tracked.ended[0].is_set()
+        assert not tracked.tracker._tracked.await_end(0, 0)
         assert process.add(1).accepted
         process.deregister("Stopped by driver", ended=True)
         stopping.result(timeout=10)
@@ -147,7 +147,7 @@ def test_end_of_an_earlier_launch_does_not_end_the_current_one(tracked: Tracked)
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30, drains=True)
         second.received.await_one(StopReceiver)
         tracked.settle()
-        assert not tracked.tracker._tracked.ended[0].is_set()
+        assert not tracked.tracker._tracked.await_end(0, 0)
         second.launch.end()
         stopping.result(timeout=10)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 import socket
 import struct
 from collections.abc import Iterator
@@ -51,6 +52,12 @@ def _raw(chance: random.Random) -> Iterator[bytes]:
     yield _PREFACE + settings + _frame(255, pickle.dumps(Bomb()), stream=1)
     for _ in range(20):
         yield chance.randbytes(chance.randrange(1, 5000))
+
+
+def refusals(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What endpoints have refused, in order."""
+    refused = re.compile(r"(call without the application's token|message) refused")
+    return [match[0] for record in caplog.records if (match := refused.search(record.getMessage()))]
 
 
 def pelt(port: int, token: Token, action: str, address: str = "127.0.0.1") -> tuple[int, int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyarrow import flight
+from tests.wire.garbage import refusals
 
 from penstock.errors import WireError
 from penstock.receive.messages import ReportError, StopReceiver, UpdateRateLimit
@@ -82,7 +83,6 @@ def test_a_message_reaches_its_handler_and_is_answered(served: Served) -> None:
     message = ReportError(1, 2, "m\ud800", "e\n\0")
     assert served.client().ask(message, Reply) == Reply(False, "not today")
     assert served.handled == [message]
-    assert served.endpoint.refused_calls == 0
 
 
 @pytest.mark.parametrize(
@@ -102,26 +102,27 @@ def test_a_call_without_the_token_is_refused_and_counted(
 ) -> None:
     with pytest.raises(flight.FlightUnauthenticatedError):
         call(served, "UpdateRateLimit", b'{"rate": 5, "number": 1}', *([header] if header else []))
-    assert served.endpoint.refused_calls == 1
     assert served.handled == []
-    assert "call without the application's token refused" in caplog.text
+    assert refusals(caplog) == ["call without the application's token refused"]
     assert works(served)
 
 
-def test_another_applications_token_is_refused(served: Served) -> None:
+def test_another_applications_token_is_refused(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(WireError, match="refused UpdateRateLimit"):
         served.client(Token.generate()).ask(UPDATE, Reply)
-    assert (served.endpoint.refused_calls, served.handled) == (1, [])
+    assert (len(refusals(caplog)), served.handled) == (1, [])
 
 
-def test_a_part_of_the_token_is_refused(served: Served) -> None:
+def test_a_part_of_the_token_is_refused(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     for secret in (served.token.secret[:-1], served.token.secret + "x", served.token.secret.swapcase()):
         with pytest.raises(WireError):
             served.client(Token(secret)).ask(UPDATE, Reply)
-    assert (served.endpoint.refused_calls, served.handled) == (3, [])
+    assert served.handled == []
+    assert refusals(caplog) == ["call without the application's token refused"] * 3
+    assert "refused=3" in caplog.text
 
 
-def test_every_kind_of_call_needs_the_token(served: Served) -> None:
+def test_every_kind_of_call_needs_the_token(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     descriptor = flight.FlightDescriptor.for_path("x")
     schema = pa.schema([("a", pa.int64())])
     with flight.FlightClient(served.location) as client:
@@ -138,7 +139,7 @@ def test_every_kind_of_call_needs_the_token(served: Served) -> None:
             # An error of a stream that the caller writes to is an OSError.
             with pytest.raises((flight.FlightUnauthenticatedError, OSError), match="token only"):
                 each()
-    assert served.endpoint.refused_calls == len(calls)
+    assert refusals(caplog) == ["call without the application's token refused"] * len(calls)
     assert works(served)
 
 
@@ -168,13 +169,15 @@ def test_an_action_that_is_not_served_is_refused(served: Served, action: str) ->
     ],
     ids=range(12),
 )
-def test_malformed_message_is_refused(served: Served, body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_malformed_message_is_refused(
+    served: Served, body: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     for function in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, function, lambda *_args, function=function: exploded.append(function))
     with pytest.raises(flight.FlightError):
         call(served, "UpdateRateLimit", body, served.token.headers()[0])
     assert served.handled == []
-    assert (served.endpoint.refused_calls, served.endpoint.refused_messages) == (0, 1)
+    assert refusals(caplog) == ["message refused"]
     assert exploded == []
     assert works(served)
 

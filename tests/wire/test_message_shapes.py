@@ -26,6 +26,9 @@ def test_json_other_than_an_object_is_refused_inside_a_message() -> None:
     for block in (b"[]", b"1", b'"text"'):
         with pytest.raises(WireError, match="not a AddBlocks message"):
             from_json(AddBlocks, b'{"stream_id": 1, "epoch": 1, "blocks": [' + block + b"]}")
+    for desired in (b"[5, 1]", b"1", b'"text"'):
+        with pytest.raises(WireError, match="not a Registered message"):
+            from_json(Registered, b'{"accepted": true, "desired": ' + desired + b"}")
 
 
 @pytest.mark.parametrize("ids", [b'"abc"', b'{"a": 1}', b'""', b"{}"])

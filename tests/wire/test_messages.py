@@ -34,7 +34,7 @@ BLOCK = st.builds(StoredBlock, TEXT, NUMBER, NUMBER, NUMBER, TEXT, st.none() | s
 MESSAGE = st.one_of(
     st.builds(Reply, st.booleans(), TEXT),
     st.builds(RegisterReceiver, NUMBER, NUMBER, TEXT, NUMBER),
-    st.builds(Registered, st.booleans(), TEXT, st.none() | RATE, st.booleans()),
+    st.builds(Registered, st.booleans(), TEXT, st.none() | st.builds(UpdateRateLimit, st.none() | RATE, NUMBER)),
     st.builds(AddBlocks, NUMBER, NUMBER, st.lists(BLOCK, max_size=3)),
     st.builds(ReportError, NUMBER, NUMBER, TEXT, TEXT),
     st.builds(DeregisterReceiver, NUMBER, NUMBER, TEXT, TEXT),
@@ -104,7 +104,7 @@ def test_message_of_another_shape_is_refused(body: bytes) -> None:
         (UpdateRateLimit, b'{"rate": ' + b"9" * 400 + b"}"),
         (UpdateRateLimit, b'{"rate": ' + b"9" * 5000 + b"}"),
         (Registered, b'{"accepted": 1}'),
-        (Registered, b'{"accepted": true, "rate": "5"}'),
+        (Registered, b'{"accepted": true, "desired": {"rate": "5", "number": 1}}'),
         (CleanUpBlocks, b'{"block_ids": [1]}'),
         (AddBlocks, b'{"stream_id": 1, "epoch": 1, "blocks": [{}]}'),
         (AddBlocks, b'{"stream_id": 1, "epoch": 1, "blocks": [null]}'),

@@ -20,8 +20,9 @@ def lazy_exports(module: str) -> tuple[Callable[[str], Any], Callable[[], list[s
     @cache
     def homes() -> dict[str, str]:
         spec = find_spec(module)
-        source = spec.loader.get_source(module) if spec is not None and spec.loader is not None else None  # type: ignore[attr-defined]  # InspectLoader
-        imports = [node for node in ast.walk(ast.parse(source or "")) if isinstance(node, ast.ImportFrom)]
+        # Not get_source: the loader with which pytest rewrites assertions has none.
+        source = spec.loader.get_data(spec.origin) if spec is not None and spec.loader is not None else b""  # type: ignore[attr-defined]  # ResourceLoader
+        imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
         return {name.name: str(node.module) for node in imports for name in node.names if name.asname == name.name}
 
     def __getattr__(name: str) -> Any:

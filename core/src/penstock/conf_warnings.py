@@ -44,8 +44,8 @@ class KeyWarning:
     """A configured key that has no effect.
 
     Attributes:
-        key: in full.
-        reason: why it has none.
+        key: the full key.
+        reason: why it has no effect.
         advice: the alternative or the nearest key; empty for none.
     """
 
@@ -63,7 +63,7 @@ def keys_without_effect(settings: Settings, options: KnownOptions) -> list[KeyWa
 
     Args:
         settings: the configuration.
-        options: of the installed plugins.
+        options: the options of the installed plugins.
 
     Returns:
         A warning for each unknown key of ours and each ignored key of Spark's, sorted. Other keys below

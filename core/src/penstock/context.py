@@ -89,7 +89,8 @@ class StreamingContext(StreamBuilder):
         cluster.check_unix_sockets(sparkContext)
         self._plugins = Plugins(self._settings.plugins_disable, strict=self._settings.plugins_strict)
         for unused in keys_without_effect(self._settings, self._plugins.known_options()):
-            log.warning("configuration key has no effect", key=unused.key, reason=unused.reason, advice=unused.advice)
+            advice = {"advice": unused.advice} if unused.advice else {}
+            log.warning("configuration key without effect", key=unused.key, reason=unused.reason, **advice)
         self._graph = DStreamGraph(sparkContext, interval_ms, self._settings.time_zone, self._check_can_build)
         self._bus = ListenerBus(self._settings.listener_queue_size, self._settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()

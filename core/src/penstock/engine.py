@@ -28,7 +28,7 @@ from penstock.spark.checkpoint import delete_file
 from penstock.spark.local_properties import LocalProperties
 from penstock.track.receiver_tracker import ReceiverTracker
 
-log = get_logger("context")
+log = get_logger("engine")
 
 # Time for running work to end in a stop that is not graceful.
 _QUICK_STOP_S = 10.0
@@ -124,6 +124,12 @@ class Engine:
         self.scheduler.start(self.generator.batch_completed)
         self.tracker.start()
         self.generator.start(None if self._run is None else self._run.batches)
+        log.info(
+            "streaming started",
+            batch_interval_ms=graph.batch_interval_ms,
+            receivers=len(dict(graph.receivers())),
+            outputs=len(graph.outputs),
+        )
 
     def stop(self, deadline: float | None) -> None:
         """Stop receivers, flush, run the remaining batches, close the rest. A step that fails does not stop the others.
@@ -136,6 +142,7 @@ class Engine:
             self.scheduler.abandon()
         end = time.monotonic() + _QUICK_STOP_S if deadline is None else deadline
         drains = deadline is not None
+        log.info("streaming stop begun", graceful=drains, timeout_s=round(end - time.monotonic(), 1))
         steps: list[tuple[str, Callable[[], object]]] = [
             ("receivers", lambda: self.tracker.stop(end, drains=drains)),
             ("batches", lambda: self._stop_generator(deadline)),
@@ -151,6 +158,7 @@ class Engine:
         steps.append(("listeners", lambda: self._bus.stop(_closing_s(end, 5.0))))
         for name, step in steps:
             self._step(name, step)
+        log.info("streaming stopped", batches_left=len(self.scheduler.pending_batches))
 
     def abandon(self) -> None:
         """End every wait of a graceful stop; batches that fail from now on are not complete."""
@@ -167,7 +175,7 @@ class Engine:
             self._program.sc.cancelAllJobs()
 
     def _step(self, name: str, step: Callable[[], object]) -> None:
-        log.info("stop phase begun", phase=name)
+        log.debug("stop phase begun", phase=name)
         self._post_progress(name)
         try:
             step()

@@ -73,7 +73,8 @@ class EngineAccess(ListenerContext):
         given = {
             key.removeprefix(prefix): value for key, value in self._configuration.items() if key.startswith(prefix)
         }
-        return structure_options(f"configuration {prefix}*", options, given)
+        keys = {name: f"{prefix}{name}" for name in given}
+        return structure_options("configuration", options, given, keys, f"set {prefix}{{option}}")
 
     @property
     def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:

@@ -159,7 +159,9 @@ class StreamBuilder:
         if isinstance(receiver, str):
             receiver = self._make("receivers", receiver, options)
         elif options:
-            raise ConfigurationError("options are for a receiver given by its name; this one is ready made")
+            raise ConfigurationError(
+                "receiverStream takes options with the name of a receiver only; pass them to the class of this instance"
+            )
         if not isinstance(receiver, Receiver):
             raise ConfigurationError(f"receiverStream takes an instance of a penstock.Receiver class, not {receiver!r}")
         return self._stream(ReceiverInputDStream(self._graph, receiver))

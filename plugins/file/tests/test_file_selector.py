@@ -140,7 +140,7 @@ def test_growing_file_is_left_for_later(directory: Directory, caplog: pytest.Log
     assert directory.look() == []
     assert directory.look() == []
     (record,) = caplog.records
-    assert "is being written to" in record.getMessage()
+    assert "unfinished file left" in record.getMessage()
     assert "x://a" in record.getMessage()
     directory.meanwhile = lambda: None
     assert directory.look() == ["a"]
@@ -205,7 +205,7 @@ def test_vanished_queued_file_is_logged(directory: Directory, caplog: pytest.Log
     directory.files.clear()
     assert directory.look() == []
     (record,) = caplog.records
-    assert "vanished before a batch read it" in record.getMessage()
+    assert "vanished before it was read" in record.getMessage()
 
 
 def test_known_files_are_those_listed(directory: Directory) -> None:

@@ -56,7 +56,7 @@ class LocalBlockHandler:
     Each launch of a receiver finds the blocks of the others and of earlier launches.
 
     Args:
-        directory: the run's, created with the first block.
+        directory: the directory of the run, created with the first block.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -131,7 +131,7 @@ class WriteAheadLogBlockHandler:
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks; return how many existed. Failures are logged, and the files left."""
         names = [f"{block_id}{_SUFFIX}" for block_id in block_ids if _LOGGED.fullmatch(block_id)]
-        return len(self._each(names, self._files.delete, "block files not deleted"))
+        return len(self._each("delete", names, self._files.delete))
 
     def sweep(self, known: Set[str]) -> list[str]:
         """Delete blocks that were stored and never acknowledged, and unfinished files.
@@ -144,7 +144,7 @@ class WriteAheadLogBlockHandler:
         Returns:
             The names of the deleted files.
         """
-        swept = self._each(self._unknown(known), self._files.delete, "block files not deleted")
+        swept = self._each("delete", self._unknown(known), self._files.delete)
         if swept:
             log.info("unknown blocks deleted", directory=self.directory, files=len(swept))
         return swept
@@ -155,10 +155,11 @@ class WriteAheadLogBlockHandler:
         For a driver whose own write-ahead log is incomplete: these blocks may have been acknowledged. Unfinished files
         were not, and are deleted.
         """
-        moved = self._each(self._unknown(known), partial(self._files.move, folder=folder), "block files not set aside")
+        moved = self._each("set aside", self._unknown(known), partial(self._files.move, folder=folder))
         if moved:
             log.error(
-                "unknown blocks set aside: the driver write-ahead log is incomplete and may have acknowledged them",
+                "unknown blocks set aside",
+                reason="the driver write-ahead log is incomplete: receivers may have been told that these are stored",
                 directory=f"{self.directory}/{folder}",
                 files=len(moved),
             )
@@ -176,8 +177,8 @@ class WriteAheadLogBlockHandler:
         blocks = {name: _LOGGED.fullmatch(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)}
         return [name for name, match in blocks.items() if match and match[1] == stream_id and name not in known]
 
-    def _each(self, names: Iterable[str], act: Callable[[str], bool], failure: str) -> list[str]:
-        """Do something to each file; return those that existed. Logs failures once."""
+    def _each(self, action: str, names: Iterable[str], act: Callable[[str], bool]) -> list[str]:
+        """Call ``act`` for each file; return those that existed. Logs failures once, with the name of the action."""
         done, failed, reason = [], 0, ""
         for name in names:
             try:
@@ -186,7 +187,9 @@ class WriteAheadLogBlockHandler:
             except OSError as error:
                 failed, reason = failed + 1, reason or text_of(error)
         if failed:
-            log.warning(failure, directory=self.directory, files=failed, reason=reason)
+            log.warning(
+                "block files left in place", action=action, directory=self.directory, files=failed, reason=reason
+            )
         return done
 
 

@@ -55,7 +55,7 @@ class FinalStateCheckpoint:
         self._requested.set()
         self._over.wait(max(deadline - time.monotonic(), 0))
         if not self._is_done:
-            log.warning("states not checkpointed before the deadline: the next run recomputes them")
+            log.warning("states not checkpointed before the deadline", effect="the next run recomputes them")
             self.abandon()
             self._sc.cancelJobGroup(self._group)
 

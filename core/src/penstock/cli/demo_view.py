@@ -169,7 +169,7 @@ _DROPPED = ("records/s", "scheduling", "rate limit")
 
 
 class Screen:
-    """Shows batches while they run; shows nothing itself."""
+    """Base class of what shows batches while they run; this one shows nothing."""
 
     def __enter__(self) -> Self:
         """Start to show."""

@@ -1,1 +1,1 @@
-"""What is computed: streams, their operators, inputs and outputs. Knows RDDs; starts no thread."""
+"""The graph of a program: streams, operators, inputs and outputs. Knows RDDs; starts no thread."""

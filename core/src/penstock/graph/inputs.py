@@ -59,7 +59,7 @@ class ReceiverInputDStream(InputDStream):
         self.receiver = receiver
 
     def persist_by_default(self) -> None:
-        """Nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
+        """Do nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
 
     def compute(self, time_ms: int) -> RDD[Any]:
         """The batch's records; none for times before the start, which windows ask for.
@@ -104,7 +104,7 @@ class PulledInputDStream(InputDStream):
         self._source.open(self._sc, self.graph.batch_interval_ms)
 
     def program_state(self) -> dict[str, Any]:
-        """Without the source itself, which ``make`` creates again."""
+        """The attributes that the program set, without the source, which ``make`` creates again."""
         return {**super().program_state(), "_source": None, "_newest_ms": -1, "_failed": {}, "_position_ms": -1}
 
     def position(self) -> Mapping[str, Any] | None:

@@ -45,7 +45,7 @@ class ForEachDStream(Node):
         self.output_op_id = self.graph.add_output(self)
 
     def compute(self, time_ms: int) -> None:
-        """Nothing: an output generates jobs, not RDDs."""
+        """Return ``None``: an output generates jobs, not RDDs."""
 
     def generate_job(self, time_ms: int) -> Job | None:
         """The batch's job; ``None`` when the parent has no RDD for that time.
@@ -115,7 +115,7 @@ class ForEachDStream(Node):
             inner = failure.python_traceback(error)
             raise BatchFailedError(
                 f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD "
-                f"could not be generated, {tries} {'try' if tries == 1 else 'tries'}: {failure.reason(error)}"
+                f"could not be generated, {tries} {'attempt' if tries == 1 else 'attempts'}: {failure.reason(error)}"
                 + (f"\n{inner}" if inner else "")
             ) from error
         finally:

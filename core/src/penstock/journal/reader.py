@@ -86,8 +86,7 @@ class LogReader:
         events = [*(base.state if base else ()), *(each.event for each in numbered)]
         last = chain[-1]
         last_number = max(last.first - 1, numbered[-1].number if numbered else 0)
-        truncated_bytes = 0 if last.truncated_at is None else last.num_bytes - last.truncated_at
-        return events, last_number, Recovered(len(events), truncated_bytes, tuple(self._damages), self._lost)
+        return events, last_number, Recovered(len(events), last.truncated_bytes, tuple(self._damages), self._lost)
 
     def _segments(self) -> tuple[Segment | None, list[Segment]]:
         """The newest base, and the segments after it, oldest first."""
@@ -153,8 +152,7 @@ class LogReader:
     def _state_damaged(self, segment: Segment) -> None:
         state = segment.header.state or 0 if segment.header else 0
         self._lost += state - len(segment.state)
-        position = segment.damages[0][0] if segment.damages else segment.truncated_at or 0
-        self._missing(segment, position, f"{state - len(segment.state)} of {state} records of the state")
+        self._missing(segment, segment.damaged_at, f"{state - len(segment.state)} of {state} records of the state")
 
     def _missing(self, segment: Segment, position: int, what: str) -> None:
         message = f"{segment.location} is damaged at byte {position}: {what} cannot be read"

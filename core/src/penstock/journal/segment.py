@@ -22,7 +22,7 @@ Event = dict[str, Any]
 #: The number of a record that is part of the state; events are numbered from 1.
 STATE = 0
 
-_NAME = re.compile(r"journal-(\d{10})")
+_NAME = re.compile(r"segment-(\d{10})")
 _VERSION = 1
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -30,7 +30,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 def segment_name(number: int) -> str:
     """The file name of a segment."""
-    return f"journal-{number:010d}"
+    return f"segment-{number:010d}"
 
 
 def segment_numbers(directory: Directory) -> list[int]:
@@ -72,7 +72,7 @@ class Header:
 
     def record(self) -> bytes:
         """The header as a framed record."""
-        header = {"journal": _VERSION, "run": self.run, "first": self.first, "state": self.state}
+        header = {"version": _VERSION, "run": self.run, "first": self.first, "state": self.state}
         return frame(_encode(header).encode())
 
 
@@ -101,9 +101,8 @@ class Segment:
         header: its first record; ``None`` if that cannot be read.
         state: the sound state records.
         events: the sound events, in file order.
-        damages: byte ranges (from, to) without a sound record, each followed by one.
-        truncated_at: offset after which no sound record follows; ``None`` if the last one ends the file.
-        num_bytes: size of the file.
+        damaged_at: offset of the first byte that belongs to no sound record; the size of the file if all do.
+        truncated_bytes: after the last sound record.
     """
 
     number: int
@@ -111,9 +110,8 @@ class Segment:
     header: Header | None
     state: tuple[Event, ...] = field(repr=False)
     events: tuple[NumberedEvent, ...] = field(repr=False)
-    damages: tuple[tuple[int, int], ...]
-    truncated_at: int | None
-    num_bytes: int
+    damaged_at: int
+    truncated_bytes: int = 0
 
     @property
     def has_state(self) -> bool:
@@ -133,8 +131,7 @@ class Segment:
     def end_before(self, number: int) -> int:
         """The offset at which a missing event should begin."""
         ends = [each.end for each in self.events if each.number < number]
-        damage = self.damages[0][0] if self.damages else self.num_bytes
-        return ends[-1] if ends else min(damage, self.num_bytes if self.truncated_at is None else self.truncated_at)
+        return ends[-1] if ends else self.damaged_at
 
     @classmethod
     def read(cls, directory: Directory, number: int) -> Segment:
@@ -153,15 +150,15 @@ class Segment:
             numbered = [_event(each) for each in records]
         except (WriteAheadLogError, ValueError, TypeError, KeyError) as error:
             raise WriteAheadLogError(f"{location} was written by another version of Penstock: {error}") from error
+        sound_bytes = len(data) if frames.truncated_at is None else frames.truncated_at
         return cls(
             number,
             location,
             header,
             tuple(each.event for each in numbered if each.number == STATE),
             tuple(each for each in numbered if each.number != STATE),
-            frames.damages,
-            frames.truncated_at,
-            len(data),
+            frames.damages[0][0] if frames.damages else sound_bytes,
+            len(data) - sound_bytes,
         )
 
 
@@ -170,7 +167,7 @@ def _header(frames: tuple[Frame, ...]) -> tuple[Header | None, tuple[Frame, ...]
     content = json.loads(frames[0].payload) if frames else None
     if not isinstance(content, dict):
         return None, frames
-    if content["journal"] != _VERSION:
+    if content["version"] != _VERSION:
         raise ValueError(f"its format version is {content['journal']}; this code reads {_VERSION}")
     return Header(str(content["run"]), int(content["first"]), content["state"]), frames[1:]
 

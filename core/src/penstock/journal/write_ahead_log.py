@@ -42,7 +42,7 @@ _ROLL_BYTES = 16 << 20
 
 
 class LogState(Protocol):
-    """What the events build. Called by one thread at a time: the one that recovers, later the log's writer."""
+    """The state that the events build. Called by one thread at a time: first the recovering one, then the writer."""
 
     def apply(self, event: Event) -> None:
         """Apply a committed event."""
@@ -259,8 +259,8 @@ class WriteAheadLog:
                 self._close_segment()
                 if not left:
                     raise WriteAheadLogError(
-                        f"the write-ahead log in {self._directory.location()} cannot be written, tries: {self._tries}: "
-                        f"{text_of(error)}"
+                        f"the write-ahead log in {self._directory.location()} cannot be written, "
+                        f"{self._tries} attempts: {text_of(error)}"
                     ) from error
         return None
 

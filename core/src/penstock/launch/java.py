@@ -180,7 +180,7 @@ def _shim_home(java: Path) -> Path:
     try:
         return _write_shim(_private(_private(_cache() / "penstock") / f"java-{os.getuid()}-{key}"), java)
     except (OSError, RuntimeError) as error:
-        log.info("cache folder not writable, temporary folder used for the Java shim", reason=str(error))
+        log.info("Java shim written to temporary folder", reason=str(error))
     try:
         home = Path(tempfile.mkdtemp(prefix="penstock-java-"))
         atexit.register(shutil.rmtree, home, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Who hears of what happens: the events and the bus. Knows nothing of what causes them."""
+"""Events, listeners and the bus between them. Knows nothing of what causes an event."""

@@ -232,7 +232,7 @@ class CheckpointFailed:
     """Several consecutive checkpoints could not be written: a recovery would restart from an older one.
 
     Attributes:
-        time: when.
+        time: time of the last failure.
         failures: consecutive failures.
         reason: error of the last one.
     """
@@ -247,7 +247,7 @@ class StopProgress:
     """The context entered a phase of stopping, or one of the remaining batches completed.
 
     Attributes:
-        time: when.
+        time: when this was reported.
         phase: in this order ``receivers``, ``batches``, ``jobs``, ``checkpoint``, ``release``, ``files``,
             ``write-ahead log``, ``completed outputs`` (if these are logged) and ``listeners``.
         batches_left: batches that have not completed.

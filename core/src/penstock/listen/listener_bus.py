@@ -162,15 +162,3 @@ class ListenerBus:
         deadline = time.monotonic() + timeout_s
         for listener in listeners:
             listener.stop(deadline)
-
-    def report(self) -> dict[str, dict[str, int | bool]]:
-        """By listener: events dropped, events that it failed on, whether it is disabled."""
-        with self._lock:
-            return {
-                listener.label: {
-                    "dropped": listener.dropped,
-                    "failed": listener.failed,
-                    "disabled": listener.disabled,
-                }
-                for listener in self._listeners
-            }

@@ -16,7 +16,7 @@ _PERCENTS = (0, 5, 10, 25, 50, 75, 90, 95, 100)
 
 
 class StatsReportListener(StreamingListener):
-    """Logs the distribution of the last batches' total delay and processing time after each batch.
+    """Logs the distribution of the last batches' total and processing delays after each batch.
 
     It logs at level INFO: set ``spark.penstock.log.level=INFO`` to see it.
 
@@ -36,13 +36,16 @@ class StatsReportListener(StreamingListener):
         """Add the batch and log the distributions."""
         info = batchCompleted.batchInfo
         self._infos.append(info)
-        for what, delays in (
-            ("total delay", [each.totalDelay for each in self._infos]),
-            ("processing time", [each.processingDelay for each in self._infos]),
-        ):
-            known = [delay for delay in delays if delay is not None]
-            if known:
-                log.info(f"{what} (ms): {distribution(known)}", batch_time=info.batchTime, batches=len(known))
+        total = [each.totalDelay for each in self._infos if each.totalDelay is not None]
+        processing = [each.processingDelay for each in self._infos if each.processingDelay is not None]
+        if total:
+            log.info(
+                "batch delays",
+                batch_time=info.batchTime,
+                batches=len(total),
+                total_delay_ms=distribution(total),
+                processing_delay_ms=distribution(processing),
+            )
 
 
 def distribution(values: Iterable[int]) -> str:

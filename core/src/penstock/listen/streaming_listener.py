@@ -106,7 +106,7 @@ class EventView:
         return _CallableInt(value) if type(value) is int else _Field(value)
 
     def __repr__(self) -> str:
-        """The event's own."""
+        """The repr of the event."""
         return repr(self._event)
 
 

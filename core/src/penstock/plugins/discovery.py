@@ -41,9 +41,9 @@ class LoadedPlugin:
     """One plugin and how loading it ended.
 
     Attributes:
-        name: its entry point's.
-        distribution: the distribution that has it.
-        version: the distribution's.
+        name: name of the entry point.
+        distribution: the distribution that it belongs to.
+        version: version of the distribution.
         value: the object reference of the entry point.
         hooks: implemented hooks.
         specs: offered specs, by hook.
@@ -116,7 +116,7 @@ class Plugins:
                     raise PluginError(f"plugin {record.origin} does not load: {record.fault}") from error
                 log.warning("plugin left out", plugin=record.origin, value=record.value, fault=record.fault)
         for name in sorted(skip - {record.name for record in self.loaded}):
-            log.warning("spark.penstock.plugins.disable names a plugin that is not installed", plugin=name)
+            log.warning("disabled plugin not installed", plugin=name, key="spark.penstock.plugins.disable")
 
     def spec(self, hook: str, name: str) -> Any:
         """Find a spec by name.
@@ -175,7 +175,7 @@ class Plugins:
                 if _is_listener(item):
                     found.append((item, record.origin))
                 else:
-                    log.error("listener left out, it has no on… method", plugin=record.origin, item=type(item))
+                    log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
         return found
 
     def origin_of(self, hook: str, name: str) -> LoadedPlugin:

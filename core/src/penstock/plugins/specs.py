@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, runtime_checkable
 
@@ -21,6 +22,11 @@ T = TypeVar("T")
 
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
+# The message of a validator of attrs that compares an option or its length.
+_COMPARED = re.compile(r"(Length of )?'(\w+)' must be ([<>]=?) (.+): .*", re.DOTALL)
+_IN_WORDS = {">=": "at least", ">": "greater than", "<=": "at most", "<": "less than"}
+# A reason that names its option, with or without the value.
+_NAMED = re.compile(r"(\w+)=.*?: (.*)", re.DOTALL)
 
 
 @frozen
@@ -30,7 +36,7 @@ class ReceiverSpec:
     Attributes:
         name: lowercase; usually the protocol.
         factory: ``factory(options)``, or ``factory()`` without an options class; returns a Receiver.
-        options: an attrs class, one field an option; ``None`` for none.
+        options: an attrs class with a field for each option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
 
@@ -47,7 +53,7 @@ class InputStreamSpec:
     Attributes:
         name: lowercase.
         factory: ``factory(options)``, or ``factory()`` without an options class; returns an InputSource.
-        options: an attrs class, one field an option; ``None`` for none.
+        options: an attrs class with a field for each option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
 
@@ -106,7 +112,7 @@ class RecoverableSource(InputSource, Protocol):
     def position(self) -> Mapping[str, Any]:
         """Return the position and the batches not yet cleaned up, as JSON values. Called at each checkpoint.
 
-        From ``open`` on, and never while a batch is made. Must not block.
+        May be called from ``open`` on, never while a batch is made. Must not block.
         """
         ...
 
@@ -126,7 +132,7 @@ class RateEstimatorSpec:
     Attributes:
         name: lowercase.
         factory: ``factory(options, batch_interval_ms)``; returns a RateEstimator.
-        options: an attrs class, one field an option; ``None`` for none.
+        options: an attrs class with a field for each option; ``None`` for none.
         summary: one line for ``penstock plugins list``.
     """
 
@@ -235,19 +241,22 @@ def read_options(
 
     Raises:
         UnknownNameError: an option does not exist; names the nearest.
-        ConfigurationError: an option is missing or invalid.
+        ConfigurationError: an option is missing or invalid; says how to set it.
     """
     what = f"{kind} {spec.name!r}"
-    options = {**configured, **given}
     keys = {name: f"{prefix}{name}" for name in configured.keys() - given.keys()}
     if spec.options is None:
-        for name in options:
+        for name in {**configured, **given}:
             raise UnknownNameError("option", name, [], f"{what}{_from_key(keys, name)}")
         return None
-    return structure_options(what, spec.options, options, keys)
+    # Only configuration has options of rate estimators; a program names the other kinds in a call with options.
+    ways = ["pass {option}=…"] * (kind != "rate estimator") + [f"set {prefix}{{option}}"] * bool(prefix)
+    return structure_options(what, spec.options, {**configured, **given}, keys, " or ".join(ways))
 
 
-def structure_options(what: str, options: type[T], given: Mapping[str, Any], keys: Mapping[str, str] = _NOTHING) -> T:
+def structure_options(
+    what: str, options: type[T], given: Mapping[str, Any], keys: Mapping[str, str] = _NOTHING, advice: str = ""
+) -> T:
     """Make an instance of an options class.
 
     Args:
@@ -255,6 +264,7 @@ def structure_options(what: str, options: type[T], given: Mapping[str, Any], key
         options: an attrs class.
         given: option → value; text is converted to the field's type.
         keys: option → the configuration key that set it, for messages.
+        advice: how to give a missing option; ``{option}`` stands for its name.
 
     Raises:
         UnknownNameError: an option does not exist; names the nearest.
@@ -266,12 +276,14 @@ def structure_options(what: str, options: type[T], given: Mapping[str, Any], key
             raise UnknownNameError("option", name, [option.name for option in known], f"{what}{_from_key(keys, name)}")
     missing = [option.name for option in known if option.default is None and option.name not in given]
     if missing:
-        raise ConfigurationError(f"{what} needs the option {missing[0]!r}, which was not given")
+        how = f": {advice.format(option=missing[0])}" if advice else ""
+        raise ConfigurationError(f"{what} needs the option {missing[0]!r}{how}")
     try:
         return converter.structure(_split_lists(given, options), options)
     except cattrs.BaseValidationError as error:
         reasons = cattrs.transform_error(error, path="$", format_exception=_explain)
-        raise ConfigurationError(f"{what}: {'; '.join(_located(reason, keys) for reason in reasons)}") from None
+        located = (_located(reason, given, keys, _hidden(options)) for reason in reasons)
+        raise ConfigurationError(f"{what}: {'; '.join(located)}") from None
     except (ValueError, TypeError, cattrs.StructureHandlerNotFoundError) as error:
         raise ConfigurationError(f"{what}: {error}") from None
 
@@ -293,17 +305,35 @@ def _holds_several(kind: Any) -> bool:
     return any(holds_several(each) for each in either)
 
 
+def _hidden(options: type) -> set[str | None]:
+    return {field.alias for field in attrs.fields(options) if not field.repr}
+
+
 def _explain(error: BaseException, _kind: type | None) -> str:
-    # The validators of attrs raise with the message, the whole Attribute and more.
+    """The reason of an error; for a validator of attrs or one like it, in the form ``option=: reason``."""
+    # Some validators of attrs raise with the message, the whole Attribute and more.
     message = error.args[0] if len(error.args) > 1 and isinstance(error.args[0], str) else str(error)
+    if compared := _COMPARED.fullmatch(message):
+        length, option, operator, bound = compared.groups()
+        if length:
+            return f"{option}=: must {'not be empty' if bound == '1' else f'have a length {operator} {bound}'}"
+        return f"{option}=: must be {_IN_WORDS[operator]} {bound}"
+    if len(error.args) == 4 and isinstance(error.args[1], attrs.Attribute):
+        return f"{error.args[1].name}=: must be one of {', '.join(map(str, error.args[2]))}"
     return message or type(error).__name__
 
 
-def _located(reason: str, keys: Mapping[str, str]) -> str:
-    """Name the option; what is wrong with the options as a whole belongs to none."""
+def _located(reason: str, given: Mapping[str, Any], keys: Mapping[str, str], hidden: Set[str | None]) -> str:
+    """Write a reason as ``option=value: reason``; what is wrong with the options as a whole belongs to none."""
     message, _, path = reason.rpartition(" @ $")
-    option = path.removeprefix(".")
-    return f"{message} (option {option}{_from_key(keys, option)})" if option else message
+    if named := _NAMED.fullmatch(message):
+        option, message = named[1].lstrip("_"), named[2]
+    else:
+        option = path.removeprefix(".").partition("[")[0]
+    if option not in given:
+        return f"{option}: {message}" if option else message
+    value = "(hidden)" if option in hidden else given[option] if option in keys else repr(given[option])
+    return f"{keys.get(option, option)}={value}: {message.removeprefix(f'{given[option]!r} ')}"
 
 
 def _from_key(keys: Mapping[str, str], option: str) -> str:

@@ -9,11 +9,12 @@ for programs that tolerate a short queue.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from statistics import fmean, median
+from typing import Any
 
-from attrs import frozen
+from attrs import Factory, field, frozen
 
 from penstock.rate.plant_run import PlantRun, SimulatedBatch
 
@@ -31,11 +32,16 @@ _IN_TIME, _NEARLY_IN_TIME = 1.0, 2.0
 _STABLE_QUEUE = 5.0
 
 
+def _measured(measure: Callable[[PlantRun], Any]) -> Any:
+    return field(init=False, default=Factory(lambda report: measure(report.run), takes_self=True))
+
+
 @frozen
 class PlantReport:
     """The measures of a run.
 
     Attributes:
+        run: what they were measured on.
         settling: batches until the run settled, after the slowest of the plant's changes; ``None`` for never.
         overshoot: by how much the longest batch exceeded the interval, in intervals.
         queue: the longest wait of a batch, in intervals.
@@ -48,35 +54,22 @@ class PlantReport:
         failed: errors that the estimators raised.
     """
 
-    settling: int | None
-    overshoot: float
-    queue: float
-    used: float
-    in_time: float
-    nearly_in_time: float
-    oscillation: float
-    stable: bool
-    refused: int
-    failed: int = 0
+    run: PlantRun = field(repr=False)
+    settling: int | None = _measured(lambda run: _slowest(run))
+    overshoot: float = _measured(lambda run: max(0.0, _longest(run, "processing_ms") - 1))
+    queue: float = _measured(lambda run: _longest(run, "scheduling_ms"))
+    used: float = _measured(lambda run: _share(run, math.inf))
+    in_time: float = _measured(lambda run: _share(run, _IN_TIME))
+    nearly_in_time: float = _measured(lambda run: _share(run, _NEARLY_IN_TIME))
+    oscillation: float = _measured(lambda run: _oscillation(run.batches[-len(run.batches) // 4 :]))
+    stable: bool = _measured(lambda run: _is_stable(run))
+    refused: int = _measured(lambda run: run.refused)
+    failed: int = _measured(lambda run: run.failed)
 
 
 def report(run: PlantRun) -> PlantReport:
     """Measure a run."""
-    batches, interval = run.batches, run.plant.interval_ms
-    attainable = sum(batch.attainable for batch in batches)
-    queues = [batch.scheduling_ms / interval for batch in batches]
-    return PlantReport(
-        settling=_slowest(run),
-        overshoot=max(0.0, max(batch.processing_ms for batch in batches) / interval - 1),
-        queue=max(queues),
-        used=processed(run, math.inf) / attainable,
-        in_time=processed(run, _IN_TIME) / attainable,
-        nearly_in_time=processed(run, _NEARLY_IN_TIME) / attainable,
-        oscillation=_oscillation(batches[-len(batches) // 4 :]),
-        stable=median(queues[-max(len(queues) // 10, 1) :]) <= _STABLE_QUEUE,
-        refused=run.refused,
-        failed=run.failed,
-    )
+    return PlantReport(run)
 
 
 def processed(run: PlantRun, intervals: float) -> int:
@@ -87,6 +80,20 @@ def processed(run: PlantRun, intervals: float) -> int:
         for number, batch in enumerate(run.batches, 1)
         if _delay(batch) <= min(intervals, count - number + 1) * interval
     )
+
+
+def _share(run: PlantRun, intervals: float) -> float:
+    return processed(run, intervals) / sum(batch.attainable for batch in run.batches)
+
+
+def _longest(run: PlantRun, delay: str) -> float:
+    longest: float = max(getattr(batch, delay) for batch in run.batches) / run.plant.interval_ms
+    return longest
+
+
+def _is_stable(run: PlantRun) -> bool:
+    last = run.batches[-max(len(run.batches) // 10, 1) :]
+    return median(batch.scheduling_ms for batch in last) <= _STABLE_QUEUE * run.plant.interval_ms
 
 
 def _delay(batch: SimulatedBatch) -> int:

@@ -165,5 +165,5 @@ class _Loop:
 
 
 def _begin(estimator: GuardedEstimator) -> _Stream:
-    """Without an initial rate the stream starts unlimited."""
+    """The initial rate; without one the stream starts unlimited."""
     return _Stream(estimator, estimator.initial_rate or math.inf)

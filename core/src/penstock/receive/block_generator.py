@@ -52,7 +52,7 @@ class _Run:
 
 
 class BlockGenerator:
-    """Buffer, cut, push.
+    """Buffers records, cuts them into blocks, and pushes the blocks.
 
     Args:
         clock: drives the timer that cuts.

@@ -153,7 +153,7 @@ class BlockPusher:
                 clock=self._clock,
             )
         except (Exception, SystemExit) as error:
-            raise StoreError(f"{what} could not be stored, {retries + 1} tries: {text_of(error)}") from error
+            raise StoreError(f"{what} could not be stored, {retries + 1} attempts: {text_of(error)}") from error
 
 
 @define(eq=False)

@@ -100,7 +100,7 @@ def call_within(
     Args:
         clock: times the call.
         timeout_ms: 0 for none.
-        name: of the thread.
+        name: of the method.
         method: the receiver's.
         on_error: called with what it raises, on the caller's thread.
 
@@ -118,7 +118,7 @@ def call_within(
             over.set()
             clock.wake()
 
-    EngineThread(name, call).start()
+    EngineThread(f"receiver {name}", call).start()
     if not _wait(clock, over, timeout_ms):
         return False
     for error in raised:

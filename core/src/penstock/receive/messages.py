@@ -51,18 +51,29 @@ class RegisterReceiver:
 
 
 @frozen
+class UpdateRateLimit:
+    """Driver to receiver: the desired state. A receiver ignores one with a lower number than it has seen.
+
+    Attributes:
+        rate: records/s; ``None`` for no limit.
+        number: grows with every change of the desired state.
+        paused: store nothing.
+    """
+
+    rate: float | None
+    number: int
+    paused: bool = False
+
+
+@frozen
 class Registered(Reply):
     """The answer to ``RegisterReceiver``: whether the receiver may start, and its desired state.
 
     Attributes:
-        rate: records/s; ``None`` leaves the configured rate unchanged.
-        paused: store nothing.
-        number: the number of this desired state, see ``UpdateRateLimit``.
+        desired: rate limit and pause; ``None`` where the driver sets neither: those in force stay.
     """
 
-    rate: float | None = None
-    paused: bool = False
-    number: int = 0
+    desired: UpdateRateLimit | None = None
 
 
 @frozen
@@ -130,21 +141,6 @@ class StopReceiver:
 @frozen
 class ReleaseReceiver:
     """Driver to receiver: no batch needs the blocks that you serve any more; end."""
-
-
-@frozen
-class UpdateRateLimit:
-    """Driver to receiver: the desired state. A receiver ignores one with a lower number than it has seen.
-
-    Attributes:
-        rate: records/s; ``None`` for no limit.
-        number: grows with every change of the desired state.
-        paused: store nothing.
-    """
-
-    rate: float | None
-    number: int
-    paused: bool = False
 
 
 @frozen

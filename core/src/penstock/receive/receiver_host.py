@@ -150,6 +150,7 @@ class _SinkDriver:
         self._stored: dict[str, Block] = {}
         self.errors: deque[ReportError | DeregisterReceiver] = deque(maxlen=_LAST)
         self.ends: deque[str] = deque(maxlen=_LAST)
+        self.starts = 0
 
     def store(self, block: Block) -> StoredBlock:
         self._stored[block.block_id] = block
@@ -161,6 +162,8 @@ class _SinkDriver:
 
     def ask(self, message: object, reply_kind: type[R]) -> R:
         match message:
+            case RegisterReceiver():
+                self.starts += 1
             case AddBlocks():
                 self._give(message.blocks)
             case ReportError():

@@ -25,7 +25,14 @@ from penstock.errors import (
 from penstock.receive.block_pusher import BlockPusher
 from penstock.receive.held_stores import HeldStores
 from penstock.receive.lifecycle_calls import OnStartCall, call_within
-from penstock.receive.messages import DeregisterReceiver, ReceiverDriver, Registered, RegisterReceiver, ReportError
+from penstock.receive.messages import (
+    DeregisterReceiver,
+    ReceiverDriver,
+    Registered,
+    RegisterReceiver,
+    ReportError,
+    UpdateRateLimit,
+)
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
 from penstock.receive.record_writer import RecordWriter, WriterCallbacks
@@ -157,7 +164,7 @@ class ReceiverSupervisor:
                         f"the driver refused to start receiver {self.stream_id}: {registered.reason}"
                     )
                 self._registered = True
-                has_new_rate = self._apply(registered.number, registered.rate, registered.paused)
+                has_new_rate = registered.desired is not None and self._obey(registered.desired)
                 if not self._start_call.begin(self._on_begin):
                     return
                 try:
@@ -180,6 +187,11 @@ class ReceiverSupervisor:
     def start_soon(self) -> None:
         """Start on another thread, so that the receiver's code cannot block the caller."""
         EngineThread("receiver start", self.start).start()
+
+    def obey(self, desired: UpdateRateLimit) -> None:
+        """Apply the desired state that the driver sent, unless one with a higher number was applied before."""
+        if self._obey(desired):
+            self._notify_rate()
 
     def update(self, number: int = 0, *, rate: float | None = None, paused: bool | None = None) -> None:
         """Apply a desired state unless one with a higher number was applied before.
@@ -331,7 +343,7 @@ class ReceiverSupervisor:
         def on_error(error: BaseException) -> None:
             self.report_error(f"{name} failed", error)
 
-        if call_within(self._clock, self._stop_timeout_ms, f"receiver {name}", method, on_error):
+        if call_within(self._clock, self._stop_timeout_ms, name, method, on_error):
             return None
         error = ReceiverStuckError(f"{name} has not returned for {self._stop_timeout_ms / 1000:g} s: {advice}")
         self.report_error(str(error), error)
@@ -360,6 +372,9 @@ class ReceiverSupervisor:
         self._terminated.set()
 
     # -- helpers --
+
+    def _obey(self, desired: UpdateRateLimit) -> bool:
+        return self._apply(desired.number, math.inf if desired.rate is None else desired.rate, desired.paused)
 
     def _apply(self, number: int, rate: float | None, paused: bool | None) -> bool:
         """Apply a desired state unless it is outdated; return whether the rate changed."""

@@ -7,7 +7,6 @@ main thread; the driver's commands are handled on the endpoint's threads.
 
 from __future__ import annotations
 
-import math
 import os
 import shutil
 import signal
@@ -45,6 +44,21 @@ _APPLICATION_DIRECTORIES = ("executor-", "application_")
 
 
 @frozen
+class Driver:
+    """How receivers reach the driver.
+
+    Attributes:
+        location: ``grpc://host:port`` of the tracker's endpoint.
+        token: the application's.
+        process: the driver's process if it is on this machine.
+    """
+
+    location: str
+    token: Token
+    process: leftovers.Process | None = None
+
+
+@frozen
 class ReceiverTask:
     """One launch of a receiver, as it travels to the executor.
 
@@ -53,10 +67,8 @@ class ReceiverTask:
         stream_id: id of the input stream.
         epoch: number of the launch.
         run_id: names the directory of the run's blocks; differs between contexts.
-        driver_location: ``grpc://host:port`` of the tracker's endpoint.
-        token: the application's.
+        driver: reports of the receiver go there.
         settings: of the application.
-        driver_process: the driver's process if it is on this machine.
         log_directory: path or URI of the stream's write-ahead log; empty to store blocks on this executor.
     """
 
@@ -64,10 +76,8 @@ class ReceiverTask:
     stream_id: int
     epoch: int
     run_id: str
-    driver_location: str
-    token: Token
+    driver: Driver
     settings: Settings = field(repr=False)
-    driver_process: leftovers.Process | None = None
     log_directory: str = ""
 
     def __call__(self, _index: int, _elements: Iterable[Any]) -> Iterator[Any]:
@@ -96,11 +106,11 @@ class _Launch:
         handler = _HookedBlockHandler(plugins.manager.hook.store, self._blocks.delete)
         # Until when, in monotonic seconds, blocks are served after the receiver's end; a release ends it earlier.
         self._serves_until, self._released = 0.0, threading.Event()
-        host = address_towards(task.driver_location)
+        host = address_towards(task.driver.location)
         # Serves all blocks of the run on this host, whichever receiver stored them. Logged blocks need no server.
         open_stream = partial(open_block, self._blocks.open) if isinstance(self._blocks, LocalBlockHandler) else None
-        self._endpoint = Endpoint(host, task.token, self._handlers(), open_stream)
-        self._client = Client(task.driver_location, task.token, task.settings.wire_timeout_ms)
+        self._endpoint = Endpoint(host, task.driver.token, self._handlers(), open_stream)
+        self._client = Client(task.driver.location, task.driver.token, task.settings.wire_timeout_ms)
         registration = RegisterReceiver(
             task.stream_id,
             task.epoch,
@@ -152,17 +162,13 @@ class _Launch:
             self._serves_until = max(self._serves_until, time.monotonic() + message.serve_ms / 1000)
             self._supervisor.stop_soon(message.message)
 
-        def on_rate(message: UpdateRateLimit) -> None:
-            rate = math.inf if message.rate is None else message.rate
-            self._supervisor.update(message.number, rate=rate, paused=message.paused)
-
         def on_clean_up(message: CleanUpBlocks) -> None:
             self._blocks.delete(message.block_ids)
 
         return {
             StopReceiver: on_stop,
             ReleaseReceiver: lambda _message: self._released.set(),
-            UpdateRateLimit: on_rate,
+            UpdateRateLimit: lambda message: self._supervisor.obey(message),
             CleanUpBlocks: on_clean_up,
         }
 
@@ -189,7 +195,7 @@ def _block_handler(task: ReceiverTask) -> tuple[ReceivedBlockHandler, Path | Non
         handler = WriteAheadLogBlockHandler(task.log_directory, task.settings.durability)
         return handler, None if is_remote(task.log_directory) else Path(task.log_directory)
     directory = local_directory(task.run_id)
-    leftovers.claim(directory, task.driver_process)
+    leftovers.claim(directory, task.driver.process)
     return LocalBlockHandler(directory), directory
 
 

@@ -44,6 +44,11 @@ class EventLoop(Generic[E]):
         self._delayed: _DelayedPosts[E] = _DelayedPosts(f"{name} timer", self.post, clock or SystemClock())
         self._stopped = False
 
+    @property
+    def is_exclusive_here(self) -> bool:
+        """Whether no handler runs beside the caller: it is on the loop's thread, or the loop has not started."""
+        return self._thread.ident in (None, threading.get_ident())
+
     def start(self) -> None:
         """Start the thread.
 

@@ -45,8 +45,6 @@ class RecurringTimer:
         self._next_ms = 0
         self._previous_ms = -1
         self._is_behind = False
-        #: Ticks that fired after the next one was due, and ticks that were skipped.
-        self.late = self.skipped = 0
 
     def start_time_ms(self) -> int:
         """The first multiple of the period after now."""
@@ -103,7 +101,4 @@ class RecurringTimer:
             contain_errors(lambda: self._on_missed(missed), self._on_error)
         if missed and self._skip_missed:
             self._next_ms += missed * self._period_ms
-            self.skipped += missed
-        elif missed:
-            self.late += 1
         self._is_behind = missed > 0 and not self._skip_missed

@@ -46,10 +46,10 @@ class StopSignals:
         for number in (signal.SIGTERM, signal.SIGINT):
             before = signal.getsignal(number)
             if before in (signal.SIG_IGN, None):
-                log.info("signal handler not set: ignored or handled outside Python", signal=number.name)
+                log.info("signal handler not set", signal=number.name, reason="ignored or handled outside Python")
                 continue
             if _is_programs(before):
-                log.info("signal handler set; the program's own is called, too", signal=number.name)
+                log.info("signal handler set before the program's own", signal=number.name)
             self._before[number] = before
             signal.signal(number, self._handle)
 

@@ -1,1 +1,1 @@
-"""When: batches are generated, submitted, run and cleaned up."""
+"""The schedule of batches: when they are generated, submitted, run and cleaned up."""

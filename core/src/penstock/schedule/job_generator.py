@@ -175,7 +175,7 @@ class JobGenerator:
         interval_ms = self._graph.batch_interval_ms
         if start_ms <= recovered.last_time_ms:
             log.warning(
-                "clock set back before the last batch, next batch delayed",
+                "clock set back, next batch delayed",
                 last_batch=recovered.last_time_ms,
                 behind_s=(recovered.last_time_ms - start_ms) / 1000,
             )
@@ -253,11 +253,11 @@ class JobGenerator:
         self._loop.post(partial(self._batch_input.clean_up, before_ms, delete=self._settings.unpersist))
 
     def _tick(self, time_ms: int) -> None:
-        """A batch is due. From any thread."""
+        """Note that a batch is due. From any thread."""
         self._loop.post(partial(self._due.add, time_ms))
 
     def _on_missed(self, count: int) -> None:
-        """On the timer's thread."""
+        """Log missed ticks; on the timer's thread."""
         log.warning("ticks missed", count=count, policy=self._settings.late_ticks, throttle_s=_THROTTLE_S)
 
     # -- on the loop --
@@ -293,8 +293,11 @@ class JobGenerator:
         if paused == self._paused:
             return
         self._paused = paused
-        event = "receivers paused: too many pending batches" if paused else "receivers resumed"
-        log.warning(event, pending=len(self._scheduler.pending_batches), throttle_s=_THROTTLE_S)
+        pending = len(self._scheduler.pending_batches)
+        if paused:
+            log.warning("receivers paused: too many pending batches", pending=pending, throttle_s=_THROTTLE_S)
+        else:
+            log.warning("receivers resumed", pending=pending, throttle_s=_THROTTLE_S)
         self._batch_input.pause(paused)
 
     def _allocate(self, time_ms: int) -> BatchFailedError | None:

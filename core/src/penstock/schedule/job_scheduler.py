@@ -82,8 +82,8 @@ class JobScheduler:
         self._stopped = self._abandoned = False
         self._consecutive_failures = 0
         self._last_error: BaseException | None = None
-        #: Number of dropped and of failed batches; a dropped one does not count as failed.
-        self.dropped_batches = self.failed_batches = 0
+        #: Number of dropped batches; these do not count as failed.
+        self.dropped_batches = 0
         self._on_batch_completed: Callable[[int], None] = lambda _time_ms: None
 
     def start(self, on_batch_completed: Callable[[int], None]) -> None:
@@ -234,6 +234,7 @@ class JobScheduler:
                 "batch completed",
                 batch_time=job_set.time_ms,
                 records=info.numRecords,
+                scheduling_delay_ms=info.schedulingDelay,
                 processing_delay_ms=info.processingDelay,
                 succeeded=info.succeeded,
             )
@@ -253,7 +254,6 @@ class JobScheduler:
         if info.succeeded:
             self._consecutive_failures = 0
             return
-        self.failed_batches += 1
         self._consecutive_failures += 1
         if self._consecutive_failures == self._max_failed:
             error = BatchFailedError(

@@ -329,7 +329,7 @@ class RemoteDirectory(Directory):
         return Appender(self._open(name), partial(self._errors, name))
 
     def delete_partial(self) -> None:
-        """Nothing: files are written under their own names."""
+        """Do nothing: files are written under their own names."""
 
     def _open(self, name: str) -> Any:
         with self._errors(name):

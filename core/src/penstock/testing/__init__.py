@@ -1,7 +1,8 @@
 """The testing kit, shipped in the wheel.
 
-It has a manual clock, harnesses, simulated plants for rate estimators, and the throttle of repeated log events
-(``throttle.reset()`` before each test). Each name is imported when it is first used, as in ``penstock``.
+It has a manual clock, harnesses, simulated plants for rate estimators, the conformance checks for plugins, and the
+throttle of repeated log events (``throttle.reset()`` before each test). Each name is imported when it is first used, as
+in ``penstock``.
 """
 
 from typing import TYPE_CHECKING
@@ -23,5 +24,21 @@ if TYPE_CHECKING:
     from penstock.rate.plant_svg import draw as draw
     from penstock.runtime.clock import ManualClock as ManualClock
     from penstock.runtime.log import throttle as throttle
+    from penstock.testing.block_store import BlockStore as BlockStore
+    from penstock.testing.capabilities import Capabilities as Capabilities
+    from penstock.testing.check import Check as Check
+    from penstock.testing.check import CheckFailure as CheckFailure
+    from penstock.testing.check import all_checks as all_checks
+    from penstock.testing.feeder import Feeder as Feeder
+    from penstock.testing.leak_meter import LeakMeter as LeakMeter
+    from penstock.testing.memory_source import MemoryFeeder as MemoryFeeder
+    from penstock.testing.memory_source import MemorySource as MemorySource
     from penstock.testing.receiver_harness import ReceiverHarness as ReceiverHarness
+    from penstock.testing.report import Report as Report
+    from penstock.testing.report import Result as Result
+    from penstock.testing.runner import run_checks as run_checks
     from penstock.testing.stream_harness import StreamHarness as StreamHarness
+    from penstock.testing.suites import BlockStoreSuite as BlockStoreSuite
+    from penstock.testing.suites import ListenerSuite as ListenerSuite
+    from penstock.testing.suites import RateEstimatorSuite as RateEstimatorSuite
+    from penstock.testing.suites import ReceiverSuite as ReceiverSuite

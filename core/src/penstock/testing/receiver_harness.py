@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 from penstock.blocks.block import Block
+from penstock.errors import StoreError
 from penstock.receive.pickling import unpickled_copy
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_host import ReceiverHost
@@ -50,7 +51,10 @@ class ReceiverHarness(ReceiverHost[Any]):
         self.receiver = receiver = unpickled_copy(receiver) if pickled else receiver
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
+        self._answer, self._offers = "accept", 0
         self._expected: list[Any] | None = None
+        #: The calls of store, store_all and store_arrow after the stop had ended; each was refused.
+        self.late_stores: list[str] = []
         super().__init__(receiver, self._take, {**_CONF, **(conf or {})}, clock=clock)
 
     def __enter__(self) -> Self:
@@ -85,6 +89,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         if any(error):
             # What failed first counts.
             self._expected = None
+        if self._answer == "hold":
+            self.accept()
         self.stop()
 
     def stop(self, message: str = "the test is over") -> None:
@@ -96,6 +102,8 @@ class ReceiverHarness(ReceiverHost[Any]):
         """
         began = time.monotonic()
         super().stop(message)
+        for name in ("store", "store_all", "store_arrow"):
+            self._record_late(name, getattr(self._supervisor, name))
         if time.monotonic() - began > _STOP_S:
             raise TimeoutError(
                 f"{type(self.receiver).__name__} did not end within {_STOP_S:g} s of its stop: onStop is to wake "
@@ -104,6 +112,38 @@ class ReceiverHarness(ReceiverHost[Any]):
         expected, self._expected = self._expected, None
         if expected is not None:
             self._check(expected)
+
+    def restart(self) -> None:
+        """Stop the receiver and start it again at once, as ``Receiver.restart`` does. Returns before it has."""
+        self._supervisor.restart("the harness restarts it", delay_ms=0)
+
+    @property
+    def starts(self) -> int:
+        """How often the receiver was started."""
+        return self._driver.starts
+
+    def refuse(self) -> None:
+        """Refuse every block from now on, as a driver that does not accept it.
+
+        A store retries ``spark.penstock.receiver.storeRetries`` times before it fails.
+        """
+        self._set_answer("refuse")
+
+    def hold(self) -> None:
+        """Let every block wait from now on, as a driver or disk that does not answer, until ``accept`` or ``refuse``.
+
+        The end of the ``with`` block accepts what waits. A block that waits for 20 s is refused.
+        """
+        self._set_answer("hold")
+
+    def accept(self) -> None:
+        """Accept every block from now on, and those that wait."""
+        self._set_answer("accept")
+
+    @property
+    def offers(self) -> int:
+        """How often a block was offered so far: accepted, refused or waiting; each retry counts."""
+        return self._offers
 
     @property
     def blocks(self) -> list[Block]:
@@ -177,7 +217,25 @@ class ReceiverHarness(ReceiverHost[Any]):
         if records != expected:
             raise AssertionError(f"expected {expected!r}, and there are {records!r}")
 
+    def _record_late(self, name: str, store: Callable[..., None]) -> None:
+        def late(*arguments: Any) -> None:
+            self.late_stores.append(name)
+            store(*arguments)
+
+        setattr(self._supervisor, name, late)
+
+    def _set_answer(self, answer: str) -> None:
+        with self._changed:
+            self._answer = answer
+            self._changed.notify_all()
+
     def _take(self, block: Block) -> None:
         with self._changed:
+            self._offers += 1
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: self._answer != "hold", _DEADLINE_S):
+                raise StoreError(f"the harness has held block {block.block_id} for {_DEADLINE_S:g} s")
+            if self._answer == "refuse":
+                raise StoreError(f"the harness refuses block {block.block_id}")
             self._blocks.append(block)
             self._changed.notify_all()

@@ -101,11 +101,25 @@ class ServeLonger:
 
 
 @frozen
-class DesiredChange:
-    """Rate limit (records/s, ``None`` for no limit) and pause that the receiver should obey from now on."""
+class RateEstimate:
+    """The rate estimator has set a rate, records/s. The limit that follows from all estimates is a ``RateLimit``."""
+
+    rate: float
+
+
+@frozen
+class RateLimit:
+    """Rate limit that the receiver should obey from now on, records/s; ``None`` for no limit."""
 
     rate: float | None
-    paused: bool
+
+
+@frozen
+class Pause:
+    """A reason for which the receiver pauses applies from now on, or no longer."""
+
+    reason: str
+    applies: bool
 
 
 @frozen
@@ -121,6 +135,13 @@ class ProblemFound:
     message: str
     lost_blocks: int = 0
     lost_records: int = 0
+
+
+@frozen
+class BacklogFull:
+    """The receiver pauses because of its host's backlog. Listeners see that as an error, at most once a minute."""
+
+    message: str
 
 
 @frozen
@@ -146,7 +167,8 @@ class Stop:
 
 
 LaunchEvent = LaunchDue | LaunchFailed | Registration | DeregisterReceiver | ReportError | JobEnded | Undelivered
-LifecycleEvent = LaunchEvent | Move | ServeLonger | DesiredChange | ProblemFound | Tick | Stop
+Demand = Move | ServeLonger | RateEstimate | RateLimit | Pause | Tick | Stop
+LifecycleEvent = LaunchEvent | Demand | ProblemFound | BacklogFull
 
 # -- effects: what the tracker is to do --
 

@@ -16,7 +16,7 @@ from penstock.conf import Settings
 from penstock.runtime.log import get_logger
 from penstock.spark import cluster, failure
 from penstock.spark.cluster import TaskLocation
-from penstock.track.receiver_tracking_info import Active, ReceiverTrackingInfo, Scheduled
+from penstock.track.receiver_tracking_info import Active, Overdue, ReceiverTrackingInfo, Refused, Scheduled
 
 log = get_logger("placement")
 
@@ -77,7 +77,7 @@ class Placement:
 
     def to_move(self, records: Mapping[int, ReceiverTrackingInfo]) -> int | None:
         """The receiver that should run on another executor; ``None`` for none, or while one is not settled."""
-        running = {stream_id: record for stream_id, record in records.items() if not record.info.given_up}
+        running = {stream_id: record for stream_id, record in records.items() if not record.is_given_up}
         if self._local or not self._rebalance or any(not isinstance(each.state, Active) for each in running.values()):
             return None
         executors = self._executors()
@@ -106,9 +106,9 @@ def _host(preferred: str | None) -> list[TaskLocation]:
 
 def _occupied(record: ReceiverTrackingInfo) -> Sequence[TaskLocation]:
     """Where a receiver runs, or may be launched."""
-    if record.info.active and record.location is not None:
+    if record.is_active and record.location is not None:
         return [record.location]
-    return record.candidates if isinstance(record.state, Scheduled) else ()
+    return record.candidates if isinstance(record.state, Scheduled | Overdue | Refused) else ()
 
 
 # -- the policy --

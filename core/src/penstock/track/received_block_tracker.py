@@ -26,17 +26,17 @@ class ReceivedBlockTracker:
 
     Args:
         stream_ids: the receiver input streams.
-        journal: not started; its events of this run are recovered at once. ``start`` starts it.
+        write_ahead_log: not started; its events of this run are recovered at once. ``start`` starts it.
 
     Raises:
         WriteAheadLogError: the write-ahead log cannot be read, or is corrupt.
     """
 
-    def __init__(self, stream_ids: Iterable[int], journal: WriteAheadLog | None = None) -> None:
-        self._stream_ids, self._journal = dict.fromkeys(stream_ids), journal
+    def __init__(self, stream_ids: Iterable[int], write_ahead_log: WriteAheadLog | None = None) -> None:
+        self._stream_ids, self._write_ahead_log = dict.fromkeys(stream_ids), write_ahead_log
         self._state = Allocations()
         #: What the recovery of the write-ahead log found.
-        self.recovered = Recovered(0) if journal is None else journal.recover(self._state)
+        self.recovered = Recovered(0) if write_ahead_log is None else write_ahead_log.recover(self._state)
         # How many blocks at the head of each queue were recovered.
         self._leftovers = {
             stream_id: len(blocks) for stream_id in self._stream_ids if (blocks := self._state.unallocated(stream_id))
@@ -55,13 +55,13 @@ class ReceivedBlockTracker:
         Raises:
             WriteAheadLogError: it cannot be written.
         """
-        if self._journal is not None:
-            self._journal.start()
+        if self._write_ahead_log is not None:
+            self._write_ahead_log.start()
 
     def close(self) -> None:
         """Close the write-ahead log, if there is one: nothing can be added or allocated after that."""
-        if self._journal is not None:
-            self._journal.close()
+        if self._write_ahead_log is not None:
+            self._write_ahead_log.close()
 
     def add_blocks(self, blocks: Iterable[StoredBlock]) -> list[StoredBlock]:
         """Queue blocks, in order. A block that was added before is ignored: its report was repeated.
@@ -166,7 +166,7 @@ class ReceivedBlockTracker:
 
     def note_launches(self, epochs: Mapping[int, int]) -> None:
         """Save the numbers of launches that are about to start, by stream, so that no later run uses them again."""
-        if self._journal is None or not epochs:
+        if self._write_ahead_log is None or not epochs:
             return
         try:
             self._write(allocations.receivers_launched(epochs))
@@ -211,10 +211,10 @@ class ReceivedBlockTracker:
 
     def _write(self, event: Event) -> None:
         """Apply an event to the state; with a write-ahead log, once it is committed there."""
-        if self._journal is None:
+        if self._write_ahead_log is None:
             self._state.apply(event)
         else:
-            self._journal.append(event)
+            self._write_ahead_log.append(event)
 
 
 def _records(blocks: Iterable[StoredBlock]) -> int:

@@ -41,8 +41,6 @@ class ReceiverConnection:
     ) -> None:
         self.stream_id, self.location, self.client = stream_id, location, client
         self._undelivered = undelivered
-        #: A release was sent: the launch serves blocks no longer.
-        self.released = False
         self._queue: EventLoop[Callable[[], None]] = EventLoop(
             f"receiver {stream_id} messages", lambda send: send(), self._on_error
         )
@@ -61,7 +59,6 @@ class ReceiverConnection:
 
         An urgent one does not wait for answers to earlier ones. A rate limit replaces one that still waits.
         """
-        self.released = self.released or isinstance(message, ReleaseReceiver)
         if urgent:
             EngineThread(f"receiver {self.stream_id} urgent message", partial(self._send, message)).start()
         elif isinstance(message, UpdateRateLimit):
@@ -96,9 +93,7 @@ class ReceiverConnection:
             self.client.ask(message, Reply)
         except WireError as error:
             # The task may be ending by itself, and then needs no release.
-            is_release = isinstance(message, ReleaseReceiver)
-            self.released = self.released and not is_release
-            write = log.info if is_release else log.warning
+            write = log.info if isinstance(message, ReleaseReceiver) else log.warning
             name = type(message).__name__
             write("message not delivered to receiver", stream_id=self.stream_id, message=name, reason=str(error))
             self._undelivered(self, message)
@@ -112,6 +107,8 @@ class Connections:
 
     def __init__(self) -> None:
         self._by_launch: dict[tuple[int, int], ReceiverConnection] = {}
+        # Epochs of launches that serve blocks no longer, by stream id; from the receivers' records.
+        self._released: dict[int, frozenset[int]] = {}
 
     def get(self, stream_id: int, epoch: int) -> ReceiverConnection | None:
         """The connection to a launch, if there is one. On any thread."""
@@ -119,7 +116,12 @@ class Connections:
 
     def serving(self) -> list[ReceiverConnection]:
         """To the launches that serve blocks, in the order of their registration. On any thread."""
-        return [connection for connection in list(self._by_launch.values()) if not connection.released]
+        launches = list(self._by_launch.items())
+        return [each for (stream_id, epoch), each in launches if epoch not in self._released.get(stream_id, ())]
+
+    def note_released(self, stream_id: int, epochs: frozenset[int]) -> None:
+        """These launches of a stream were sent a release: they serve blocks no longer."""
+        self._released[stream_id] = epochs
 
     def add(self, epoch: int, connection: ReceiverConnection) -> None:
         """Use a connection to a launch from now on, in place of an earlier one."""
@@ -127,7 +129,7 @@ class Connections:
         self._by_launch[connection.stream_id, epoch] = connection
 
     def end(self, stream_id: int, epoch: int) -> None:
-        """A launch has ended, or registers anew: close its connection."""
+        """Close the connection of a launch that has ended or registers again."""
         connection = self._by_launch.pop((stream_id, epoch), None)
         if connection is not None:
             connection.close_after_flush()

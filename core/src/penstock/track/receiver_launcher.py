@@ -19,7 +19,7 @@ from penstock.errors import ConfigurationError
 from penstock.receive.messages import RegisterReceiver
 from penstock.receive.pickling import check_picklable
 from penstock.receive.receiver import Receiver
-from penstock.receive.receiver_task import ReceiverTask
+from penstock.receive.receiver_task import Driver, ReceiverTask
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.spark import cluster, failure
@@ -141,17 +141,10 @@ class ReceiverLauncher:
         on_end: Callable[[BaseException | None], None],
     ) -> ReceiverJob:
         """The job of a launch, not submitted yet."""
-        task = ReceiverTask(
-            self.receivers[stream_id],
-            stream_id,
-            epoch,
-            self.run_id,
-            self.driver_location,
-            self.token,
-            self.settings,
-            Process.of(os.getpid()) if self.on_this_machine else None,
-            "" if self.logs is None else self.logs.directory(stream_id),
-        )
+        process = Process.of(os.getpid()) if self.on_this_machine else None
+        driver = Driver(self.driver_location, self.token, process)
+        logs = "" if self.logs is None else self.logs.directory(stream_id)
+        task = ReceiverTask(self.receivers[stream_id], stream_id, epoch, self.run_id, driver, self.settings, logs)
         return ReceiverJob(self._sc, task, tuple(candidate.preference for candidate in candidates), on_end)
 
     def cancel(self, job: ReceiverJob) -> None:

@@ -27,10 +27,13 @@ from penstock.track.receiver_tracking_info import (
     BackingOff,
     BlockLocation,
     DesiredState,
+    Ending,
     GivenUp,
     Launch,
     Moving,
+    Overdue,
     ReceiverTrackingInfo,
+    Refused,
     Restarting,
     Scheduled,
     State,
@@ -45,6 +48,10 @@ _HEALTHY_MS = 10_000
 # Preferred locations do not bind Spark: after this many wrong executors in a row, any executor is accepted.
 _MAX_REFUSALS = 2
 _RECENT_ERRORS = 20
+# Minimum time between two reports of a receiver's backlog to listeners.
+_REPORT_BACKLOG_MS = 60_000
+# The reason that a stop of the application gives to receivers.
+_APPLICATION_STOPS = "Stopped by driver"
 
 
 def step(
@@ -71,6 +78,12 @@ class _Transition:
         self.effects: list[lifecycle.Effect] = []
 
     def take(self, event: lifecycle.LifecycleEvent) -> None:
+        was_active = self.record.is_active
+        self._handle(event)
+        if was_active != self.record.is_active:
+            self._do(lifecycle.Post((ReceiverStopped if was_active else ReceiverStarted)(self.record.info)))
+
+    def _handle(self, event: lifecycle.LifecycleEvent) -> None:
         match event:
             case lifecycle.LaunchDue() | lifecycle.LaunchFailed():
                 self._launch(event)
@@ -92,13 +105,22 @@ class _Transition:
                 self._move(event.serve_ms)
             case lifecycle.ServeLonger():
                 self._send_draining(StopReceiver("serve blocks longer", event.serve_ms))
-            case lifecycle.DesiredChange():
-                self._desire(event)
+            case lifecycle.RateEstimate():
+                self._set(estimate=event.rate)
+            case lifecycle.RateLimit():
+                self._desire(event.rate)
+            case lifecycle.Pause():
+                others = self.record.pause_reasons - {event.reason}
+                self._set(pause_reasons=others | {event.reason} if event.applies else others)
+                self._desire(self.record.desired.rate)
             case lifecycle.ProblemFound():
-                info = self.record.info
-                blocks, records = info.lost_blocks + event.lost_blocks, info.lost_records + event.lost_records
-                self._set_info(lost_blocks=blocks, lost_records=records)
+                blocks, records = self.record.lost_blocks + event.lost_blocks, self.record.lost_records
+                self._set(lost_blocks=blocks, lost_records=records + event.lost_records)
                 self._note_error(event.message)
+            case lifecycle.BacklogFull():
+                if self.record.is_active and self._now_ms - self.record.backlog_reported_ms >= _REPORT_BACKLOG_MS:
+                    self._set(backlog_reported_ms=self._now_ms)
+                    self._note_error(event.message)
             case lifecycle.Tick():
                 self._tick(event.needed)
             case lifecycle.Stop():
@@ -118,37 +140,40 @@ class _Transition:
             return
         self._set(preferred=event.preferred)
         self._do(lifecycle.StartJob(launch.epoch, candidates))
-        self._log("info", "receiver launched", candidates=[each.preference for each in candidates])
+        preferred = {"preferred": [each.preference for each in candidates]} if candidates else {}
+        self._log("info", "receiver launched", **preferred)
 
     def _job_ended(self, event: lifecycle.JobEnded) -> None:
-        self._set(draining={epoch: sent for epoch, sent in self.record.draining.items() if epoch != event.epoch})
+        ended = {event.epoch}
+        self._set(draining=self.record.draining - ended, released=self.record.released - ended)
         state, launch = self.record.state, self.record.launch
         if launch is None or launch.epoch != event.epoch:
             return
-        if isinstance(state, Stopping):
-            self._end_receiving()
+        if isinstance(state, Stopping | Ending):
             self._become(Stopped())
             return
-        # Spark may retry a failed task: the retry exits at once, and to Spark the job has succeeded.
-        died = bool(event.reason) or isinstance(state, Scheduled) or self.record.info.active
-        if died and not (isinstance(state, Scheduled) and state.refused):
-            self._fail(f"the receiver's task failed: {event.reason or 'its process died'}", event.error)
-        self._end_receiving()
-        if self.record.info.given_up:
+        if isinstance(state, Restarting):
+            failed = bool(event.reason) and not state.error
+        else:
+            # Spark may retry a failed task: the retry exits at once, and to Spark the job has succeeded.
+            failed = isinstance(state, Scheduled | Active | Moving)
+        if failed:
+            self._fail(launch, f"the receiver's task failed: {event.reason or 'its process died'}", event.error)
+        if self.record.is_given_up:
             self._become(GivenUp())
         else:
-            self._back_off(launch, state.candidates if isinstance(state, Scheduled) else ())
+            self._back_off(launch, self.record.candidates)
 
     def _back_off(self, launch: Launch, candidates: tuple[TaskLocation, ...] = ()) -> None:
         settings = self.record.settings
         relaunches = 0 if self._now_ms - launch.started_ms > _HEALTHY_MS else self.record.relaunches
         nominal_ms = min(settings.relaunch_delay_ms * 2.0 ** min(relaunches, 60), settings.max_relaunch_delay_ms)
-        jitter = random.Random(f"{self.record.jitter_seed}/{self.record.info.streamId}/{launch.epoch}")
+        jitter = random.Random(f"{self.record.jitter_seed}/{self.record.stream_id}/{launch.epoch}")
         delay_ms = nominal_ms * jitter.uniform(0.5, 1.0)
         self._set(relaunches=relaunches + 1)
         self._become(BackingOff(self._now_ms + delay_ms, candidates))
         self._do(lifecycle.WakeUp(delay_ms))
-        reason = self.record.info.lastErrorMessage
+        reason = self.record.last_end.message
         self._log("warning", "receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=reason)
 
     # -- messages of the receiver --
@@ -158,24 +183,23 @@ class _Transition:
         if refusal or launch is None:
             self._answer(Registered(accepted=False, reason=refusal))
         else:
-            self._accept(message, location, evolve(launch, failure_counted=False, survived_error=""))
+            self._accept(message, location, evolve(launch, survived_error=""))
 
     def _refusal(self, message: RegisterReceiver, location: TaskLocation | None) -> str:
         """Why a registration is refused; empty when it is accepted."""
         state, launch = self.record.state, self.record.launch
-        if isinstance(state, Stopping | Stopped) and message.epoch == self.record.epoch:
+        if isinstance(state, Stopping | Ending | Stopped) and message.epoch == self.record.epoch:
             return "the application is stopping"
         if launch is None or message.epoch != launch.epoch:
             return no_launch(message)
         if isinstance(state, GivenUp):
             return "the receiver is given up: it failed too often"
-        if not isinstance(state, Scheduled) or (not state.refused and self._accepts(state, location)):
-            return ""
-        self._become(evolve(state, refused=True))
-        self._log("warning", "receiver refused: not on an executor that it was scheduled to")
-        return "the receiver was scheduled to another executor"
+        if isinstance(state, Scheduled | Overdue) and not self._accepts(state, location):
+            self._become(Refused(launch, state.candidates))
+            self._log("warning", "receiver refused", reason="it runs on another executor than scheduled")
+        return "the receiver was scheduled to another executor" if isinstance(self.record.state, Refused) else ""
 
-    def _accepts(self, state: Scheduled, location: TaskLocation | None) -> bool:
+    def _accepts(self, state: Scheduled | Overdue, location: TaskLocation | None) -> bool:
         executors = [each for each in state.candidates if each.executor_id]
         hosts = {each.host for each in state.candidates if not each.executor_id}
         if location is None or not executors or location in executors or location.host in hosts:
@@ -189,60 +213,46 @@ class _Transition:
         return True
 
     def _accept(self, message: RegisterReceiver, location: TaskLocation | None, launch: Launch) -> None:
-        record, was_active = self.record, self.record.info.active
-        host = location.host if location else ""
+        host, desired = location.host if location else "", self.record.desired
         block_location = BlockLocation(host, message.host, message.directory)
-        self._become(evolve(record.state, launch=launch) if isinstance(record.state, Moving) else Active(launch))
-        self._set(location=location, block_location=block_location, sent=record.desired.number)
-        self._set_info(
-            name=f"{message.receiver_type}-{message.stream_id}",
-            active=True,
-            location=host,
-            executorId=location.executor_id if location else "",
-        )
+        self._become(Moving(launch) if isinstance(self.record.state, Moving) else Active(launch))
+        self._set(location=location, block_location=block_location, sent=desired.number)
         self._log("info", "receiver registered", host=host)
         self._do(lifecycle.Connect(message, block_location))
-        if not was_active:
-            self._do(lifecycle.Post(ReceiverStarted(self.record.info)))
-        desired = record.desired
-        self._answer(Registered(accepted=True, rate=desired.rate, paused=desired.paused, number=desired.number))
+        self._answer(Registered(accepted=True, desired=_rate_limit(desired)))
 
     def _deregister(self, message: DeregisterReceiver, launch: Launch) -> None:
-        state = self.record.state
-        was_active, stops = self.record.info.active, isinstance(state, Stopping)
+        was_active, stops = self.record.is_active, isinstance(self.record.state, Stopping | Ending)
         if was_active:
             counts = {"flushed": message.flushed, "dropped": message.dropped}
             self._log("info", "receiver deregistered", reason=message.message, **counts)
-            if not message.error:
-                if not stops:
-                    self._set_info(lastErrorMessage=message.message, lastError="")
+            if stops and message.error and message.error != launch.survived_error:
+                self._note_error(message.message, message.error)
+            elif message.error and not stops:
+                self._fail(launch, message.message, message.error)
+            elif not stops:
+                self._set(last_end=evolve(self.record.last_end, message=message.message, error=""))
+        accepted, state = was_active or message.ended, self.record.state
+        if message.ended and (stops or launch.serve_ms or isinstance(state, GivenUp)):
+            self._drain(launch)
+            if isinstance(state, GivenUp):
+                self._become(GivenUp())
             elif stops:
-                if message.error != launch.survived_error:
-                    self._note_error(message.message, message.error)
+                self._become(Stopped())
             else:
-                self._fail(message.message, message.error)
-            self._end_receiving()
-        if self.record.info.given_up:
-            if message.ended:
-                self._drain(launch)
-            elif was_active:
-                # Its supervisor may be about to restart it.
-                self._do(lifecycle.Send(launch.epoch, StopReceiver("given up"), urgent=True))
-            self._become(GivenUp(None if message.ended else self.record.launch))
-        elif message.ended and isinstance(state, Stopping):
-            self._drain(launch)
-            self._become(Stopped())
-        elif message.ended and isinstance(state, Moving) and state.serves:
-            self._drain(launch)
-            self._back_off(launch)
-        elif isinstance(self.record.state, Active):
-            self._become(Restarting(self.record.state.launch))
-        accepted = was_active or message.ended
+                self._back_off(launch)
+        elif isinstance(state, Stopping):
+            self._become(Ending(launch, state.undelivered))
+        elif isinstance(state, Active | Moving):
+            self._become(Restarting(launch, message.error))
+        elif isinstance(state, GivenUp) and was_active:
+            # Its supervisor may be about to restart it.
+            self._do(lifecycle.Send(launch.epoch, StopReceiver("given up"), urgent=True))
         reason = "" if accepted else f"launch {message.epoch} of stream {message.stream_id} is not active"
         self._answer(Reply(accepted, reason))
 
     def _drain(self, launch: Launch) -> None:
-        self._set(draining={**self.record.draining, launch.epoch: False})
+        self._set(draining=self.record.draining | {launch.epoch})
         self._log("info", "receiver drained, blocks still served", host=self.record.block_location.host)
 
     def _report_error(self, message: ReportError) -> None:
@@ -255,124 +265,120 @@ class _Transition:
 
     # -- what the receiver should do --
 
-    def _desire(self, event: lifecycle.DesiredChange) -> None:
-        desired = self.record.desired
-        if (event.rate, event.paused) != (desired.rate, desired.paused):
-            self._set(desired=DesiredState(desired.number + 1, event.rate, event.paused))
+    def _desire(self, rate: float | None) -> None:
+        desired, paused = self.record.desired, bool(self.record.pause_reasons)
+        if (rate, paused) != (desired.rate, desired.paused):
+            self._set(desired=DesiredState(desired.number + 1, rate, paused))
             self._send_desired()
 
     def _send_desired(self) -> None:
         """Send the desired state unless it was sent. A receiver that registers later learns it from the answer."""
-        desired, launch = self.record.desired, self.record.launch
-        receives = self.record.info.active and not isinstance(self.record.state, Stopping)
-        if receives and launch is not None and self.record.sent != desired.number:
+        desired, state = self.record.desired, self.record.state
+        if isinstance(state, Active | Moving) and self.record.sent != desired.number:
             self._set(sent=desired.number)
-            self._do(lifecycle.Send(launch.epoch, UpdateRateLimit(desired.rate, desired.number, desired.paused)))
+            message = _rate_limit(desired)
+            self._do(lifecycle.Send(state.launch.epoch, message))
 
     def _move(self, serve_ms: int) -> None:
         state = self.record.state
         if isinstance(state, Active):
-            self._become(Moving(state.launch, serves=serve_ms > 0))
+            self._become(Moving(evolve(state.launch, serve_ms=serve_ms)))
             self._log("warning", "receiver moves to another executor", host=self.record.block_location.host)
             self._do(lifecycle.Send(state.launch.epoch, StopReceiver("moves to another executor", serve_ms)))
 
     def _stop(self, serve_ms: int) -> None:
-        stop, state = StopReceiver("Stopped by driver", serve_ms), self.record.state
+        stop, state = StopReceiver(_APPLICATION_STOPS, serve_ms), self.record.state
         match state:
             case Waiting() | BackingOff():
                 self._become(Stopped())
-            case Scheduled():
+            case Scheduled() | Overdue() | Refused():
                 # It has stored nothing, and may wait for a slot that never becomes free.
-                self._become(Stopping(state.launch, None))
+                self._become(Ending(state.launch))
                 self._do(lifecycle.CancelJob(state.launch.epoch))
             case Active() | Moving() | Restarting():
-                self._become(Stopping(state.launch, stop))
+                self._become(Stopping(state.launch) if self.record.is_active else Ending(state.launch))
                 self._do(lifecycle.Send(state.launch.epoch, stop, urgent=True))
-            case Stopping() | GivenUp() | Stopped():
+            case Stopping() | Ending() | GivenUp() | Stopped():
                 pass
         self._send_draining(stop)
 
     def _send_draining(self, stop: StopReceiver) -> None:
         """Have draining launches serve for as long as the message says; an earlier, longer time stays in force."""
-        for epoch, released in self.record.draining.items():
-            if not released:
-                self._do(lifecycle.Send(epoch, stop, urgent=True))
+        for epoch in sorted(self.record.draining):
+            self._do(lifecycle.Send(epoch, stop, urgent=True))
 
     def _undelivered(self, event: lifecycle.Undelivered) -> None:
         message, state, launch = event.message, self.record.state, self.record.launch
-        if isinstance(message, ReleaseReceiver) and event.epoch in self.record.draining:
-            self._set(draining={**self.record.draining, event.epoch: False})
+        if isinstance(message, ReleaseReceiver) and event.epoch in self.record.released:
+            epochs = {event.epoch}
+            self._set(draining=self.record.draining | epochs, released=self.record.released - epochs)
         if launch is None or launch.epoch != event.epoch:
             return
         if isinstance(message, UpdateRateLimit) and message.number == self.record.sent:
             self._set(sent=0)
-        elif isinstance(message, StopReceiver) and isinstance(state, Stopping):
-            self._become(evolve(state, sent=False))
-        elif isinstance(message, StopReceiver) and isinstance(state, Moving):
-            self._become(Active(launch) if self.record.info.active else Restarting(launch))
+        elif isinstance(message, StopReceiver) and isinstance(state, Stopping | Ending):
+            if message.message == _APPLICATION_STOPS:
+                self._become(evolve(state, undelivered=message))
+        elif isinstance(message, StopReceiver) and isinstance(state, Active | Moving):
+            self._become(Active(evolve(launch, serve_ms=0)))
+        elif isinstance(message, StopReceiver):
+            self._set_launch(serve_ms=0)
 
     def _tick(self, needed: frozenset[int]) -> None:
         self._send_desired()
         state = self.record.state
-        if isinstance(state, Stopping) and state.stop is not None and not state.sent:
-            self._become(evolve(state, sent=True))
-            self._do(lifecycle.Send(state.launch.epoch, state.stop, urgent=True))
-        if isinstance(state, Stopping | Stopped):
+        if isinstance(state, Stopping | Ending) and state.undelivered is not None:
+            self._become(evolve(state, undelivered=None))
+            self._do(lifecycle.Send(state.launch.epoch, state.undelivered, urgent=True))
+        if isinstance(state, Stopping | Ending | Stopped):
             return
-        draining = self.record.draining
-        for epoch, released in draining.items():
-            if not released and epoch not in needed:
-                # Not urgent: it must not overtake deletions.
-                self._do(lifecycle.Send(epoch, ReleaseReceiver()))
-        self._set(draining={epoch: released or epoch not in needed for epoch, released in draining.items()})
-        if self.record.info.unhealthy and not self.record.info.given_up and not self._budget_is_spent:
-            self._set_info(unhealthy=False)
+        unneeded = self.record.draining - needed
+        for epoch in sorted(unneeded):
+            # Not urgent: it must not overtake deletions.
+            self._do(lifecycle.Send(epoch, ReleaseReceiver()))
+        self._set(draining=self.record.draining - unneeded, released=self.record.released | unneeded)
+        if self.record.unhealthy and not self._budget_is_spent:
+            self._set(unhealthy=False)
             self._log("warning", "receiver healthy again")
         if isinstance(state, Scheduled):
             self._check_launch_timeout(state)
 
     def _check_launch_timeout(self, state: Scheduled) -> None:
         timeout_ms = self.record.settings.launch_timeout_ms
-        if state.overdue or not 0 < timeout_ms <= self._now_ms - state.launch.started_ms:
+        if not 0 < timeout_ms <= self._now_ms - state.launch.started_ms:
             return
         message = (
-            f"receiver {self.record.info.name} has not registered within {timeout_ms / 1000:g} s of its launch: "
+            f"receiver {self.record.name} has not registered within {timeout_ms / 1000:g} s of its launch: "
             "is there a free slot for it?"
         )
-        self._become(evolve(state, overdue=True))
+        self._become(Overdue(state.launch, state.candidates))
         self._log("error", "receiver not registered in time, job cancelled", reason=message)
-        self._fail(message)
-        if self.record.info.given_up:
-            self._become(GivenUp(self.record.launch))
+        self._fail(state.launch, message)
         self._do(lifecycle.CancelJob(state.launch.epoch))
 
     # -- failures --
 
-    def _fail(self, message: str, error: str = "") -> None:
-        """Report and count a failure that ends the receiver: once per launch or registration."""
-        launch = self.record.launch
-        if launch is None or launch.failure_counted:
-            return
-        self._set_launch(failure_counted=True)
+    def _fail(self, launch: Launch, message: str, error: str = "") -> None:
+        """Report and count a failure that ends a launch; give the receiver up if it was one too many."""
         if not error or error != launch.survived_error:
             self._note_error(message, error)
-        settings, info = self.record.settings, self.record.info
+        settings, name = self.record.settings, self.record.name
         self._set(failures_ms=(*self.record.failures_ms, self._now_ms)[-(settings.max_restarts + 1) :])
-        if not self._budget_is_spent or info.given_up:
+        if not self._budget_is_spent:
             return
         often = (
             f"more than {settings.max_restarts} failures within {settings.restart_window_ms / 1000:g} s; "
             f"the last one: {message}"
         )
         if settings.on_receiver_failure == "restart":
-            if not info.unhealthy:
-                self._set_info(unhealthy=True)
+            if not self.record.unhealthy:
+                self._set(unhealthy=True)
                 self._log("error", "receiver unhealthy", reason=often)
-                self._note_error(f"receiver {info.name} is unhealthy, it is relaunched further: {often}")
+                self._note_error(f"receiver {name} is unhealthy, it is relaunched further: {often}")
             return
-        self._set_info(unhealthy=True, given_up=True)
+        self._become(GivenUp(launch))
         self._log("error", "receiver given up", reason=often)
-        given_up = f"receiver {info.name} is given up: {often}"
+        given_up = f"receiver {name} is given up: {often}"
         self._note_error(given_up)
         if settings.on_receiver_failure == "fail-application":
             self._do(lifecycle.FailApplication(given_up))
@@ -383,22 +389,14 @@ class _Transition:
         return len(failures_ms) > settings.max_restarts and self._now_ms - failures_ms[0] < settings.restart_window_ms
 
     def _note_error(self, message: str, error: str = "") -> None:
-        past = (*self.record.info.recent_errors, PastError(self._wall_ms, message, error))[-_RECENT_ERRORS:]
-        self._set_info(lastErrorMessage=message, lastError=error, lastErrorTime=self._wall_ms, recent_errors=past)
+        noted = PastError(self._wall_ms, message, error)
+        self._set(last_end=noted, recent_errors=(*self.record.recent_errors, noted)[-_RECENT_ERRORS:])
         self._do(lifecycle.Post(ReceiverError(self.record.info)))
-
-    def _end_receiving(self) -> None:
-        if self.record.info.active:
-            self._set_info(active=False)
-            self._do(lifecycle.Post(ReceiverStopped(self.record.info)))
 
     # -- the record --
 
     def _set(self, **changes: Any) -> None:
         self.record = evolve(self.record, **changes)
-
-    def _set_info(self, **changes: Any) -> None:
-        self.record = evolve(self.record, info=evolve(self.record.info, **changes))
 
     def _set_launch(self, **changes: Any) -> None:
         launch, state = self.record.launch, self.record.state
@@ -416,6 +414,10 @@ class _Transition:
 
     def _log(self, level: str, event: str, **context: Any) -> None:
         self._do(lifecycle.Log(level, event, {"epoch": self.record.epoch, **context}))
+
+
+def _rate_limit(desired: DesiredState) -> UpdateRateLimit:
+    return UpdateRateLimit(desired.rate, desired.number, desired.paused)
 
 
 def no_launch(message: RegisterReceiver | DeregisterReceiver | ReportError) -> str:

@@ -7,12 +7,12 @@ that runs here is the pickling and ``preferredLocation`` of receivers.
 
 from __future__ import annotations
 
-import math
 import secrets
+import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from pyspark import SparkContext
@@ -58,8 +58,8 @@ _FLUSH_SHARE = 2 / 3
 _RESEND_STOP_S = 1.0
 # Maximum wait for the jobs of released receivers to end.
 _RELEASE_S = 5.0
-# Minimum time between two reports of the backlog of one host to listeners and as a warning.
-_REPORT_BACKLOG_MS = 60_000
+# Minimum time between two warnings of the backlog of one host.
+_REPORT_BACKLOG_S = 60
 
 
 class ReceiverTracker:
@@ -103,9 +103,8 @@ class ReceiverTracker:
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
         )
         self._endpoint: Endpoint | None = None
-        # By host: when its backlog was reported last, monotonic.
-        self._backlog_reported_ms = defaultdict[str, float](lambda: -math.inf)
-        self._backlog_warned = False
+        # Set once a stop is requested, before the loop handles it.
+        self._stopping = threading.Event()
 
     # -- life cycle of the tracker; on the context's thread --
 
@@ -163,9 +162,9 @@ class ReceiverTracker:
             drains: batches run afterwards: part of the time is left to them, and receivers on other hosts serve their
                 blocks meanwhile.
         """
-        if self._tracked.stopping.is_set():
+        if self._stopping.is_set():
             return
-        self._tracked.stopping.set()
+        self._stopping.set()
         self._clock.wake()
         if self._endpoint is None:
             return
@@ -178,8 +177,8 @@ class ReceiverTracker:
             self._on_loop(lambda: self._tracked.step_all(lifecycle.Stop(serve_ms)), max(left_s, 1.0))
         except TimeoutError:
             log.warning("stop not delivered: tracker loop blocked")
-        for stream_id, ended in self._tracked.ended.items():
-            while not ended.wait(max(min(flushed_by - time.monotonic(), _RESEND_STOP_S), 0.01)):
+        for stream_id in self._receivers:
+            while not self._tracked.await_end(stream_id, max(min(flushed_by - time.monotonic(), _RESEND_STOP_S), 0.01)):
                 if time.monotonic() >= flushed_by:
                     self._end_by_force(stream_id)
                     break
@@ -189,17 +188,17 @@ class ReceiverTracker:
 
     def _end_by_force(self, stream_id: int) -> None:
         log.warning("receiver not stopped in time, job cancelled", stream_id=stream_id)
-        job = self._tracked.jobs.get((stream_id, self._tracked.records[stream_id].epoch))
+        job = self._tracked.job(stream_id, self._tracked.records[stream_id].epoch)
         if job is not None:
             self._launcher.cancel(job)
-            self._tracked.ended[stream_id].wait(5.0)
+            self._tracked.await_end(stream_id, 5.0)
 
     def release(self) -> None:
         """Release every task, wait for the jobs to end, close the endpoint. Can be repeated."""
         self.stop(time.monotonic())
         if self._endpoint is None:
             return
-        running = [job for job in list(self._tracked.jobs.values()) if not job.finish(0)]
+        running = [job for job in self._tracked.jobs() if not job.finish(0)]
         for connection in self._locations.connections.serving():
             connection.send(ReleaseReceiver(), urgent=True)
         deadline = time.monotonic() + _RELEASE_S
@@ -231,23 +230,19 @@ class ReceiverTracker:
 
     def send_rate_update(self, stream_id: int, rate: float) -> None:
         """Set a receiver's rate, records/s, for this launch and later ones."""
-
-        def update() -> None:
-            self._tracked.estimates[stream_id] = rate
-            self._tracked.desire()
-
-        if stream_id in self._receivers and rate > 0 and not self._tracked.stopping.is_set():
-            self._tracked.loop.post(update)
+        if stream_id in self._receivers and rate > 0 and not self._stopping.is_set():
+            self._tracked.loop.post(lambda: self._tracked.estimate_rate(stream_id, rate))
 
     def rates(self) -> dict[int, float]:
         """The rates that were set, records/s, by stream id."""
-        return dict(self._tracked.estimates)
+        records = self._tracked.records.items()
+        return {stream_id: record.estimate for stream_id, record in records if record.estimate is not None}
 
     def restore_rates(self, rates: Mapping[int, float], batch_interval_ms: int) -> None:
-        """Set the rates of the recovered run; call it before ``start``."""
-        known = {stream_id: rate for stream_id, rate in rates.items() if stream_id in self._receivers}
-        self._tracked.estimates.update(known)
-        self._tracked.desire()
+        """Set the rates of the recovered run; call it before ``prepare`` starts the loop."""
+        for stream_id, rate in rates.items():
+            if stream_id in self._receivers:
+                self._tracked.estimate_rate(stream_id, rate)
         limits = {stream_id: self.rate_limit(stream_id) for stream_id in self._receivers}
         # Recovered blocks are allocated at the rate limit, as if they were received now.
         self.blocks.spread_leftovers(
@@ -256,8 +251,8 @@ class ReceiverTracker:
 
     def pause(self, paused: bool) -> None:
         """Pause or resume all receivers, including those that register later; returns at once."""
-        if not self._tracked.stopping.is_set():
-            self._tracked.loop.post(lambda: self._tracked.set_paused("pending batches", paused))
+        if not self._stopping.is_set():
+            self._tracked.loop.post(lambda: self._tracked.step_all(lifecycle.Pause("pending batches", paused)))
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate limit of a stream's receiver, records/s; ``None`` for no limit."""
@@ -314,7 +309,7 @@ class ReceiverTracker:
         """Forget batches older than a time and, if ``delete``, delete their blocks; returns at once."""
         blocks = self.blocks.clean_up_batches(before_ms)
         self._backlog.processed(blocks)
-        if delete and blocks and self._logs is None and not self._tracked.stopping.is_set():
+        if delete and blocks and self._logs is None and not self._stopping.is_set():
             self._tracked.loop.post(lambda: self._locations.delete(blocks))
             return
         self._locations.forget(blocks)
@@ -333,9 +328,9 @@ class ReceiverTracker:
         stream_id, epoch = message.stream_id, message.epoch
         if stream_id not in self._tracked.records:
             return Registered(accepted=False, reason=no_launch(message))
-        job = self._tracked.jobs.get((stream_id, epoch))
+        job = self._tracked.job(stream_id, epoch)
         # Not on the loop, which has other messages to handle meanwhile.
-        location = None if job is None else self._launcher.location_of(job, self._tracked.stopping)
+        location = None if job is None else self._launcher.location_of(job, self._stopping)
         event = lifecycle.Registration(message, location)
         self._backlog.set_disk(self._locations.disk(message.host), message.disk_bytes)
         registered: Registered = self._on_loop(lambda: self._tracked.step(stream_id, event))
@@ -391,26 +386,19 @@ class ReceiverTracker:
     # -- reports; on the tracker's loop --
 
     def _on_backlog(self, change: BacklogChange) -> None:
-        self._tracked.set_paused("backlog", self._backlog.is_full)
-        host, num_bytes = change.host, change.num_bytes
-        if change.is_full:
-            # With slow batches the backlog may exceed its limit, and fall below it again, in every batch.
-            now_ms = self._clock.monotonic_ms()
-            self._backlog_warned = now_ms - self._backlog_reported_ms[host] >= _REPORT_BACKLOG_MS
-        write = log.warning if self._backlog_warned else log.info
+        self._tracked.step_all(lifecycle.Pause("backlog", self._backlog.is_full))
+        # With slow batches the backlog may exceed its limit, and fall below it again, in every batch.
+        warn = partial(log.warning, host=change.host, num_bytes=change.num_bytes, throttle_s=_REPORT_BACKLOG_S)
         if not change.is_full:
-            write("receivers resumed: backlog below limit", host=host, num_bytes=num_bytes)
+            warn("receivers resumed: backlog below limit")
             return
-        write("receivers paused: backlog above limit", host=host, num_bytes=num_bytes, limit=change.limit)
-        if not self._backlog_warned:
-            return
-        self._backlog_reported_ms[host] = now_ms
-        problem = lifecycle.ProblemFound(
-            f"receivers pause: {num_bytes} bytes on {host} are not processed yet, more than "
+        warn("receivers paused: backlog above limit", limit=change.limit)
+        problem = lifecycle.BacklogFull(
+            f"receivers pause: {change.num_bytes} bytes on {change.host} are not processed yet, more than "
             "spark.penstock.blocks.maxUnprocessed allows"
         )
-        for stream_id, record in list(self._tracked.records.items()):
-            if record.info.active and self._locations.disk(record.block_location.address) == host:
+        for stream_id, record in self._tracked.records.items():
+            if self._locations.disk(record.block_location.address) == change.host:
                 self._tracked.step(stream_id, problem)
 
     def _report_lost_blocks(self, message: BlocksLost) -> None:

@@ -4,21 +4,22 @@ Values only; ``receiver_lifecycle.step`` alone derives a new record from an old 
 
     Waiting ──> Scheduled ──> Active <──> Restarting       Active ──> Moving ──> BackingOff
                     ^                                      any job that ends ──> BackingOff | GivenUp
-                    └─────── BackingOff                    application stops ──> Stopping ──> Stopped
+                    └─────── BackingOff                    application stops ──> Stopping | Ending ──> Stopped
 
-A launch that has stopped receiving and still serves its blocks is one of the record's ``draining`` launches. The
-receiver may already run elsewhere then.
+The receiver is registered and receives in the states Active, Moving and Stopping, and in no other. A launch that has
+stopped receiving and still serves its blocks is one of the record's ``draining`` launches. The receiver may already run
+elsewhere then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from typing import Any
 
 from attrs import field, frozen
 
 from penstock.conf import Settings
-from penstock.listen.events import ReceiverInfo
+from penstock.listen.events import PastError, ReceiverInfo
 from penstock.receive.messages import StopReceiver
 from penstock.spark.cluster import TaskLocation
 
@@ -45,13 +46,13 @@ class Launch:
     Attributes:
         epoch: number of the launch; grows with every launch of the stream.
         started_ms: when the job was submitted, monotonic.
-        failure_counted: a failure since the launch or the last registration was counted and reported.
-        survived_error: traceback of the last error since then after which the receiver continued.
+        serve_ms: how long it was asked to serve its blocks when the receiver has moved to another executor.
+        survived_error: traceback of the last error since the last registration after which the receiver continued.
     """
 
     epoch: int
     started_ms: float
-    failure_counted: bool = False
+    serve_ms: int = 0
     survived_error: str = ""
 
 
@@ -84,14 +85,26 @@ class Scheduled:
 
     Attributes:
         candidates: executors and hosts that it was scheduled to.
-        refused: it registered from another executor and was refused; its job is about to end.
-        overdue: it exceeded the launch timeout; its job was cancelled.
     """
 
     launch: Launch
     candidates: tuple[TaskLocation, ...] = ()
-    refused: bool = False
-    overdue: bool = False
+
+
+@frozen
+class Overdue:
+    """The launch timeout has passed: the failure was counted and the job cancelled. It may register all the same."""
+
+    launch: Launch
+    candidates: tuple[TaskLocation, ...] = ()
+
+
+@frozen
+class Refused:
+    """The receiver registered from an executor that it was not scheduled to; its job is about to end."""
+
+    launch: Launch
+    candidates: tuple[TaskLocation, ...] = ()
 
 
 @frozen
@@ -103,35 +116,45 @@ class Active:
 
 @frozen
 class Moving:
-    """The receiver was sent a stop, to be relaunched on another executor.
-
-    Attributes:
-        serves: its task serves its blocks after the receiver has stopped.
-    """
+    """The receiver still receives. It was sent a stop, to be relaunched on another executor."""
 
     launch: Launch
-    serves: bool
 
 
 @frozen
 class Restarting:
-    """The receiver has deregistered; its task still runs and either registers again or ends."""
+    """The receiver has deregistered; its task still runs and either registers again or ends.
+
+    Attributes:
+        error: traceback of the failure that stopped the receiver, already counted; empty if it stopped without one.
+    """
 
     launch: Launch
+    error: str = ""
 
 
 @frozen
 class Stopping:
-    """The application stops, and the launch may still hold records.
+    """The application stops; the receiver was sent a stop and still receives.
 
     Attributes:
-        stop: the message to deliver; ``None`` for a launch that has not registered, whose job is cancelled instead.
-        sent: the message is on its way or delivered; otherwise the next tick sends it again.
+        undelivered: the stop, if it was not delivered: the next tick sends it again.
     """
 
     launch: Launch
-    stop: StopReceiver | None
-    sent: bool = True
+    undelivered: StopReceiver | None = None
+
+
+@frozen
+class Ending:
+    """The application stops; the receiver does not receive, but its launch has not ended and may still hold records.
+
+    Attributes:
+        undelivered: as in ``Stopping``. A launch that never registered is sent no stop: its job is cancelled.
+    """
+
+    launch: Launch
+    undelivered: StopReceiver | None = None
 
 
 @frozen
@@ -163,7 +186,23 @@ class Stopped:
     """The application stops, and nothing of the receiver holds records any more."""
 
 
-State = Waiting | Scheduled | Active | Moving | Restarting | Stopping | BackingOff | GivenUp | Stopped
+State = (
+    Waiting
+    | Scheduled
+    | Overdue
+    | Refused
+    | Active
+    | Moving
+    | Restarting
+    | Stopping
+    | Ending
+    | BackingOff
+    | GivenUp
+    | Stopped
+)
+
+
+_NO_ERROR = PastError(-1, "")
 
 
 @frozen
@@ -171,37 +210,56 @@ class ReceiverTrackingInfo:
     """What the driver knows of one receiver.
 
     Attributes:
-        info: the part that listeners see; ``info.active`` means that the receiver is registered and receives.
+        stream_id: id of the input stream.
+        name: ``<class>-<stream id>``.
         settings: hold the restart budget, the delays of relaunches and the launch timeout.
         state: position in the life cycle.
         epoch: number of the last launch.
-        desired: rate and pause.
+        estimate: the last rate that was set, records/s; ``None`` before the first.
+        pause_reasons: why the receiver pauses; none while it does not.
+        desired: rate limit and pause that follow from these.
         sent: number of the desired state that was sent to the current launch last; 0 when that was not delivered.
-        draining: launches that have stopped receiving and serve their blocks: by epoch, whether a release was sent
-            because no batch needs these blocks.
+        draining: epochs of launches that have stopped receiving and serve their blocks.
+        released: epochs of those that were sent a release, because no batch needs their blocks.
         location: executor of the launch that registered last; ``None`` when Spark does not report it.
         block_location: location of that launch's blocks.
         preferred: host that the receiver preferred at its last launch.
         refusals: registrations on a wrong executor in a row.
         relaunches: since a launch was healthy; the exponent of the back-off.
         failures_ms: the last failures that count against the restart budget, monotonic.
+        unhealthy: the restart budget is exceeded, and the receiver is relaunched further.
+        last_end: why the receiver stopped or failed last, with the time of the last error.
+        recent_errors: oldest first.
+        lost_blocks: stored blocks that a batch needed and that were lost.
+        lost_records: records in the lost blocks.
+        backlog_reported_ms: when the receiver's backlog was reported last, monotonic.
         jitter_seed: seeds the jitter of back-offs; differs between applications, so that their receivers do not retry
             in step.
     """
 
-    info: ReceiverInfo
+    stream_id: int
+    name: str
     settings: Settings
     state: State = Waiting()
     epoch: int = 0
+    estimate: float | None = None
+    pause_reasons: frozenset[str] = frozenset()
     desired: DesiredState = DesiredState()
     sent: int = 0
-    draining: Mapping[int, bool] = {}
+    draining: frozenset[int] = frozenset()
+    released: frozenset[int] = frozenset()
     location: TaskLocation | None = None
     block_location: BlockLocation = BlockLocation()
     preferred: str | None = None
     refusals: int = 0
     relaunches: int = 0
     failures_ms: tuple[float, ...] = ()
+    unhealthy: bool = False
+    last_end: PastError = _NO_ERROR
+    recent_errors: tuple[PastError, ...] = ()
+    lost_blocks: int = 0
+    lost_records: int = 0
+    backlog_reported_ms: float = -math.inf
     jitter_seed: str = ""
 
     @property
@@ -212,10 +270,38 @@ class ReceiverTrackingInfo:
     @property
     def candidates(self) -> tuple[TaskLocation, ...]:
         """Where the receiver was scheduled to, until it registers."""
-        return self.state.candidates if isinstance(self.state, Scheduled | BackingOff) else ()
+        return getattr(self.state, "candidates", ())
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the receiver is registered and receives."""
+        return isinstance(self.state, Active | Moving | Stopping)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether the receiver is never relaunched because it failed too often."""
+        return isinstance(self.state, GivenUp)
+
+    @property
+    def info(self) -> ReceiverInfo:
+        """The record as listeners see it."""
+        return ReceiverInfo(
+            streamId=self.stream_id,
+            name=self.name,
+            active=self.is_active,
+            location=self.location.host if self.location else "",
+            executorId=self.location.executor_id if self.location else "",
+            lastErrorMessage=self.last_end.message,
+            lastError=self.last_end.error,
+            lastErrorTime=self.last_end.time,
+            recent_errors=self.recent_errors,
+            unhealthy=self.unhealthy or self.is_given_up,
+            given_up=self.is_given_up,
+            lost_blocks=self.lost_blocks,
+            lost_records=self.lost_records,
+        )
 
 
 def new_record(stream_id: int, receiver_type: str, settings: Settings, **fields: Any) -> ReceiverTrackingInfo:
     """The record of a receiver that was never launched in this run."""
-    info = ReceiverInfo(stream_id, f"{receiver_type}-{stream_id}", active=False, location="", executorId="")
-    return ReceiverTrackingInfo(info, settings, **fields)
+    return ReceiverTrackingInfo(stream_id, f"{receiver_type}-{stream_id}", settings, **fields)

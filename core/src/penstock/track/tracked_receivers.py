@@ -1,7 +1,8 @@
 """``TrackedReceivers``: runs the life cycle of all receivers of a context.
 
 Owns the loop on which events are handled one at a time, the records, and the jobs of launches. Carries out the effects
-of ``receiver_lifecycle.step``, and checks every second for what no message reports.
+of ``receiver_lifecycle.step``, and checks every second for what no message reports. Only the loop steps records; before
+it starts, the thread that creates the tracker does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_connection import ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
 from penstock.track.receiver_lifecycle import step
-from penstock.track.receiver_tracking_info import BackingOff, new_record
+from penstock.track.receiver_tracking_info import BackingOff, ReceiverTrackingInfo, Waiting, new_record
 
 log = get_logger("tracked_receivers")
 
@@ -62,8 +63,8 @@ class TrackedReceivers:
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
     ) -> None:
-        #: By stream id; replaced on the loop, read on any thread.
-        self.records = {
+        # By stream id; replaced on the loop, read on any thread.
+        self._records = {
             # Block ids contain the epoch: a recovered run must not use an epoch again.
             stream_id: new_record(
                 stream_id,
@@ -74,6 +75,8 @@ class TrackedReceivers:
             )
             for stream_id, receiver in launcher.receivers.items()
         }
+        # Notified of each new record.
+        self._stepped = threading.Condition()
         self._blocks, self._clock, self._launcher = blocks, clock, launcher
         self._locations, self._connections = locations, locations.connections
         self._post, self._fail_application = post, fail_application
@@ -88,20 +91,12 @@ class TrackedReceivers:
             self._on_loop_error,
             skip_missed=True,
         )
-        #: Set once the application stops: nothing is launched from then on.
-        self.stopping = threading.Event()
-        #: By stream id: set while no launch may hold records.
-        self.ended = {stream_id: threading.Event() for stream_id in self.records}
-        #: Jobs that have not ended, by stream id and epoch.
-        self.jobs: dict[tuple[int, int], ReceiverJob] = {}
-        #: The rates that were set, records/s, by stream id, and the reasons for which all receivers pause.
-        self.estimates: dict[int, float] = {}
-        self.pause_reasons: set[str] = set()
+        # Jobs that have not ended, by stream id and epoch.
+        self._jobs: dict[tuple[int, int], ReceiverJob] = {}
         # Monotonic times: of the start, the last look for executors, the last request to serve longer, and the last
         # completed batch, which is written by the thread that completes it.
         self._started_ms = self._rebalanced_ms = self._serve_asked_ms = self._batch_ms = 0.0
-        self._launched = False
-        self.desire()
+        self.limit_rates()
 
     # -- on any thread --
 
@@ -118,13 +113,27 @@ class TrackedReceivers:
     def stop(self) -> None:
         """Stop the timer and the loop and close the connections; report receivers that are still active as stopped."""
         self._timer.stop(interrupt=True)
-        self.loop.stop(5.0)
-        for stream_id, record in self.records.items():
-            if record.info.active:
-                # Its job has not ended, or the loop has not handled the end in time.
-                self.step(stream_id, lifecycle.Stop())
-                self.step(stream_id, lifecycle.JobEnded(record.epoch))
+        self.loop.post(self._end_all)
+        self.loop.stop(5.0, drain=True)
         self._connections.close()
+
+    @property
+    def records(self) -> Mapping[int, ReceiverTrackingInfo]:
+        """The record of each receiver, by stream id."""
+        return self._records
+
+    def job(self, stream_id: int, epoch: int) -> ReceiverJob | None:
+        """The job of a launch; ``None`` once it has ended."""
+        return self._jobs.get((stream_id, epoch))
+
+    def jobs(self) -> list[ReceiverJob]:
+        """The jobs that have not ended."""
+        return list(self._jobs.values())
+
+    def await_end(self, stream_id: int, timeout_s: float) -> bool:
+        """Wait until no launch of a receiver may hold records; say whether that is so."""
+        with self._stepped:
+            return self._stepped.wait_for(lambda: self._records[stream_id].launch is None, timeout_s)
 
     def _on_loop_error(self, error: BaseException) -> None:
         log.error("tracker event failed", exc_info=error)
@@ -133,19 +142,23 @@ class TrackedReceivers:
 
     def step(self, stream_id: int, event: lifecycle.LifecycleEvent) -> Any:
         """Give an event to a receiver's record and carry out the effects; return the answer if the event has one."""
-        before, answer = self.records[stream_id], None
+        assert self.loop.is_exclusive_here, "a receiver's record changed outside of the tracker's loop"
+        before, answer = self._records[stream_id], None
         record, decided = step(before, event, self._clock.monotonic_ms(), self._clock.now_ms())
-        self.records[stream_id] = record
+        with self._stepped:
+            self._records[stream_id] = record
+            self._stepped.notify_all()
+        self._connections.note_released(stream_id, record.released)
         for effect in decided:
             match effect:
                 case lifecycle.StartJob():
                     on_end = partial(self._on_job_end, stream_id, effect.epoch)
                     job = self._launcher.make_job(stream_id, effect.epoch, effect.candidates, on_end)
                     # The job must be known before its receiver can register.
-                    self.jobs[stream_id, effect.epoch] = job
+                    self._jobs[stream_id, effect.epoch] = job
                     job.start()
                 case lifecycle.CancelJob():
-                    self._launcher.cancel(self.jobs[stream_id, effect.epoch])
+                    self._launcher.cancel(self._jobs[stream_id, effect.epoch])
                 case lifecycle.Connect():
                     undelivered = partial(self._on_undelivered, effect.message.epoch)
                     connection = self._launcher.connect(effect.message, effect.location, undelivered)
@@ -165,19 +178,22 @@ class TrackedReceivers:
                     self.loop.post_later(effect.delay_ms, partial(self._relaunch, stream_id, record.epoch))
                 case lifecycle.Log():
                     getattr(log, effect.level)(effect.event, stream_id=stream_id, **effect.context)
-        if record.launch is None:
-            self.ended[stream_id].set()
-        else:
-            self.ended[stream_id].clear()
-        if record.info.given_up and not before.info.given_up:
+        if record.is_given_up and not before.is_given_up:
             # The other receivers get its share of the application's maximum rate.
-            self.desire()
+            self.limit_rates()
         return answer
 
     def step_all(self, event: lifecycle.LifecycleEvent) -> None:
         """Give an event to every record."""
-        for stream_id in self.records:
+        for stream_id in self._records:
             self.step(stream_id, event)
+
+    def _end_all(self) -> None:
+        """Report receivers as stopped whose job has not ended, or whose end was not handled in time."""
+        for stream_id, record in self._records.items():
+            if record.is_active:
+                self.step(stream_id, lifecycle.Stop())
+                self.step(stream_id, lifecycle.JobEnded(record.epoch))
 
     def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
         """On the job's thread."""
@@ -185,7 +201,7 @@ class TrackedReceivers:
 
         def ended() -> None:
             self._connections.end(stream_id, epoch)
-            self.jobs.pop((stream_id, epoch), None)
+            self._jobs.pop((stream_id, epoch), None)
             self.step(stream_id, lifecycle.JobEnded(epoch, *failed))
 
         self.loop.post(ended)
@@ -200,19 +216,19 @@ class TrackedReceivers:
     # -- launches; on the loop --
 
     def _launch_all(self) -> None:
+        waiting = [stream_id for stream_id, record in self._records.items() if isinstance(record.state, Waiting)]
         waited_ms = self._clock.monotonic_ms() - self._started_ms
-        if not self._launched and self._launcher.placement.has_enough_executors(len(self.records), waited_ms):
-            self._launched = True
-            preferred = self._preferred(self.records)
+        if waiting and self._launcher.placement.has_enough_executors(len(waiting), waited_ms):
+            preferred = self._preferred(waiting)
             self._launch(self._launcher.placement.schedule(preferred), preferred)
 
     def _relaunch(self, stream_id: int, epoch: int) -> None:
-        record = self.records[stream_id]
-        if self.stopping.is_set() or not isinstance(record.state, BackingOff) or record.epoch != epoch:
+        record = self._records[stream_id]
+        if not isinstance(record.state, BackingOff) or record.epoch != epoch:
             return
         preferred = self._preferred([stream_id])
         if preferred:
-            others = [other for other in self.records.values() if other is not record]
+            others = [other for other in self._records.values() if other is not record]
             goes_back = self._locations.awaits(record.block_location)
             candidates = self._launcher.placement.reschedule(record, others, preferred[stream_id], goes_back=goes_back)
             self._launch({stream_id: candidates}, preferred)
@@ -229,23 +245,19 @@ class TrackedReceivers:
         return preferred
 
     def _launch(self, candidates: Mapping[int, Sequence[TaskLocation]], preferred: Mapping[int, str | None]) -> None:
-        if self.stopping.is_set():
-            return
-        self._blocks.note_launches({stream_id: self.records[stream_id].epoch + 1 for stream_id in candidates})
+        self._blocks.note_launches({stream_id: self._records[stream_id].epoch + 1 for stream_id in candidates})
         for stream_id, chosen in candidates.items():
             self.step(stream_id, lifecycle.LaunchDue(tuple(chosen), preferred[stream_id]))
 
     # -- what no message reports; on the loop --
 
     def _tick(self) -> None:
-        if self.stopping.is_set():
-            return
         self._launch_all()
         self.tick_all()
-        now_ms, infos = self._clock.monotonic_ms(), [record.info for record in self.records.values()]
+        now_ms = self._clock.monotonic_ms()
         is_due = now_ms - self._serve_asked_ms >= _SERVE_AGAIN_MS and self._batch_ms > self._serve_asked_ms
         # A receiver that is not active may wait for the slot that a draining launch occupies.
-        if is_due and all(info.active or info.given_up for info in infos):
+        if is_due and all(record.is_active or record.is_given_up for record in self._records.values()):
             self._serve_asked_ms = now_ms
             self.step_all(lifecycle.ServeLonger(_SERVE_MS))
         if now_ms - self._rebalanced_ms >= _REBALANCE_MS:
@@ -254,35 +266,28 @@ class TrackedReceivers:
 
     def tick_all(self) -> None:
         """Give every record a tick with its draining launches that are still needed."""
-        for stream_id, record in list(self.records.items()):
+        for stream_id, record in self._records.items():
             connections = {epoch: self._connections.get(stream_id, epoch) for epoch in record.draining}
             needed = [epoch for epoch, to in connections.items() if to is not None and self._locations.needs(to)]
             self.step(stream_id, lifecycle.Tick(frozenset(needed)))
 
     def _rebalance(self) -> None:
-        stream_id = self._launcher.placement.to_move(self.records)
+        stream_id = self._launcher.placement.to_move(self._records)
         if stream_id is not None:
-            connection = self._connections.get(stream_id, self.records[stream_id].epoch)
+            connection = self._connections.get(stream_id, self._records[stream_id].epoch)
             serves = connection is not None and self._locations.needs(connection)
             self.step(stream_id, lifecycle.Move(_SERVE_MS if serves else 0))
 
-    def desire(self) -> None:
-        """Work out the rate limit of each receiver, and whether it pauses, and have the receivers obey."""
-        estimates = {
-            stream_id: self.estimates.get(stream_id)
-            for stream_id, record in self.records.items()
-            if not record.info.given_up
-        }
-        for stream_id, rate in rate_limits(self._launcher.settings, estimates).items():
-            self.step(stream_id, lifecycle.DesiredChange(rate, bool(self.pause_reasons)))
+    def estimate_rate(self, stream_id: int, rate: float) -> None:
+        """Use an estimated rate, records/s, for a receiver."""
+        self.step(stream_id, lifecycle.RateEstimate(rate))
+        self.limit_rates()
 
-    def set_paused(self, reason: str, paused: bool) -> None:
-        """Add or remove a reason for which all receivers pause."""
-        if paused:
-            self.pause_reasons.add(reason)
-        else:
-            self.pause_reasons.discard(reason)
-        self.desire()
+    def limit_rates(self) -> None:
+        """Work out the rate limit of each receiver from all estimates, and have the receivers obey."""
+        estimates = {each: record.estimate for each, record in self._records.items() if not record.is_given_up}
+        for stream_id, limit in rate_limits(self._launcher.settings, estimates).items():
+            self.step(stream_id, lifecycle.RateLimit(limit))
 
 
 def rate_limits(settings: Settings, estimates: Mapping[int, float | None]) -> dict[int, float | None]:

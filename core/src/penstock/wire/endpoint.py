@@ -35,16 +35,16 @@ class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyar
     def __init__(self, token: Token) -> None:
         super().__init__()
         self._token = token
-        self.refused = 0
+        self._refused = 0
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
         if not self._token.is_shown_by(headers):
-            self.refused += 1
-            log.warning("call without the application's token refused", refused=self.refused)
+            self._refused += 1
+            log.warning("call without the application's token refused", refused=self._refused)
             raise flight.FlightUnauthenticatedError("this endpoint takes calls with its application's token only")
         (theirs, *_) = headers.get(VERSION_HEADER, [__version__])
         if theirs != __version__:
-            self.refused += 1
+            self._refused += 1
             log.error("call from another version refused", ours=__version__, theirs=theirs[:50])
             raise flight.FlightServerError(
                 f"this endpoint runs Penstock {__version__}, its caller Penstock {theirs[:50]}: install the same "
@@ -65,19 +65,13 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
     def __init__(
         self, host: str, token: Token, handlers: Mapping[type, Handler], open_stream: OpenStream | None = None
     ) -> None:
-        self._token_check = _TokenCheck(token)
         self._handlers = {kind.__name__: (kind, handler) for kind, handler in handlers.items()}
         self._open_stream = open_stream or _no_stream
-        #: The number of calls that showed the token but did not carry a message for this endpoint.
-        self.refused_messages = 0
+        # Calls that showed the token but did not carry a message for this endpoint.
+        self._refused_messages = 0
         # The endpoint answers from here on. Flight's ``serve`` is never called: it ends the server at the first Ctrl-C,
         # before receivers have deregistered.
-        super().__init__(token.location(host, 0), middleware={"token": self._token_check}, **token.server_arguments())
-
-    @property
-    def refused_calls(self) -> int:
-        """The number of calls that did not show the token or came from another version."""
-        return self._token_check.refused
+        super().__init__(token.location(host, 0), middleware={"token": _TokenCheck(token)}, **token.server_arguments())
 
     def stop(self) -> None:
         """Refuse new calls, finish those in progress, free the port. Idempotent."""
@@ -91,8 +85,8 @@ class Endpoint(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow.flight
                 raise WireError(f"this endpoint takes no {action.type[:100]!r} messages")
             message: object = from_json(kind, action.body.to_pybytes())
         except WireError as error:
-            self.refused_messages += 1
-            log.warning("message refused", action=action.type[:100], error=str(error), refused=self.refused_messages)
+            self._refused_messages += 1
+            log.warning("message refused", action=action.type[:100], error=str(error), refused=self._refused_messages)
             raise flight.FlightServerError(str(error)) from None
         yield flight.Result(to_json(handler(message) or Reply()))
 

@@ -9,7 +9,6 @@ so it imports what needs structlog, Flight or cattrs only to fetch a block from 
 from __future__ import annotations
 
 import itertools
-import logging
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -27,10 +26,10 @@ from penstock.runtime.retry import Backoff
 from penstock.storage.uri import is_remote
 
 if TYPE_CHECKING:
+    import structlog
+
     from penstock.blocks.messages import BlockSource
     from penstock.wire.token import Token
-
-log = logging.getLogger("penstock.block_reader")
 
 _ASK_TIMEOUT_MS = 5000
 # How long a task searches for a block that no endpoint serves: a relaunched receiver serves it again within that time.
@@ -72,7 +71,7 @@ class ReadBlocks:
                 self._report_lost(reference, error)
                 if not self.skips_lost:
                     raise
-                log.warning("lost block skipped block=%s records=%d", reference.block_id, reference.num_records)
+                _log().warning("lost block skipped", block_id=reference.block_id, records=reference.num_records)
                 continue
             # An error in the middle of a block fails the task, which Spark retries: parts of blocks are never skipped.
             yield from batches
@@ -138,7 +137,7 @@ class ReadBlocks:
         try:
             self._ask(BlocksLost([lost]), Reply)
         except WireError as unreported:
-            log.warning("lost block not reported block=%s error=%s", reference.block_id, unreported)
+            _log().warning("lost block not reported", block_id=reference.block_id, reason=str(unreported))
 
     def _ask(self, message: object, reply_kind: type[R]) -> R:
         from penstock.wire.client import Client
@@ -169,6 +168,12 @@ def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBat
     from penstock.blocks.block_transfer import fetch_block
 
     return fetch_block(reference, reference.source, token)
+
+
+def _log() -> structlog.stdlib.BoundLogger:
+    from penstock.runtime.log import get_logger
+
+    return get_logger("block_reader")
 
 
 def _with_first_read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

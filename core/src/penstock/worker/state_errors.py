@@ -75,10 +75,10 @@ class MergeReported(AccumulatorParam[Reported]):
     """Adds the errors of several tasks; a task adds ``{(batch time, partition): errors}``."""
 
     def zero(self, value: Reported) -> Reported:
-        """Nothing reported."""
+        """An empty dictionary: nothing is reported yet."""
         return {}
 
     def addInPlace(self, value1: Reported, value2: Reported) -> Reported:
-        """Both."""
+        """Add the errors of the second to the first."""
         value1.update(value2)
         return value1

@@ -29,7 +29,7 @@ _MANY_BYTES = 16 << 20
 
 @frozen(kw_only=True)
 class FileReceiverOptions:
-    """Options of the receiver ``file``; each one's meaning is its ``help``."""
+    """Options of the receiver ``file``; the ``help`` of each field describes it."""
 
     path: str = field(
         validator=min_len(1), metadata={"help": "a file, a directory (all files in it), or a pattern (/logs/*.log)"}
@@ -131,7 +131,7 @@ class FileReceiver(ThreadReceiver[str]):
             self._release_files(watch)
         self._report_errors()
         watch.close_idle()
-        return lines < 1 or num_bytes >= _MANY_BYTES or watch.is_more or any(file.is_unread for file, _ in read)
+        return lines < 1 or num_bytes >= _MANY_BYTES or watch.is_more or any(file.has_new_bytes for file, _ in read)
 
     def _release_files(self, watch: FileWatcher) -> None:
         """Stop following files that left their paths; their last lines will not be completed."""

@@ -23,13 +23,15 @@ HALF_WRITTEN = ("._COPYING_", ".tmp", ".temp", ".part", ".partial", ".crdownload
 _RECENT_NS = 1_000_000_000
 # A file that comes back unchanged within this time is the same file.
 _VANISHED_NS = 600_000_000_000
+# A file that stays unfinished is logged again after this time.
+_LOG_AGAIN_S = 3600
 
 _MOVE = "write files elsewhere, or under a name that begins with a dot, and move them in when they are complete"
 _FOLLOW = "for files that grow, use the receiver 'file'"
 
 
 class FileSelector:
-    """File versions in, file versions out, each once.
+    """Selects the file versions that the next batches read, each version once.
 
     Args:
         now_ns: the wall clock.
@@ -49,8 +51,6 @@ class FileSelector:
         # Known and not read yet. The heap has their order and may hold outdated versions.
         self._queued: dict[str, FileVersion] = {}
         self._heap: list[tuple[int, str, int]] = []
-        # Paths already logged, by reason.
-        self._warned: dict[str, set[str]] = {}
         self._lock = threading.Lock()
 
     def note(self, listing: Sequence[Any]) -> None:
@@ -80,7 +80,7 @@ class FileSelector:
                 new.append(FileVersion(path, *now))
         stable, refused = self._judged(new, again)
         with self._lock:
-            if shown < len(known) or self._warned:
+            if shown < len(known):
                 self._forget({info.path for info in listing})
             for version in new:
                 # The queued version is outdated; the new one is queued when it is stable.
@@ -162,7 +162,12 @@ class FileSelector:
                 if seen.get(version.path) == (version.size, version.mtime_ns):
                     stable.append(version)
                 elif version.path in seen:
-                    self._warn("is being written to: left for a later batch", version.path, _MOVE)
+                    log.warning(
+                        "unfinished file left for later batch",
+                        path=self._name(version.path),
+                        advice=_MOVE,
+                        throttle_s=_LOG_AGAIN_S,
+                    )
         return stable, refused
 
     def _accepts(self, path: str) -> bool:
@@ -178,15 +183,21 @@ class FileSelector:
             return False
         for ending in HALF_WRITTEN:
             if name.endswith(ending):
-                self._warn(f"has a half-written file's name ({ending}): skipped", path, "rename it when it is complete")
+                log.warning(
+                    "half-written file skipped",
+                    path=self._name(path),
+                    ending=ending,
+                    advice="rename it when it is complete",
+                    throttle_s=_LOG_AGAIN_S,
+                )
                 return False
         return True
 
     def _queue(self, version: FileVersion) -> None:
         if version.path in self._known:
             log.warning(
-                "file changed after it was read or noted, reading it again from the beginning",
-                file=self._name(version.path),
+                "file changed, read again from its beginning",
+                path=self._name(version.path),
                 size=version.size,
                 advice=f"{_MOVE}; {_FOLLOW}",
             )
@@ -210,15 +221,4 @@ class FileSelector:
             if self._queued.pop(path, None) is None:
                 self._vanished[path] = (version, now_ns)
             else:
-                log.warning("file vanished before a batch read it", file=self._name(path))
-        for reason in list(self._warned):
-            self._warned[reason] &= shown
-            if not self._warned[reason]:
-                del self._warned[reason]
-
-    def _warn(self, what: str, path: str, advice: str) -> None:
-        """Log a warning once while the file exists."""
-        warned = self._warned.setdefault(what, set())
-        if path not in warned:
-            warned.add(path)
-            log.warning(f"file {what}", file=self._name(path), advice=advice)
+                log.warning("file vanished before it was read", path=self._name(path))

@@ -39,11 +39,13 @@ _LISTING_SHARE = 0.5
 # File names in the description of a batch.
 _NAMED_FILES = 5
 _LONGEST_NAME = 80
+# A directory that stays unavailable is logged again after this time.
+_LOG_AGAIN_S = 600
 
 
 @frozen(kw_only=True)
 class TextFileOptions:
-    """Options of the stream ``text-file``, and of the others too; each one's meaning is its ``help``."""
+    """Options of the stream ``text-file``, shared by the other two; the ``help`` of each field describes it."""
 
     directory: str = field(
         validator=min_len(1), metadata={"help": "a path, a URI, or a pattern of directories (/logs/*/)"}
@@ -103,8 +105,6 @@ class FileSource:
         self._batches: dict[int, tuple[FileVersion, ...]] = {}
         self._parallelism = 1
         self._listing_timeout_s = 0.0
-        # The last listing's error, which is logged when it changes.
-        self._trouble: str | None = None
         # Whether the file system is being asked.
         self._listing = False
 
@@ -122,7 +122,7 @@ class FileSource:
         try:
             self._selector.note(self._directory.listing())
         except DirectoryMissingError as error:
-            self._warn(f"{text_of(error)}: waiting for it")
+            self._log_missing(error)
         except OSError as error:
             raise ConfigurationError(
                 f"{self._directory} cannot be listed: {text_of(error)}. Existing files cannot be distinguished from "
@@ -142,12 +142,12 @@ class FileSource:
         assert self._sc is not None
         if not self._lister.ask(self._listing_timeout_s) and self._listing:
             log.warning(
-                "listing too slow, its files go to later batches",
+                "directory listing too slow, files delayed",
                 path=str(self._directory),
                 batch_time=batch_time_ms,
                 waited_s=self._listing_timeout_s,
                 advice="lengthen the batch interval, or move files away that have been read",
-                throttle_s=600,
+                throttle_s=_LOG_AGAIN_S,
             )
         taken = self._selector.take(self._options.max_files_per_batch, self._options.max_bytes_per_batch)
         if not taken:
@@ -171,7 +171,7 @@ class FileSource:
         }
 
     def restore(self, position: Mapping[str, Any]) -> None:
-        """Know and queue the files that an earlier run did."""
+        """Take over the known and the queued files of an earlier run."""
         self._selector.restore(position)
         self._batches = {
             int(time_ms): tuple(FileVersion(*version) for version in files)
@@ -206,11 +206,14 @@ class FileSource:
             self._selector.look(self._listed(), self._again)
         except DirectoryMissingError as error:
             # The known files stay known: a directory that vanishes for a moment comes back with the same files.
-            self._warn(f"{text_of(error)}: waiting for it")
+            self._log_missing(error)
         except OSError as error:
-            self._warn(f"{self._directory} cannot be listed: {text_of(error)}; retrying at the next batch")
-        else:
-            self._trouble = None
+            log.warning(
+                "directory not listed, retrying at next batch",
+                path=str(self._directory),
+                reason=text_of(error),
+                throttle_s=_LOG_AGAIN_S,
+            )
 
     def _listed(self) -> Listing:
         self._listing = True
@@ -223,10 +226,13 @@ class FileSource:
         self._lister.stopped.wait(_LOOK_AGAIN_S)
         return self._directory.again(paths)
 
-    def _warn(self, trouble: str) -> None:
-        if trouble != self._trouble:
-            self._trouble = trouble
-            log.warning(trouble, path=str(self._directory))
+    def _log_missing(self, error: DirectoryMissingError) -> None:
+        log.warning(
+            "directory missing, waiting for it",
+            path=str(self._directory),
+            reason=text_of(error),
+            throttle_s=_LOG_AGAIN_S,
+        )
 
 
 def text_files(options: TextFileOptions) -> FileSource:

@@ -116,10 +116,10 @@ class FileWatcher:
                 file.see(os.fstat(file.descriptor))
         for file in files:
             before = file.predecessor
-            if before is not None and before.is_unread and (before.device, before.inode) in self._files:
+            if before is not None and before.has_new_bytes and (before.device, before.inode) in self._files:
                 continue
             file.predecessor = None
-            if file.is_unread and self._opened(file):
+            if file.has_new_bytes and self._opened(file):
                 if given == _OPEN:
                     self.is_more = True
                     return
@@ -132,7 +132,7 @@ class FileWatcher:
         return [
             file
             for file in self._files.values()
-            if file.left_s is not None and not file.is_unread and now_s - file.left_s >= _LEAVE_S
+            if file.left_s is not None and not file.has_new_bytes and now_s - file.left_s >= _LEAVE_S
         ]
 
     def was_read(self, file: FollowedFile) -> None:
@@ -147,7 +147,7 @@ class FileWatcher:
         """If too many files are open, close those read to their ends, those read longest ago first."""
         idle = [each for each in self._files.values() if each.descriptor is not None and each.left_s is None]
         for each in idle[: max(len(idle) - _OPEN, 0)]:
-            if not each.is_unread:
+            if not each.has_new_bytes:
                 each.close()
 
     def drop(self, file: FollowedFile) -> None:
@@ -198,7 +198,7 @@ class FileWatcher:
             if identity in found or file.left_s is not None:
                 continue
             file.left_s = now_s
-            if file.descriptor is None and file.is_unread and not _find(file):
+            if file.descriptor is None and file.has_new_bytes and not _find(file):
                 self._report(f"{file.path} was removed before its bytes from offset {file.offset} on were read")
                 del self._files[identity]
             elif file.descriptor is None:

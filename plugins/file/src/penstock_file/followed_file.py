@@ -48,19 +48,19 @@ class FollowedFile:
         return Position(self.path, self.inode, self.offset, self._skipping, self._head)
 
     @property
-    def is_unread(self) -> bool:
-        """Whether there is something to read.
+    def has_new_bytes(self) -> bool:
+        """Whether the file has bytes that were not read.
 
         A new empty file counts until it is opened, so that its bytes are read even if it is renamed at once.
         """
         return self._done != self._seen
 
     def see(self, status: os.stat_result) -> None:
-        """Note its size and mtime."""
+        """Note the size and mtime of the file."""
         self._seen = (status.st_size, status.st_mtime_ns)
 
     def open(self) -> None:
-        """Open it, unless it is open.
+        """Open the file unless it is open.
 
         Raises:
             FileNotFoundError: its path leads to another file now.
@@ -77,7 +77,7 @@ class FollowedFile:
         self.descriptor = descriptor
 
     def close(self) -> None:
-        """Close it; ``open`` opens it again."""
+        """Close the file; ``open`` opens it again."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None

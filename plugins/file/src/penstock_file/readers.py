@@ -19,7 +19,7 @@ from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece
 
-# Larger chunks are mapped anew by the allocator each time, which is three times as slow.
+# The allocator maps larger chunks again for each read, which is three times as slow.
 _CHUNK = 1 << 18
 # Bytes read at a time after the end of a piece to find the end of its last line.
 _TAIL = 1 << 16
@@ -28,7 +28,7 @@ _END = object()
 
 
 class Reader(Protocol):
-    """Makes records of bytes. Pickled with the task."""
+    """Turns the bytes of a piece into records. Pickled with the task."""
 
     @property
     def unit(self) -> int | None:

@@ -47,11 +47,6 @@ class RecordCounts:
             for batch_time_ms in [time_ms for time_ms in self._batches if time_ms < before_ms]:
                 del self._batches[batch_time_ms]
 
-    @property
-    def open_batches(self) -> int:
-        """How many batches are counted."""
-        return len(self._batches)
-
     def accumulator(self, sc: SparkContext) -> Accumulator[Any]:
         """Create the accumulator to which tasks add their counts."""
         # Not derived from AccumulatorParam: importing the plugin must not import PySpark.

@@ -43,7 +43,7 @@ _HIGHEST = 1e15
 
 def _is_share(_options: object, attribute: Attribute[float], value: float) -> None:
     if not 0 < value <= 1:
-        raise ValueError(f"{attribute.name} must be above 0 and at most 1, not {value!r}")
+        raise ValueError(f"{attribute.name}={value!r}: must be greater than 0 and at most 1")
 
 
 @frozen

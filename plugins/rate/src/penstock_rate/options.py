@@ -10,13 +10,13 @@ from attrs import Attribute
 def positive(_options: object, attribute: Attribute[float], value: float) -> None:
     """Accept finite numbers above zero only."""
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{attribute.name} must be a finite number greater than zero, not {value!r}")
+        raise ValueError(f"{attribute.name}={value!r}: must be a finite number greater than 0")
 
 
 def not_negative(_options: object, attribute: Attribute[float], value: float) -> None:
     """Accept finite numbers of zero or more only."""
     if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{attribute.name} must be a finite number, zero or greater, not {value!r}")
+        raise ValueError(f"{attribute.name}={value!r}: must be a finite number, at least 0")
 
 
 def checked_interval_ms(batch_interval_ms: int) -> int:

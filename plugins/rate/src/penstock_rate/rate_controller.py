@@ -75,7 +75,7 @@ def controllers(context: ListenerContext) -> list[RateController]:
     """Create a controller for each receiver stream, and set the estimators' initial rates.
 
     Returns:
-        None at all when backpressure is not enabled.
+        The controllers; an empty list when backpressure is not enabled.
 
     Raises:
         UnknownNameError: configuration names an estimator that no plugin offers.

@@ -21,7 +21,7 @@ _PAST_ANY_END = 1 << 31
 
 
 class FrameSplitter(Splitter):
-    """Bytes in, frames out.
+    """Splits bytes into frames.
 
     Args:
         max_frame_bytes: a longer frame makes the stream malformed.

@@ -13,7 +13,7 @@ from penstock_socket.splitter import Splitter
 
 
 class LineSplitter(Splitter):
-    """Bytes in, lines out. No bytes make such a stream malformed.
+    """Splits bytes into lines. Any bytes are a valid stream.
 
     Args:
         rules: which lines are accepted.

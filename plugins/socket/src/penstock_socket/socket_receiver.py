@@ -15,7 +15,7 @@ from penstock_socket.splitting_receiver import SplittingReceiver
 
 @frozen
 class SocketOptions:
-    """Options of the receiver ``socket``; each one's meaning is its ``help``."""
+    """Options of the receiver ``socket``; the ``help`` of each field describes it."""
 
     host: str = field(validator=min_len(1), metadata={"help": "host name or address of the server"})
     port: int = field(validator=and_(ge(1), le(65535)), metadata={"help": "TCP port of the server"})

@@ -28,7 +28,7 @@ _BUFFER_BYTES = 64 << 10
 
 @frozen
 class SocketStreamOptions:
-    """Options of the receiver ``socket-stream``; each one's meaning is its ``help``."""
+    """Options of the receiver ``socket-stream``; the ``help`` of each field describes it."""
 
     host: str = field(validator=min_len(1), metadata={"help": "host name or address of the server"})
     port: int = field(validator=and_(ge(1), le(65535)), metadata={"help": "TCP port of the server"})

@@ -9,7 +9,7 @@ from penstock_socket.receive_buffer import ReceiveBuffer
 
 
 class Splitter(ABC):
-    """Bytes in, columns of whole records out, wherever the network has cut the bytes. On the receiver's thread.
+    """Turns bytes, wherever the network has cut them, into columns of whole records. Used on the receiver's thread.
 
     Args:
         buffer: holds the bytes received and not taken.

@@ -13,7 +13,7 @@ _TYPICAL_BYTES = 100.0
 
 
 class TableBatcher:
-    """Columns in, one table out. Used on the receiver's thread.
+    """Collects columns into one table. Used on the receiver's thread.
 
     Args:
         interval_s: how long the first bytes of a table may wait.

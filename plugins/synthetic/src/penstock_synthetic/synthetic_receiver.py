@@ -21,7 +21,7 @@ _CHUNK = 65_536
 
 @frozen
 class SyntheticOptions:
-    """Options of the receiver ``synthetic``; each one's meaning is its ``help``."""
+    """Options of the receiver ``synthetic``; the ``help`` of each field describes it."""
 
     rate: float = field(
         default=1000.0,

@@ -183,7 +183,7 @@ class Recovery:
         """
         queues = self._not_recoverable()
         if queues:
-            log.warning("queueStream not recoverable: its queue is not saved in checkpoints", streams=queues)
+            log.warning("queueStream not recoverable", streams=queues, reason="checkpoints do not contain queues")
         rebuilds = self._settings.checkpoint_rebuild
         earlier = self._earlier(rebuilds)
         if earlier is not None:
@@ -284,9 +284,9 @@ class Recovery:
             }
         )
         log.warning(
-            "starting fresh: checkpoints, state and received blocks of an earlier run are replaced",
+            "starting fresh, earlier run discarded",
             directory=self.directory.name,
-            advice=f"to recover from them use getOrCreate or {conf.key('checkpoint_rebuild')}=true",
+            advice=f"to recover its state and received blocks use getOrCreate or {conf.key('checkpoint_rebuild')}=true",
             **what,
         )
 

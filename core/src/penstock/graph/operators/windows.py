@@ -52,7 +52,7 @@ class WindowedDStream(Node):
         parent.persist_by_default()
 
     def persist_by_default(self) -> None:
-        """Nothing: a window consists of the parent's RDDs, which are persisted already."""
+        """Do nothing: a window consists of the parent's RDDs, which are persisted already."""
 
     def persist(self, level: StorageLevel) -> None:
         """Persist the parent's RDDs at that level, because a window consists of them."""
@@ -89,7 +89,7 @@ class TreeWindowDStream(Node):
         panes.persist_by_default()
 
     def program_state(self) -> dict[str, Any]:
-        """Without the nodes of the tree."""
+        """The attributes that the program set, without the nodes of the tree."""
         return {**super().program_state(), "_nodes": {}}
 
     def compute(self, time_ms: int) -> RDD[Any] | None:

@@ -54,7 +54,7 @@ class KeyedStateDStream(StatefulDStream):
         self.restored()
 
     def program_state(self) -> dict[str, Any]:
-        """Without the errors, and without initial states in an RDD, which lives no longer than its SparkContext."""
+        """The attributes that the program set, without errors, and without initial states in an RDD."""
         state = {**super().program_state(), "_errors": None}
         return {**state, "_initial": None, "can_begin": False} if isinstance(self._initial, RDD) else state
 
@@ -139,7 +139,7 @@ class InternalMapWithStateDStream(KeyedStateDStream):
 
     @property
     def default_checkpoint_ms(self) -> int:
-        """Ten slides."""
+        """Ten slide durations, as in Spark."""
         return _SLIDES_PER_CHECKPOINT * self.slide_ms
 
     def advance_state(self, time_ms: int) -> RDD[Any] | None:

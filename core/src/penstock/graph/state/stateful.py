@@ -99,7 +99,7 @@ class StatefulDStream(Node):
         return self.advance_state(time_ms)
 
     def is_forgettable(self, time_ms: int) -> bool:
-        """All but the newest: the next one is computed from it, however many batches fail in between."""
+        """Every RDD but the newest, from which the next one is computed, however many batches fail in between."""
         return time_ms < max(self._generated)
 
     @abstractmethod

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from tests.track.conftest import Tracked
 
 MakeTracker = Callable[..., "Tracked"]
-MakeJournal = Callable[..., WriteAheadLog]
+MakeLog = Callable[..., WriteAheadLog]
 
 
 def ids(tracker: ReceivedBlockTracker, time_ms: int, stream_id: int = 0) -> list[str]:
     return [block.block_id for block in tracker.blocks_of_batch(time_ms, stream_id)]
 
 
-def test_accepted_blocks_outlive_the_driver(make_tracker: MakeTracker, make_journal: MakeJournal) -> None:
-    first = make_tracker(journal=make_journal())
+def test_accepted_blocks_outlive_the_driver(make_tracker: MakeTracker, make_log: MakeLog) -> None:
+    first = make_tracker(write_ahead_log=make_log())
     first.tracker.start()
     process = first.registered()
     assert process.add(0, 1).accepted
     first.tracker.blocks.allocate_blocks_to_batch(100)
     assert process.add(2).accepted
-    second = make_tracker(journal=make_journal())
+    second = make_tracker(write_ahead_log=make_log())
     assert ids(second.tracker.blocks, 100) == ["input-0-1-0", "input-0-1-1"]
     second.tracker.start()
     second.tracker.blocks.allocate_blocks_to_batch(200)
@@ -40,15 +40,15 @@ def test_accepted_blocks_outlive_the_driver(make_tracker: MakeTracker, make_jour
 
 
 def test_recovered_run_continues_launch_numbers(
-    make_tracker: MakeTracker, make_journal: MakeJournal, silent: type[Receiver[Any]]
+    make_tracker: MakeTracker, make_log: MakeLog, silent: type[Receiver[Any]]
 ) -> None:
-    first = make_tracker([silent(), silent()], journal=make_journal())
+    first = make_tracker([silent(), silent()], write_ahead_log=make_log())
     first.tracker.start()
     # One has stored nothing, and might still do so: its number is not used again either.
     first.launch(2).end(RuntimeError("died"))
     first.relaunch()
     first.launch(3)
-    second = make_tracker([silent(), silent(), silent()], journal=make_journal())
+    second = make_tracker([silent(), silent(), silent()], write_ahead_log=make_log())
     second.tracker.start()
     second.launch(3)
     assert {launch.task.stream_id: launch.task.epoch for launch in second.launches} == {0: 2, 1: 3, 2: 1}
@@ -59,18 +59,18 @@ def test_recovered_run_continues_launch_numbers(
 
 
 def test_block_whose_log_write_fails_may_be_reported_again(
-    make_tracker: MakeTracker, make_journal: MakeJournal, monkeypatch: pytest.MonkeyPatch
+    make_tracker: MakeTracker, make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = make_journal()
-    tracked = make_tracker(journal=journal)
+    write_ahead_log = make_log()
+    tracked = make_tracker(write_ahead_log=write_ahead_log)
     tracked.tracker.start()
     process = tracked.registered()
 
     def fail(_event: object) -> None:
-        raise WriteAheadLogError("the journal cannot be written: the disk is full")
+        raise WriteAheadLogError("the write-ahead log cannot be written: the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "append", fail)
+        patch.setattr(write_ahead_log, "append", fail)
         # No refusal: for that the receiver would delete the block.
         with pytest.raises(WireError, match="the disk is full"):
             process.add(0)
@@ -82,8 +82,8 @@ def test_block_whose_log_write_fails_may_be_reported_again(
     assert tracked.tracker.backlog_bytes() == 1000
 
 
-def test_log_stays_open_until_the_last_batch_is_allocated(make_tracker: MakeTracker, make_journal: MakeJournal) -> None:
-    tracked = make_tracker(journal=make_journal())
+def test_log_stays_open_until_the_last_batch_is_allocated(make_tracker: MakeTracker, make_log: MakeLog) -> None:
+    tracked = make_tracker(write_ahead_log=make_log())
     tracked.tracker.start()
     process = tracked.registered()
     assert process.add(0).accepted
@@ -98,18 +98,18 @@ def test_log_stays_open_until_the_last_batch_is_allocated(make_tracker: MakeTrac
         tracked.tracker.blocks.allocate_blocks_to_batch(200)
 
 
-def test_a_journal_that_cannot_be_written_fails_the_start(
-    make_tracker: MakeTracker, make_journal: MakeJournal, tmp_path_factory: pytest.TempPathFactory, tmp_path: Any
+def test_write_ahead_log_that_cannot_be_written_fails_the_start(
+    make_tracker: MakeTracker, make_log: MakeLog, tmp_path_factory: pytest.TempPathFactory, tmp_path: Any
 ) -> None:
-    tracked = make_tracker(journal=make_journal())
-    (tmp_path / "journal").write_text("in the way")
-    with pytest.raises(WriteAheadLogError, match="journal cannot be written"):
+    tracked = make_tracker(write_ahead_log=make_log())
+    (tmp_path / "log").write_text("in the way")
+    with pytest.raises(WriteAheadLogError, match="log cannot be written"):
         tracked.tracker.start()
     assert tracked.launches == []
 
 
-def test_repeated_report_after_a_relaunch_is_accepted(make_tracker: MakeTracker, make_journal: MakeJournal) -> None:
-    tracked = make_tracker(journal=make_journal())
+def test_repeated_report_after_a_relaunch_is_accepted(make_tracker: MakeTracker, make_log: MakeLog) -> None:
+    tracked = make_tracker(write_ahead_log=make_log())
     tracked.tracker.start()
     process = tracked.registered()
     assert process.add(0).accepted  # and the answer is lost with the connection
@@ -122,9 +122,9 @@ def test_repeated_report_after_a_relaunch_is_accepted(make_tracker: MakeTracker,
 
 
 def test_refused_start_writes_nothing(
-    make_tracker: MakeTracker, make_journal: MakeJournal, silent: type[Receiver[Any]], tmp_path: Path
+    make_tracker: MakeTracker, make_log: MakeLog, silent: type[Receiver[Any]], tmp_path: Path
 ) -> None:
-    tracked = make_tracker([silent()], master="local[1]", journal=make_journal())
+    tracked = make_tracker([silent()], master="local[1]", write_ahead_log=make_log())
     with pytest.raises(ConfigurationError, match="has 1 core"):
         tracked.tracker.prepare()
     assert not list(tmp_path.rglob("*"))
@@ -142,10 +142,10 @@ def test_prepared_tracker_stops_at_once_without_a_start(make_tracker: MakeTracke
 
 @pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
 def test_unknown_files_are_deleted_only_if_the_log_is_complete(
-    make_tracker: MakeTracker, make_journal: MakeJournal, tmp_path: Path, torn: bool
+    make_tracker: MakeTracker, make_log: MakeLog, tmp_path: Path, torn: bool
 ) -> None:
     conf = {"spark.streaming.receiver.writeAheadLog.enable": "true"}
-    first = make_tracker(journal=make_journal(), conf=conf, checkpoint_directory=str(tmp_path))
+    first = make_tracker(write_ahead_log=make_log(), conf=conf, checkpoint_directory=str(tmp_path))
     first.tracker.start()
     assert first.registered().add(0, 1).accepted
     first.tracker.close()
@@ -154,9 +154,9 @@ def test_unknown_files_are_deleted_only_if_the_log_is_complete(
     for number in range(3):
         (files / f"input-0-1-{number}.arrow").touch()
     if torn:
-        (journal,) = (tmp_path / "journal").iterdir()
-        journal.write_bytes(journal.read_bytes()[:-1])
-    second = make_tracker(journal=make_journal(), conf=conf, checkpoint_directory=str(tmp_path))
+        (segment,) = (tmp_path / "log").iterdir()
+        segment.write_bytes(segment.read_bytes()[:-1])
+    second = make_tracker(write_ahead_log=make_log(), conf=conf, checkpoint_directory=str(tmp_path))
     second.tracker.start()
     left = sorted(str(path.relative_to(files)) for path in files.rglob("*.arrow"))
     aside = f"aside-{second.clock.now_ms()}"

@@ -27,7 +27,7 @@ from penstock.track.allocations import (
 )
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 
-MakeJournal = Callable[..., WriteAheadLog]
+MakeLog = Callable[..., WriteAheadLog]
 
 
 def batches(tracker: ReceivedBlockTracker) -> dict[int, dict[int, int]]:
@@ -56,13 +56,13 @@ def blocks(*numbers: int, stream_id: int = 1, records: int = 10) -> list[StoredB
 
 
 @pytest.fixture
-def live(make_journal: MakeJournal) -> Callable[..., ReceivedBlockTracker]:
+def live(make_log: MakeLog) -> Callable[..., ReceivedBlockTracker]:
     """Makes the tracker of the next life, started."""
 
     def make(
         *stream_ids: int, run: str = "run-1", conf: Mapping[str, str] | None = None, start: bool = True
     ) -> ReceivedBlockTracker:
-        tracker = ReceivedBlockTracker(stream_ids or [1], make_journal(run, conf))
+        tracker = ReceivedBlockTracker(stream_ids or [1], make_log(run, conf))
         if start:
             tracker.start()
         return tracker
@@ -75,16 +75,16 @@ Live = Callable[..., ReceivedBlockTracker]
 
 def fail_writes(monkeypatch: pytest.MonkeyPatch, tracker: ReceivedBlockTracker) -> None:
     def fail(_event: dict[str, Any]) -> None:
-        raise WriteAheadLogError("the journal cannot be written")
+        raise WriteAheadLogError("the write-ahead log cannot be written")
 
-    monkeypatch.setattr(tracker._journal, "append", fail)
+    monkeypatch.setattr(tracker._write_ahead_log, "append", fail)
 
 
 def waiting(tracker: ReceivedBlockTracker, stream_id: int = 1) -> list[StoredBlock]:
     return tracker._state.unallocated(stream_id)
 
 
-def test_without_a_checkpoint_directory_there_is_no_journal() -> None:
+def test_without_a_checkpoint_directory_there_is_no_write_ahead_log() -> None:
     tracker = ReceivedBlockTracker([1])
     tracker.start()
     tracker.add_blocks(blocks(1))
@@ -125,10 +125,10 @@ def test_an_allocation_takes_the_blocks_that_it_names_and_no_others(live: Live) 
     # SPARK-23438: the replay emptied the whole queue, and what had come while the allocation was written was lost.
     original_before = live()
     original_before.add_blocks(blocks(1))
-    journal = original_before._journal
-    assert journal is not None
-    journal.append({"what": "blocks added", "blocks": [_json(block(2))]})
-    journal.append({"what": "batch allocated", "time": 100, "blocks": {"1": ["input-1-1-1"]}})
+    write_ahead_log = original_before._write_ahead_log
+    assert write_ahead_log is not None
+    write_ahead_log.append({"what": "blocks added", "blocks": [_json(block(2))]})
+    write_ahead_log.append({"what": "batch allocated", "time": 100, "blocks": {"1": ["input-1-1-1"]}})
     for tracker in (original_before, live()):
         assert tracker.blocks_of_batch(100, 1) == blocks(1)
         assert waiting(tracker) == blocks(2)
@@ -409,16 +409,16 @@ def test_slow_disk_does_not_delay_queries(live: Live, monkeypatch: pytest.Monkey
     tracker = live()
     tracker.add_blocks(blocks(1))
     tracker.allocate_blocks_to_batch(100)
-    journal = tracker._journal
-    assert journal is not None
-    blocked, go_on, commit = threading.Event(), threading.Event(), journal._commit
+    write_ahead_log = tracker._write_ahead_log
+    assert write_ahead_log is not None
+    blocked, go_on, commit = threading.Event(), threading.Event(), write_ahead_log._commit
 
     def slow(data: bytes) -> None:
         blocked.set()
         assert go_on.wait(10)
         commit(data)
 
-    monkeypatch.setattr(journal, "_commit", slow)
+    monkeypatch.setattr(write_ahead_log, "_commit", slow)
     adding = [
         threading.Thread(target=tracker.add_blocks, args=(blocks(2),)),
         threading.Thread(target=tracker.allocate_blocks_to_batch, args=(200,)),
@@ -522,11 +522,11 @@ def test_an_event_of_another_version_is_refused(event: dict[str, Any]) -> None:
         Allocations().apply(event)
 
 
-def test_a_journal_that_is_damaged_fails_the_recovery_by_name(live: Live, tmp_path: Path) -> None:
+def test_damaged_write_ahead_log_fails_the_recovery_by_name(live: Live, tmp_path: Path) -> None:
     tracker = live()
     tracker.add_blocks(blocks(1))
     tracker.add_blocks(blocks(2))
-    (file,) = (tmp_path / "journal").iterdir()
+    (file,) = (tmp_path / "log").iterdir()
     file.write_bytes(file.read_bytes().replace(b"input-1-1-1", b"input-1-1-7"))
     with pytest.raises(WriteAheadLogError, match=f"{file} is damaged at byte"):
         live()

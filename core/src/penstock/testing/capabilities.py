@@ -1,0 +1,46 @@
+"""``Capabilities``: what a plugin declares that it can do, each tested for truth."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class Capabilities:
+    """What a plugin can do beyond the minimum. A check of a flag that is not set is not applicable.
+
+    Attributes:
+        ordered: receiver: the records of one source arrive in the order in which the source has them.
+        acknowledged: receiver: acknowledges a record to the source after it is stored; the source delivers a record
+            again that was not acknowledged.
+        replayable: receiver: gives each block its position as metadata and, created from a position, continues there.
+        partitioned: receiver: several instances share the partitions of one source.
+        arrow: receiver: stores columnar batches.
+        bounded: receiver: when the source has ended, its threads end, or it stops.
+        drops: receiver: drops records that cannot be stored fast enough, instead of holding the source, and reports
+            how many as an error, such as "3 records dropped".
+        reconnects: receiver: connects again after the connection failed.
+        restores: rate estimator: has a ``state`` that survives a restart.
+        shares: rate estimator: several instances share one capacity.
+        serves: listener: opens a port.
+        exports: listener: sends data to a backend.
+        durable: block store: an acknowledged block survives the death of the process and of the host.
+        verified: block store: detects every changed bit of a block when it is read.
+        located: block store: names the hosts that have a block.
+    """
+
+    ordered: bool = True
+    acknowledged: bool = False
+    replayable: bool = False
+    partitioned: bool = False
+    arrow: bool = False
+    bounded: bool = False
+    drops: bool = False
+    reconnects: bool = True
+    restores: bool = False
+    shares: bool = True
+    serves: bool = False
+    exports: bool = False
+    durable: bool = False
+    verified: bool = False
+    located: bool = False

@@ -1,0 +1,1 @@
+"""The conformance checks, a module for each group of them."""

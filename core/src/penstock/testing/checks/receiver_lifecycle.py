@@ -1,0 +1,247 @@
+"""Receiver checks RC-01 to RC-09: how a receiver starts, stops and restarts."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock.receive.receiver import Receiver
+from penstock.testing.check import NotApplicable, check, fail
+from penstock.testing.feeder import Feeder
+from penstock.testing.io_watch import IoWatch
+from penstock.testing.kit import ReceiverKit
+from penstock.testing.leak_meter import LeakMeter
+from penstock.testing.receiver_harness import ReceiverHarness
+
+_PROMPT_S = 2.0
+_STOP_S = 3.0
+
+
+def _started(kit: ReceiverKit) -> tuple[Feeder | None, ReceiverHarness]:
+    """A running receiver, which has stored a record if the suite has a feeder, and now waits for data."""
+    if kit.subject.feeder is None:
+        harness = kit.run(kit.make())
+    else:
+        feeder, harness = kit.start()
+        feeder.put(feeder.sample(kit.rng, 1))
+        # Whether it arrives is the question of RC-10.
+        kit.becomes(lambda: harness.count, _PROMPT_S)
+        return feeder, harness
+    return None, harness
+
+
+@check("RC-01", "must", change="connect, open files and start threads in onStart, not in __init__")
+def constructor_does_no_io(kit: ReceiverKit) -> None:
+    """A constructor only keeps its arguments.
+
+    Purpose: the constructor runs on the driver, where the source may be out of reach and nothing is ever closed.
+    Method: make a receiver and watch what that does.
+    Condition: no connection, no process, no file written, no thread, descriptor or temporary file.
+    Requires: nothing.
+    """
+    arguments = [] if kit.subject.feeder is None else [kit.feeder()]
+    meter = LeakMeter()
+    with IoWatch() as watch:
+        receiver = kit.subject.instance(*arguments)
+    if watch.seen:
+        fail(f"making a {type(receiver).__name__} did: {'; '.join(watch.seen[:3])}")
+    if leaks := meter.leaks(0.0):
+        fail(f"after making a {type(receiver).__name__}: {'; '.join(leaks)}")
+
+
+@check("RC-02", "must", change="start a thread in onStart and connect there, or derive from ThreadReceiver")
+def start_returns_promptly(kit: ReceiverKit) -> None:
+    """A start returns promptly.
+
+    Purpose: onStart runs on the thread that also stops and restarts the receiver.
+    Method: start it on a source that does not answer, if the feeder has pause, otherwise on a source without data.
+    Condition: onStart returns within 2 s.
+    Requires: nothing.
+    """
+    feeder = None if kit.subject.feeder is None else kit.feeder()
+    what = "a source without data"
+    if feeder is not None:
+        try:
+            feeder.pause()
+            what = "a source that accepts connections and does not answer"
+        except NotApplicable:
+            pass
+    harness = kit.harness(kit.make(feeder))
+    if not kit.finishes(harness.start, _PROMPT_S):
+        fail(f"onStart has not returned after {kit.deadline_s(_PROMPT_S):g} s", what)
+
+
+@check("RC-03", "must", change="raise in onStart while the receiver runs, or return without doing anything")
+def second_start_refused(kit: ReceiverKit) -> None:
+    """A second start of a running receiver has no effect.
+
+    Purpose: two readers of one source store records twice, and a stop ends only one of them.
+    Method: start it, call onStart again, which may raise, put a record, stop it.
+    Condition: the record is stored once, and the stop leaves no thread.
+    Requires: nothing.
+    """
+    feeder, harness = _started(kit)
+    kit.finishes(harness.receiver.onStart, _PROMPT_S)
+    if feeder is not None:
+        before = harness.records
+        records = feeder.sample(kit.rng, 20)
+        feeder.put(records)
+        kit.becomes(lambda: harness.count >= len(before) + len(records), _PROMPT_S)
+        kit.is_quiet()
+        for record in records:
+            if (count := harness.records.count(record) - before.count(record)) > 1:
+                fail(f"record {record!r} is stored {count} times", "onStart(); onStart(); put([record])")
+    if not kit.finishes(harness.stop, _STOP_S):
+        fail("the stop after a second start does not end", "onStart(); onStart(); onStop()")
+    kit.close()
+    if not kit.becomes(lambda: not kit.leak_meter.threads(), _STOP_S):
+        names = ", ".join(each.name for each in kit.leak_meter.threads())
+        fail(f"after the stop these threads are alive: {names}", "onStart(); onStart(); onStop()")
+
+
+@check("RC-04", "must", change="return from onStop when nothing was started")
+def stop_before_start_harmless(kit: ReceiverKit) -> None:
+    """A stop before the start does nothing.
+
+    Purpose: a launch that fails early is cleaned up as any other, and its receiver may start later.
+    Method: call onStop on a new receiver, then start it and put a record.
+    Condition: onStop returns within 2 s without an error, and the record is stored.
+    Requires: nothing.
+    """
+    feeder = None if kit.subject.feeder is None else kit.feeder()
+    receiver = kit.make(feeder)
+    _stop_directly(kit, receiver, "onStop()")
+    harness = kit.run(receiver)
+    if harness.errors:
+        fail(f"the start after it fails: {harness.errors[0]}", "onStop(); onStart()")
+    if feeder is not None:
+        feeder.put(feeder.sample(kit.rng, 1))
+        kit.until(lambda: harness.count, "the receiver stores nothing after it", 3)
+
+
+@check("RC-05", "must", change="make onStop return when it has run before")
+def stop_is_idempotent(kit: ReceiverKit) -> None:
+    """A second stop does nothing.
+
+    Purpose: a stop by the driver and a stop by the receiver itself may follow each other.
+    Method: start it, stop it, call onStop twice more.
+    Condition: each call returns within 2 s without an error.
+    Requires: nothing.
+    """
+    _, harness = _started(kit)
+    kit.finishes(harness.stop, _STOP_S)
+    for calls in (2, 3):
+        _stop_directly(kit, harness.receiver, f"onStart(); {'; '.join(['onStop()'] * calls)}")
+
+
+def _stop_directly(kit: ReceiverKit, receiver: Receiver[object], what: str) -> None:
+    raised: list[BaseException] = []
+
+    def stop() -> None:
+        try:
+            receiver.onStop()
+        except BaseException as error:
+            raised.append(error)
+
+    if not kit.finishes(stop, _PROMPT_S):
+        fail(f"onStop has not returned after {kit.deadline_s(_PROMPT_S):g} s", what)
+    for error in raised:
+        fail(f"onStop raised {type(error).__name__}: {error}", what)
+
+
+@check("RC-06", "must", change="close the socket or set the event that the read waits for in onStop")
+def stop_wakes_a_blocked_read(kit: ReceiverKit) -> None:
+    """A stop wakes a read that waits for data.
+
+    Purpose: a receiver that ignores a stop keeps its executor slot and blocks a graceful stop.
+    Method: start it, put a record when there is a feeder, wait until it is idle, stop it.
+    Condition: onStop returns within 3 s, and the receiver's thread has ended then.
+    Requires: nothing.
+    """
+    _, harness = _started(kit)
+    kit.is_quiet(1)
+    if not kit.finishes(harness.stop, _STOP_S):
+        fail(f"the receiver has not ended {kit.deadline_s(_STOP_S):g} s after its stop", "a source without data")
+
+
+@check("RC-07", "must", change="begin in onStart from a clean state: reuse nothing that onStop has closed or set")
+def restart_after_stop_works(kit: ReceiverKit) -> None:
+    """A receiver that was stopped starts again, in the same process and as a new copy.
+
+    Purpose: an error restarts a receiver in its process; the driver relaunches one that has ended elsewhere.
+    Method: start it, put a record, restart it, put a record; stop it, start a new copy, put a record.
+    Condition: each record is stored, without an error.
+    Requires: a feeder.
+    """
+    feeder, harness = kit.start()
+    records = feeder.sample(kit.rng, 4)
+    _put_and_await(kit, feeder, harness, records[0], "its start")
+    for number in (1, 2):
+        harness.restart()
+        if not kit.becomes(partial(_has_started, harness, number + 1), 3):
+            fail(f"it does not restart; errors: {harness.errors[-1:]}", f"{number} restarts")
+        _put_and_await(kit, feeder, harness, records[number], f"{number} restarts")
+    if not kit.finishes(harness.stop, _STOP_S):
+        return  # RC-06 reports it
+    _put_and_await(kit, feeder, kit.run(kit.make(feeder)), records[3], "a stop and the start of a new copy")
+
+
+def _has_started(harness: ReceiverHarness, times: int) -> bool:
+    return harness.starts >= times
+
+
+def _put_and_await(kit: ReceiverKit, feeder: Feeder, harness: ReceiverHarness, record: object, what: str) -> None:
+    feeder.put([record])
+    kit.until(
+        lambda: record in harness.records,
+        lambda: f"after {what} a record is not stored; errors: {harness.errors[-2:]}",
+        3,
+    )
+
+
+@check("RC-08", "must", change="close in onStop, or when receive() returns, everything that was opened")
+def nothing_left_behind(kit: ReceiverKit) -> None:
+    """A stopped receiver leaves no thread, descriptor or temporary file behind.
+
+    Purpose: a receiver restarts many times in the life of an executor; what it leaves adds up.
+    Method: twice: start it, store a record when there is a feeder, restart it, stop it. Compare the states after the
+        first and after the second time: what a library opens once for the process is none of the receiver's.
+    Condition: there are no more threads, descriptors and temporary files than before.
+    Requires: nothing.
+    """
+    _run_once(kit)
+    kit.leak_meter.leaks(kit.deadline_s(0.5))
+    meter = LeakMeter()
+    _run_once(kit)
+    if leaks := meter.leaks(kit.deadline_s(2)):
+        fail("; ".join(leaks), "a start, a restart and a stop")
+
+
+def _run_once(kit: ReceiverKit) -> None:
+    _, harness = _started(kit)
+    harness.restart()
+    kit.becomes(lambda: harness.starts > 1 or harness.is_terminated, _PROMPT_S)
+    kit.finishes(harness.stop, _STOP_S)
+    kit.close()
+
+
+@check("RC-09", "must", change="end in onStop, before it returns, every thread that stores")
+def nothing_stored_after_stop(kit: ReceiverKit) -> None:
+    """A stopped receiver stores nothing.
+
+    Purpose: a record that is read from the source and then refused is lost.
+    Method: start it, put records, stop it, put records, wait until its threads have ended.
+    Condition: no store is called once the stop is complete.
+    Requires: a feeder.
+    """
+    feeder = kit.feeder()
+    meter = LeakMeter()
+    harness = kit.run(kit.make(feeder))
+    records = feeder.sample(kit.rng, 20)
+    feeder.put(records[:10])
+    kit.becomes(lambda: harness.count >= 10, _PROMPT_S)
+    kit.finishes(harness.stop, _STOP_S)
+    feeder.put(records[10:])
+    # Without threads nothing can follow. That they end is the question of RC-08.
+    kit.becomes(lambda: harness.late_stores or not meter.threads(), 1)
+    if harness.late_stores:
+        fail(f"the receiver called {harness.late_stores[0]} after its stop", "put(10 records); stop; put(10 records)")

@@ -1,0 +1,74 @@
+"""``IoWatch``: what a thread does to the outside world while it is watched: connections, processes, files."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any, Self
+
+# Events of the interpreter's audit hooks.
+_EVENTS = frozenset(
+    {
+        "os.fork",
+        "os.mkdir",
+        "os.posix_spawn",
+        "os.remove",
+        "os.rename",
+        "os.system",
+        "socket.bind",
+        "socket.connect",
+        "socket.getaddrinfo",
+        "socket.gethostbyname",
+        "socket.sendto",
+        "subprocess.Popen",
+    }
+)
+# What imports open.
+_CODE = (".py", ".pyc", ".so", ".pth")
+_watching = threading.local()
+_hook_lock = threading.Lock()
+_hooked = False
+
+
+class IoWatch:
+    """Records what the thread that enters it does until it leaves.
+
+    Attributes:
+        seen: one line each.
+    """
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def __enter__(self) -> Self:
+        """Start to watch this thread."""
+        global _hooked
+        with _hook_lock:
+            if not _hooked:
+                # Cannot be removed: one hook for the whole process.
+                sys.addaudithook(_audit)
+                _hooked = True
+        _watching.seen = self.seen
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop to watch."""
+        _watching.seen = None
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in _EVENTS and event != "open":
+        return
+    seen: list[str] | None = getattr(_watching, "seen", None)
+    if seen is None:
+        return
+    if event == "open":
+        path = arguments[0]
+        if isinstance(path, int) or _is_code(os.fsdecode(path)):
+            return
+    seen.append(f"{event}{tuple(each for each in arguments if isinstance(each, str | bytes | int | tuple))}")
+
+
+def _is_code(path: str) -> bool:
+    return ".pyc" in path or path.endswith(_CODE) or path.startswith((sys.prefix, sys.base_prefix, "/proc/"))

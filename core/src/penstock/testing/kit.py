@@ -1,0 +1,243 @@
+"""``Kit``: what a running check gets: instances of the plugin, a clock, seeded randomness, deadlines, a leak meter."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyspark import cloudpickle
+
+from penstock.blocks import arrow_form
+from penstock.receive.receiver import Receiver
+from penstock.runtime.clock import Clock, ManualClock
+from penstock.testing.capabilities import Capabilities
+from penstock.testing.check import Check, NotApplicable, fail
+from penstock.testing.feeder import Feeder
+from penstock.testing.leak_meter import LeakMeter, ReceiverThreads
+from penstock.testing.receiver_harness import ReceiverHarness
+from penstock.testing.subject import Subject
+
+_POLL_S = 0.002
+# How long a receiver may take to stop when a check ends: a stop that hangs fails the checks of stopping only.
+_CLOSE_S = 3.0
+# A receiver is idle when its threads need less than a fifth of the time in several windows in a row.
+_WINDOW_S, _QUIET_WINDOWS = 0.02, 3
+
+
+def scale() -> float:
+    """The factor of every deadline, from ``PENSTOCK_TEST_SCALE``: above 1 on a slow machine.
+
+    Raises:
+        ValueError: it is no number above 0.
+    """
+    text = os.environ.get("PENSTOCK_TEST_SCALE", "1")
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if value <= 0:
+        raise ValueError(f"PENSTOCK_TEST_SCALE={text!r}: must be a number above 0, a factor for all deadlines")
+    return value
+
+
+class Kit:
+    """What a check runs with. Everything that is entered here is closed when the check ends.
+
+    Args:
+        subject: what is tested.
+        check: the running check.
+        folder: an empty folder for this check.
+    """
+
+    def __init__(self, subject: Subject, check: Check, folder: Path) -> None:
+        self.subject, self.check, self.folder = subject, check, folder
+        #: Seeded by the run's seed and the check's id: a check sees the same values alone and among others.
+        self.rng = random.Random(f"{subject.seed} {check.id}")
+        self.leak_meter = LeakMeter()
+        self._entered = ExitStack()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the plugin declares."""
+        return self.subject.capabilities
+
+    def enter(self, resource: Any) -> Any:
+        """Enter a context manager until the check ends."""
+        return self._entered.enter_context(resource)
+
+    def on_close(self, function: Callable[[], object]) -> None:
+        """Call a function when the check ends."""
+        self._entered.callback(function)
+
+    def close(self) -> None:
+        """Close what was entered, the last first."""
+        self._entered.close()
+
+    def deadline_s(self, seconds: float) -> float:
+        """A deadline, multiplied by ``PENSTOCK_TEST_SCALE``."""
+        return seconds * scale()
+
+    def until(self, condition: Callable[[], object], seen: Callable[[], str] | str, timeout_s: float = 5.0) -> None:
+        """Wait until a condition is true.
+
+        Args:
+            condition: polled every 2 ms.
+            seen: what the failure reports, or a function that describes it.
+            timeout_s: deadline before scaling.
+
+        Raises:
+            CheckFailure: it is not true in time.
+        """
+        if not self.becomes(condition, timeout_s):
+            fail(f"{seen if isinstance(seen, str) else seen()} (within {self.deadline_s(timeout_s):g} s)")
+
+    def finishes(self, function: Callable[[], object], timeout_s: float) -> bool:
+        """Call a function on a thread of its own; return whether it returns or raises before a deadline."""
+
+        def body() -> None:
+            # What it raises is not the question.
+            with suppress(BaseException):
+                function()
+
+        thread = threading.Thread(target=body, name=f"penstock kit {self.check.id} call", daemon=True)
+        thread.start()
+        thread.join(self.deadline_s(timeout_s))
+        return not thread.is_alive()
+
+    def advance_until(
+        self, clock: ManualClock, condition: Callable[[], object], step_ms: int = 10, limit_ms: int = 2000
+    ) -> bool:
+        """Move a manual clock in steps until a condition is true, up to a limit; return whether it is."""
+        for _ in range(0, limit_ms, step_ms):
+            if self.becomes(condition, 0.01):
+                return True
+            clock.advance(step_ms)
+        return self.becomes(condition)
+
+    def becomes(self, condition: Callable[[], object], timeout_s: float = 5.0) -> bool:
+        """Wait until a condition is true, up to a deadline; return whether it is."""
+        deadline = time.monotonic() + self.deadline_s(timeout_s)
+        while not condition():
+            if time.monotonic() > deadline:
+                return bool(condition())
+            # Polls: what a third-party plugin does has no event to wait for.
+            threading.Event().wait(_POLL_S)
+        return True
+
+
+class ReceiverKit(Kit):
+    """The kit of the receiver checks."""
+
+    def feeder(self) -> Feeder:
+        """A new feeder, closed when the check ends.
+
+        Raises:
+            NotApplicable: the suite has none.
+        """
+        if self.subject.feeder is None:
+            raise NotApplicable("the suite has no feeder")
+        feeder: Feeder = self.enter(self.subject.feeder())
+        return feeder
+
+    def make(
+        self,
+        feeder: Feeder | None = None,
+        position: Mapping[str, Any] | None = None,
+        *,
+        index: int = 0,
+        count: int = 1,
+    ) -> Receiver[Any]:
+        """A new receiver: pickled and loaded again, as Spark does on the way to an executor.
+
+        Args:
+            feeder: its source; ``None`` for a new one.
+            position: of a replayable receiver: it continues after what was stored up to there. A position is the
+                metadata of the blocks stored so far, each one's values over those before; ``None``: from the start.
+            index: which of several instances that share the source's partitions.
+            count: the number of these instances.
+
+        Raises:
+            CheckFailure: it cannot be pickled, or loaded, or does not take a position.
+        """
+        if feeder is None and self.subject.feeder is not None:
+            feeder = self.feeder()
+        if position is not None and not self.subject.takes("position"):
+            fail("make does not take a position", change="let make take (feeder, position=None) and continue there")
+        made = self.subject.instance(*([] if feeder is None else [feeder]), position=position, index=index, count=count)
+        try:
+            receiver = cloudpickle.loads(cloudpickle.dumps(made))
+        except Exception as error:
+            fail(
+                f"a new {type(made).__name__} cannot be pickled: {type(error).__name__}: {error}",
+                change="create clients, sockets, locks and threads in onStart, not in __init__",
+            )
+        if not isinstance(receiver, Receiver):
+            fail(f"make returned a {type(receiver).__name__}", change="return an instance of a subclass of Receiver")
+        return receiver
+
+    def harness(
+        self,
+        receiver: Receiver[Any],
+        clock: Clock | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> ReceiverHarness:
+        """A harness for a receiver, not started; stopped when the check ends, however that stop ends."""
+        _warm_up()
+        harness = ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock, pickled=False)
+        self.on_close(lambda: self.finishes(harness.stop, _CLOSE_S))
+        self.on_close(harness.accept)
+        return harness
+
+    def run(
+        self,
+        receiver: Receiver[Any],
+        clock: Clock | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> ReceiverHarness:
+        """Start a receiver in a harness, which stops it when the check ends."""
+        harness = self.harness(receiver, clock, conf)
+        harness.start()
+        return harness
+
+    def start(
+        self, clock: Clock | None = None, conf: Mapping[str, str] | None = None
+    ) -> tuple[Feeder, ReceiverHarness]:
+        """Make a feeder and a receiver that reads from it, and start it.
+
+        Raises:
+            NotApplicable: the suite has no feeder.
+        """
+        feeder = self.feeder()
+        return feeder, self.run(self.make(feeder), clock, conf)
+
+    def is_quiet(self, timeout_s: float = 3.0) -> bool:
+        """Wait until the receiver's threads are idle; return whether they are before the deadline."""
+        own = ReceiverThreads(self.leak_meter)
+        deadline = time.monotonic() + self.deadline_s(timeout_s)
+        quiet = 0
+        while quiet < _QUIET_WINDOWS:
+            if time.monotonic() > deadline:
+                return False
+            quiet = 0 if own.is_busy(_WINDOW_S) else quiet + 1
+        return True
+
+
+@cache
+def _warm_up() -> None:
+    """Import what the first block needs: no deadline of a check is to pay for it."""
+    list(arrow_form.records(arrow_form.encode(["record"]).to_batches()))
+
+
+class RateEstimatorKit(Kit):
+    """The kit of the rate estimator checks."""
+
+    def make(self, batch_interval_ms: int = 1000) -> Any:
+        """A new estimator."""
+        return self.subject.instance(batch_interval_ms)

@@ -1,0 +1,148 @@
+"""What a plugin leaves behind: ``LeakMeter`` for resources, ``GlobalState`` for the state of the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+_POLL_S = 0.005
+_ALLOWED_THREADS = ("penstock kit",)
+
+
+class LeakMeter:
+    """The threads, descriptors and temporary files that a plugin has left behind since the meter was made."""
+
+    def __init__(self) -> None:
+        self._threads = set(threading.enumerate())
+        self._files, self._temporary = _descriptors(), _temporary_files()
+
+    def __enter__(self) -> Self:
+        """Return the meter."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Do nothing: ``leaks`` reports."""
+
+    def leaks(self, deadline_s: float = 5.0) -> list[str]:
+        """What is left, one line each. Waits up to a deadline for threads that are ending."""
+        deadline = time.monotonic() + deadline_s
+        while (left := self._now()) and time.monotonic() < deadline:
+            threading.Event().wait(_POLL_S)
+        return left
+
+    def threads(self) -> list[threading.Thread]:
+        """The threads that were started since and are alive."""
+        return [
+            each
+            for each in threading.enumerate()
+            if each not in self._threads and each.is_alive() and not each.name.startswith(_ALLOWED_THREADS)
+        ]
+
+    def _now(self) -> list[str]:
+        return [
+            *(f"thread {each.name!r} is alive" for each in self.threads()),
+            *(f"{what} is open" for what in sorted((_descriptors() - self._files).values())),
+            *(f"temporary file {name} exists" for name in sorted(_temporary_files() - self._temporary)),
+        ]
+
+
+class ReceiverThreads:
+    """How busy the threads are that were started since a leak meter was made."""
+
+    def __init__(self, meter: LeakMeter) -> None:
+        self._meter = meter
+
+    def is_busy(self, window_s: float) -> bool:
+        """Wait for a moment and return whether the threads needed more than a fifth of it."""
+        began_s, before = time.monotonic(), self._cpu_ns()
+        threading.Event().wait(window_s)
+        used_ns = sum(now - before.get(thread, 0) for thread, now in self._cpu_ns().items())
+        return used_ns > (time.monotonic() - began_s) * 0.2e9
+
+    def _cpu_ns(self) -> dict[int, int]:
+        found = dict[int, int]()
+        for thread in self._meter.threads():
+            try:
+                text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
+            except OSError:
+                continue  # ended meanwhile, or no Linux
+            found[thread.native_id or 0] = int(text.split()[0])
+        return found
+
+
+class _Descriptors(dict[str, str]):
+    """File descriptors by what they refer to."""
+
+    def __sub__(self, other: dict[str, str]) -> _Descriptors:
+        return _Descriptors({key: what for key, what in self.items() if key not in other})
+
+
+def _descriptors() -> _Descriptors:
+    """The files, sockets and pipes that this process has open; empty where /proc is missing."""
+    found = _Descriptors()
+    folder = Path("/proc/self/fd")
+    if not folder.exists():
+        return found
+    for entry in folder.iterdir():
+        try:
+            target = os.readlink(entry)  # noqa: PTH115  # text such as "socket:[123]", no path
+        except OSError:
+            continue  # closed meanwhile, as the descriptor that lists the folder
+        found[f"{entry.name} {target}"] = f"descriptor {entry.name}, {target},"
+    return found
+
+
+def _temporary_files() -> set[str]:
+    # The runner gives each check a folder of its own for temporary files.
+    return {entry.name for entry in Path(tempfile.gettempdir()).iterdir()}
+
+
+class GlobalState:
+    """The state of the process that a plugin must leave as it is, when this was made."""
+
+    def __init__(self) -> None:
+        self._was = self._read()
+
+    def changes(self) -> list[str]:
+        """What has changed, one line each."""
+        now = self._read()
+        return [f"{name} changed from {was!r} to {now[name]!r}" for name, was in self._was.items() if now[name] != was]
+
+    def restore(self) -> None:
+        """Put everything back. Signal handlers only on the main thread, where they can be set."""
+        os.chdir(self._was["the working directory"])
+        environment = self._was["os.environ"]
+        for name in set(os.environ) - set(environment):
+            del os.environ[name]
+        os.environ.update(environment)
+        socket.setdefaulttimeout(self._was["the default socket timeout"])
+        sys.excepthook, threading.excepthook = self._was["sys.excepthook"], self._was["threading.excepthook"]
+        sys.stdout, sys.stderr = self._was["sys.stdout"], self._was["sys.stderr"]
+        sys.path[:] = self._was["sys.path"]
+        sys.setrecursionlimit(self._was["the recursion limit"])
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, self._was[f"the handler of {number.name}"])
+
+    @staticmethod
+    def _read() -> dict[str, Any]:
+        return {
+            "the working directory": str(Path.cwd()),
+            "os.environ": dict(os.environ),
+            "the default socket timeout": socket.getdefaulttimeout(),
+            "the handler of SIGINT": signal.getsignal(signal.SIGINT),
+            "the handler of SIGTERM": signal.getsignal(signal.SIGTERM),
+            "sys.excepthook": sys.excepthook,
+            "threading.excepthook": threading.excepthook,
+            "sys.stdout": sys.stdout,
+            "sys.stderr": sys.stderr,
+            "sys.path": list(sys.path),
+            "the recursion limit": sys.getrecursionlimit(),
+        }

@@ -1,0 +1,98 @@
+"""``ReceiverWorkers``: the threads and processes that a receiver starts, to end them as a crash does."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import thread as executors
+from pathlib import Path
+from typing import Any, Self
+
+from penstock.receive.receiver import Receiver
+from penstock.runtime.threads import EngineThread
+
+
+class WorkerEnded(Exception):
+    """Ends a thread of a receiver, as an error that nobody foresaw."""
+
+    def __init__(self) -> None:
+        super().__init__("the conformance kit ended this thread")
+
+
+class ReceiverWorkers:
+    """While entered, records each thread that the receiver's code starts, and each child process of this process.
+
+    Args:
+        receiver: not started yet.
+    """
+
+    def __init__(self, receiver: Receiver[Any]) -> None:
+        self._receiver = receiver
+        self._threads: list[threading.Thread] = []
+        self._others = _children()
+
+    def __enter__(self) -> Self:
+        """Begin to record."""
+        start = self._start = threading.Thread.start
+
+        def recorded(thread: threading.Thread) -> None:
+            if self._is_own(thread):
+                self._threads.append(thread)
+            start(thread)
+
+        threading.Thread.start = recorded  # type: ignore[method-assign,assignment]
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Record no longer."""
+        threading.Thread.start = self._start  # type: ignore[method-assign]
+
+    def alive(self) -> list[str]:
+        """Names of the threads and processes that run."""
+        threads = [f"thread {each.name!r}" for each in self._threads if each.is_alive()]
+        return [*threads, *(f"process {each}" for each in sorted(_children() - self._others))]
+
+    def end(self) -> list[str]:
+        """Raise ``WorkerEnded`` in every thread, once it runs again, and kill every process; return their names."""
+        ended = self.alive()
+        for thread in self._threads:
+            if thread.is_alive():
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(thread.ident or 0), ctypes.py_object(WorkerEnded)
+                )
+        for process in _children() - self._others:
+            os.kill(process, signal.SIGKILL)
+        return ended
+
+    def _is_own(self, thread: threading.Thread) -> bool:
+        """Whether the receiver's code starts this thread, now."""
+        # Frames: this method's, the recorder's, the starter's.
+        starter = frame = sys._getframe(2)
+        # Core starts threads of its own for a receiver that calls it; a thread pool contains what its work raises.
+        if isinstance(thread, EngineThread) and starter.f_locals.get("self") is not self._receiver:
+            return False
+        if getattr(thread, "_target", None) is executors._worker:
+            return False
+        while frame is not None:
+            if frame.f_locals.get("self") is self._receiver:
+                return True
+            frame = frame.f_back  # type: ignore[assignment]
+        return threading.current_thread() in self._threads
+
+
+def _children() -> set[int]:
+    """The processes that this process has started; empty where /proc is missing."""
+    folder = Path("/proc/self/task")
+    if not folder.exists():
+        return set()
+    return {int(child) for task in folder.iterdir() for child in _read(task / "children").split()}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""  # the thread has ended meanwhile

@@ -1,0 +1,141 @@
+"""``Report``: the results of a run of checks, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Literal
+
+import attrs
+from attrs import frozen
+
+from penstock.testing.check import Check, Level
+
+Outcome = Literal["passed", "failed", "excused", "not applicable"]
+#: Where each check is documented; the anchor is its id in lower case.
+PAGE = "docs/conformance.md"
+
+
+@frozen
+class Result:
+    """How one check ended.
+
+    Attributes:
+        id: of the check.
+        name: of the check.
+        level: ``must``, ``should`` or ``may``.
+        outcome: ``excused`` is a failure that the author expects and gives a reason for.
+        seconds: how long it took.
+        rule: what must hold.
+        seen: what was observed, or why it is not applicable; empty for a pass.
+        smallest: the smallest input that shows it; empty when there is no input.
+        change: what to change; empty unless it failed.
+        excuse: how to excuse it; empty unless it failed.
+        docs: where the check is documented.
+    """
+
+    id: str
+    name: str
+    level: Level
+    outcome: Outcome
+    seconds: float = 0.0
+    rule: str = ""
+    seen: str = ""
+    smallest: str = ""
+    change: str = ""
+    excuse: str = ""
+    docs: str = ""
+
+    @classmethod
+    def of(cls, check: Check, outcome: Outcome, seconds: float = 0.0, seen: str = "", smallest: str = "") -> Result:
+        """The result of a check that did not fail."""
+        anchor = f"{PAGE}#{check.id.lower()}"
+        return cls(check.id, check.name, check.level, outcome, seconds, check.rule, seen, smallest, docs=anchor)
+
+    def text(self) -> str:
+        """The result for people, several lines for a failure."""
+        head = f"{self.id} {self.name} ({self.level}): {self.outcome}"
+        if self.outcome in {"passed", "not applicable", "excused"}:
+            return head + (f", {self.seen}" if self.seen else "")
+        lines = {
+            "rule": self.rule,
+            "seen": self.seen,
+            "smallest input": self.smallest,
+            "change": self.change,
+            "excuse": self.excuse,
+            "documentation": self.docs,
+        }
+        return "\n".join([head, *(f"  {name + ':':<16}{_indented(text)}" for name, text in lines.items() if text)])
+
+
+@frozen
+class Report:
+    """The results of a run of checks.
+
+    Attributes:
+        kind: of the plugin.
+        subject: what was tested.
+        seed: with which the run can be repeated.
+        pinned: the number of checks that a complete run has; ``None`` when only some were asked for.
+        results: one for each check, in the order of ids.
+    """
+
+    kind: str
+    subject: str
+    seed: int
+    pinned: int | None
+    results: tuple[Result, ...]
+
+    def __getitem__(self, check_id: str) -> Result:
+        """The result of a check.
+
+        Raises:
+            KeyError: it is not part of this run.
+        """
+        return {each.id: each for each in self.results}[check_id]
+
+    @property
+    def failed(self) -> list[Result]:
+        """The failures that nothing excuses."""
+        return [each for each in self.results if each.outcome == "failed"]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each of the pinned number of checks has a result."""
+        return self.pinned is None or len(self.results) == self.pinned
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run is complete and no check of level ``must`` or ``should`` failed."""
+        return self.is_complete and all(each.level == "may" for each in self.failed)
+
+    @property
+    def grade(self) -> str:
+        """``fails``; ``loads``: all packaging musts; ``behaves``: all musts; ``hardened``: all musts and shoulds."""
+        levels = {each.level for each in self.failed}
+        if not self.is_complete or any(each.id.startswith("PK") and each.level == "must" for each in self.failed):
+            return "fails"
+        return "loads" if "must" in levels else "behaves" if "should" in levels else "hardened"
+
+    def summary(self) -> str:
+        """The last line: run, not applicable, excused, failed, and the pinned total."""
+        counts = Counter(each.outcome for each in self.results)
+        missing = "" if self.is_complete else f" INCOMPLETE: {len(self.results)} results."
+        total = f"{len(self.results)} selected" if self.pinned is None else f"{self.pinned} pinned"
+        return (
+            f"{self.subject} ({self.kind}): {counts['passed'] + counts['failed'] + counts['excused']} run, "
+            f"{counts['not applicable']} not applicable, {counts['excused']} excused, {counts['failed']} failed; "
+            f"{total}; grade: {self.grade}; seed {self.seed}.{missing}"
+        )
+
+    def text(self) -> str:
+        """All results, then the summary."""
+        return "\n".join([*(each.text() for each in self.results), self.summary()])
+
+    def to_json(self) -> str:
+        """The report as JSON."""
+        return json.dumps(attrs.asdict(self) | {"ok": self.ok, "grade": self.grade}, indent=2)
+
+
+def _indented(text: str) -> str:
+    return text.replace("\n", "\n" + " " * 18)

@@ -1,0 +1,290 @@
+"""Runs checks: each under a time limit, none able to end the run, in this process or in one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+import attrs
+
+from penstock.testing.block_store import BlockStoreKit
+from penstock.testing.capabilities import Capabilities
+from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for
+from penstock.testing.feeder import Feeder
+from penstock.testing.kit import Kit, RateEstimatorKit, ReceiverKit, scale
+from penstock.testing.leak_meter import GlobalState
+from penstock.testing.report import Report, Result
+from penstock.testing.subject import Subject
+
+# Kind of check → its kit.
+_KITS: Mapping[str, type[Kit]] = {
+    "plugin": Kit,
+    "receiver": ReceiverKit,
+    "rate-estimator": RateEstimatorKit,
+    "listener": Kit,
+    "block-store": BlockStoreKit,
+    "live": Kit,
+}
+# After the time limit of a check, for its process to report the hang itself.
+_GRACE_S = 5.0
+
+
+def run_checks(
+    kind: Any,
+    make: Callable[..., Any] | None = None,
+    feeder: Callable[[], Feeder] | None = None,
+    only: Iterable[str] | None = None,
+    *,
+    name: str = "",
+    options: Mapping[str, Any] | None = None,
+    capabilities: Capabilities | None = None,
+    expected_failures: Mapping[str, str] | None = None,
+    conf: Mapping[str, str] | None = None,
+    seed: int = 0,
+    live: bool = False,
+    isolated: bool = False,
+    on_result: Callable[[Result], object] | None = None,
+) -> Report:
+    """Run the conformance checks on a plugin. Needs no pytest.
+
+    Args:
+        kind: ``receiver``, ``rate-estimator``, ``listener`` or ``block-store``.
+        make: makes an instance; see ``Subject``.
+        feeder: makes a feeder, for receivers.
+        only: ids of the checks to run; ``None`` for all.
+        name: of the installed plugin.
+        options: of the installed plugin.
+        capabilities: what the plugin declares.
+        expected_failures: check id → reason.
+        conf: configuration by full key, in force in every check.
+        seed: of everything random.
+        live: whether to run the checks that start Spark.
+        isolated: run the checks in a process of their own. A check that ends this process fails; the rest runs in a
+            new one. Call it from a program without other threads.
+        on_result: called with each result.
+
+    Raises:
+        ConfigurationError: what is to be tested is incomplete.
+        UnknownNameError: there is no such check; names the nearest.
+    """
+    subject = Subject(
+        kind=kind,
+        make=make,
+        feeder=feeder,
+        name=name,
+        options=options or {},
+        capabilities=capabilities or Capabilities(),
+        expected_failures=expected_failures or {},
+        conf=conf or {},
+        seed=seed,
+        live=live,
+    )
+    return run_subject(subject, only, isolated=isolated, on_result=on_result)
+
+
+def run_subject(
+    subject: Subject,
+    only: Iterable[str] | None = None,
+    *,
+    isolated: bool = False,
+    on_result: Callable[[Result], object] | None = None,
+) -> Report:
+    """Run the checks on a subject; see ``run_checks``."""
+    checks = checks_for(subject.kind, only)
+    results = []
+    for result in _isolated(subject, checks) if isolated else (run_check(subject, each) for each in checks):
+        results.append(result)
+        if on_result is not None:
+            on_result(result)
+    pinned = len(checks_for(subject.kind)) if only is None else None
+    return Report(subject.kind, subject.title, subject.seed, pinned, tuple(results))
+
+
+def run_check(subject: Subject, check: Check) -> Result:
+    """Run one check in this process, on a thread of its own, and judge it. Never raises what the plugin raises."""
+    if check.requires and not getattr(subject.capabilities, check.requires):
+        return Result.of(check, "not applicable", seen=f"Capabilities.{check.requires} is not set")
+    if check.kind == "live" and not subject.live:
+        return Result.of(check, "not applicable", seen="live checks were not asked for")
+    began = time.monotonic()
+    error = _error_of(subject, check)
+    seconds = round(time.monotonic() - began, 3)
+    reason = subject.expected_failures.get(check.id)
+    if isinstance(error, NotApplicable):
+        return Result.of(check, "not applicable", seconds, str(error))
+    if error is None and reason is None:
+        return Result.of(check, "passed", seconds)
+    if error is None:
+        error = CheckFailure(
+            f"it passes, although expected_failures says: {reason}", change=f"remove {check.id} from expected_failures"
+        )
+    elif reason is not None:
+        return Result.of(check, "excused", seconds, reason)
+    if not isinstance(error, CheckFailure):
+        error = CheckFailure(_unexpected(error))
+    failed = Result.of(check, "failed", seconds, error.seen, error.smallest)
+    return attrs.evolve(failed, change=error.change or check.change, excuse=_excuse(check))
+
+
+def _excuse(check: Check) -> str:
+    expected = f'expected_failures = {{"{check.id}": "the reason"}}'
+    return (
+        f"Capabilities({check.requires}=False), if it is not meant to; else {expected}" if check.requires else expected
+    )
+
+
+def _unexpected(error: BaseException) -> str:
+    lines = traceback.format_exception(error)
+    return f"{type(error).__name__}: {error}\n{''.join(lines[-3:]).rstrip()}"
+
+
+def _error_of(subject: Subject, check: Check) -> BaseException | None:
+    """Run a check on a daemon thread, so that a hang ends this check only; restore what it changed."""
+    outcome: list[BaseException | None] = []
+    exits: list[CheckFailure] = []
+    state, limit_s = GlobalState(), check.limit_s * scale()
+    with tempfile.TemporaryDirectory(prefix="penstock-check-", ignore_cleanup_errors=True) as folder:
+        temporary, work = Path(folder) / "tmp", Path(folder) / "work"
+        temporary.mkdir()
+        work.mkdir()
+
+        def body() -> None:
+            kit = _KITS[check.kind](subject, check, work)
+            # The first error counts: what cannot be closed is often a consequence of it. A plugin may raise anything,
+            # SystemExit included.
+            for step, arguments in ((check.function, [kit]), (kit.close, [])):
+                try:
+                    step(*arguments)
+                except BaseException as error:
+                    outcome.append(error)
+            outcome.append(None)
+
+        thread = threading.Thread(target=body, name=f"penstock kit {check.id}", daemon=True)
+        with _temporary_files_in(temporary), _no_exit(exits):
+            thread.start()
+            thread.join(limit_s)
+            # Before anything is restored: a check that hangs may end meanwhile.
+            where = _stack(thread)
+        state.restore()
+    if exits:
+        return exits[0]
+    if not outcome:
+        return CheckFailure(f"not finished within its time limit of {limit_s:g} s; it is at:\n{where}")
+    return outcome[0]
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """Put temporary files into a folder."""
+    was, tempfile.tempdir = tempfile.tempdir, str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = was
+
+
+@contextmanager
+def _no_exit(exits: list[CheckFailure]) -> Iterator[None]:
+    """Make ``os._exit`` end the calling thread instead of the process, and note the call."""
+    exit_process = os._exit
+
+    def refuse(status: int) -> NoReturn:
+        exits.append(CheckFailure(f"the plugin called os._exit({status})", change="raise an exception instead"))
+        raise SystemExit(status)
+
+    os._exit = refuse
+    try:
+        yield
+    finally:
+        os._exit = exit_process
+
+
+def _stack(thread: threading.Thread) -> str:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return "".join(traceback.format_stack(frame)[-4:]).rstrip() if frame else "(ended meanwhile)"
+
+
+# -- a process of its own --
+
+
+def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
+    """Run checks in forked processes: a new one after each that the plugin ended."""
+    remaining = list(checks)
+    while remaining:
+        process = _Worker(subject, remaining)
+        try:
+            for result in process.results():
+                remaining.pop(0)
+                yield result
+        finally:
+            ended = process.end()
+        if remaining:
+            check = remaining.pop(0)
+            yield attrs.evolve(
+                Result.of(check, "failed", seen=f"the process of the check {ended}"),
+                change="do not end or crash the process: raise an exception, or call Receiver.stop",
+                excuse=_excuse(check),
+            )
+
+
+class _Worker:
+    """A forked process that runs checks and sends their results through a pipe, one line of JSON each."""
+
+    def __init__(self, subject: Subject, checks: list[Check]) -> None:
+        self._checks, self._hung = checks, False
+        self._reader, writer = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._pid = os.fork()
+        if self._pid == 0:
+            status = 1
+            try:
+                os.close(self._reader)
+                # Standard output is for the report.
+                os.dup2(2, 1)
+                for check in checks:
+                    line = json.dumps(attrs.asdict(run_check(subject, check))) + "\n"
+                    os.write(writer, line.encode())
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(writer)
+
+    def results(self) -> Iterator[Result]:
+        """The results until the last, or until the process ends or hangs; a process that hangs is killed."""
+        buffer = b""
+        for check in self._checks:
+            deadline = time.monotonic() + check.limit_s * scale() + _GRACE_S
+            while b"\n" not in buffer:
+                ready, _, _ = select.select([self._reader], [], [], max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    self._hung = True
+                    os.kill(self._pid, signal.SIGKILL)
+                    return
+                data = os.read(self._reader, 65536)
+                if not data:
+                    return
+                buffer += data
+            line, _, buffer = buffer.partition(b"\n")
+            yield Result(**json.loads(line))
+
+    def end(self) -> str:
+        """Wait for the end of the process; how it ended, for messages."""
+        os.close(self._reader)
+        _, status = os.waitpid(self._pid, 0)
+        if self._hung:
+            return "did not end within its time limit and was killed"
+        if os.WIFSIGNALED(status):
+            return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
+        return f"ended with exit status {os.WEXITSTATUS(status)}"

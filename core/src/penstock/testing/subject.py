@@ -1,0 +1,106 @@
+"""``Subject``: what is tested, and how, as one value. All three doors of the kit make one and hand it to the runner."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from attrs import field, frozen
+
+from penstock.errors import ConfigurationError
+from penstock.plugins.discovery import KINDS, Plugins
+from penstock.plugins.specs import read_options
+from penstock.testing.capabilities import Capabilities
+from penstock.testing.check import SUITE_KINDS, Kind
+from penstock.testing.feeder import Feeder
+
+#: Kind of a suite → the hook that offers plugins of this kind, for the kinds that have specs.
+HOOKS: Mapping[str, str] = {"receiver": "receivers", "rate-estimator": "rate_estimators"}
+
+
+@frozen(kw_only=True)
+class Subject:
+    """What is tested.
+
+    Attributes:
+        kind: ``receiver``, ``rate-estimator``, ``listener`` or ``block-store``.
+        make: makes an instance. Receiver: ``make(feeder)``, or ``make()``; a replayable one
+            ``make(feeder, position=None)``, a partitioned one ``make(feeder, index=0, count=1)``, see
+            ``ReceiverKit.make``. Rate estimator: ``make(batch_interval_ms)``.
+            Listener: ``make(context)`` with a ``ListenerContext``. Block store: ``make(folder)``, an object with the
+            hook ``store``. ``None``: made from the installed plugin ``name``.
+        feeder: makes a feeder; receivers only. ``None``: checks that need data are not applicable.
+        name: of the installed plugin; empty for an object that no entry point offers: packaging checks are then not
+            applicable.
+        options: of the installed plugin, beside those of the feeder.
+        capabilities: what it declares that it can do.
+        expected_failures: check id → reason. Strict: an expected failure that passes is a failure.
+        conf: configuration by full key, in force in every check.
+        seed: of everything random.
+        live: whether to run the checks that start Spark.
+    """
+
+    kind: Kind
+    make: Callable[..., Any] | None = None
+    feeder: Callable[[], Feeder] | None = None
+    name: str = ""
+    options: Mapping[str, Any] = field(factory=dict)
+    capabilities: Capabilities = field(factory=Capabilities)
+    expected_failures: Mapping[str, str] = field(factory=dict)
+    conf: Mapping[str, str] = field(factory=dict)
+    seed: int = 0
+    live: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what cannot be tested.
+
+        Raises:
+            ConfigurationError: the kind has no checks, or there is neither ``make`` nor ``name``.
+        """
+        if self.kind not in SUITE_KINDS:
+            raise ConfigurationError(f"kind={self.kind!r}: must be one of {', '.join(SUITE_KINDS)}")
+        if self.make is None and not (self.name and self.kind in HOOKS):
+            raise ConfigurationError(f"a {self.kind} suite needs make, a function that makes what is tested")
+
+    @property
+    def title(self) -> str:
+        """Names it in reports."""
+        return self.name or getattr(self.make, "__qualname__", str(self.make))
+
+    def instance(self, *arguments: Any, **keywords: Any) -> Any:
+        """Make an instance.
+
+        Args:
+            arguments: for ``make``: the feeder, the batch interval, the context or the folder.
+            keywords: given to ``make`` if it has arguments of these names.
+        """
+        if self.make is None:
+            return self._from_plugin(*arguments, **keywords)
+        known = {name: value for name, value in keywords.items() if self.takes(name)}
+        return self.make(*arguments[: _positional(self.make)], **known)
+
+    def takes(self, name: str) -> bool:
+        """Whether ``make`` has an argument of this name; true for an installed plugin."""
+        return self.make is None or name in inspect.signature(self.make).parameters
+
+    def _from_plugin(
+        self, *arguments: Any, position: Mapping[str, Any] | None = None, index: int = 0, count: int = 1
+    ) -> Any:
+        spec = Plugins().spec(HOOKS[self.kind], self.name)
+        given = dict(self.options)
+        if arguments and isinstance(arguments[0], Feeder):
+            feeder, arguments = arguments[0], ()
+            given |= feeder.options()
+            given |= {} if position is None else feeder.position_options(position)
+            given |= {} if count == 1 else feeder.share_options(index, count)
+        options = read_options(KINDS[HOOKS[self.kind]][0], spec, given)
+        return spec.factory(*(() if options is None and self.kind == "receiver" else (options,)), *arguments)
+
+
+def _positional(function: Callable[..., Any]) -> int:
+    """The number of positional arguments that a function takes."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return 1
+    return sum(each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD} for each in parameters)

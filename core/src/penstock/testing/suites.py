@@ -1,0 +1,141 @@
+"""The class door of the kit: one empty class is a test suite. pytest and unittest collect one test for each check."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from penstock.testing.capabilities import Capabilities
+from penstock.testing.check import PINNED, Check, CheckFailure, Kind, checks_for
+from penstock.testing.report import Report, Result
+from penstock.testing.runner import run_check, run_subject
+from penstock.testing.subject import Subject
+
+
+class ConformanceSuite:
+    """Base class of the suites. Derive from the suite of your kind of plugin.
+
+    Attributes:
+        kind: set by the suites.
+        name: of the installed plugin.
+        options: of the installed plugin, beside those of the feeder.
+        capabilities: what the plugin declares.
+        expected_failures: check id → reason. Strict: an expected failure that passes fails.
+        conf: configuration by full key, in force in every check.
+        seed: of everything random.
+        live: whether to run the checks that start Spark.
+        results: what has run so far, by check id.
+    """
+
+    kind: ClassVar[Kind]
+    name: ClassVar[str] = ""
+    options: ClassVar[Mapping[str, Any]] = {}
+    capabilities: ClassVar[Capabilities] = Capabilities()
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    conf: ClassVar[Mapping[str, str]] = {}
+    seed: ClassVar[int] = 0
+    live: ClassVar[bool] = False
+    results: ClassVar[dict[str, Result]]
+    make: Callable[..., Any] | None = None
+    feeder: Callable[..., Any] | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Add a test for each check."""
+        super().__init_subclass__(**kwargs)
+        if "kind" in cls.__dict__:
+            return  # one of the four below
+        cls.results = {}
+        for check in checks_for(cls.kind):
+            _add_test(cls, check)
+
+    def subject(self) -> Subject:
+        """What is tested, as one value."""
+        return Subject(
+            kind=self.kind,
+            make=self.make,
+            feeder=self.feeder,
+            name=self.name,
+            options=self.options,
+            capabilities=self.capabilities,
+            expected_failures=self.expected_failures,
+            conf=self.conf,
+            seed=self.seed,
+            live=self.live,
+        )
+
+    @classmethod
+    def run(cls, only: list[str] | None = None, *, isolated: bool = False) -> Report:
+        """Run the suite without pytest."""
+        return run_subject(cls().subject(), only, isolated=isolated)
+
+    @classmethod
+    def report(cls) -> Report:
+        """What has run so far in this process, as a report."""
+        pinned = sum(PINNED[kind] for kind in ("plugin", cls.kind, "live"))
+        results = tuple(cls.results[check.id] for check in checks_for(cls.kind) if check.id in cls.results)
+        return Report(cls.kind, cls.__name__, cls.seed, pinned, results)
+
+    def test_every_check_is_present(self) -> None:
+        """No check was removed: neither from the kit nor, by overriding its test, from this class."""
+        removed = [check.id for check in checks_for(self.kind) if not callable(getattr(self, _test_name(check), None))]
+        assert not removed, f"{type(self).__name__} overrides the tests of {removed}; use expected_failures instead"
+
+
+class ReceiverSuite(ConformanceSuite):
+    """The checks of a receiver. Give ``feeder``, and ``make(feeder)`` or ``name``."""
+
+    kind = "receiver"
+
+
+class RateEstimatorSuite(ConformanceSuite):
+    """The checks of a rate estimator. Give ``make(batch_interval_ms)`` or ``name``."""
+
+    kind = "rate-estimator"
+
+
+class ListenerSuite(ConformanceSuite):
+    """The checks of a listener. Give ``make(context)``, which returns the listener for a ``ListenerContext``."""
+
+    kind = "listener"
+
+
+class BlockStoreSuite(ConformanceSuite):
+    """The checks of a block store. Give ``make(folder)``, which returns an object with the hook ``store``."""
+
+    kind = "block-store"
+
+
+def _test_name(check: Check) -> str:
+    return f"test_{check.id.replace('-', '_')}_{check.name}"
+
+
+def _add_test(cls: type[ConformanceSuite], check: Check) -> None:
+    def test(self: ConformanceSuite) -> None:
+        __tracebackhide__ = True
+        result = run_check(self.subject(), check)
+        type(self).results[check.id] = result
+        if result.outcome == "failed" and check.level != "may":
+            raise CheckFailure("\n" + result.text())
+        if result.outcome != "passed":
+            _skip(result)
+
+    test.__name__ = _test_name(check)
+    test.__qualname__ = f"{cls.__qualname__}.{test.__name__}"
+    test.__module__ = cls.__module__
+    test.__doc__ = check.rule
+    setattr(cls, test.__name__, test)
+
+
+def _skip(result: Result) -> None:
+    """Report an outcome between pass and failure to the test runner."""
+    reason = f"{result.id} {result.outcome}: {result.seen}"
+    if "pytest" not in sys.modules:
+        import unittest
+
+        raise unittest.SkipTest(reason)
+    import pytest
+
+    if result.outcome == "not applicable":
+        pytest.skip(reason)
+    pytest.xfail(reason)

@@ -1,0 +1,133 @@
+"""Mutants of the receiver checks RC-01 to RC-09."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+
+from tests.mutants.references import MemoryReceiver, memory_mutant
+
+from penstock import ReceiverStoppedError, ThreadReceiver
+from penstock.testing import MemoryFeeder, MemorySource
+
+
+class ConnectsInConstructor(MemoryReceiver):
+    """Looks for a free port in its constructor."""
+
+    def __init__(self, feeder: MemoryFeeder) -> None:
+        super().__init__(feeder)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+
+
+class StartsThreadInConstructor(MemoryReceiver):
+    """Starts a thread in its constructor."""
+
+    def __init__(self, feeder: MemoryFeeder) -> None:
+        super().__init__(feeder)
+        threading.Thread(target=threading.Event().wait, args=(0.2,), name="eager", daemon=True).start()
+
+
+class WaitsInStart(MemoryReceiver):
+    """Waits in onStart for the first answer of the source."""
+
+    def onStart(self) -> None:
+        source = MemorySource.find(self.address)
+        with source._changed:
+            source._changed.wait_for(lambda: source._state != "paused")
+        super().onStart()
+
+
+class StartsAgain(MemoryReceiver):
+    """Starts a second thread when it is started a second time."""
+
+    def onStart(self) -> None:
+        try:
+            super().onStart()
+        except RuntimeError:
+            threading.Thread(target=threading.Event().wait, name="second reader", daemon=True).start()
+
+
+class NeedsStart(MemoryReceiver):
+    """Its onStop needs what its onStart has made."""
+
+    done: threading.Event
+
+    def onStart(self) -> None:
+        self.done = threading.Event()
+        super().onStart()
+
+    def onStop(self) -> None:
+        self.done.set()
+        super().onStop()
+
+
+class StopsOnce(MemoryReceiver):
+    """Its onStop takes away what it needs."""
+
+    handles: list[str] | None = None
+
+    def onStart(self) -> None:
+        self.handles = ["handle"]
+        super().onStart()
+
+    def onStop(self) -> None:
+        super().onStop()
+        if self.handles is not None:
+            self.handles.pop()
+
+
+class NeverWakes(MemoryReceiver):
+    """Does not close its connection."""
+
+    def onStop(self) -> None:
+        ThreadReceiver.onStop(self)
+
+
+class ReusesConnection(MemoryReceiver):
+    """Connects once in its life."""
+
+    def receive(self) -> None:
+        if self.connection is None:
+            super().receive()
+        while not self.wait(1):
+            pass
+
+
+class LeavesDescriptors(MemoryReceiver):
+    """Opens a pipe that nobody closes."""
+
+    def onStart(self) -> None:
+        os.pipe()
+        super().onStart()
+
+
+class StoresLate(MemoryReceiver):
+    """Has a thread that does not notice the stop at once."""
+
+    def onStop(self) -> None:
+        super().onStop()
+        threading.Thread(target=self._store_late, daemon=True).start()
+
+    def _store_late(self) -> None:
+        for _ in range(20):
+            threading.Event().wait(0.01)
+            with contextlib.suppress(ReceiverStoppedError):
+                self.store("late")
+
+
+MUTANTS = [
+    memory_mutant("RC-01", ConnectsInConstructor, "did: socket.bind"),
+    memory_mutant("RC-01", StartsThreadInConstructor, "thread 'eager' is alive"),
+    memory_mutant("RC-02", WaitsInStart, "onStart has not returned", scale=0.05),
+    memory_mutant("RC-03", StartsAgain, "second reader", scale=0.1),
+    memory_mutant("RC-04", NeedsStart, "onStop raised AttributeError"),
+    memory_mutant("RC-05", StopsOnce, "onStop raised IndexError"),
+    memory_mutant("RC-06", NeverWakes, "has not ended", 0.05, "RC-03", "RC-05", "RC-07"),
+    memory_mutant("RC-07", ReusesConnection, "after 1 restarts a record is not stored", scale=0.1),
+    memory_mutant("RC-08", LeavesDescriptors, "descriptor", scale=0.1),
+    memory_mutant("RC-09", StoresLate, "called store after its stop"),
+]
