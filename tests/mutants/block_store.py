@@ -339,7 +339,7 @@ MUTANTS = [
     _mutant("BS-10", "the block reads as", ReadsWhatItCan, "BS-11"),
     _mutant("BS-11", "the block reads as", SkipsChecksum),
     _mutant("BS-12", "store raised ValueError: nothing to store", RefusesEmpty),
-    _mutant("BS-13", "reads as other records", SharesBuffer),
+    _mutant("BS-13", "block", SharesBuffer),
     _mutant("BS-14", "it reads as", TouchesOthers, "BS-03", "BS-13", "BS-15"),
     _mutant("BS-15", "the store was acknowledged", IgnoresFullDisk),
     _mutant("BS-16", "no file is at", RelativePath),

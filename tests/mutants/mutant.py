@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from attrs import field, frozen
 
-from penstock.testing import Capabilities, Feeder
+from penstock.testing import Capabilities, Feeder, Report, run_checks
 
 
 @frozen(kw_only=True)
@@ -23,6 +30,8 @@ class Mutant:
         capabilities: what it declares.
         scale: ``PENSTOCK_TEST_SCALE`` for its own check: below 1 where the check waits for something that never comes.
         also: other checks that it fails by the same rule, which the rules make unavoidable.
+        files: path → text, in a folder that is on the search path while it is checked: an installed distribution.
+        extra: further arguments of ``run_checks``.
     """
 
     check: str
@@ -33,9 +42,46 @@ class Mutant:
     capabilities: Capabilities = field(factory=Capabilities)
     scale: float = 1.0
     also: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(factory=dict)  # further arguments of run_checks
+    files: Mapping[str, str] = field(factory=dict)
+    extra: Mapping[str, Any] = field(factory=dict)
 
     @property
     def id(self) -> str:
         """Names it in reports."""
-        return f"{self.check}-{getattr(self.make, '__name__', self.make)}"
+        return f"{self.check}-{getattr(self.make, '__name__', self.extra.get('name', self.make))}"
+
+    def run(self, only: list[str], scale: float = 1.0) -> Report:
+        """Run these checks on it."""
+        with installed_files(self.files), patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": str(scale)}):
+            return run_checks(self.kind, self.make, self.feeder, only, capabilities=self.capabilities, **self.extra)
+
+
+@contextmanager
+def installed_files(files: Mapping[str, str]) -> Iterator[None]:
+    """Put files into a folder on the search path."""
+    if not files:
+        yield
+        return
+    modules = set(sys.modules)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            file = Path(folder, name)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        sys.path.append(folder)
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.path.remove(folder)
+            for name in set(sys.modules) - modules:
+                if (getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
+                    del sys.modules[name]
+
+
+def all_mutants() -> list[Mutant]:
+    """The lists ``MUTANTS`` of every module in this folder, in the order of checks."""
+    names = [each.stem for each in Path(__file__).parent.glob("*.py") if not each.stem.startswith(("_", "test_"))]
+    modules = [importlib.import_module(f"{__package__}.{name}") for name in sorted(names)]
+    found = [mutant for module in modules for mutant in getattr(module, "MUTANTS", [])]
+    return sorted(found, key=lambda each: each.check)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from attrs import define
 from tests.mutants.mutant import Mutant
 
-from penstock import ThreadReceiver
+from penstock import RateEstimator, ThreadReceiver
 from penstock.testing import Capabilities, MemoryFeeder, MemorySource
 from penstock.testing.memory_source import MemoryConnection
 
@@ -55,3 +56,55 @@ class MemoryReceiver(ThreadReceiver[str]):
         if self.connection is not None:
             self.connection.close()
         super().onStop()
+
+
+@define
+class SteadyState:
+    """What ``SteadyEstimator`` remembers: end of the last batch, and the rate."""
+
+    time: int = -1
+    rate: float = 200.0
+
+
+class SteadyEstimator(RateEstimator):
+    """Aims at 85 % of the interval, less a quarter of what waits; follows a batch by 30 %, a large change by 70 %.
+
+    Attributes:
+        aim: share of the interval.
+        drain: weight of the scheduling delay.
+        follow: weight of a batch.
+        least: lowest rate, records/s.
+    """
+
+    state: SteadyState
+    initial_rate: float | None = 200.0
+    aim, drain, follow, least = 0.85, 0.25, 0.3, 1.0
+
+    def __init__(self, batch_interval_ms: int) -> None:
+        if batch_interval_ms <= 0:
+            raise ValueError(f"batch_interval_ms={batch_interval_ms}: must be above 0")
+        self.interval_ms = batch_interval_ms
+        self.state = SteadyState(rate=self.initial_rate or 200.0)
+        self.reason = "no batch yet"
+
+    def begin_with(self, rate: float) -> None:
+        self.state.rate = rate
+
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        if time <= self.state.time or numElements <= 0 or processingDelay <= 0:
+            self.reason = "batch ignored"
+            return None
+        self.state.time = time
+        self.state.rate = self.limited(self.wanted(numElements, processingDelay, schedulingDelay))
+        self.reason = f"{numElements} records took {processingDelay} ms"
+        return self.state.rate
+
+    def wanted(self, records: int, took_ms: int, waited_ms: int) -> float:
+        """The rate that fits the batch."""
+        return records * 1000 / took_ms * max(self.aim - self.drain * waited_ms / self.interval_ms, 0.05)
+
+    def limited(self, wanted: float) -> float:
+        """The next rate on the way to it."""
+        rate = self.state.rate
+        follow = self.follow if abs(wanted - rate) < 0.5 * rate else max(self.follow, 0.7)
+        return max(min(rate + follow * (wanted - rate), 2 * rate, 1e15), self.least)

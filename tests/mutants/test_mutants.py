@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tests.mutants import block_store, receiver_lifecycle
-from tests.mutants.mutant import Mutant
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+from tests.mutants import block_store, rate_estimator
+from tests.mutants.mutant import Mutant, all_mutants
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock.testing import MemoryFeeder, run_checks
 
-MUTANTS = [
-    *block_store.MUTANTS,
-    *receiver_lifecycle.MUTANTS,
-]
 
-
-@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in MUTANTS])
-def test_mutant_fails_its_check(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_TEST_SCALE", str(mutant.scale))
-    report = run_checks(
-        mutant.kind,
-        mutant.make,
-        mutant.feeder,
-        [mutant.check],
-        capabilities=mutant.capabilities,
-        **mutant.extra,
-    )
+@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in all_mutants()])
+def test_mutant_fails_its_check(mutant: Mutant) -> None:
+    report = mutant.run([mutant.check], mutant.scale)
     assert report[mutant.check].outcome == "failed"
     assert mutant.words in report[mutant.check].seen
 
@@ -38,5 +25,11 @@ def test_reference_receiver_passes_every_check() -> None:
 
 def test_reference_block_store_passes_every_check() -> None:
     report = run_checks("block-store", block_store.FileStore, capabilities=block_store.ALL)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+def test_reference_estimator_passes_every_check() -> None:
+    report = run_checks("rate-estimator", SteadyEstimator, capabilities=rate_estimator.RESTORES)
     assert report.ok, report.text()
     assert report.grade == "hardened"

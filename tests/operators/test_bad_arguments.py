@@ -34,7 +34,7 @@ def stream(unstarted: StreamingContext) -> DStream[Any]:
 @pytest.mark.parametrize("make", WINDOWS.values(), ids=WINDOWS)
 def test_durations_are_multiples_of_the_slide(stream: DStream[Any], make: Any) -> None:
     for unusable, name in (((0, 0.5), "window"), ((1, 0), "slide"), (("1", 0.5), "window")):
-        with pytest.raises(ValueError, match=f"{name}Duration=.* is not a number of seconds of at least 0.001"):
+        with pytest.raises(ValueError, match=f"{name}Duration=.*: must be a number of seconds, at least 0.001"):
             make(stream, *unusable)
     for durations, name in (((0.1, 0.5), "window"), ((1, 0.1), "slide")):
         message = rf"{name}Duration must be multiple of the parent dstream's slide \(batch\) duration \(500 ms\)"
@@ -117,12 +117,12 @@ def test_map_with_state_refuses_an_invalid_state_spec(stream: DStream[Any]) -> N
         stream.mapWithState(update)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="numPartitions must be at least 1, not 0"):
         StateSpec.function(update).numPartitions(0)
-    with pytest.raises(ValueError, match=r"duration=0 is not a number of seconds of at least 0\.001"):
+    with pytest.raises(ValueError, match=r"duration=0: must be a number of seconds, at least 0\.001"):
         StateSpec.function(update).timeout(0)
 
 
 def test_remember_refuses_durations_that_are_not_positive_and_a_second_call(unstarted: StreamingContext) -> None:
-    with pytest.raises(ConfigurationError, match=r"duration=0 is not a number of seconds of at least 0\.001"):
+    with pytest.raises(ConfigurationError, match=r"duration=0: must be a number of seconds, at least 0\.001"):
         unstarted.remember(0)
     unstarted.remember(1)
     with pytest.raises(ConfigurationError, match="remember was set already"):

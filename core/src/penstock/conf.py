@@ -1,7 +1,6 @@
 """Configuration: every key with its type, default and help text, and the typed settings parsed from them.
 
-Owns the table in ``docs/configuration.md`` (``python -m penstock.conf`` prints it). Never reads the environment:
-values come from the SparkConf.
+Owns the table in ``docs/configuration.md`` (``python -m penstock.conf`` prints it). Values come from the SparkConf.
 """
 
 # ruff: noqa: RUF009 - these functions make attrs fields, as `attrs.field` does
@@ -28,6 +27,7 @@ from penstock.conf_values import (
     TimeZone,
     converter,
     type_name,
+    without_value,
 )
 from penstock.errors import ConfigurationError
 
@@ -405,9 +405,9 @@ class Settings:
             if key.name not in pairs and key.falls_back_to is not None:
                 key = KEYS[key.falls_back_to]
             try:
-                values[attribute] = converter.structure(pairs.get(key.name, key.default), _TYPES[attribute])
+                values[attribute] = converter.structure(text := pairs.get(key.name, key.default), _TYPES[attribute])
             except ValueError as error:
-                raise ConfigurationError(f"{key.name}: {error}. {key.help}") from None
+                raise ConfigurationError(f"{key.name}={text}: {without_value(str(error), text)}. {key.help}") from None
         return cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
 
     def with_prefix(self, prefix: str) -> dict[str, str]:

@@ -176,6 +176,11 @@ def holds_several(option_type: Any) -> bool:
     return get_origin(option_type) in _COLLECTIONS
 
 
+def without_value(reason: str, value: object) -> str:
+    """The reason of a conversion error without the value that it begins with, for messages that name the value."""
+    return reason.removeprefix(f"{value!r} ")
+
+
 def _text_form(option_type: Any) -> TextForm | None:
     if get_origin(option_type) is not Annotated:
         return None

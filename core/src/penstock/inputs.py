@@ -163,7 +163,10 @@ class StreamBuilder:
                 "receiverStream takes options with the name of a receiver only; pass them to the class of this instance"
             )
         if not isinstance(receiver, Receiver):
-            raise ConfigurationError(f"receiverStream takes an instance of a penstock.Receiver class, not {receiver!r}")
+            advice = f": pass {receiver.__name__}(...)" if isinstance(receiver, type) else ""
+            raise ConfigurationError(
+                f"receiverStream takes an instance of a penstock.Receiver class, not {receiver!r}{advice}"
+            )
         return self._stream(ReceiverInputDStream(self._graph, receiver))
 
     @overload

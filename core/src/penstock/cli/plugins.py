@@ -1,4 +1,4 @@
-"""``penstock plugins``: the installed plugins and their options, as tables or JSON.
+"""``penstock plugins``: the installed plugins and their options, as tables or JSON; ``check`` is in ``cli.check``.
 
 Imports no Spark. A plugin that fails to load is not logged: the commands show it.
 """
@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock import conf
+from penstock.cli.check import check
 from penstock.cli.shared import terminal
 from penstock.conf import Settings
 from penstock.errors import UnknownNameError
@@ -32,7 +33,10 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @click.group()
 def plugins() -> None:
-    """List the installed plugins and their options."""
+    """List, show and check the installed plugins."""
+
+
+plugins.add_command(check)
 
 
 @plugins.command("list")

@@ -27,7 +27,8 @@ from penstock.runtime.log import get_logger
 
 log = get_logger("plugins")
 
-_LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
+#: Of entry points and of what plugins offer.
+LEGAL_NAME = re.compile(r"[a-z][a-z0-9_-]*")
 #: Hook that offers specs → (name of a spec in messages, its class).
 KINDS: dict[str, tuple[str, type[Any]]] = {
     "receivers": ("receiver", ReceiverSpec),
@@ -60,6 +61,16 @@ class LoadedPlugin:
     fault: str = ""
     disabled: bool = False
     plugin: object = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, entry_point: importlib.metadata.EntryPoint) -> LoadedPlugin:
+        """The plugin of an entry point, not loaded yet."""
+        name, version = "unknown distribution", "?"
+        # What an interrupted uninstall leaves has entry points and no metadata.
+        with contextlib.suppress(Exception):
+            if entry_point.dist is not None:
+                name, version = entry_point.dist.name or name, entry_point.dist.version or version
+        return cls(entry_point.name, name, version, entry_point.value)
 
     @property
     def is_working(self) -> bool:
@@ -99,7 +110,7 @@ class Plugins:
         found = importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
         for entry_point in sorted(set(found), key=lambda one: (one.name, one.value)):
-            record = self._record(entry_point)
+            record = LoadedPlugin.of(entry_point)
             self.loaded.append(record)
             if record.name in skip:
                 record.disabled = True
@@ -198,17 +209,8 @@ class Plugins:
         callbacks = {hook: _with_positional_event(caller) for hook, caller in callers.items()}
         return SimpleNamespace(never_drop=bool(getattr(record.plugin, "never_drop", False)), **callbacks)
 
-    @staticmethod
-    def _record(entry_point: importlib.metadata.EntryPoint) -> LoadedPlugin:
-        name, version = "unknown distribution", "?"
-        # What an interrupted uninstall leaves has entry points and no metadata.
-        with contextlib.suppress(Exception):
-            if entry_point.dist is not None:
-                name, version = entry_point.dist.name or name, entry_point.dist.version or version
-        return LoadedPlugin(entry_point.name, name, version, entry_point.value)
-
     def _load(self, entry_point: importlib.metadata.EntryPoint, record: LoadedPlugin) -> None:
-        if not _LEGAL_NAME.fullmatch(record.name):
+        if not LEGAL_NAME.fullmatch(record.name):
             raise PluginError(f"the name {record.name!r} is not lowercase ASCII (letters, digits, - and _)")
         clash = next((other for other in self._working() if other is not record and other.name == record.name), None)
         if clash:
@@ -244,7 +246,7 @@ class Plugins:
                         f"the options of the {kind} {spec.name!r} are not an attrs class: {spec.options!r}"
                     )
                 options_of(spec)  # fails for a type that cannot be resolved
-                if not _LEGAL_NAME.fullmatch(spec.name):
+                if not LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not lowercase ASCII")
                 if spec.name in specs or spec.name in self._specs[hook]:
                     owner = record if spec.name in specs else self.origin_of(hook, spec.name)

@@ -30,7 +30,7 @@ def require_duration_ms(name: str, seconds: object) -> int:
     """
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and math.isfinite(seconds)
     if not is_number or milliseconds(float(seconds)) <= 0:  # type: ignore[arg-type]  # a number, as just seen
-        raise ConfigurationError(f"{name}={seconds!r} is not a number of seconds of at least 0.001")
+        raise ConfigurationError(f"{name}={seconds!r}: must be a number of seconds, at least 0.001")
     return milliseconds(float(seconds))  # type: ignore[arg-type]
 
 

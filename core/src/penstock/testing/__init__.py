@@ -29,16 +29,20 @@ if TYPE_CHECKING:
     from penstock.testing.check import Check as Check
     from penstock.testing.check import CheckFailure as CheckFailure
     from penstock.testing.check import all_checks as all_checks
+    from penstock.testing.check_report import Report as Report
+    from penstock.testing.check_report import Result as Result
     from penstock.testing.feeder import Feeder as Feeder
     from penstock.testing.leak_meter import LeakMeter as LeakMeter
     from penstock.testing.memory_source import MemoryFeeder as MemoryFeeder
     from penstock.testing.memory_source import MemorySource as MemorySource
     from penstock.testing.receiver_harness import ReceiverHarness as ReceiverHarness
-    from penstock.testing.report import Report as Report
-    from penstock.testing.report import Result as Result
     from penstock.testing.runner import run_checks as run_checks
+    from penstock.testing.runner import run_subject as run_subject
     from penstock.testing.stream_harness import StreamHarness as StreamHarness
+    from penstock.testing.subject import Subject as Subject
     from penstock.testing.suites import BlockStoreSuite as BlockStoreSuite
+    from penstock.testing.suites import ConformanceSuite as ConformanceSuite
     from penstock.testing.suites import ListenerSuite as ListenerSuite
     from penstock.testing.suites import RateEstimatorSuite as RateEstimatorSuite
     from penstock.testing.suites import ReceiverSuite as ReceiverSuite
+    from penstock.testing.tcp_feeder import TcpFeeder as TcpFeeder

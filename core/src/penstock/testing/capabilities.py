@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from attrs import frozen
 
 
@@ -20,8 +22,12 @@ class Capabilities:
         drops: receiver: drops records that cannot be stored fast enough, instead of holding the source, and reports
             how many as an error, such as "3 records dropped".
         reconnects: receiver: connects again after the connection failed.
+        adapts: rate estimator: its rate follows what batches took; false for a constant rate.
         restores: rate estimator: has a ``state`` that survives a restart.
         shares: rate estimator: several instances share one capacity.
+        min_rate: rate estimator: no answer is below it, records/s. The default is about one record a day.
+        max_rate: rate estimator: no answer is above it, records/s. The default is 2^53: above it a float loses records.
+        queues: listener: handles events on a thread of its own, from a bounded queue.
         serves: listener: opens a port.
         exports: listener: sends data to a backend.
         durable: block store: an acknowledged block survives the death of the process and of the host.
@@ -37,10 +43,20 @@ class Capabilities:
     bounded: bool = False
     drops: bool = False
     reconnects: bool = True
+    adapts: bool = True
     restores: bool = False
     shares: bool = True
+    min_rate: float = 1e-5
+    max_rate: float = 2.0**53
+    queues: bool = False
     serves: bool = False
     exports: bool = False
     durable: bool = False
     verified: bool = False
     located: bool = False
+
+    @classmethod
+    def kind_of(cls, flag: str) -> str:
+        """The kind of plugin that a flag belongs to, as its documentation above says."""
+        found = re.search(rf"^ +{flag}: ([a-z ]+):", cls.__doc__ or "", re.MULTILINE)
+        return found[1].replace(" ", "-") if found else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from penstock.testing.check import NotApplicable
 
@@ -20,9 +20,11 @@ class Feeder(ABC):
     Attributes:
         terminator: with which ``encode`` ends a record and which the last record of a stream may lack; empty when
             there is no such thing, as for records that follow their length.
+        in_process: whether the source is in this process, so that no worker of Spark reaches it.
     """
 
     terminator: bytes = b""
+    in_process: ClassVar[bool] = False
 
     def __enter__(self) -> Self:
         """Return the feeder."""

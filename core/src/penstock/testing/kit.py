@@ -233,11 +233,3 @@ class ReceiverKit(Kit):
 def _warm_up() -> None:
     """Import what the first block needs: no deadline of a check is to pay for it."""
     list(arrow_form.records(arrow_form.encode(["record"]).to_batches()))
-
-
-class RateEstimatorKit(Kit):
-    """The kit of the rate estimator checks."""
-
-    def make(self, batch_interval_ms: int = 1000) -> Any:
-        """A new estimator."""
-        return self.subject.instance(batch_interval_ms)

@@ -113,7 +113,14 @@ class GlobalState:
     def changes(self) -> list[str]:
         """What has changed, one line each."""
         now = self._read()
-        return [f"{name} changed from {was!r} to {now[name]!r}" for name, was in self._was.items() if now[name] != was]
+        return [
+            f"{name} changed from {was!r} to {now[name]!r}"
+            if name != "os.environ"
+            # Its values may be secrets.
+            else f"os.environ changed: {', '.join(sorted({key for key, _ in was.items() ^ now[name].items()}))}"
+            for name, was in self._was.items()
+            if now[name] != was
+        ]
 
     def restore(self) -> None:
         """Put everything back. Signal handlers only on the main thread, where they can be set."""

@@ -80,10 +80,11 @@ class MemoryConnection:
     def __init__(self, source: MemorySource, position: int) -> None:
         self._source, self.position, self._closed = source, position, False
 
-    def read(self, at_most: int = 1000) -> list[tuple[int, Any]]:
+    def read(self, at_most: int = 1000, timeout_s: float | None = None) -> list[tuple[int, Any]]:
         """Wait for records and return them with their positions; an empty list at the end of the source.
 
         Raises:
+            TimeoutError: there was no record in time.
             ConnectionResetError: the source was cut off, or the connection closed.
         """
         source = self._source
@@ -96,7 +97,8 @@ class MemoryConnection:
                     found = self._next(at_most)
                     if found or source._state == "ended":
                         return found
-                source._changed.wait()
+                if not source._changed.wait(timeout_s):
+                    raise TimeoutError(f"no record in memory source {source.address!r} for {timeout_s:g} s")
 
     def _next(self, at_most: int) -> list[tuple[int, Any]]:
         records, acknowledged, found = self._source._records, self._source._acknowledged, list[tuple[int, Any]]()
@@ -121,6 +123,8 @@ class MemoryConnection:
 
 class MemoryFeeder(Feeder):
     """Feeds receivers that read from a ``MemorySource``; its one option is ``address``."""
+
+    in_process = True
 
     def __init__(self) -> None:
         self.source = MemorySource()

@@ -21,20 +21,23 @@ import attrs
 from penstock.testing.block_store import BlockStoreKit
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for
+from penstock.testing.check_report import Report, Result
 from penstock.testing.feeder import Feeder
-from penstock.testing.kit import Kit, RateEstimatorKit, ReceiverKit, scale
+from penstock.testing.kit import Kit, ReceiverKit, scale
 from penstock.testing.leak_meter import GlobalState
-from penstock.testing.report import Report, Result
+from penstock.testing.live import LiveKit
+from penstock.testing.packaging_kit import PackagingKit
+from penstock.testing.rate_estimator_kit import RateEstimatorKit
 from penstock.testing.subject import Subject
 
 # Kind of check → its kit.
 _KITS: Mapping[str, type[Kit]] = {
-    "plugin": Kit,
+    "plugin": PackagingKit,
     "receiver": ReceiverKit,
     "rate-estimator": RateEstimatorKit,
     "listener": Kit,
     "block-store": BlockStoreKit,
-    "live": Kit,
+    "live": LiveKit,
 }
 # After the time limit of a check, for its process to report the hang itself.
 _GRACE_S = 5.0
@@ -222,7 +225,7 @@ def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
     """Run checks in forked processes: a new one after each that the plugin ended."""
     remaining = list(checks)
     while remaining:
-        process = _Worker(subject, remaining)
+        process = _Worker(subject, tuple(remaining))
         try:
             for result in process.results():
                 remaining.pop(0)
@@ -241,7 +244,7 @@ def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
 class _Worker:
     """A forked process that runs checks and sends their results through a pipe, one line of JSON each."""
 
-    def __init__(self, subject: Subject, checks: list[Check]) -> None:
+    def __init__(self, subject: Subject, checks: tuple[Check, ...]) -> None:
         self._checks, self._hung = checks, False
         self._reader, writer = os.pipe()
         sys.stdout.flush()

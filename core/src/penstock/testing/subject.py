@@ -10,9 +10,9 @@ from attrs import field, frozen
 
 from penstock.errors import ConfigurationError
 from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.specs import read_options
+from penstock.plugins.specs import options_of, read_options
 from penstock.testing.capabilities import Capabilities
-from penstock.testing.check import SUITE_KINDS, Kind
+from penstock.testing.check import SUBJECT_KINDS, Kind, NotApplicable
 from penstock.testing.feeder import Feeder
 
 #: Kind of a suite → the hook that offers plugins of this kind, for the kinds that have specs.
@@ -24,15 +24,15 @@ class Subject:
     """What is tested.
 
     Attributes:
-        kind: ``receiver``, ``rate-estimator``, ``listener`` or ``block-store``.
+        kind: ``receiver``, ``rate-estimator``, ``listener``, ``block-store``; ``plugin`` for its packaging alone.
         make: makes an instance. Receiver: ``make(feeder)``, or ``make()``; a replayable one
             ``make(feeder, position=None)``, a partitioned one ``make(feeder, index=0, count=1)``, see
             ``ReceiverKit.make``. Rate estimator: ``make(batch_interval_ms)``.
             Listener: ``make(context)`` with a ``ListenerContext``. Block store: ``make(folder)``, an object with the
             hook ``store``. ``None``: made from the installed plugin ``name``.
         feeder: makes a feeder; receivers only. ``None``: checks that need data are not applicable.
-        name: of the installed plugin; empty for an object that no entry point offers: packaging checks are then not
-            applicable.
+        name: under which an installed plugin offers the receiver or estimator; of the entry point for other kinds.
+            Empty for an object that no entry point offers: packaging checks are then not applicable.
         options: of the installed plugin, beside those of the feeder.
         capabilities: what it declares that it can do.
         expected_failures: check id → reason. Strict: an expected failure that passes is a failure.
@@ -58,9 +58,9 @@ class Subject:
         Raises:
             ConfigurationError: the kind has no checks, or there is neither ``make`` nor ``name``.
         """
-        if self.kind not in SUITE_KINDS:
-            raise ConfigurationError(f"kind={self.kind!r}: must be one of {', '.join(SUITE_KINDS)}")
-        if self.make is None and not (self.name and self.kind in HOOKS):
+        if self.kind not in SUBJECT_KINDS:
+            raise ConfigurationError(f"kind={self.kind!r}: must be one of {', '.join(SUBJECT_KINDS)}")
+        if self.make is None and not (self.name and self.kind in {*HOOKS, "plugin"}):
             raise ConfigurationError(f"a {self.kind} suite needs make, a function that makes what is tested")
 
     @property
@@ -94,7 +94,11 @@ class Subject:
             given |= feeder.options()
             given |= {} if position is None else feeder.position_options(position)
             given |= {} if count == 1 else feeder.share_options(index, count)
-        options = read_options(KINDS[HOOKS[self.kind]][0], spec, given)
+        kind = KINDS[HOOKS[self.kind]][0]
+        for option in options_of(spec):
+            if option.default is None and option.name not in given:
+                raise NotApplicable(f"{kind} {self.name!r} needs the option {option.name!r}: give options or a feeder")
+        options = read_options(kind, spec, given)
         return spec.factory(*(() if options is None and self.kind == "receiver" else (options,)), *arguments)
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import PINNED, Check, CheckFailure, Kind, checks_for
-from penstock.testing.report import Report, Result
+from penstock.testing.check_report import Report, Result
 from penstock.testing.runner import run_check, run_subject
 from penstock.testing.subject import Subject
 

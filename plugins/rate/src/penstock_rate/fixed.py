@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import field, frozen
 
 from penstock import RateEstimator
-from penstock_rate.options import positive
+from penstock_rate.options import checked_interval_ms, positive
 
 
 @frozen
@@ -20,12 +20,16 @@ class FixedRateEstimator(RateEstimator):
 
     Args:
         options: the rate.
-        batch_interval_ms: not used.
+        batch_interval_ms: must be above zero.
+
+    Raises:
+        ValueError: it is not.
     """
 
     reason = "as configured"
 
     def __init__(self, options: FixedOptions, batch_interval_ms: int) -> None:
+        checked_interval_ms(batch_interval_ms)
         self._rate = self.initial_rate = options.rate
 
     def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:

@@ -1,0 +1,164 @@
+"""Plugin checks PK-01 to PK-07 and PK-15: entry point, names, hooks, import, README."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from difflib import get_close_matches
+
+from penstock.hookspecs import GROUP, SUITES_GROUP
+from penstock.plugins.discovery import LEGAL_NAME, LoadedPlugin
+from penstock.plugins.specs import options_of
+from penstock.testing.check import NotApplicable, check, fail
+from penstock.testing.packaging_kit import PackagingKit
+from penstock.testing.plugin_probe import Facts, installed
+
+_IMPORT_BUDGET_S = 0.5
+
+
+def _loadable(kit: PackagingKit) -> Facts:
+    """The facts of a plugin that can be imported."""
+    facts = kit.facts()
+    if facts.step == "import":
+        raise NotApplicable(f"the entry point {facts.name} does not load, see PK-01")
+    return facts
+
+
+@check("PK-01", "must", change="correct the entry point's value in pyproject.toml, or what the module imports")
+def entry_point_resolves(kit: PackagingKit) -> None:
+    """The installed entry point leads to an object that can be imported.
+
+    Purpose: a plugin that does not import is left out, and its receivers are unknown names.
+    Method: load the entry point in a clean process that imports no other plugin.
+    Condition: it loads without an exception, an end of the process, or a hang.
+    Requires: name of an installed plugin.
+    """
+    if kit.plugin() is None:
+        fail(f"no installed plugin has or offers the name {kit.subject.name!r}", kit.subject.name)
+    facts = kit.facts()
+    if facts.step == "import":
+        fail(facts.fault, f"{facts.name} = {facts.value!r} of {facts.distribution}")
+
+
+@check("PK-02", "must", change=f"write the group of the entry point as {GROUP!r}, that of a suite as {SUITES_GROUP!r}")
+def group_is_known(kit: PackagingKit) -> None:
+    """Every entry point for Penstock is in a group that Penstock reads.
+
+    Purpose: an entry point in a misspelt group is never found, without any message.
+    Method: compare the groups of the distribution's entry points with "penstock" and "penstock.suites".
+    Condition: no group resembles one of these without being one.
+    Requires: name of an installed plugin.
+    """
+    plugin, name = kit.plugin(), kit.subject.name
+    for each in [each for one in importlib.metadata.distributions() for each in one.entry_points]:
+        mine = each.name == name if plugin is None else LoadedPlugin.of(each).distribution == plugin.distribution
+        group = each.group.lower()
+        near = GROUP in group or get_close_matches(group.partition(".")[0], [GROUP], cutoff=0.8)
+        if mine and near and each.group not in {GROUP, SUITES_GROUP}:
+            fail(
+                f"the entry point {each.name} = {each.value!r} is in the group {each.group!r}, which is not read",
+                each.group,
+            )
+
+
+@check("PK-03", "must", change="rename it: lowercase ASCII letters, digits, - and _, unique among all distributions")
+def name_is_legal_and_free(kit: PackagingKit) -> None:
+    """The names of the plugin and of what it offers are legal, and no other installed plugin has them.
+
+    Purpose: of two plugins with one name, one is left out; which one depends on what else is installed.
+    Method: compare the names with those of every other installed plugin.
+    Condition: lowercase ASCII; no other plugin has the same name or offers the same name for the same kind.
+    Requires: name of an installed plugin.
+    """
+    mine = kit.facts()
+    names = [mine.name, *(name for _, name in mine.offers)]
+    if illegal := [name for name in names if not LEGAL_NAME.fullmatch(name)]:
+        fail(f"the name {illegal[0]!r} is not lowercase ASCII", illegal[0])
+    if "is not lowercase ASCII" in mine.fault:
+        fail(mine.fault)
+    for other in installed():
+        if (other.name, other.value, other.distribution) == (mine.name, mine.value, mine.distribution):
+            continue
+        if other.name == mine.name:
+            fail(f"{other.distribution} has a plugin of the name {mine.name!r} too", mine.name)
+        for kind, name in set(kit.facts_of(other).offers) & set(mine.offers):
+            fail(f"{other.distribution} offers the {kind} {name!r} too", name)
+
+
+@check("PK-04", "must", change="compare the names, arguments and results of the hooks with penstock/hookspecs.py")
+def hooks_match_specs(kit: PackagingKit) -> None:
+    """Every hook implementation matches a hook of the contract, and offers what the hook may offer.
+
+    Purpose: a misspelt hook is never called; a hook that raises or returns something else is left out.
+    Method: register the plugin alone and call its hooks that offer specs.
+    Condition: at least one hook, none unknown, arguments known, results are specs with attrs classes as options.
+    Requires: name of an installed plugin that can be imported.
+    """
+    facts = _loadable(kit)
+    if facts.step == "hooks" and "is not lowercase ASCII" not in facts.fault:
+        fail(facts.fault, facts.value)
+
+
+@check("PK-05", "must", change="port the plugin to this version of the contract, or install the Penstock that it needs")
+def api_version_declared(kit: PackagingKit) -> None:
+    """The plugin was written for this version of the contract: ``penstock_api``, 1 when it is not declared.
+
+    Purpose: a plugin for another contract would fail later, with an obscure error.
+    Method: load the plugin.
+    Condition: its version is the core's. Otherwise the loader refuses it and names both versions.
+    Requires: name of an installed plugin that can be imported.
+    """
+    facts = _loadable(kit)
+    if facts.step == "api":
+        fail(facts.fault, "penstock_api")
+
+
+@check("PK-06", "must", change="do it in onStart, in the factory or in the hook, not at module level")
+def import_is_inert(kit: PackagingKit) -> None:
+    """Importing the plugin does nothing else.
+
+    Purpose: every driver and executor imports every installed plugin, also those that a program does not use.
+    Method: import it in a clean process; compare threads, descriptors, files, the state of the process and the root
+    logger before and after.
+    Condition: nothing changed, nothing was printed, and pyspark is not imported.
+    Requires: name of an installed plugin that can be imported.
+    """
+    facts = _loadable(kit)
+    if facts.side_effects:
+        fail("; ".join(facts.side_effects), f"import {facts.value.partition(':')[0]}")
+
+
+@check("PK-07", "should", change="import large libraries in the function that needs them")
+def import_is_quick(kit: PackagingKit) -> None:
+    """Importing the plugin takes less than 0.5 s.
+
+    Purpose: every driver, executor and command of the command line waits for it.
+    Method: import it in a clean process that has imported Penstock; the best of three when it is slow.
+    Condition: 0.5 s, multiplied by PENSTOCK_TEST_SCALE.
+    Requires: name of an installed plugin that can be imported.
+    """
+    budget_s = kit.deadline_s(_IMPORT_BUDGET_S)
+    seconds = _loadable(kit).seconds
+    for _ in range(2):
+        if seconds <= budget_s:
+            return
+        seconds = min(seconds, kit.facts(again=True).seconds)
+    if seconds > budget_s:
+        fail(f"the import took {seconds:.2f} s, the budget is {budget_s:g} s", f"import {kit.facts().value}")
+
+
+@check("PK-15", "may", change="add a table of the options to the README, and name the README in pyproject.toml")
+def readme_names_options(kit: PackagingKit) -> None:
+    """The README names every option.
+
+    Purpose: a package index shows the README; who reads it has not installed the plugin.
+    Method: look for each option in the description of the distribution's metadata.
+    Condition: every option is named.
+    Requires: name of an installed plugin that loads.
+    """
+    facts = kit.facts()
+    specs = kit.specs()
+    metadata = importlib.metadata.metadata(facts.distribution)
+    text = str(metadata.get_payload() or metadata["Description"] or "")  # type: ignore[attr-defined]  # an email message
+    missing = [option.name for _, spec in specs for option in options_of(spec) if option.name not in text]
+    if missing:
+        fail(f"the description of {facts.distribution} does not name {', '.join(missing)}", missing[0])

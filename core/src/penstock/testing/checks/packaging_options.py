@@ -1,0 +1,290 @@
+"""Plugin checks PK-08 to PK-11: options are described, checked, and keep secrets."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import attrs
+
+from penstock.errors import ConfigurationError, UnknownNameError, summary_of
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.listener_context import ListenerContext
+from penstock.plugins.specs import Option, Spec, options_of, read_options, structure_options
+from penstock.testing.check import NotApplicable, check, fail
+from penstock.testing.packaging_kit import PackagingKit
+
+_SECRET = re.compile(r"passw|secret|token|credential|(api|access|private|account)_?key|passphrase", re.IGNORECASE)
+_GARBAGE = "no such value"
+
+
+def _with_options(kit: PackagingKit) -> list[tuple[str, Spec, list[Option]]]:
+    """Kind, spec and options of everything that has options."""
+    found = [(kind, spec, options_of(spec)) for kind, spec in kit.specs()]
+    if not any(options for _, _, options in found):
+        raise NotApplicable("it has no options")
+    return found
+
+
+def _given(kit: PackagingKit) -> dict[str, Any]:
+    """The options of the suite, those of the feeder included."""
+    feeder = kit.subject.feeder
+    return {**kit.subject.options, **(kit.enter(feeder()).options() if feeder else {})}
+
+
+@check("PK-08", "must", change='declare each option with a type and metadata={"help": "what it means, with the unit"}')
+def options_are_described(kit: PackagingKit) -> None:
+    """Every option has a type, and says what it means.
+
+    Purpose: ``penstock plugins show`` and the errors are all that a user sees of an option.
+    Method: read the options as ``penstock plugins show`` does.
+    Condition: each has a type other than Any, and a help text.
+    Requires: an installed plugin with options.
+    """
+    for kind, spec, options in _with_options(kit):
+        for option in options:
+            if not option.help.strip():
+                fail(f"the option {option.name!r} of the {kind} {spec.name!r} has no help text", option.name)
+            if option.type in {"", "Any", "object"}:
+                fail(f"the option {option.name!r} of the {kind} {spec.name!r} has no type", option.name)
+
+
+@check("PK-09", "must", change="read options through an attrs class: spec.options, or ListenerContext.options")
+def unknown_option_refused(kit: PackagingKit) -> None:
+    """An option that does not exist is refused, and the error names the nearest that does.
+
+    Purpose: a misspelt option that is ignored leaves a default in force, and nobody notices.
+    Method: set each option with its last letter doubled; make its listeners with an option that does not exist, if they
+    read any.
+    Condition: UnknownNameError, and its message names the option.
+    Requires: an installed plugin that offers a receiver, an input stream, a rate estimator or listeners.
+    """
+    specs, plugin = kit.specs(), kit.loaded()
+    listens = "listeners" in kit.facts().hooks
+    if not specs and not listens:
+        raise NotApplicable("it offers nothing that has options")
+    if listens:
+        _check_listeners(kit.facts().name, plugin)
+    for kind, spec in specs:
+        for known in [option.name for option in options_of(spec)] or [""]:
+            misspelt = known + known[-1:] if known else "no_such_option"
+            try:
+                read_options(kind, spec, {misspelt: "1"})
+            except UnknownNameError as error:
+                if known and known not in str(error):
+                    fail(f"the error does not name {known!r}: {error}", misspelt)
+            else:
+                fail(f"the {kind} {spec.name!r} takes the unknown option {misspelt!r}", misspelt)
+
+
+@check("PK-10", "must", change="declare types and attrs validators, so that a bad value cannot become an instance")
+def bad_value_refused_early(kit: PackagingKit) -> None:
+    """A value that an option cannot have is refused when the options are read, with a ConfigurationError.
+
+    Purpose: a bad value that is found by a running receiver is found on an executor, after a restart or at night.
+    Method: give each option a text that is no number, boolean or choice, and each number NaN; then make the instance.
+    Condition: refused with a ConfigurationError for these types; text that is taken does not break the factory.
+    Requires: an installed plugin with options.
+    """
+    given = _given(kit)
+    for kind, spec, options in _with_options(kit):
+        types = get_type_hints(spec.options, include_extras=True) if spec.options else {}
+        fields = {field.alias or field.name: types.get(field.name) for field in attrs.fields(spec.options or _None)}
+        for option in options:
+            base = _without_none(fields[option.name])
+            refused = [_GARBAGE] if base in {int, float, bool} or get_origin(base) is Literal else []
+            for value in [*refused, *(["nan"] if base is float else [])]:
+                if _takes(kind, spec, {**given, option.name: value}):
+                    fail(
+                        f"the option {option.name!r} of the {kind} {spec.name!r} takes {value!r}",
+                        f"{option.name}={value}",
+                        "add a validator, such as attrs.validators.gt(0), which NaN fails" if value == "nan" else "",
+                    )
+            if not refused:
+                _takes(kind, spec, {**given, option.name: _GARBAGE})
+
+
+@check(
+    "PK-11", "must", change="declare secrets with attrs.field(repr=False), and never log or format options one by one"
+)
+def secrets_stay_secret(kit: PackagingKit) -> None:
+    """The value of a secret option is in no repr, no log event and no error message.
+
+    Purpose: logs and error reports are read by more people than may know the secret.
+    Method: set each option that has repr=False, or a name such as password or token, to a known text; make the
+    instance; look for the text.
+    Condition: it is in no repr of the options or the instance, in no log event, no error and no shown default.
+    Requires: an installed plugin with such an option.
+    """
+    given, found = _given(kit), 0
+    for kind, spec, options in _with_options(kit):
+        hidden = {field.alias or field.name for field in attrs.fields(spec.options or _None) if not field.repr}
+        for option in options:
+            if option.name not in hidden and not _SECRET.search(option.name):
+                continue
+            found += 1
+            if option.name not in hidden:
+                fail(f"the option {option.name!r} of the {kind} {spec.name!r} is shown by repr", option.name)
+            marker = f"s3cret{kit.rng.getrandbits(64):x}"
+            said = _said_with(kind, spec, {**given, option.name: marker})
+            if places := [place for place, text in said.items() if marker in text]:
+                fail(f"the value of the option {option.name!r} is in {' and in '.join(places)}", option.name)
+    if not found:
+        raise NotApplicable("it has no secret option: none with repr=False, none with such a name")
+
+
+@attrs.frozen
+class _None:
+    """The options of a spec without options."""
+
+
+def _without_none(kind: Any) -> Any:
+    """The type of an optional value; the base of an annotated one."""
+    if get_origin(kind) is Annotated:
+        return _without_none(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        members = [each for each in get_args(kind) if each is not type(None)]
+        return _without_none(members[0]) if len(members) == 1 else kind
+    return kind
+
+
+def _takes(kind: str, spec: Spec, given: Mapping[str, Any]) -> bool:
+    """Whether options are accepted. The instance is made of them, too.
+
+    Raises:
+        CheckFailure: they are refused with another error than ConfigurationError.
+    """
+    known = {option.name for option in options_of(spec)}
+    try:
+        _make(kind, spec, {name: value for name, value in given.items() if name in known})
+    except ConfigurationError:
+        return False
+    except NotApplicable:
+        raise
+    except Exception as error:
+        shown = {
+            name: value for name, value in given.items() if isinstance(value, float) and math.isnan(value)
+        } or given
+        fail(f"refused with {summary_of(error)} instead of a ConfigurationError", dict(shown))
+    return True
+
+
+def _make(kind: str, spec: Spec, given: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Options and an instance.
+
+    Raises:
+        NotApplicable: the suite lacks a required option.
+    """
+    if missing := [each.name for each in options_of(spec) if each.default is None and each.name not in given]:
+        raise NotApplicable(f"the {kind} {spec.name!r} needs the option {missing[0]!r}: give options or a feeder")
+    options = read_options(kind, spec, given)
+    arguments = [] if options is None and kind != "rate estimator" else [options]
+    return options, spec.factory(*arguments, *([1000] if kind == "rate estimator" else []))
+
+
+def _said_with(kind: str, spec: Spec, given: Mapping[str, Any]) -> dict[str, str]:
+    """Where a value could be read, by place: with these options the instance is made, and its text asked for."""
+    said: dict[str, str] = {}
+    records = _Records()
+    logging.getLogger().addHandler(records)
+    known = {option.name for option in options_of(spec)}
+    try:
+        options, made = _make(kind, spec, {name: value for name, value in given.items() if name in known})
+        said = {"the repr of the options": repr(options), "the repr of the instance": f"{made!r} {made}"}
+    except NotApplicable:
+        raise
+    # The message of an error is read, too.
+    except Exception as error:
+        said["an error message"] = str(error)
+    finally:
+        logging.getLogger().removeHandler(records)
+    return said | {"a log event": "\n".join(records.texts)}
+
+
+class _Records(logging.Handler):
+    """Collects the text of log events of every level that is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.NOTSET)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the text."""
+        self.texts.append(f"{record.getMessage()} {record.__dict__}")
+
+
+class _Read(dict[str, str]):
+    """A configuration that remembers which keys were asked for."""
+
+    def __init__(self, pairs: Mapping[str, str]) -> None:
+        super().__init__(pairs)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, key: str) -> str:
+        self.asked.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+
+class _ConfiguredContext(ListenerContext):
+    """A context that has a configuration and no program."""
+
+    def __init__(self, pairs: Mapping[str, str]) -> None:
+        self.read = _Read(pairs)
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """What the hook may read by itself."""
+        return self.read
+
+    def options(self, prefix: str, options: type[Any]) -> Any:
+        """As in a program."""
+        configured = {key.removeprefix(prefix): value for key, value in self.read.items() if key.startswith(prefix)}
+        return structure_options(prefix, options, configured)
+
+
+# A program is what it lacks.
+_ConfiguredContext.__abstractmethods__ = frozenset()
+
+
+def _check_listeners(plugin: str, plugins: Plugins) -> None:
+    """The hook ``listeners`` refuses an unknown option of its plugin, if it reads options at all."""
+    prefix = f"spark.penstock.{plugin}."
+    clean = _context({})
+    if not (_listen(plugins, clean) and any(key.startswith(prefix) for key in clean.read.asked)):
+        return
+    with suppress(UnknownNameError):
+        _listen(plugins, _context({f"{prefix}no_such_option": "1"}))
+        fail(
+            f"its listeners read {', '.join(sorted(clean.read.asked))}, and ignore the unknown {prefix}no_such_option",
+            f"{prefix}no_such_option=1",
+            f"read the options with context.options({prefix!r}, Options)",
+        )
+
+
+def _context(pairs: Mapping[str, str]) -> _ConfiguredContext:
+    return _ConfiguredContext(pairs)  # type: ignore[abstract]  # see above
+
+
+def _listen(plugins: Plugins, context: ListenerContext) -> bool:
+    """Call the hook ``listeners``; whether it did without a program."""
+    try:
+        for result in plugins.manager.hook.listeners(context=context):
+            list(result)
+    except UnknownNameError:
+        raise
+    except Exception:
+        return False
+    return True

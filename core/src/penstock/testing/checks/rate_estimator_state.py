@@ -1,0 +1,181 @@
+"""Rate estimator checks RE-19, RE-20, RE-22 and RE-23: what an estimator remembers, reads and costs."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+import attrs
+import cattrs
+
+from penstock.plugins.specs import RateEstimator
+from penstock.rate.guarded_estimator import GuardedEstimator
+from penstock.testing.check import NotApplicable, check, fail
+from penstock.testing.checks.rate_estimator import START_MS, Batch, plausible_batches
+from penstock.testing.leak_meter import GlobalState
+from penstock.testing.rate_estimator_kit import RateEstimatorKit
+
+_CLOCKS = {
+    getattr(time, name)
+    for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time")
+}
+_NOW = {"now", "utcnow", "today"}
+# Log records are stamped; that changes no rate.
+_LOGGING = ("logging", "structlog", "penstock.runtime.log")
+# CPU seconds of one call, on average.
+_MOST_CPU_S = 0.001
+
+
+def answers(kit: RateEstimatorKit, estimator: RateEstimator, batches: Sequence[Batch]) -> list[float | None]:
+    """What an estimator answers to batches."""
+    return [kit.ask(estimator, batch) for batch in batches]
+
+
+@check("RE-19", "must", change="compute from the arguments and the state alone; the time is an argument")
+def deterministic(kit: RateEstimatorKit) -> None:
+    """Equal batches give equal answers: an estimator reads no clock and no random source.
+
+    Purpose: a run can be repeated, simulated and recovered.
+    Method: two estimators get the same 40 batches, the second under another seed of the ``random`` module and with
+        its calls of clocks and of shared random sources recorded. What logging reads does not count.
+    Condition: all answers are equal and nothing was recorded.
+    Requires: nothing.
+    """
+    batches = plausible_batches(kit, 40)
+    first, second = kit.make(), kit.make()
+    was = random.getstate()
+    kit.on_close(lambda: random.setstate(was))
+    random.seed(1)
+    expected = answers(kit, first, batches)
+    random.seed(2)
+    seen: list[float | None] = []
+    calls = _recorded(lambda: seen.extend(answers(kit, second, batches)))
+    for number, (one, other) in enumerate(zip(expected, seen, strict=True), 1):
+        if one != other:
+            fail(f"batch {number} got {one} in one run, {other} in the next", f"compute{batches[number - 1]}")
+    if calls:
+        fail(f"compute calls {', '.join(sorted(set(calls)))}", f"compute{batches[0]}")
+
+
+def _recorded(function: Callable[[], object]) -> list[str]:
+    """Call a function; return the names of the clocks and shared random sources that it called on this thread."""
+    calls: list[str] = []
+
+    def profile(frame: FrameType, event: str, called: Any) -> None:
+        if event != "c_call" or str(frame.f_globals.get("__name__", "")).startswith(_LOGGING):
+            return
+        owner, name = getattr(called, "__self__", None), getattr(called, "__name__", "")
+        is_now = isinstance(owner, type) and issubclass(owner, datetime.date) and name in _NOW
+        is_random = called is os.urandom or owner is random._inst  # the shared one
+        if called in _CLOCKS or is_now or is_random:
+            calls.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
+
+    was = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(was)
+    return calls
+
+
+@check("RE-20", "must", change="keep everything that compute remembers in state, an attrs instance of JSON values")
+def state_round_trips(kit: RateEstimatorKit) -> None:
+    """An estimator restored from its saved state continues as if there had been no restart.
+
+    Purpose: a driver that recovers from a checkpoint keeps the rate that it had learned.
+    Method: at each of 30 batches the state is saved as JSON and given to a new estimator, as a checkpoint does; both
+        get the next 5 batches.
+    Condition: the state is accepted, all answers are equal, and so are the states after them.
+    Requires: restores; without it, that there is no state that a checkpoint would save.
+    """
+    if not kit.capabilities.restores:
+        if attrs.has(type(kit.make().state)):
+            fail(
+                "it has a state that checkpoints save, but Capabilities.restores is not set",
+                change="declare Capabilities(restores=True)",
+            )
+        raise NotApplicable("Capabilities.restores is not set")
+    batches = plausible_batches(kit, 36)
+    for restart in range(1, 31):
+        estimator = GuardedEstimator(kit.make())
+        answers(kit, estimator, batches[:restart])
+        saved = json.loads(json.dumps(estimator.saved_state()))
+        if saved is None:
+            fail(f"after {restart} batches there is no state to save: {type(estimator.estimator.state).__name__}")
+        restored = GuardedEstimator(kit.make())
+        if not restored.restore(saved):
+            fail("a new estimator does not accept the saved state", saved)
+        for batch in batches[restart : restart + 5]:
+            expected, seen = kit.ask(estimator, batch), kit.ask(restored, batch)
+            if expected != seen:
+                fail(f"{expected} without a restart, {seen} with one", f"restart after batch {restart}, state {saved}")
+        if estimator.saved_state() != restored.saved_state():
+            fail(
+                f"the state is {restored.saved_state()} after a restart, {estimator.saved_state()} without one",
+                f"restart after batch {restart}",
+            )
+
+
+@check("RE-22", "should", change="do constant work for each batch; leave files, threads and printing to others")
+def cheap_and_pure(kit: RateEstimatorKit) -> None:
+    """A call costs little, what is remembered does not grow, and nothing else changes.
+
+    Purpose: it is called for each stream and batch on one thread, and its state is part of each checkpoint.
+    Method: 1,000 batches; CPU time of the thread for 100 of them, length of the saved state, threads, descriptors,
+        global state.
+    Condition: on average at most 1 ms of CPU a call (1,000 streams then fill one core at an interval of 1 s); after
+        1,000 batches the state is at most 1.5 times as long as after 500, and 1 kB; no thread is started, nothing is
+        left open, and the process's global state is as before.
+    Requires: nothing.
+    """
+    estimator, state = kit.make(), GlobalState()
+    batches = plausible_batches(kit, 1000)
+    was = random.getstate()
+    answers(kit, estimator, batches[:500])
+    half = _state_length(estimator)
+    began = time.thread_time()
+    answers(kit, estimator, batches[500:600])
+    cpu_s = (time.thread_time() - began) / 100
+    if cpu_s > kit.deadline_s(_MOST_CPU_S):
+        fail(f"a call of compute takes {cpu_s * 1000:.3g} ms of CPU", "batches 501 to 600")
+    answers(kit, estimator, batches[600:])
+    if (length := _state_length(estimator)) > 1.5 * half + 1000:
+        fail(f"the saved state has {half} characters after 500 batches, {length} after 1,000")
+    changes = state.changes() + (["the random module's state changed"] if random.getstate() != was else [])
+    if changes := changes + kit.leak_meter.leaks(0):
+        fail("; ".join(changes), f"compute{batches[0]}, and 999 more")
+
+
+def _state_length(estimator: RateEstimator) -> int:
+    state = estimator.state
+    return len(json.dumps(cattrs.unstructure(state), default=str)) if attrs.has(type(state)) else 0
+
+
+@check("RE-23", "must", change="keep what is remembered in attributes of the instance, not of the class or the module")
+def instances_do_not_share(kit: RateEstimatorKit) -> None:
+    """An estimator's answers do not depend on what another one gets.
+
+    Purpose: each receiver stream has an estimator of its own; streams of different speed must not mix.
+    Method: an estimator gets 20 batches alone; then a new one gets them while another gets 20 others between them.
+    Condition: all answers are equal.
+    Requires: nothing.
+    """
+    batches = plausible_batches(kit, 20)
+    alone = answers(kit, kit.make(), batches)
+    first, second = kit.make(), kit.make()
+    for number, batch in enumerate(batches):
+        other = (START_MS + number * 1000 + 990, 7 + number, 900, 50)
+        kit.ask(second, other)
+        if (seen := kit.ask(first, batch)) != alone[number]:
+            fail(
+                f"batch {number + 1} got {seen} beside another estimator, {alone[number]} alone",
+                f"compute{other} of the other, then compute{batch}",
+            )

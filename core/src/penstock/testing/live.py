@@ -1,0 +1,289 @@
+"""``LiveKit`` and ``LiveRun``: the live checks' runs of a real program on Spark, each a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import attrs
+from pyspark import cloudpickle
+
+from penstock.conf import OPTION_SECTIONS
+from penstock.testing.check import NotApplicable, fail
+from penstock.testing.feeder import Feeder
+from penstock.testing.kit import Kit, ReceiverKit
+from penstock.testing.live_program import LiveSpec
+from penstock.testing.subject import HOOKS, Subject
+
+_QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.streaming.blockInterval": "100ms",
+}
+# Two plugins that fail beside the tested one: one at import, one at every event.
+_NEIGHBOURS = {
+    "broken": 'raise ImportError("a library is missing")\n',
+    "raising": """
+import penstock
+
+class Raises:
+    def onBatchCompleted(self, batchCompleted):
+        raise RuntimeError("a listener that always fails")
+
+@penstock.hookimpl
+def listeners(context):
+    return [Raises()]
+""",
+}
+
+
+class LiveRun:
+    """One run of the live program.
+
+    Args:
+        kit: of the running check.
+        folder: for the program's output; a second run in the same folder continues the first.
+    """
+
+    def __init__(self, kit: Kit, folder: Path) -> None:
+        self._kit, self.folder = kit, folder
+        self._process: subprocess.Popen[bytes] | None = None
+        kit.on_close(self.kill)
+
+    def start(self, spec: LiveSpec, site: Path | None = None) -> None:
+        """Start the program.
+
+        Args:
+            spec: what it runs.
+            site: a folder with further plugins, for the driver and its workers.
+        """
+        (self.folder / "stop").unlink(missing_ok=True)
+        path = os.pathsep.join([*([str(site)] if site else []), *filter(None, sys.path)])
+        conf = {**_QUIET, "spark.executorEnv.PYTHONPATH": path, **self._kit.subject.conf, **spec.conf}
+        spec_file = self.folder / "spec.json"
+        spec_file.write_text(json.dumps(attrs.asdict(attrs.evolve(spec, conf=conf))))
+        with (self.folder / "stderr").open("ab") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.testing.live_program", str(spec_file)],
+                env={**os.environ, "PYTHONPATH": path},
+                stdout=stderr,
+                stderr=stderr,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+    def batches(self, stream: str = "tested") -> list[dict[str, Any]]:
+        """The batches of a stream that the program has output so far."""
+        path = self.folder / "batches.jsonl"
+        text = path.read_text() if path.exists() else ""
+        # The last line may be unfinished.
+        lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+        return [each for each in lines if each["stream"] == stream]
+
+    def counts(self, stream: str = "tested") -> Counter[str]:
+        """How often each record, as its repr, was output so far."""
+        total: Counter[str] = Counter()
+        for batch in self.batches(stream):
+            total.update(batch["counts"])
+        return total
+
+    def until_counts(self, expected: Counter[str], what: str) -> None:
+        """Wait until at least these records are output.
+
+        Raises:
+            CheckFailure: they are not in time, or the program has ended.
+        """
+        self.until(lambda: expected <= self.counts(), lambda: self._missing(expected, what))
+
+    def until(self, condition: Any, seen: Any) -> None:
+        """Wait for a condition while the program runs; see ``Kit.until``."""
+
+        def ended_or_true() -> bool:
+            return bool(condition()) or self._process is None or self._process.poll() is not None
+
+        self._kit.until(ended_or_true, seen, timeout_s=60)
+        if not condition():
+            fail(f"{seen() if callable(seen) else seen}; the program ended:\n{self.tail()}")
+
+    def stop(self) -> None:
+        """Stop the program gracefully.
+
+        Raises:
+            CheckFailure: it does not end in time, or with another exit status than 0.
+        """
+        assert self._process is not None
+        (self.folder / "stop").touch()
+        try:
+            status = self._process.wait(self._kit.deadline_s(60))
+        except subprocess.TimeoutExpired:
+            fail(f"the program does not stop gracefully:\n{self.tail()}")
+        if status:
+            fail(f"the program ended with exit status {status}:\n{self.tail()}")
+
+    def kill(self) -> None:
+        """Kill the program with its JVM and its workers."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def tail(self) -> str:
+        """The last lines that the program has printed."""
+        return "\n".join((self.folder / "stderr").read_text(errors="replace").splitlines()[-15:])
+
+    def _missing(self, expected: Counter[str], what: str) -> str:
+        missing = expected - self.counts()
+        return f"of {expected.total()} records {what}, {missing.total()} are missing, such as {list(missing)[:3]}"
+
+
+@attrs.define
+class LiveResult:
+    """What a finished run has shown, shared by the checks that judge it.
+
+    Attributes:
+        first: records fed and awaited while the program ran.
+        second: records fed just before the stop.
+        tested: all that was output of the tested stream.
+        beside: all that was output of the kit's own stream.
+        numbers: how many numbers the kit's own receiver has stored.
+    """
+
+    first: Counter[str]
+    second: Counter[str]
+    tested: Counter[str]
+    beside: Counter[str]
+    numbers: int
+
+
+_finished: dict[Any, LiveResult] = {}
+
+
+class LiveKit(ReceiverKit):
+    """The kit of the live checks. Finished runs are shared by the checks of one subject."""
+
+    def needs_plugin(self) -> None:
+        """Refuse a subject that a program of its own cannot find.
+
+        Raises:
+            NotApplicable: it is neither installed nor a receiver that can travel.
+        """
+        if not self.subject.name and self.subject.kind != "receiver":
+            raise NotApplicable("live checks need the installed plugin: set name")
+
+    def feeder(self) -> Feeder:
+        """A new feeder whose source the program's workers can reach."""
+        feeder = super().feeder()
+        if feeder.in_process:
+            raise NotApplicable(f"the source of {type(feeder).__name__} is in this process, where no worker reaches it")
+        return feeder
+
+    def run_to_the_end(self, *, with_neighbours: bool) -> LiveResult:
+        """Run the program, feed it, stop it gracefully; or take the result of the same run.
+
+        Args:
+            with_neighbours: choose the plugin by configuration alone, beside a second stream and two failing plugins.
+        """
+        self.needs_plugin()
+        key = (with_neighbours, *_identity(self.subject))
+        if key not in _finished:
+            _finished[key] = self._run(with_neighbours=with_neighbours)
+        return _finished[key]
+
+    def _run(self, *, with_neighbours: bool) -> LiveResult:
+        folder = Path(tempfile.mkdtemp(prefix="live", dir=self.folder))
+        run = LiveRun(self, folder)
+        feeder = self.feeder() if self.subject.kind == "receiver" else None
+        spec = self.spec(folder, feeder, by_name=with_neighbours)
+        site = self._site(folder) if with_neighbours else None
+        run.start(attrs.evolve(spec, beside=with_neighbours and feeder is not None), site)
+        if feeder is None:
+            run.until(lambda: run.counts().total() >= 100, "fewer than 100 numbers were output")
+            run.stop()
+            numbers = int((folder / "numbers").read_text())
+            return LiveResult(Counter(map(repr, range(numbers))), Counter(), run.counts(), Counter(), 0)
+        records = feeder.sample(self.rng, 400)
+        first, second = records[:200], records[200:]
+        feeder.put(first)
+        run.until_counts(Counter(map(repr, first)), "fed while the program ran")
+        if not with_neighbours:
+            feeder.put(second)
+            try:
+                run.until(lambda: feeder.taken() >= len(records), "the receiver does not take what is fed")
+            except NotApplicable:
+                run.until_counts(Counter(map(repr, records)), "fed before the stop")
+        run.stop()
+        numbers = int((folder / "numbers").read_text()) if with_neighbours else 0
+        fed_last = Counter(map(repr, [] if with_neighbours else second))
+        return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), numbers)
+
+    def spec(self, folder: Path, feeder: Feeder | None, *, by_name: bool = False) -> LiveSpec:
+        """What the program runs for this subject.
+
+        Args:
+            folder: of the run.
+            feeder: the receiver's source.
+            by_name: choose a receiver by its plugin's name, with options from the configuration.
+        """
+        subject = self.subject
+        options = {**subject.options, **(feeder.options() if feeder is not None else {})}
+        if subject.kind == "rate-estimator":
+            section = OPTION_SECTIONS[HOOKS[subject.kind]]
+            conf = {f"{section}{subject.name}.{option}": str(value) for option, value in options.items()}
+            chosen = {
+                "spark.streaming.backpressure.enabled": "true",
+                "spark.streaming.backpressure.rateEstimator": subject.name,
+            }
+            return LiveSpec(str(folder), {**conf, **chosen})
+        if subject.kind != "receiver":
+            return LiveSpec(str(folder))
+        if by_name and subject.name:
+            section = OPTION_SECTIONS[HOOKS[subject.kind]]
+            conf = {f"{section}{subject.name}.{option}": str(value) for option, value in options.items()}
+            return LiveSpec(str(folder), conf, receiver=subject.name)
+        pickled = folder / "receiver.pickle"
+        pickled.write_bytes(_pickled(self.make(feeder)))
+        return LiveSpec(str(folder), pickled=str(pickled))
+
+    @staticmethod
+    def _site(folder: Path) -> Path:
+        """Install the failing neighbours into a folder."""
+        site = folder / "site"
+        for name, source in _NEIGHBOURS.items():
+            metadata = site / f"penstock_kit_{name}-1.0.dist-info"
+            metadata.mkdir(parents=True)
+            (site / f"penstock_kit_{name}.py").write_text(source)
+            (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: penstock-kit-{name}\nVersion: 1.0\n")
+            (metadata / "entry_points.txt").write_text(f"[penstock]\nkit-{name} = penstock_kit_{name}\n")
+        return site
+
+
+def _identity(subject: Subject) -> tuple[Any, ...]:
+    """Distinguishes subjects: a class door makes a new one for each check."""
+    functions = [getattr(each, "__func__", each) for each in (subject.make, subject.feeder)]
+    options: Mapping[str, Any] = subject.options
+    return (subject.kind, subject.name, *functions, repr(sorted(options.items())), subject.seed)
+
+
+def _pickled(receiver: Any) -> bytes:
+    """Pickle a receiver for another process, by value if that cannot import its module."""
+    module = sys.modules.get(type(receiver).__module__)
+    try:
+        importable = module is not None and module.__name__ != "__main__" and find_spec(module.__name__) is not None
+    except (ImportError, ValueError):
+        importable = False
+    if importable or module is None or module.__name__ == "__main__":
+        return bytes(cloudpickle.dumps(receiver))
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps(receiver))
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)

@@ -1,0 +1,121 @@
+"""The program of the live checks: ``python -m penstock.testing.live_program SPEC``, SPEC a file of JSON.
+
+It counts the records of one stream by value, batch by batch, appends each batch as a line of JSON to a file, and stops
+gracefully when a file appears.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import cattrs
+from attrs import field, frozen
+
+from penstock.context import StreamingContext
+from penstock.errors import ReceiverStoppedError
+from penstock.launch.java import ensure_java
+from penstock.receive.thread_receiver import ThreadReceiver
+
+_PAUSE_S = 0.005
+
+
+@frozen
+class LiveSpec:
+    """What the program runs.
+
+    Attributes:
+        folder: for its output and its commands: ``batches.jsonl``, ``stop``, ``numbers``.
+        conf: configuration by full key.
+        receiver: name of the receiver plugin; empty for ``pickled``.
+        pickled: file that holds a receiver; empty for the kit's own, which counts.
+        beside: whether the kit's own receiver runs as a second stream.
+        checkpoint: the checkpoint directory; empty for none.
+        interval_s: the batch interval.
+    """
+
+    folder: str
+    conf: Mapping[str, str] = field(factory=dict)
+    receiver: str = ""
+    pickled: str = ""
+    beside: bool = False
+    checkpoint: str = ""
+    interval_s: float = 0.5
+
+
+class CountingReceiver(ThreadReceiver[int]):
+    """Stores 0, 1, 2, … until it is stopped, and notes how many it has stored.
+
+    Args:
+        path: the file for that number, written whenever the receiver ends.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def receive(self) -> None:
+        """Store numbers."""
+        pause, number = threading.Event(), 0
+        try:
+            while True:
+                self.store(number)
+                number += 1
+                pause.wait(_PAUSE_S)
+        except ReceiverStoppedError:
+            Path(self._path).write_text(str(number))
+            raise
+
+
+def main(spec_file: str) -> None:
+    """Run the program until its stop file appears."""
+    from pyspark import SparkConf, SparkContext
+
+    ensure_java()
+    spec = cattrs.structure(json.loads(Path(spec_file).read_text()), LiveSpec)
+    folder = Path(spec.folder)
+
+    def set_up() -> StreamingContext:
+        conf = SparkConf().setMaster("local[3]").setAppName("live check").setAll(list(spec.conf.items()))
+        ssc = StreamingContext(SparkContext(conf=conf), spec.interval_s)
+        if spec.checkpoint:
+            ssc.checkpoint(spec.checkpoint)
+        counting = CountingReceiver(str(folder / "numbers"))
+        tested: Any = spec.receiver or (pickle.loads(Path(spec.pickled).read_bytes()) if spec.pickled else counting)
+        _counted(ssc.receiverStream(tested), _Append(str(folder), "tested"))
+        if spec.beside:
+            _counted(ssc.receiverStream(counting), _Append(str(folder), "beside"))
+        return ssc
+
+    ssc = StreamingContext.getOrCreate(spec.checkpoint, set_up) if spec.checkpoint else set_up()
+    ssc.start()
+    while not (folder / "stop").exists():
+        if ssc.awaitTerminationOrTimeout(0.05):
+            return
+    ssc.stop(stopGracefully=True)
+
+
+def _counted(stream: Any, output: Callable[[datetime, Any], None]) -> None:
+    stream.map(repr).countByValue().foreachRDD(output)
+
+
+@frozen
+class _Append:
+    """Appends a batch's counts to the output."""
+
+    folder: str
+    stream: str
+
+    def __call__(self, time: datetime, rdd: Any) -> None:
+        line = {"time_ms": round(time.timestamp() * 1000), "stream": self.stream, "counts": dict(rdd.collect())}
+        with (Path(self.folder) / "batches.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,92 @@
+"""``PackagingKit``: what the packaging checks run with: the installed plugin, what loading it does, and instances."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from penstock.hookspecs import GROUP
+from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
+from penstock.plugins.specs import Spec
+from penstock.testing.check import NotApplicable
+from penstock.testing.kit import Kit, ReceiverKit
+from penstock.testing.plugin_probe import Facts, installed, probe
+from penstock.testing.rate_estimator_kit import RateEstimatorKit
+from penstock.testing.subject import HOOKS
+
+_PROBE_LIMIT_S = 10.0
+
+
+class PackagingKit(Kit):
+    """The kit of the packaging checks."""
+
+    def facts_of(self, plugin: LoadedPlugin, *, again: bool = False) -> Facts:
+        """What loading a plugin does; remembered for this process unless asked ``again``."""
+        return probe(plugin, self.deadline_s(_PROBE_LIMIT_S), again=again)
+
+    def plugin(self) -> LoadedPlugin | None:
+        """The installed plugin that is tested, not loaded; ``None`` when no installed plugin has or offers the name.
+
+        Raises:
+            NotApplicable: the suite names none.
+        """
+        name = self.subject.name
+        if not name:
+            raise NotApplicable("the suite names no installed plugin: set name")
+        found = sorted(installed(), key=lambda each: each.name != name)
+        hook = HOOKS.get(self.subject.kind)
+        if hook is not None:
+            offer = (KINDS[hook][0], name)
+            if offering := next((each for each in found if offer in self.facts_of(each).offers), None):
+                return offering
+        return next((each for each in found if each.name == name), None)
+
+    def facts(self, *, again: bool = False) -> Facts:
+        """What loading the plugin does.
+
+        Raises:
+            NotApplicable: the suite names no plugin, or one that is not installed.
+        """
+        plugin = self.plugin()
+        if plugin is None:
+            raise NotApplicable(f"no installed plugin has or offers the name {self.subject.name!r}")
+        return self.facts_of(plugin, again=again)
+
+    def loaded(self) -> Plugins:
+        """The plugin, loaded in this process beside no other.
+
+        Raises:
+            NotApplicable: it does not load.
+        """
+        plugin, facts = self.plugin(), self.facts()
+        if plugin is None or facts.step:
+            raise NotApplicable(f"the plugin {facts.name} does not load: {facts.fault}")
+        candidates = importlib.metadata.entry_points(group=GROUP, name=plugin.name)
+        return Plugins(entry_points=[each for each in candidates if LoadedPlugin.of(each) == plugin][:1])
+
+    def specs(self) -> list[tuple[str, Spec]]:
+        """What is offered under the subject's name, or else by the whole plugin: kind and spec of each.
+
+        Raises:
+            NotApplicable: the plugin does not load.
+        """
+        loaded = self.loaded()
+        hook = HOOKS.get(self.subject.kind)
+        if hook is not None:
+            return [(KINDS[hook][0], loaded.spec(hook, self.subject.name))]
+        return [(kind, spec) for hook, (kind, _) in KINDS.items() for spec in loaded.specs(hook).values()]
+
+    def of_kind(self) -> ReceiverKit | RateEstimatorKit:
+        """The kit of the subject's own kind, which makes instances.
+
+        Raises:
+            NotApplicable: the subject is neither a receiver nor a rate estimator.
+        """
+        kits: dict[str, type[ReceiverKit | RateEstimatorKit]] = {
+            "receiver": ReceiverKit,
+            "rate-estimator": RateEstimatorKit,
+        }
+        if self.subject.kind not in kits:
+            raise NotApplicable("only receivers and rate estimators are made and run for this check")
+        kit = kits[self.subject.kind](self.subject, self.check, self.folder)
+        self.on_close(kit.close)
+        return kit

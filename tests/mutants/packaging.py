@@ -1,0 +1,268 @@
+"""Mutants of the plugin checks PK-01 to PK-15: distributions, installed while they are checked, and receivers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+
+from penstock import Receiver
+from penstock.testing import Capabilities, MemoryFeeder
+
+REFERENCE = '''"""A receiver plugin that passes every packaging check."""
+
+import attrs
+
+from penstock import ReceiverSpec, ThreadReceiver, hookimpl
+from penstock.testing import MemorySource
+
+penstock_api = "1"
+
+
+@attrs.frozen
+class Options:
+    address: str = attrs.field(metadata={"help": "of the source"})
+    pause_s: float = attrs.field(
+        default=1.0, validator=attrs.validators.gt(0), metadata={"help": "seconds between two connections"}
+    )
+    password: str = attrs.field(default="", repr=False, metadata={"help": "of the account"})
+
+
+class Memory(ThreadReceiver):
+    def __init__(self, options):
+        self.options, self.connection = options, None
+
+    def receive(self):
+        self.connection = connection = MemorySource.find(self.options.address).connect()
+        while not self.isStopped() and (found := connection.read()):
+            self.store_all([record for _, record in found])
+
+    def onStop(self):
+        if self.connection is not None:
+            self.connection.close()
+        super().onStop()
+
+
+@hookimpl
+def receivers():
+    return [ReceiverSpec("NAME", Memory, Options, "records of a source in memory")]
+'''
+README = "A receiver with the options address, pause_s and password."
+
+
+def distribution(
+    name: str, source: str = REFERENCE, readme: str = README, entry_points: str = "[penstock]\n{name} = {name}"
+) -> dict[str, str]:
+    """The files of an installed distribution: one module, its entry points and its README."""
+    return {
+        f"{name}.py": source.replace("NAME", name),
+        f"dist_{name}-1.0.dist-info/METADATA": f"Metadata-Version: 2.1\nName: dist-{name}\nVersion: 1.0\n\n{readme}\n",
+        f"dist_{name}-1.0.dist-info/entry_points.txt": entry_points.format(name=name) + "\n",
+    }
+
+
+def reference(*changes: tuple[str, str]) -> str:
+    """The source of the reference, changed."""
+    source = REFERENCE
+    for old, new in changes:
+        assert old in source, old
+        source = source.replace(old, new)
+    return source
+
+
+def packaged(check: str, words: str, name: str, source: str = REFERENCE, **more: Any) -> Mutant:
+    """A mutant that is a plugin of this name."""
+    files = more.pop("files", None) or distribution(name, source)
+    return Mutant(
+        check=check, words=words, kind="plugin", files=files, extra={"name": name, "options": _OPTIONS}, **more
+    )
+
+
+_OPTIONS: Mapping[str, str] = {"address": "nowhere"}
+_LISTENER = """
+from penstock import hookimpl
+
+class Listener:
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def onBatchCompleted(self, batchCompleted):
+        pass
+
+@hookimpl
+def listeners(context):
+    return [Listener(float(context.configuration.get("spark.penstock.NAME.seconds", "1")))]
+"""
+
+#: Objects by number, where a ``TravelsByNumber`` finds itself again: in this process alone.
+_here: dict[int, Receiver[Any]] = {}
+
+
+class TravelsByNumber(MemoryReceiver):
+    """Leaves itself behind when it is pickled."""
+
+    def __reduce__(self) -> tuple[Callable[[int], Any], tuple[int]]:
+        _here[id(self)] = self
+        return _here.__getitem__, (id(self),)
+
+
+class ClaimsDurable(MemoryReceiver):
+    """Declares what only a block store can be."""
+
+
+class SharesList(MemoryReceiver):
+    """Every instance has the same list."""
+
+    def __init__(self, feeder: MemoryFeeder, seen: list[str] = []) -> None:  # noqa: B006  # the mutation
+        super().__init__(feeder)
+        self.seen = seen
+
+
+class SharesStop(MemoryReceiver):
+    """The stop of one instance is the stop of all."""
+
+    stopping: ClassVar[threading.Event] = threading.Event()
+
+    def onStart(self) -> None:
+        self.stopping.clear()
+        super().onStart()
+
+    def take(self, connection: Any, found: list[tuple[int, str]]) -> None:
+        if self.stopping.is_set():
+            self.stop("stopped")
+        else:
+            super().take(connection, found)
+
+    def onStop(self) -> None:
+        self.stopping.set()
+        super().onStop()
+
+
+MUTANTS = [
+    packaged("PK-01", "No module named 'no_such_library'", "pk_import", "import no_such_library\n" + REFERENCE),
+    packaged("PK-01", "ended the process with exit status 3", "pk_exit", "import os\nos._exit(3)\n"),
+    packaged("PK-01", "did not load within", "pk_hang", "import threading\nthreading.Event().wait()\n", scale=0.03),
+    packaged(
+        "PK-02",
+        "in the group 'penstock.receivers', which is not read",
+        "pk_group",
+        files=distribution(
+            "pk_group", entry_points="[penstock]\n{name} = {name}\n[penstock.receivers]\n{name} = {name}"
+        ),
+    ),
+    packaged(
+        "PK-02",
+        "in the group 'penstok', which is not read",
+        "pk_typo",
+        files=distribution("pk_typo", entry_points="[penstok]\n{name} = {name}"),
+        also=("PK-01",),
+    ),
+    packaged(
+        "PK-03",
+        "dist-pk_other offers the receiver 'pk_taken' too",
+        "pk_taken",
+        files=distribution("pk_taken") | distribution("pk_other", reference(("NAME", "pk_taken"))),
+    ),
+    packaged("PK-03", "'The Name' is not lowercase", "pk_name", reference(("NAME", "The Name"))),
+    packaged("PK-04", "unknown hook 'recievers'", "pk_hook", reference(("def receivers", "def recievers"))),
+    packaged("PK-05", "contract version 2", "pk_api", reference(('penstock_api = "1"', 'penstock_api = "2"'))),
+    packaged(
+        "PK-06",
+        "thread 'eager' is alive",
+        "pk_thread",
+        REFERENCE
+        + "\nimport threading\nthreading.Thread(target=threading.Event().wait, name='eager', daemon=True).start()\n",
+    ),
+    packaged(
+        "PK-06", "of the root logger changed", "pk_logging", REFERENCE + "\nimport logging\nlogging.basicConfig()\n"
+    ),
+    packaged("PK-06", "it printed 'hello", "pk_print", REFERENCE + "\nprint('hello')\n"),
+    packaged("PK-06", "pyspark is imported", "pk_spark", REFERENCE + "\nimport pyspark.conf\n", also=("PK-07",)),
+    packaged(
+        "PK-07",
+        "the import took",
+        "pk_slow",
+        REFERENCE + "\nimport time\nuntil = time.perf_counter() + 0.2\nwhile time.perf_counter() < until: pass\n",
+        scale=0.2,
+    ),
+    packaged(
+        "PK-08",
+        "'address' of the receiver 'pk_help' has no help",
+        "pk_help",
+        reference(('metadata={"help": "of the source"}', "")),
+    ),
+    packaged(
+        "PK-08",
+        "'address' of the receiver 'pk_type' has no type",
+        "pk_type",
+        reference(("address: str", "address: object")),
+    ),
+    packaged("PK-09", "ignore the unknown spark.penstock.pk_listener.no_such_option", "pk_listener", _LISTENER),
+    packaged("PK-10", "takes 'nan'", "pk_nan", reference((" validator=attrs.validators.gt(0),", ""))),
+    packaged(
+        "PK-10",
+        "refused with AttributeError",
+        "pk_raises",
+        reference(("self.options, self", "options.address.no_such_method\n        self.options, self")),
+        also=("PK-11",),
+    ),
+    packaged("PK-11", "'password' of the receiver 'pk_secret' is shown", "pk_secret", reference((" repr=False,", ""))),
+    packaged(
+        "PK-11",
+        "'password' is in a log event",
+        "pk_logged",
+        reference(
+            (
+                "        self.options, self",
+                "        import logging\n"
+                "        logging.getLogger('pk').warning('log in with %s', options.password)\n"
+                "        self.options, self",
+            )
+        ),
+    ),
+    Mutant(
+        check="PK-12",
+        words="KeyError",
+        kind="receiver",
+        make=TravelsByNumber,
+        feeder=MemoryFeeder,
+        capabilities=MEMORY_RECEIVER,
+    ),
+    Mutant(
+        check="PK-13",
+        words="'seen' of two instances is the same list",
+        kind="receiver",
+        make=SharesList,
+        feeder=MemoryFeeder,
+        capabilities=MEMORY_RECEIVER,
+    ),
+    Mutant(
+        check="PK-13",
+        words="after the stop of receiver 0, receiver 1 stored 0 of 20",
+        kind="receiver",
+        make=SharesStop,
+        feeder=MemoryFeeder,
+        capabilities=MEMORY_RECEIVER,
+        scale=0.2,
+    ),
+    Mutant(
+        check="PK-14",
+        words="Capabilities.acknowledged is not set, and 20 records were acknowledged",
+        kind="receiver",
+        make=MemoryReceiver,
+        feeder=MemoryFeeder,
+        capabilities=Capabilities(bounded=True),
+    ),
+    Mutant(
+        check="PK-14",
+        words="Capabilities.durable is declared, which is of a block-store",
+        kind="receiver",
+        make=ClaimsDurable,
+        feeder=MemoryFeeder,
+        capabilities=Capabilities(acknowledged=True, bounded=True, durable=True),
+    ),
+    packaged("PK-15", "does not name address", "pk_readme", files=distribution("pk_readme", readme="A receiver.")),
+]

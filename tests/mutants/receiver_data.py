@@ -1,0 +1,107 @@
+"""Mutants of the receiver checks RC-10 to RC-17."""
+
+from __future__ import annotations
+
+import contextlib
+
+from tests.mutants.line_receiver import LineReceiver, line_mutant
+from tests.mutants.references import MemoryReceiver, memory_mutant
+
+from penstock.testing import MemorySource
+from penstock.testing.memory_source import MemoryConnection
+
+_Found = list[tuple[int, str]]
+
+
+class LosesOne(MemoryReceiver):
+    """Acknowledges each 97th record without storing it."""
+
+    def take(self, connection: MemoryConnection, found: _Found) -> None:
+        super().take(connection, [each for each in found if each[0] % 97 != 96])
+
+
+class StoresTwice(MemoryReceiver):
+    """Stores each 97th record twice."""
+
+    def take(self, connection: MemoryConnection, found: _Found) -> None:
+        super().take(connection, [each for each in found for _ in range(1 + (each[0] % 97 == 96))])
+
+
+class StoresReversed(MemoryReceiver):
+    """Stores each group from its end."""
+
+    def take(self, connection: MemoryConnection, found: _Found) -> None:
+        super().take(connection, found[::-1])
+
+
+class Strips(MemoryReceiver):
+    """Removes white space around records."""
+
+    def take(self, connection: MemoryConnection, found: _Found) -> None:
+        super().take(connection, [(position, record.strip()) for position, record in found])
+
+
+class SplitsCharacters(LineReceiver):
+    """Decodes what each read returns by itself."""
+
+    def lines(self, data: bytes) -> list[str]:
+        return super().lines(data.decode(errors="replace").encode())
+
+
+class ForgetsLast(LineReceiver):
+    """Stores only lines with a line feed."""
+
+    def finish(self) -> None:
+        pass
+
+
+class DropsQuietly(LineReceiver):
+    """Drops long lines without a word."""
+
+    def reject(self, count: int) -> None:
+        pass
+
+
+class Spins(MemoryReceiver):
+    """Asks again at once when there is nothing."""
+
+    def receive(self) -> None:
+        self.connection = connection = MemorySource.find(self.address).connect()
+        while not self.isStopped():
+            with contextlib.suppress(TimeoutError):
+                self.take(connection, connection.read(timeout_s=0))
+
+
+class EndsWhenIdle(MemoryReceiver):
+    """Takes a pause of the source for its end."""
+
+    def receive(self) -> None:
+        self.connection = connection = MemorySource.find(self.address).connect()
+        with contextlib.suppress(TimeoutError):
+            while not self.isStopped():
+                self.take(connection, connection.read(timeout_s=0.04))
+        self.wait(60)
+
+
+class OtherInGroups(MemoryReceiver):
+    """Stores the records of a middle-sized group as bytes."""
+
+    def take(self, connection: MemoryConnection, found: _Found) -> None:
+        if 10 < len(found) <= 20:
+            self.store_all([record.encode() for _, record in found])  # type: ignore[misc]  # that is the mistake
+        else:
+            super().take(connection, found)
+
+
+MUTANTS = [
+    memory_mutant("RC-10", LosesOne, "3 missing, such as '96-", 0.05),
+    memory_mutant("RC-10", StoresTwice, "3 stored without being fed, or too often"),
+    memory_mutant("RC-11", StoresReversed, "is stored before number"),
+    memory_mutant("RC-12", Strips, "2 of 9 odd records are not stored"),
+    line_mutant("RC-13", SplitsCharacters, "missing, such as"),
+    line_mutant("RC-13", ForgetsLast, "after the last record without terminator", 0.1),
+    line_mutant("RC-14", DropsQuietly, "no error is reported", 0.1),
+    memory_mutant("RC-15", Spins, "its threads are busy", 0.1),
+    memory_mutant("RC-16", EndsWhenIdle, "is not stored after a quiet period", 0.2),
+    memory_mutant("RC-17", OtherInGroups, "alone against in a group"),
+]
