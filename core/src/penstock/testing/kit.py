@@ -6,7 +6,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -217,6 +218,19 @@ class ReceiverKit(Kit):
         feeder = self.feeder()
         return feeder, self.run(self.make(feeder), clock, conf)
 
+    def arrives(self, count: Callable[[], int], goal: int, timeout_s: float = 5.0) -> bool:
+        """Wait until a count reaches a goal; return false when it has not changed for some time.
+
+        Args:
+            count: for instance of the records stored so far.
+            goal: the count to wait for.
+            timeout_s: how long it may stay the same, before scaling.
+        """
+        while (before := count()) < goal:
+            if not self.becomes(lambda: count() != before, timeout_s):  # called at once
+                return False
+        return True
+
     def is_quiet(self, timeout_s: float = 3.0) -> bool:
         """Wait until the receiver's threads are idle; return whether they are before the deadline."""
         own = ReceiverThreads(self.leak_meter)
@@ -227,6 +241,22 @@ class ReceiverKit(Kit):
                 return False
             quiet = 0 if own.is_busy(_WINDOW_S) else quiet + 1
         return True
+
+    def until_stored(self, harness: ReceiverHarness, records: Sequence[Any], timeout_s: float = 5.0) -> None:
+        """Wait until each of these records is stored, as often as it is among them; others may be stored, too.
+
+        Raises:
+            CheckFailure: they are not stored in time.
+        """
+
+        def missing() -> list[Any]:
+            return list((Counter(records) - Counter(harness.records)).elements())
+
+        def seen() -> str:
+            errors = f"; errors: {harness.errors[-3:]}" if harness.errors else ""
+            return f"{len(missing())} of {len(records)} records not stored, the first {missing()[:1]}{errors}"
+
+        self.until(lambda: harness.count >= len(records) and not missing(), seen, timeout_s)
 
 
 @cache
