@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.mutants import block_store, rate_estimator
+from pyspark.streaming import StreamingListener
+from tests.mutants import block_store, listener, rate_estimator
 from tests.mutants.mutant import Mutant, all_mutants
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
+from penstock import ListenerContext
 from penstock.testing import MemoryFeeder, run_checks
 
 
@@ -33,3 +35,26 @@ def test_reference_estimator_passes_every_check() -> None:
     report = run_checks("rate-estimator", SteadyEstimator, capabilities=rate_estimator.RESTORES)
     assert report.ok, report.text()
     assert report.grade == "hardened"
+
+
+def test_reference_listener_passes_every_check() -> None:
+    report = run_checks("listener", listener.exports(), capabilities=listener.EXPORTS)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+class PySparkListener(StreamingListener):
+    """Reads events as PySpark's listeners do."""
+
+    def __init__(self, _context: ListenerContext) -> None:
+        super().__init__()
+        self.delays: list[int] = []
+
+    def onBatchCompleted(self, batchCompleted: object) -> None:
+        info = batchCompleted.batchInfo()  # type: ignore[attr-defined]  # a view
+        self.delays.append(info.processingDelay() + info.batchTime().milliseconds())
+
+
+def test_pyspark_listener_passes_every_check_that_is_applicable() -> None:
+    report = run_checks("listener", PySparkListener)
+    assert report.ok, report.text()

@@ -1,9 +1,11 @@
-"""`pid`, `fixed` and `model` pass the conformance checks of rate estimators."""
+"""The estimators and the RateController pass the conformance checks."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from penstock.testing import Capabilities, RateEstimatorSuite
+from penstock import ListenerContext
+from penstock.testing import Capabilities, ListenerProbe, ListenerSuite, RateEstimatorSuite
+from penstock_rate import listeners
 
 
 class TestPID(RateEstimatorSuite):
@@ -31,3 +33,17 @@ class TestFixed(RateEstimatorSuite):
     name = "fixed"
     options: ClassVar[Mapping[str, Any]] = {"rate": 1000}
     capabilities = Capabilities(adapts=False, shares=False, min_rate=1000, max_rate=1000)
+
+
+class TestRateController(ListenerSuite):
+    def make(self, context: ListenerContext) -> ListenerProbe:
+        controllers = list(listeners(context))
+
+        def snapshot() -> Mapping[str, Any]:
+            return {"rates": [[estimate.rate for estimate in each.history()] for each in controllers]}
+
+        return ListenerProbe(controllers, snapshot)
+
+
+class TestRateControllerWithModel(TestRateController):
+    conf: ClassVar[Mapping[str, str]] = {"spark.streaming.backpressure.rateEstimator": "model"}
