@@ -29,6 +29,7 @@ class FakeSpark(SparkContext):
 
     def __init__(self) -> None:
         self.stops = 0
+        self.on_stop: Callable[[], object] = lambda: None
 
     def getConf(self) -> SparkConf:
         conf = SparkConf(loadDefaults=False)
@@ -36,6 +37,7 @@ class FakeSpark(SparkContext):
 
     def stop(self) -> None:
         self.stops += 1
+        self.on_stop()
 
 
 class FakeEngine:
@@ -144,6 +146,34 @@ def test_spark_context_is_stopped_at_exit_if_a_listener_requests_it(
     engine_of(context).on_stop = lambda: on_engine_thread_do(context.stop)
     context._on_exit()
     assert spark.stops == 1
+
+
+def test_program_awaits_the_stop_of_spark_that_a_listener_has_requested(
+    context: StreamingContext, spark: FakeSpark
+) -> None:
+    # A program that ended earlier would take the stopping thread with it, in the middle of the stop of Spark.
+    ended: list[bool] = []
+    spark.on_stop = lambda: ended.append(context.awaitTermination(0))
+    on_engine_thread_do(context.stop)
+    assert context.awaitTermination(10)
+    assert (spark.stops, ended) == (1, [False])
+
+
+def test_spark_context_is_not_stopped_again_while_it_stops(context: StreamingContext, spark: FakeSpark) -> None:
+    # A listener requests the stop at every batch: the last one may come late.
+    spark.on_stop = lambda: on_engine_thread_do(context.stop)
+    on_engine_thread_do(context.stop)
+    assert context.awaitTermination(10)
+    context.stop()
+    assert spark.stops == 1
+
+
+def test_job_that_the_stop_of_spark_ends_is_no_error_of_the_program(
+    context: StreamingContext, spark: FakeSpark
+) -> None:
+    spark.on_stop = lambda: context._on_error(RuntimeError("cancelled: SparkContext was stopped"))
+    on_engine_thread_do(context.stop)
+    assert context.awaitTermination(10)
 
 
 # -- with --

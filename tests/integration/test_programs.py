@@ -58,6 +58,18 @@ try:
 except KeyboardInterrupt:
     ssc.stop(stopGracefully=True)
     print("seen", seen, flush=True)
+
+# A second program in the same JVM, which a listener stops together with its SparkContext, at every batch.
+class Stops(StreamingListener):
+    def onBatchCompleted(self, event):
+        ssc.stop(stopSparkContext=True)
+
+sc = SparkContext(conf=conf)
+ssc = StreamingContext(sc, 0.2)
+ssc.addStreamingListener(Stops())
+ssc.queueStream([[1]] * 1000).foreachRDD(lambda rdd: None)
+ssc.start()
+print("terminated", ssc.awaitTerminationOrTimeout(100), "Spark stopped", sc._jsc is None, flush=True)
 """
 
 SPARK_GONE = """
@@ -121,7 +133,7 @@ def run(tmp_path: Path) -> Iterator[Callable[..., Program]]:
             program.process.wait(30)
 
 
-def test_a_graceful_stop_after_ctrl_c_loses_nothing_accepted(
+def test_a_graceful_stop_after_ctrl_c_loses_nothing_and_a_listener_can_stop_spark(
     run: Callable[..., Program], wait_for: Callable[..., None]
 ) -> None:
     program = run(INTERRUPTED, "local[3]")
@@ -130,6 +142,7 @@ def test_a_graceful_stop_after_ctrl_c_loses_nothing_accepted(
     program.end()
     (seen,) = [int(line.split()[1]) for line in program.lines if line.startswith("seen ")]
     assert seen == len(program.accepted.read_text())
+    assert program.lines[-1] == "terminated True Spark stopped True"
 
 
 def test_a_context_whose_spark_is_gone_stops(run: Callable[..., Program]) -> None:

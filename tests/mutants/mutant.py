@@ -52,12 +52,12 @@ class Mutant:
 
     def run(self, only: list[str], scale: float = 1.0) -> Report:
         """Run these checks on it."""
-        with _installed(self.files), patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": str(scale)}):
+        with installed_files(self.files), patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": str(scale)}):
             return run_checks(self.kind, self.make, self.feeder, only, capabilities=self.capabilities, **self.extra)
 
 
 @contextmanager
-def _installed(files: Mapping[str, str]) -> Iterator[None]:
+def installed_files(files: Mapping[str, str]) -> Iterator[None]:
     """Put files into a folder on the search path."""
     if not files:
         yield

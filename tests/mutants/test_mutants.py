@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from pyspark.streaming import StreamingListener
-from tests.mutants import block_store, listener, rate_estimator
+from tests.mutants import block_store, listener, rate_estimator, receiver_references
 from tests.mutants.mutant import Mutant, all_mutants
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock import ListenerContext
-from penstock.testing import MemoryFeeder, run_checks
+from penstock.testing import Capabilities, Feeder, MemoryFeeder, run_checks
+from penstock.testing.check import checks_for
 
 
 @pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in all_mutants()])
@@ -21,6 +25,19 @@ def test_mutant_fails_its_check(mutant: Mutant) -> None:
 
 def test_reference_receiver_passes_every_check() -> None:
     report = run_checks("receiver", MemoryReceiver, MemoryFeeder, capabilities=MEMORY_RECEIVER)
+    assert report.ok, report.text()
+    assert report.grade == "hardened"
+
+
+@pytest.mark.parametrize(
+    ("make", "feeder", "capabilities"),
+    [pytest.param(*each, id=each[0].__name__) for each in receiver_references.ALL],
+)
+def test_other_reference_receivers_pass_every_receiver_check(
+    make: Callable[..., Any], feeder: Callable[[], Feeder], capabilities: Capabilities
+) -> None:
+    only = [check.id for check in checks_for("receiver") if check.kind == "receiver"]
+    report = run_checks("receiver", make, feeder, only, capabilities=capabilities)
     assert report.ok, report.text()
     assert report.grade == "hardened"
 

@@ -27,7 +27,7 @@ def test_supervised_thread_is_the_receivers_and_its_end_is_an_error() -> None:
     receiver = Waits()
     with ReceiverWorkers(receiver) as workers, ReceiverHarness(receiver) as harness:
         assert workers.alive() == ["thread 'Waits-0'"]
-        assert workers.end() == ["thread 'Waits-0'"]
+        assert workers.end_threads() == ["thread 'Waits-0'"]
         harness.until_error("ended this thread")
 
 
@@ -35,6 +35,6 @@ def test_process_is_killed() -> None:
     receiver: Any = HasProcess()
     with ReceiverWorkers(receiver) as workers, ReceiverHarness(receiver):
         assert workers.alive() == [f"process {receiver.process.pid}"]
-        workers.end()
+        workers.kill_processes()
         assert receiver.process.wait(10) == -9
         assert workers.alive() == []

@@ -97,13 +97,11 @@ class StreamingContext(StreamBuilder):
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
         self._state = StreamingContextState.INITIALIZED
         self._lock = threading.RLock()
-        self._signals = StopSignals(self._on_signal)
+        self._signals, self._termination = StopSignals(self._on_signal), Termination()
         self._stop_thread: threading.Thread | None = None
-        self._stops_gracefully = self._stops_spark = False
-        self._termination = Termination()
+        self._stops_gracefully = self._stops_spark = self._has_stopped_spark = self._is_spark_gone = False
         self._engine: Engine | None = None
         self._recovery: Recovery | None = None
-        self._is_spark_gone = False
         self._is_loaded = False  # streams come from a checkpoint
         if self._settings.checkpoint_directory:
             self.checkpoint(self._settings.checkpoint_directory)
@@ -337,9 +335,8 @@ class StreamingContext(StreamBuilder):
             self._stops_spark = self._stops_spark or stop_spark
             if self._stop_thread is None:
                 self._stops_gracefully = graceful
-                stopping = EngineThread("streaming-stop", lambda: self._stop(graceful))
-                stopping.start()
-                self._stop_thread = stopping
+                self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(graceful))
+                self._stop_thread.start()
             escalates = self._stops_gracefully and not graceful
             self._stops_gracefully = self._stops_gracefully and graceful
         if escalates:
@@ -369,10 +366,11 @@ class StreamingContext(StreamBuilder):
 
     def _on_error(self, error: BaseException) -> None:
         if cluster.is_stopped(self._sc):
-            self._on_spark_gone()
-            return
+            # Once the engine has stopped, it is our own stop of Spark that ends a job.
+            if self._state is not StreamingContextState.STOPPED:
+                self._on_spark_gone()
         # With a limit of consecutive failures, single failures are only in events and log.
-        if not (isinstance(error, BatchFailedError) and self._settings.max_failed_batches > 0):
+        elif not (isinstance(error, BatchFailedError) and self._settings.max_failed_batches > 0):
             self._termination.fail(error)
 
     def _on_spark_gone(self) -> None:
@@ -399,28 +397,30 @@ class StreamingContext(StreamBuilder):
     def _stop(self, graceful: bool) -> None:
         with self._lock:
             was_active = self._state is StreamingContextState.ACTIVE
-        deadline = time.monotonic() + self._graceful_stop_s() if graceful and was_active else None
         if was_active:
             assert self._engine is not None
-            self._engine.stop(deadline)
+            self._engine.stop(time.monotonic() + self._graceful_stop_s() if graceful else None)
             atexit.unregister(self._on_exit)
         self._ended_now()
-        self._stop_spark()
 
     def _stop_spark(self) -> None:
-        """Stop the SparkContext if that was requested and everything else has stopped."""
+        """Stop the SparkContext once, if that was requested and everything else has stopped."""
         with self._lock:
-            if not (self._stops_spark and self._state is StreamingContextState.STOPPED):
+            if self._has_stopped_spark or not self._stops_spark or self._state is not StreamingContextState.STOPPED:
                 return
-            self._stops_spark = False
+            self._has_stopped_spark = True
         self._sc.stop()
 
     def _ended_now(self) -> None:
         self._state = StreamingContextState.STOPPED
         if StreamingContext._active is self:
             StreamingContext._active = None
-        self._termination.end()
         self._signals.close()
+        try:
+            self._stop_spark()
+        finally:
+            # Not earlier: a program that ends then must not take this thread with it while Spark stops.
+            self._termination.end()
 
     def _graceful_stop_s(self) -> float:
         return (self._settings.graceful_stop_timeout_ms or max(10 * self._graph.batch_interval_ms, 10_000)) / 1000

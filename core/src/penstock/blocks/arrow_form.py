@@ -109,6 +109,11 @@ def from_columns(batch: pa.RecordBatch | pa.Table) -> pa.Table:
     return batch.replace_schema_metadata({**(batch.schema.metadata or {}), _FORM: _COLUMNS})
 
 
+def is_columnar(table: pa.Table) -> bool:
+    """Return whether a block's table is a columnar batch as the receiver gave it."""
+    return (table.schema.metadata or {}).get(_FORM) == _COLUMNS
+
+
 def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
     """Decode records, one batch at a time."""
     return itertools.chain.from_iterable(map(_decode, batches))

@@ -161,7 +161,7 @@ class Node(OnDriver):
         Raises:
             ConfigurationError: no checkpoint directory is set, or the interval is not a multiple of the slide.
         """
-        interval_ms, name = self._checkpoint_ms, type(self).__name__
+        interval_ms, name = self._checkpoint_ms, self.call_site.short
         if interval_ms is None and self.must_checkpoint:
             interval_ms = self.default_checkpoint_ms
         if interval_ms is not None:

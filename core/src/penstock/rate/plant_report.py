@@ -87,8 +87,7 @@ def _share(run: PlantRun, intervals: float) -> float:
 
 
 def _longest(run: PlantRun, delay: str) -> float:
-    longest: float = max(getattr(batch, delay) for batch in run.batches) / run.plant.interval_ms
-    return longest
+    return float(max(getattr(batch, delay) for batch in run.batches)) / run.plant.interval_ms
 
 
 def _is_stable(run: PlantRun) -> bool:

@@ -6,7 +6,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
@@ -227,6 +228,22 @@ class ReceiverKit(Kit):
                 return False
             quiet = 0 if own.is_busy(_WINDOW_S) else quiet + 1
         return True
+
+    def until_stored(self, harness: ReceiverHarness, records: Sequence[Any], timeout_s: float = 5.0) -> None:
+        """Wait until each of these records is stored, as often as it is among them; others may be stored, too.
+
+        Raises:
+            CheckFailure: they are not stored in time.
+        """
+
+        def missing() -> list[Any]:
+            return list((Counter(records) - Counter(harness.records)).elements())
+
+        def seen() -> str:
+            errors = f"; errors: {harness.errors[-3:]}" if harness.errors else ""
+            return f"{len(missing())} of {len(records)} records not stored, the first {missing()[:1]}{errors}"
+
+        self.until(lambda: harness.count >= len(records) and not missing(), seen, timeout_s)
 
 
 @cache

@@ -109,6 +109,11 @@ class MemoryConnection:
         self._source._taken += len(found)
         return found
 
+    @property
+    def lag(self) -> int:
+        """The number of records that the source has after those read."""
+        return len(self._source._records) - self.position
+
     def acknowledge(self, position: int) -> None:
         """Acknowledge a record by its position."""
         with self._source._changed:

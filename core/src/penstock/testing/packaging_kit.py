@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import sys
-from typing import Any, ClassVar
 
 from penstock.hookspecs import GROUP
 from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
@@ -21,14 +19,9 @@ _PROBE_LIMIT_S = 10.0
 class PackagingKit(Kit):
     """The kit of the packaging checks."""
 
-    _known: ClassVar[dict[Any, Facts]] = {}
-
     def facts_of(self, plugin: LoadedPlugin, *, again: bool = False) -> Facts:
         """What loading a plugin does; remembered for this process unless asked ``again``."""
-        key = (plugin.name, plugin.value, plugin.distribution, tuple(sys.path))
-        if again or key not in self._known:
-            self._known[key] = probe(plugin, self.deadline_s(_PROBE_LIMIT_S))
-        return self._known[key]
+        return probe(plugin, self.deadline_s(_PROBE_LIMIT_S), again=again)
 
     def plugin(self) -> LoadedPlugin | None:
         """The installed plugin that is tested, not loaded; ``None`` when no installed plugin has or offers the name.

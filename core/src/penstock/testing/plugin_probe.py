@@ -64,10 +64,10 @@ class Facts:
 
 
 class _Probe:
-    """The probe process of this process."""
+    """The probe process of this process and its forks, of which one at a time asks."""
 
     def __init__(self) -> None:
-        self.owner = os.getpid()
+        self._owner = os.getpid()
         here = os.pathsep.join(str(Path(each).absolute()) for each in sys.path)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "penstock.testing.plugin_probe"],
@@ -83,21 +83,27 @@ class _Probe:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         path = [str(Path(each).absolute()) for each in sys.path]
-        print(json.dumps(request | {"path": path}), file=self._process.stdin, flush=True)
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
+        number = os.urandom(8).hex()
+        print(json.dumps(request | {"path": path, "number": number}), file=self._process.stdin, flush=True)
+        while line := self._process.stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            # Another answer is for a fork of this process that was killed meanwhile.
+            if answer.pop("number") == number:
+                return answer
+        raise RuntimeError(f"the probe process ended with status {self._process.wait()}")
 
     def _end(self) -> None:
-        if self.owner == os.getpid():
+        if self._owner == os.getpid():
             self._process.communicate()  # closes its standard input, which ends it
 
 
 _probe: _Probe | None = None
+_known: dict[tuple[str, ...], Facts] = {}
 
 
 def _ask(request: dict[str, Any]) -> dict[str, Any]:
     global _probe
-    if _probe is None or _probe.owner != os.getpid():
+    if _probe is None:
         _probe = _Probe()
     return _probe.ask(request)
 
@@ -108,8 +114,15 @@ def installed() -> list[LoadedPlugin]:
     return [LoadedPlugin.of(each) for each in sorted(set(found), key=lambda one: (one.name, one.value))]
 
 
-def probe(plugin: LoadedPlugin, limit_s: float) -> Facts:
-    """Load a plugin in a clean process, beside no other plugin."""
+def probe(plugin: LoadedPlugin, limit_s: float, *, again: bool = False) -> Facts:
+    """Load a plugin in a clean process, beside no other plugin. Remembers the answer unless asked ``again``."""
+    key = (plugin.name, plugin.value, plugin.distribution, *sys.path)
+    if again or key not in _known:
+        _known[key] = _facts(plugin, limit_s)
+    return _known[key]
+
+
+def _facts(plugin: LoadedPlugin, limit_s: float) -> Facts:
     answer = _ask({"entry": [plugin.name, plugin.value], "limit_s": limit_s})
     facts = Facts(plugin.name, plugin.value, plugin.distribution)
     if "end" in answer:
@@ -138,7 +151,8 @@ def main() -> None:
         for name in set(dir(module)) - _NEEDS_SPARK:
             getattr(module, name)
     for line in sys.stdin:
-        print(json.dumps(_serve(json.loads(line))), flush=True)
+        request = json.loads(line)
+        print(json.dumps(_serve(request) | {"number": request["number"]}), flush=True)
 
 
 def _serve(request: dict[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,9 @@ class ReceiverHarness(ReceiverHost[Any]):
         self.receiver = receiver
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
-        self._answer, self._offers = "accept", 0
+        # How offered blocks are answered; how many are accepted before the first is refused.
+        self._answer, self._accepted_first = "accept", 0
+        self._offers = 0
         self._expected: list[Any] | None = None
         #: The calls of store, store_all and store_arrow after the stop had ended; each was refused.
         self.late_stores: list[str] = []
@@ -84,11 +86,16 @@ class ReceiverHarness(ReceiverHost[Any]):
         """How often the receiver was started."""
         return self._driver.starts
 
-    def refuse(self) -> None:
+    def refuse(self, after: int = 0) -> None:
         """Refuse every block from now on, as a driver that does not accept it.
 
         A store retries ``spark.penstock.receiver.storeRetries`` times before it fails.
+
+        Args:
+            after: accept this many blocks first.
         """
+        with self._changed:
+            self._accepted_first = after
         self._set_answer("refuse")
 
     def hold(self) -> None:
@@ -197,7 +204,8 @@ class ReceiverHarness(ReceiverHost[Any]):
             self._changed.notify_all()
             if not self._changed.wait_for(lambda: self._answer != "hold", _DEADLINE_S):
                 raise StoreError(f"the harness has held block {block.block_id} for {_DEADLINE_S:g} s")
-            if self._answer == "refuse":
+            if self._answer == "refuse" and not self._accepted_first:
                 raise StoreError(f"the harness refuses block {block.block_id}")
+            self._accepted_first = max(self._accepted_first - 1, 0)
             self._blocks.append(block)
             self._changed.notify_all()

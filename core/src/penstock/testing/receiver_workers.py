@@ -52,20 +52,28 @@ class ReceiverWorkers:
 
     def alive(self) -> list[str]:
         """Names of the threads and processes that run."""
-        threads = [f"thread {each.name!r}" for each in self._threads if each.is_alive()]
-        return [*threads, *(f"process {each}" for each in sorted(_children() - self._others))]
+        return [*map(_name, self._alive_threads()), *map(_name, self._processes())]
 
-    def end(self) -> list[str]:
-        """Raise ``WorkerEnded`` in every thread, once it runs again, and kill every process; return their names."""
-        ended = self.alive()
-        for thread in self._threads:
-            if thread.is_alive():
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(thread.ident or 0), ctypes.py_object(WorkerEnded)
-                )
-        for process in _children() - self._others:
+    def end_threads(self) -> list[str]:
+        """Raise ``WorkerEnded`` in every thread, as soon as it runs; return their names."""
+        threads = self._alive_threads()
+        for thread in threads:
+            number, error = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(WorkerEnded)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(number, error)
+        return list(map(_name, threads))
+
+    def kill_processes(self) -> list[str]:
+        """Kill every process; return their names."""
+        processes = self._processes()
+        for process in processes:
             os.kill(process, signal.SIGKILL)
-        return ended
+        return list(map(_name, processes))
+
+    def _alive_threads(self) -> list[threading.Thread]:
+        return [each for each in self._threads if each.is_alive()]
+
+    def _processes(self) -> list[int]:
+        return sorted(_children() - self._others)
 
     def _is_own(self, thread: threading.Thread) -> bool:
         """Whether the receiver's code starts this thread, now."""
@@ -81,6 +89,10 @@ class ReceiverWorkers:
                 return True
             frame = frame.f_back  # type: ignore[assignment]
         return threading.current_thread() in self._threads
+
+
+def _name(worker: threading.Thread | int) -> str:
+    return f"process {worker}" if isinstance(worker, int) else f"thread {worker.name!r}"
 
 
 def _children() -> set[int]:

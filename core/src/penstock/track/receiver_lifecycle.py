@@ -203,20 +203,18 @@ class _Transition:
         executors = [each for each in state.candidates if each.executor_id]
         hosts = {each.host for each in state.candidates if not each.executor_id}
         if location is None or not executors or location in executors or location.host in hosts:
-            self._set(refusals=0)
             return True
         self._set(refusals=self.record.refusals + 1)
         if self.record.refusals <= _MAX_REFUSALS:
             return False
         self._log("warning", "receiver accepted on another executor than scheduled", refusals=_MAX_REFUSALS)
-        self._set(refusals=0)
         return True
 
     def _accept(self, message: RegisterReceiver, location: TaskLocation | None, launch: Launch) -> None:
         host, desired = location.host if location else "", self.record.desired
         block_location = BlockLocation(host, message.host, message.directory)
         self._become(Moving(launch) if isinstance(self.record.state, Moving) else Active(launch))
-        self._set(location=location, block_location=block_location, sent=desired.number)
+        self._set(location=location, block_location=block_location, sent=desired.number, refusals=0)
         self._log("info", "receiver registered", host=host)
         self._do(lifecycle.Connect(message, block_location))
         self._answer(Registered(accepted=True, desired=_rate_limit(desired)))

@@ -178,7 +178,7 @@ class ReceiverTracker:
         except TimeoutError:
             log.warning("stop not delivered: tracker loop blocked")
         for stream_id in self._receivers:
-            while not self._tracked.await_end(stream_id, max(min(flushed_by - time.monotonic(), _RESEND_STOP_S), 0.01)):
+            while not self._tracked.await_end(stream_id, min(flushed_by - time.monotonic(), _RESEND_STOP_S)):
                 if time.monotonic() >= flushed_by:
                     self._end_by_force(stream_id)
                     break

@@ -186,20 +186,8 @@ class Stopped:
     """The application stops, and nothing of the receiver holds records any more."""
 
 
-State = (
-    Waiting
-    | Scheduled
-    | Overdue
-    | Refused
-    | Active
-    | Moving
-    | Restarting
-    | Stopping
-    | Ending
-    | BackingOff
-    | GivenUp
-    | Stopped
-)
+_Launched = Scheduled | Overdue | Refused | Active | Moving | Restarting | Stopping | Ending
+State = Waiting | _Launched | BackingOff | GivenUp | Stopped
 
 
 _NO_ERROR = PastError(-1, "")

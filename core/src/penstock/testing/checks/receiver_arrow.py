@@ -1,0 +1,71 @@
+"""Receiver checks RC-43 and RC-44: columnar batches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.blocks import arrow_form
+from penstock.testing.check import check, fail
+from penstock.testing.feeder import Feeder
+from penstock.testing.kit import ReceiverKit
+from penstock.testing.receiver_harness import ReceiverHarness
+
+
+@check("RC-43", "must", requires="arrow", change="build the columns with the types of the records")
+def arrow_equals_rows(kit: ReceiverKit) -> None:
+    """The records that a columnar batch reads as equal those of the source in type and value.
+
+    Purpose: whether a receiver stores columns or records is no matter of the program.
+    Method: put 20 records and those that are hard to carry; read the blocks' records.
+    Condition: there is a columnar block; the records have the types and values of those that were put.
+    Requires: Capabilities.arrow, a feeder.
+    """
+    feeder = kit.feeder()
+    records = [*feeder.sample(kit.rng, 20), *feeder.odd_records()]
+    harness = _run(kit, feeder, [records])
+    if not any(arrow_form.is_columnar(block.table) for block in harness.blocks):
+        fail("Capabilities.arrow is set, and no block comes from store_arrow", f"{len(records)} records")
+    put, read = Counter(map(_typed, records)), Counter(map(_typed, harness.records))
+    if put != read:
+        fail(f"read as {list(read - put)[:3]}, put were {list(put - read)[:3]}", f"{len(records)} records")
+
+
+@check("RC-44", "must", requires="arrow", change="declare the schema once instead of inferring it from each batch")
+def schema_is_stable(kit: ReceiverKit) -> None:
+    """All columnar blocks of a receiver have one schema.
+
+    Purpose: a batch with two schemas cannot become one DataFrame.
+    Method: put the records that are hard to carry one by one, then 20 together.
+    Condition: the schemas of the columnar blocks are equal.
+    Requires: Capabilities.arrow, a feeder.
+    """
+    feeder = kit.feeder()
+    odd = feeder.odd_records()
+    harness = _run(kit, feeder, [*([each] for each in odd), feeder.sample(kit.rng, 20)])
+    schemas = [block.table.schema for block in harness.blocks if arrow_form.is_columnar(block.table)]
+    for number, schema in enumerate(schemas):
+        if not schema.equals(schemas[0]):
+            fail(f"block {number} has the schema {_flat(schema)}, block 0 {_flat(schemas[0])}", f"{number + 1} blocks")
+
+
+def _run(kit: ReceiverKit, feeder: Feeder, parts: list[list[Any]]) -> ReceiverHarness:
+    """Put records part by part, each once those before are stored."""
+    harness = kit.run(kit.make(feeder))
+    stored = 0
+    for part in parts:
+        feeder.put(part)
+        stored += len(part)
+        kit.until(lambda: harness.count >= stored, lambda: f"{harness.count} of {stored} records are stored")  # noqa: B023
+    harness.stop()
+    return harness
+
+
+def _typed(record: Any) -> str:
+    return f"{type(record).__name__} {record!r}"
+
+
+def _flat(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

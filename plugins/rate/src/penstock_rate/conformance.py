@@ -1,0 +1,46 @@
+"""Conformance suites of the estimators and the RateController, run by ``penstock plugins check`` and the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from penstock import ListenerContext
+from penstock.testing import Capabilities, ListenerProbe, ListenerSuite, RateEstimatorSuite
+from penstock_rate.rate_controller import controllers
+
+
+class PIDSuite(RateEstimatorSuite):
+    """``pid`` with Spark's defaults."""
+
+    name = "pid"
+    capabilities = Capabilities(restores=True, min_rate=100)
+    expected_failures: ClassVar[Mapping[str, str]] = {
+        "RE-15": "with Spark's default, proportional=1, the rate follows each batch completely"
+    }
+
+
+class ModelSuite(RateEstimatorSuite):
+    """``model``."""
+
+    name = "model"
+    capabilities = Capabilities(restores=True, min_rate=0.001, max_rate=1e15)
+
+
+class FixedSuite(RateEstimatorSuite):
+    """``fixed``."""
+
+    name = "fixed"
+    options: ClassVar[Mapping[str, Any]] = {"rate": 1000}
+    capabilities = Capabilities(adapts=False, shares=False, min_rate=1000, max_rate=1000)
+
+
+class RateControllerSuite(ListenerSuite):
+    """The controllers of all receiver streams."""
+
+    name = "rate"
+
+    def make(self, context: ListenerContext) -> ListenerProbe:
+        """Make the controllers, and show the rates that they have published."""
+        made = controllers(context)
+        return ListenerProbe(made, lambda: {"rates": [[each.rate for each in one.history()] for one in made]})

@@ -1,0 +1,111 @@
+"""Mutants of the receiver checks RC-31 to RC-34."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.receiver_references import Found
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+
+from penstock import StoreError
+from penstock.testing import MemoryFeeder
+from penstock.testing.memory_source import MemoryConnection
+
+
+class AcknowledgesFirst(MemoryReceiver):
+    """Acknowledges, then stores."""
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        for position, _ in found:
+            connection.acknowledge(position)
+        self.store_all([record for _, record in found])
+
+
+class AcknowledgesBuffered(MemoryReceiver):
+    """Acknowledges what is only buffered."""
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        for position, record in found:
+            self.store(record)
+            connection.acknowledge(position)
+
+
+class NeverAcknowledges(MemoryReceiver):
+    """Acknowledges nothing."""
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        self.store_all([record for _, record in found])
+
+
+class DeadLetterFeeder(MemoryFeeder):
+    """A source at which a record can be rejected: it is not delivered again, and not acknowledged either."""
+
+    rejected: ClassVar[set[Any]] = set()
+
+    def acknowledged(self) -> list[Any]:
+        return [each for each in super().acknowledged() if each not in self.rejected]
+
+
+class Rejects(MemoryReceiver):
+    """Rejects what could not be stored, so that it does not come back."""
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        try:
+            super().take(connection, found)
+        except StoreError:
+            for position, record in found:
+                DeadLetterFeeder.rejected.add(record)
+                connection.acknowledge(position)
+            raise
+
+
+class AcknowledgesUpTo(MemoryReceiver):
+    """Continues after a refusal; its acknowledgement of a record covers all records before it."""
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        try:
+            self.store_all([record for _, record in found])
+        except StoreError as error:
+            self.reportError("not stored", error)
+            return
+        for position in range(found[-1][0] + 1):
+            connection.acknowledge(position)
+
+
+class NeverFreesWindow(MemoryReceiver):
+    """Waits while 400 records are in flight, and counts what is stored as in flight."""
+
+    in_flight = 0
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        for each in found:
+            self.in_flight += 1
+            while self.in_flight > 400:
+                if self.wait(0.01):
+                    return
+            super().take(connection, [each])
+
+
+def _mutant(check: str, make: type, words: str, also: tuple[str, ...] = (), scale: float = 1.0) -> Mutant:
+    feeder = DeadLetterFeeder if make is Rejects else MemoryFeeder
+    return Mutant(
+        check=check,
+        words=words,
+        kind="receiver",
+        make=make,
+        feeder=feeder,
+        capabilities=MEMORY_RECEIVER,
+        also=also,
+        scale=scale,
+    )
+
+
+MUTANTS = [
+    _mutant("RC-31", AcknowledgesFirst, "5 records acknowledged, none stored", also=("RC-32", "RC-33")),
+    _mutant("RC-31", AcknowledgesBuffered, "5 records acknowledged, none stored", also=("RC-32", "RC-33")),
+    _mutant("RC-31", NeverAcknowledges, "0 of 5 stored records acknowledged", also=("RC-34",), scale=0.1),
+    _mutant("RC-32", Rejects, "5 of 5 records not stored", also=("RC-33",), scale=0.1),
+    _mutant("RC-33", AcknowledgesUpTo, "acknowledged and not stored"),
+    _mutant("RC-34", NeverFreesWindow, "200 of 600 records not stored", scale=0.1),
+]

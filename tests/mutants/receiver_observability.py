@@ -1,0 +1,46 @@
+"""Mutants of the receiver checks RC-45 and RC-46."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.receiver_references import ReplayableReceiver
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+
+from penstock.testing import Capabilities, MemoryFeeder
+from penstock.testing.memory_source import MemoryConnection
+
+
+class StoresMarkers(MemoryReceiver):
+    """Stores a marker among the records when its rate changes."""
+
+    def on_rate_change(self, rate: float | None) -> None:
+        self.store(f"rate {rate}")
+
+
+class GuessesLag(ReplayableReceiver):
+    """Reports the number of records in the source as its lag."""
+
+    def metadata(self, connection: MemoryConnection, after: int) -> dict[str, Any]:
+        return {"offset": after, "lag": after + connection.lag}
+
+
+MUTANTS = [
+    Mutant(
+        check="RC-45",
+        words="127 records put, 129 reported as stored",
+        kind="receiver",
+        make=StoresMarkers,
+        feeder=MemoryFeeder,
+        capabilities=MEMORY_RECEIVER,
+    ),
+    Mutant(
+        check="RC-46",
+        words="reports a lag of 1, and there were 0 more records",
+        kind="receiver",
+        make=GuessesLag,
+        feeder=MemoryFeeder,
+        capabilities=Capabilities(replayable=True, bounded=True),
+    ),
+]

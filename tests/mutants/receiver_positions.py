@@ -1,0 +1,201 @@
+"""Mutants of the receiver checks RC-35 to RC-44."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from tests.mutants.mutant import Mutant
+from tests.mutants.receiver_references import (
+    ArrowReceiver,
+    Found,
+    NumberArrowReceiver,
+    NumberFeeder,
+    PartitionedReceiver,
+    ReplayableReceiver,
+)
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+
+from penstock.testing import Capabilities, MemoryFeeder, MemorySource
+from penstock.testing.memory_source import MemoryConnection
+
+
+class GivesNoPosition(ReplayableReceiver):
+    """Forgets the metadata."""
+
+    def metadata(self, connection: MemoryConnection, after: int) -> dict[str, Any]:
+        return {}
+
+
+class GivesTuples(ReplayableReceiver):
+    """Gives a value that JSON changes."""
+
+    def metadata(self, connection: MemoryConnection, after: int) -> dict[str, Any]:
+        return {"offset": after, "range": (after - 1, after)}
+
+
+class GoesBack(ReplayableReceiver):
+    """Gives a number that decreases."""
+
+    def metadata(self, connection: MemoryConnection, after: int) -> dict[str, Any]:
+        return {"offset": after, "remaining": 1000 - after}
+
+
+class DeletesWhatIsStored(ReplayableReceiver):
+    """Makes the source forget stored records."""
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        super().take(connection, found)
+        for position, _ in found:
+            connection.acknowledge(position)
+
+
+class SavesReadPosition(ReplayableReceiver):
+    """Stores the records of a read one by one, each with the position after the read."""
+
+    at_most = 100
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        for _, record in found:
+            self.store_all([record], self.metadata(connection, found[-1][0] + 1))
+        self.offset = found[-1][0] + 1
+
+
+class MovesEverySecond(ReplayableReceiver):
+    """Moves its position with every second record."""
+
+    def metadata(self, connection: MemoryConnection, after: int) -> dict[str, Any]:
+        return {"offset": after // 2 * 2}
+
+
+class AddsOffsets(ReplayableReceiver):
+    """Each time that it starts from a position, it moves it by one."""
+
+    given: ClassVar[Counter[tuple[str, int]]] = Counter()
+
+    def receive(self) -> None:
+        MemorySource.find(self.address).connect().close()
+        key = (self.address, self.offset)
+        self.offset += self.given[key]
+        self.given[key] += 1
+        super().receive()
+
+
+class WaitsAtTheEnd(MemoryReceiver):
+    """Waits for more after the end."""
+
+    def receive(self) -> None:
+        self.connection = connection = MemorySource.find(self.address).connect()
+        while not self.isStopped():
+            if found := connection.read():
+                self.take(connection, found)
+            else:
+                self.wait(0.01)
+
+
+class FailsAtTheEnd(MemoryReceiver):
+    """Takes the end for an error."""
+
+    def stop(self, message: str, error: BaseException | None = None) -> None:
+        super().stop(message, EOFError("no more data"))
+
+
+class ReadsEverything(PartitionedReceiver):
+    """Each instance reads all partitions."""
+
+    def mine(self) -> list[int]:
+        return list(range(self.partitions))
+
+
+class LeavesPartitions(PartitionedReceiver):
+    """Each of several instances reads one partition, though there are more partitions."""
+
+    def mine(self) -> list[int]:
+        return [self.index] if self.count > 1 else super().mine()
+
+
+class SavesByInstance(PartitionedReceiver):
+    """Saves one offset for each instance, not for each partition."""
+
+    def __init__(
+        self, feeder: MemoryFeeder, position: dict[str, Any] | None = None, index: int = 0, count: int = 1
+    ) -> None:
+        super().__init__(feeder, None, index, count)
+        self.offset = (position or {}).get(f"instance {index}", 0)
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        for position, record in found:
+            if position % self.partitions in self.mine():
+                self.store_all([record], {f"instance {self.index}": position + 1})
+            self.offset = position + 1
+
+
+class StoresFloats(NumberArrowReceiver):
+    """Stores whole numbers as floats."""
+
+    def column(self, records: list[Any]) -> pa.Array:
+        return pa.array(records, pa.float64())
+
+
+class StoresRows(MemoryReceiver):
+    """Declares columnar batches and stores none."""
+
+
+class InfersTypes(ArrowReceiver):
+    """Chooses the type of the column by the batch."""
+
+    def column(self, records: list[Any]) -> pa.Array:
+        is_large = any(len(each) > 1000 for each in records)
+        return pa.array(records, pa.large_string() if is_large else pa.string())
+
+
+_REPLAYABLE = Capabilities(replayable=True, bounded=True)
+_PARTITIONED = Capabilities(replayable=True, bounded=True, partitioned=True)
+_ARROW = Capabilities(acknowledged=True, bounded=True, arrow=True)
+
+
+def _mutant(
+    check: str, make: type, words: str, capabilities: Capabilities, also: tuple[str, ...] = (), scale: float = 1.0
+) -> Mutant:
+    feeder = NumberFeeder if issubclass(make, NumberArrowReceiver) else MemoryFeeder
+    return Mutant(
+        check=check,
+        words=words,
+        kind="receiver",
+        make=make,
+        feeder=feeder,
+        capabilities=capabilities,
+        also=also,
+        scale=scale,
+    )
+
+
+MUTANTS = [
+    _mutant(
+        "RC-35", GivesNoPosition, "block 0 has no metadata", _REPLAYABLE, also=("RC-36", "RC-37", "RC-38", "RC-39")
+    ),
+    _mutant("RC-35", GivesTuples, "after JSON", _REPLAYABLE),
+    _mutant("RC-35", GoesBack, "'remaining' goes back from 999 to 998", _REPLAYABLE),
+    _mutant(
+        "RC-36", DeletesWhatIsStored, "read again from {'offset': 1}: missing", _REPLAYABLE, also=("RC-39",), scale=0.1
+    ),
+    _mutant("RC-37", SavesReadPosition, "stopped after 1 of 5 records, continued: missing", _REPLAYABLE, scale=0.1),
+    _mutant("RC-38", MovesEverySecond, "leaves the position at", _REPLAYABLE, also=("RC-36", "RC-37", "RC-39")),
+    _mutant("RC-39", AddsOffsets, "the third run from {'offset': 1}: missing", _REPLAYABLE, scale=0.1),
+    _mutant("RC-40", WaitsAtTheEnd, "the source has ended, and thread 'WaitsAtTheEnd-0'", MEMORY_RECEIVER, scale=0.1),
+    _mutant("RC-40", FailsAtTheEnd, "the end of the source is reported as an error", MEMORY_RECEIVER),
+    _mutant(
+        "RC-41",
+        ReadsEverything,
+        "3 instances: missing [], twice or unexpected",
+        _PARTITIONED,
+        also=("RC-42",),
+        scale=0.1,
+    ),
+    _mutant("RC-41", LeavesPartitions, "3 instances: missing", _PARTITIONED, also=("RC-42",), scale=0.1),
+    _mutant("RC-42", SavesByInstance, "3 instances: missing", _PARTITIONED, scale=0.1),
+    _mutant("RC-43", StoresFloats, "read as ['float", _ARROW),
+    _mutant("RC-43", StoresRows, "no block comes from store_arrow", _ARROW),
+    _mutant("RC-44", InfersTypes, "has the schema value: large_string", _ARROW),
+]
