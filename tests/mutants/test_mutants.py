@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from attrs import evolve
 from pyspark.streaming import StreamingListener
 from tests.mutants import block_store, listener, rate_estimator, receiver_references
+from tests.mutants.line_receiver import LineFeeder, LineReceiver
 from tests.mutants.mutant import Mutant, all_mutants
+from tests.mutants.receiver_rate import CountsDropped
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock import ListenerContext
@@ -31,7 +34,10 @@ def test_reference_receiver_passes_every_check() -> None:
 
 @pytest.mark.parametrize(
     ("make", "feeder", "capabilities"),
-    [pytest.param(*each, id=each[0].__name__) for each in receiver_references.ALL],
+    [
+        pytest.param(*each, id=each[0].__name__)
+        for each in (*receiver_references.ALL, (LineReceiver, LineFeeder, Capabilities()))
+    ],
 )
 def test_other_reference_receivers_pass_every_receiver_check(
     make: Callable[..., Any], feeder: Callable[[], Feeder], capabilities: Capabilities
@@ -40,6 +46,12 @@ def test_other_reference_receivers_pass_every_receiver_check(
     report = run_checks("receiver", make, feeder, only, capabilities=capabilities)
     assert report.ok, report.text()
     assert report.grade == "hardened"
+
+
+def test_receiver_that_says_how_many_records_it_drops_passes() -> None:
+    drops = evolve(MEMORY_RECEIVER, drops=True)
+    report = run_checks("receiver", CountsDropped, MemoryFeeder, ["RC-24"], capabilities=drops)
+    assert report["RC-24"].outcome == "passed", report.text()
 
 
 def test_reference_block_store_passes_every_check() -> None:

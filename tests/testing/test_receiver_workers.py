@@ -24,16 +24,17 @@ class HasProcess(Receiver[int]):
 
 
 def test_supervised_thread_is_the_receivers_and_its_end_is_an_error() -> None:
-    receiver = Waits()
-    with ReceiverWorkers(receiver) as workers, ReceiverHarness(receiver) as harness:
+    harness = ReceiverHarness(Waits())
+    with ReceiverWorkers(harness.receiver) as workers, harness:
         assert workers.alive() == ["thread 'Waits-0'"]
         assert workers.end_threads() == ["thread 'Waits-0'"]
         harness.until_error("ended this thread")
 
 
 def test_process_is_killed() -> None:
-    receiver: Any = HasProcess()
-    with ReceiverWorkers(receiver) as workers, ReceiverHarness(receiver):
+    harness = ReceiverHarness(HasProcess())
+    receiver: Any = harness.receiver
+    with ReceiverWorkers(receiver) as workers, harness:
         assert workers.alive() == [f"process {receiver.process.pid}"]
         workers.kill_processes()
         assert receiver.process.wait(10) == -9

@@ -11,6 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from penstock.conf import Settings
@@ -63,7 +64,6 @@ class TrackedReceivers:
         post: Callable[[Event], None],
         fail_application: Callable[[BaseException], None],
     ) -> None:
-        # By stream id; replaced on the loop, read on any thread.
         self._records = {
             # Block ids contain the epoch: a recovered run must not use an epoch again.
             stream_id: new_record(
@@ -75,6 +75,8 @@ class TrackedReceivers:
             )
             for stream_id, receiver in launcher.receivers.items()
         }
+        #: The record of each receiver, by stream id; replaced on the loop, read on any thread.
+        self.records: Mapping[int, ReceiverTrackingInfo] = MappingProxyType(self._records)
         # Notified of each new record.
         self._stepped = threading.Condition()
         self._blocks, self._clock, self._launcher = blocks, clock, launcher
@@ -116,11 +118,6 @@ class TrackedReceivers:
         self.loop.post(self._end_all)
         self.loop.stop(5.0, drain=True)
         self._connections.close()
-
-    @property
-    def records(self) -> Mapping[int, ReceiverTrackingInfo]:
-        """The record of each receiver, by stream id."""
-        return self._records
 
     def job(self, stream_id: int, epoch: int) -> ReceiverJob | None:
         """The job of a launch; ``None`` once it has ended."""

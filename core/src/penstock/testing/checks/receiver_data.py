@@ -20,8 +20,8 @@ _MANY_POLLS = 50
 
 
 def _await(kit: ReceiverKit, harness: ReceiverHarness, count: int) -> None:
-    """Wait until this many records are stored, or the deadline has passed."""
-    kit.becomes(lambda: harness.count >= count or harness.is_terminated, _ARRIVE_S)
+    """Wait until this many records are stored, or no more arrive."""
+    kit.arrives(lambda: harness.count, count, _ARRIVE_S)
 
 
 def _key(record: Any) -> Any:

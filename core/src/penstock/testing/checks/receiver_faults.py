@@ -212,9 +212,9 @@ def _end_workers(kit: ReceiverKit, what: str) -> bool:
     """Run a receiver and end its threads or processes; return whether it has some."""
     feeder = kit.feeder()
     before, after = feeder.sample(kit.rng, 2)
-    receiver = kit.make(feeder)
-    with ReceiverWorkers(receiver) as workers:
-        harness = kit.run(receiver)
+    harness = kit.harness(kit.make(feeder))
+    with ReceiverWorkers(harness.receiver) as workers:
+        harness.start()
         feeder.put([before])
         kit.until_stored(harness, [before])
         errors = len(harness.errors)

@@ -215,9 +215,9 @@ def bounded_run_ends(kit: ReceiverKit) -> None:
     """
     feeder = kit.feeder()
     records = feeder.sample(kit.rng, 5)
-    receiver = kit.make(feeder)
-    workers: ReceiverWorkers = kit.enter(ReceiverWorkers(receiver))
-    harness = kit.run(receiver)
+    harness = kit.harness(kit.make(feeder))
+    workers: ReceiverWorkers = kit.enter(ReceiverWorkers(harness.receiver))
+    harness.start()
     feeder.put(records)
     feeder.end()
     kit.until_stored(harness, records)
