@@ -191,7 +191,7 @@ class ReceiverKit(Kit):
     ) -> ReceiverHarness:
         """A harness for a receiver, not started; stopped when the check ends, however that stop ends."""
         _warm_up()
-        harness = ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock)
+        harness = ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock, pickled=False)
         self.on_close(lambda: self.finishes(harness.stop, _CLOSE_S))
         self.on_close(harness.accept)
         return harness
@@ -217,6 +217,19 @@ class ReceiverKit(Kit):
         """
         feeder = self.feeder()
         return feeder, self.run(self.make(feeder), clock, conf)
+
+    def arrives(self, count: Callable[[], int], goal: int, timeout_s: float = 5.0) -> bool:
+        """Wait until a count reaches a goal; return false when it has not changed for some time.
+
+        Args:
+            count: for instance of the records stored so far.
+            goal: the count to wait for.
+            timeout_s: how long it may stay the same, before scaling.
+        """
+        while (before := count()) < goal:
+            if not self.becomes(lambda: count() != before, timeout_s):  # called at once
+                return False
+        return True
 
     def is_quiet(self, timeout_s: float = 3.0) -> bool:
         """Wait until the receiver's threads are idle; return whether they are before the deadline."""
