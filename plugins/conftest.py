@@ -12,27 +12,13 @@ from typing import Any
 import pytest
 
 from penstock import Receiver
-from penstock.testing import ManualClock, ReceiverHarness, throttle
+from penstock.testing import ManualClock, ReceiverHarness
 
 
 def _open_files() -> set[str]:
     """The regular files that this process has open."""
     names = (os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir())
     return {name for name in names if os.path.isfile(name)}  # noqa: PTH113  # of the one kind
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_fsync() -> Iterator[None]:
-    """Nothing waits for the disk: fsync matters only after a power failure. Tests of fsync replace it themselves."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _descriptor: None)
-        yield
-
-
-@pytest.fixture(autouse=True)
-def _no_throttled_log_events() -> None:
-    """What an earlier test logged suppresses nothing in this one."""
-    throttle.reset()
 
 
 @pytest.fixture

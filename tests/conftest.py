@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 from tests import helpers
-from tests.helpers import Gate
-
-from penstock.runtime.log import throttle
+from tests.helpers import Gate, java_options
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -23,27 +20,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _spark_conf() -> Iterator[None]:
+def _java_options() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"))
-        # Not drivers and executors, which read that, but what starts them.
-        for name in ("SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
-            patch.setenv(name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        for name, value in java_options.environment().items():
+            patch.setenv(name, value)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _no_fsync() -> Iterator[None]:
-    """Nothing waits for the disk: fsync matters only after a power failure. Tests of fsync replace it themselves."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _descriptor: None)
-        yield
-
-
-@pytest.fixture(autouse=True)
-def _no_throttled_log_events() -> None:
-    """What an earlier test logged suppresses nothing in this one."""
-    throttle.reset()
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from attrs import evolve
 from tests.checkpoint.recoveries import blocks, directory_of, program_of
 from tests.checkpoint.samples import FIRST, FakeProgram
 from tests.checkpoint.test_checkpointer import Writing
-from tests.schedule.test_recovered_batches import Recovering, recovering  # noqa: F401
+from tests.schedule.test_recovered_batches import NOTHING_PENDING, Recovering
 
 from penstock import StoredBlock
 from penstock.checkpoint.manifest import Checkpoint, SavedInput
@@ -128,10 +128,7 @@ def test_switching_the_log_off_is_refused_while_its_blocks_are_needed(
         check(tmp_path, found, program)
 
 
-def test_first_batch_keeps_its_blocks_if_the_driver_dies_before_its_checkpoint(
-    tmp_path: Path,
-    recovering: Callable[..., Recovering],  # noqa: F811
-) -> None:
+def test_first_batch_keeps_its_blocks_if_the_driver_dies_before_its_checkpoint(tmp_path: Path) -> None:
     two = blocks(0, 1)
     before = ReceivedBlockTracker([0], log_of(tmp_path))
     before.start()
@@ -149,11 +146,12 @@ def test_first_batch_keeps_its_blocks_if_the_driver_dies_before_its_checkpoint(
     assert (found.run, found.zero_time_ms, found.last_time_ms) == (FIRST.run, 500, 500)
     tracker = ReceivedBlockTracker([0], log_of(tmp_path))
     tracker.start()
-    run = recovering(now_ms=740, zero_time_ms=found.zero_time_ms, last_time_ms=found.last_time_ms)
-    run.engine.batch_input.allocate_blocks_to_batch = tracker.allocate_blocks_to_batch  # type: ignore[method-assign]
-    has: dict[int, list[StoredBlock]] = {}
-    run.engine.graph.make = lambda time_ms: [lambda: has.update({time_ms: tracker.blocks_of_batch(time_ms, 0)})]
-    run.start()
-    run.log.await_count(BatchCompleted, 2)
+    recovered = evolve(NOTHING_PENDING, zero_time_ms=found.zero_time_ms, last_time_ms=found.last_time_ms)
+    with closing(Recovering(recovered, 740, catch_up="all", catch_up_batches=10)) as run:
+        run.engine.batch_input.allocate_blocks_to_batch = tracker.allocate_blocks_to_batch  # type: ignore[method-assign]
+        has: dict[int, list[StoredBlock]] = {}
+        run.engine.graph.make = lambda time_ms: [lambda: has.update({time_ms: tracker.blocks_of_batch(time_ms, 0)})]
+        run.start()
+        run.log.await_count(BatchCompleted, 2)
     assert has == {600: two, 700: []}
     tracker.close()

@@ -158,6 +158,11 @@ LINE = re.compile(
 )
 
 
+def without_delays(errors: str) -> list[str]:
+    """The lines of standard error, except the warning that this machine was too busy for a batch."""
+    return [line for line in errors.splitlines() if "batch generation slower than the batch interval" not in line]
+
+
 @pytest.mark.spark
 def test_demo_runs_on_spark(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "demo", "--batches", "3", "--rate", "1000", "--seed", "7"]
@@ -165,7 +170,7 @@ def test_demo_runs_on_spark(tmp_path: Path) -> None:
         found = subprocess.run(command, stdout=subprocess.PIPE, stderr=error, text=True, check=False)
     output = (tmp_path / "error").read_text()
     assert found.returncode == 0, output
-    assert output == ""
+    assert without_delays(output) == []
     *batches, totals, delays = found.stdout.splitlines()
     assert len(batches) == 3
     assert all(LINE.fullmatch(batch) for batch in batches)
@@ -187,7 +192,7 @@ def test_ctrl_c_leaves_no_process_running(tmp_path: Path) -> None:
         rest = demo.stdout.read()
         assert demo.wait(30) == 130
     assert " batch" in rest
-    assert (tmp_path / "error").read_text() == ""
+    assert without_delays((tmp_path / "error").read_text()) == []
     deadline = time.monotonic() + 10
     while left := _session(demo.pid):
         assert time.monotonic() < deadline, left

@@ -1,7 +1,7 @@
-"""PySpark's daemon, frugal: what it forks has PySpark imported, and does not search all of that for garbage.
+"""PySpark's daemon, frugal: what it forks has its modules imported, and does not search all of them for garbage.
 
-PySpark's workers import it after the fork, from source in a zip (0.1 to 0.3 s), and collect garbage behind every task
-(10 ms, by as many modules). Of Penstock, and of tests, nothing is imported here: workers do that as they always do.
+Workers of PySpark's own daemon import PySpark and Penstock after the fork (a second of processor time for a receiver),
+and collect garbage after every task (10 ms, by as many modules). Tests of whole programs use PySpark's own daemon.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import pyspark.core.rdd
 import pyspark.daemon
 import pyspark.shuffle
 import pyspark.worker
+
+import penstock.receive.receiver_task
+import penstock.worker.block_reader  # noqa: F401
 
 if __name__ == "__main__":
     gc.collect()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import run_in_background, wait_for
 
 from penstock import StreamInputInfo
 from penstock.errors import BatchFailedError
@@ -97,19 +96,27 @@ def test_retry_that_finds_no_rdd_runs_nothing(make_input: MakeInput, context: Fa
 
 
 def test_retry_holds_the_graph_lock(make_input: MakeInput, context: FakeContext) -> None:
-    flaky = Flaky(1)
-    make_input().transform(flaky).foreachRDD(lambda _rdd: None)
+    flaky, lock = Flaky(1), context.graph.lock
+    free: list[bool] = []
+
+    def is_free() -> bool:
+        """Whether another thread could take the lock now."""
+        taken = lock.acquire(blocking=False)
+        if taken:
+            lock.release()
+        return taken
+
+    def generate(rdd: Any) -> Any:
+        free.append(run_in_background(is_free).result(timeout=10))
+        return flaky(rdd)
+
+    make_input().transform(generate).foreachRDD(lambda _rdd: None)
     context.graph.connect(GraphRuntime(generation_retries=1))
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
-    with ThreadPoolExecutor() as pool:
-        with context.graph.lock:
-            running = pool.submit(job.run)
-            with pytest.raises(TimeoutError):
-                running.result(timeout=0.05)
-            assert flaky.calls == 1
-        running.result(timeout=10)
+    job.run()
     assert flaky.calls == 2
+    assert free == [False, False]
 
 
 def test_stop_ends_the_wait_for_a_retry(make_input: MakeInput, context: FakeContext) -> None:
@@ -118,14 +125,11 @@ def test_stop_ends_the_wait_for_a_retry(make_input: MakeInput, context: FakeCont
     context.graph.connect(GraphRuntime(generation_retries=1_000_000))
     context.graph.start(0)
     (job,) = context.graph.generate_jobs(100)
-    with ThreadPoolExecutor() as pool:
-        running = pool.submit(job.run)
-        while flaky.calls < 2:
-            assert not running.done()
-            time.sleep(0.001)
-        context.graph.stop()
-        with pytest.raises(BatchFailedError, match="could not be generated"):
-            running.result(timeout=10)
+    running = run_in_background(job.run)
+    wait_for(lambda: flaky.calls >= 2, "a retry")
+    context.graph.stop()
+    with pytest.raises(BatchFailedError, match="could not be generated"):
+        running.result(timeout=10)
 
 
 def test_error_of_the_output_function_is_not_retried(make_input: MakeInput, context: FakeContext) -> None:

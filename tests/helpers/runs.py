@@ -205,6 +205,10 @@ class Output:
     def collect(self, stream: DStream[Any]) -> None:
         stream.foreachRDD(Write(self._path))
 
+    def forget(self) -> None:
+        """Forget what was written so far."""
+        self._path.unlink(missing_ok=True)
+
     @property
     def batches(self) -> dict[int, list[Any]]:
         """The records by batch number; pairs are lists."""

@@ -28,7 +28,9 @@ def test_a_launch_without_a_free_slot_is_reported_as_overdue_and_succeeds_later(
 ) -> None:
     def hold(index: int, _elements: Iterable[Any]) -> Iterable[int]:
         (tmp_path / str(index)).touch()
+        deadline = time.monotonic() + 120
         while not (tmp_path / "freed").exists():
+            assert time.monotonic() < deadline
             time.sleep(0.02)
         return iter(())
 

@@ -152,7 +152,7 @@ def test_what_was_read_before_a_graceful_stop_is_processed(
 
 @pytest.mark.parametrize("converter", [None, "os:listdir"])
 def test_a_converter_that_cannot_be_called_is_refused_at_once(ssc: StreamingContext, converter: Any) -> None:
-    with pytest.raises(ConfigurationError, match=r"is not callable.*converter"):
+    with pytest.raises(ConfigurationError, match=r"converter.*is not callable"):
         ssc.socketStream("127.0.0.1", 1, converter)
 
 

@@ -68,7 +68,9 @@ def occupy(sc: SparkContext, host: str, slots: int, until: Path) -> threading.Th
 
     def hold(index: int, _elements: Iterable[Any]) -> Iterable[int]:
         until.with_suffix(f".{index}").touch()
+        deadline = time.monotonic() + 120
         while not until.exists():
+            assert time.monotonic() < deadline
             time.sleep(0.05)
         return iter(())
 

@@ -32,27 +32,6 @@ class Listener:
             return list(self.heard)
 
 
-class Gate:
-    """Holds whoever comes until it is opened."""
-
-    def __init__(self) -> None:
-        self.reached, self._open = threading.Event(), threading.Event()
-
-    def open(self) -> None:
-        self._open.set()
-
-    def __call__(self, _value: object = None) -> None:
-        self.reached.set()
-        assert self._open.wait(30)
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.open()
-
-
 @pytest.fixture
 def make_listener() -> type[Listener]:
     return Listener

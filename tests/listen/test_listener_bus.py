@@ -16,7 +16,8 @@ from penstock.errors import StreamingStateError
 from penstock.listen.listener_bus import ListenerBus
 
 if TYPE_CHECKING:
-    from tests.listen.conftest import Gate, Listener
+    from tests.helpers import Gate
+    from tests.listen.conftest import Listener
 
 MakeBus = Callable[..., ListenerBus]
 MakeListener = Callable[..., "Listener"]

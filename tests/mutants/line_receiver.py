@@ -55,14 +55,20 @@ class LineReceiver(ThreadReceiver[str]):
         *whole, rest = (self.rest + data).split(b"\n")
         # One byte more than the limit shows that a line is too long.
         self.rest = rest[: _LIMIT + 1]
-        fit = [line for line in whole if len(line) <= _LIMIT]
-        if len(fit) < len(whole):
-            self.reject(len(whole) - len(fit))
-        return [line.decode() for line in fit]
+        found = []
+        for line in whole:
+            try:
+                if len(line) > _LIMIT:
+                    self.reject(f"a line longer than {_LIMIT} bytes dropped")
+                else:
+                    found.append(line.decode())
+            except UnicodeDecodeError as error:
+                self.reject(f"a line dropped: {error}")
+        return found
 
-    def reject(self, count: int) -> None:
-        """Report lines that were dropped."""
-        self.reportError(f"{count} lines longer than {_LIMIT} bytes dropped")
+    def reject(self, message: str) -> None:
+        """Report a line that was dropped."""
+        self.reportError(message)
 
     def onStop(self) -> None:
         if self.socket is not None:

@@ -58,8 +58,9 @@ class ForgetsLast(LineReceiver):
 class DropsQuietly(LineReceiver):
     """Drops long lines without a word."""
 
-    def reject(self, count: int) -> None:
-        pass
+    def reject(self, message: str) -> None:
+        if "longer" not in message:
+            super().reject(message)
 
 
 class Spins(MemoryReceiver):

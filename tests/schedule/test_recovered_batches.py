@@ -84,12 +84,11 @@ class Recovering:
         self.clock.await_waiters()
         self.clock.advance(INTERVAL_MS)
 
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    made = Gate()
-    yield made
-    made.open()
+    def close(self) -> None:
+        if self.engine.generator is not None:
+            self.engine.generator.abandon()
+            self.engine.generator.stop(None)
+        self.engine.scheduler.stop(1)
 
 
 @pytest.fixture
@@ -103,10 +102,7 @@ def recovering() -> Iterator[Callable[..., Recovering]]:
 
     yield make
     for each in made:
-        if each.engine.generator is not None:
-            each.engine.generator.abandon()
-            each.engine.generator.stop(None)
-        each.engine.scheduler.stop(1)
+        each.close()
 
 
 @pytest.mark.parametrize(

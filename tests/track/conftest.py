@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from pyspark import SparkContext
+from tests.helpers import EventLog
 
 from penstock import Block, Receiver, StoredBlock
 from penstock.blocks import arrow_form
@@ -41,43 +42,6 @@ from penstock.track.receiver_tracker import ReceiverTracker
 from penstock.wire.client import Client
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.messages import Reply
-
-K = TypeVar("K")
-
-
-class Log:
-    """What happened, in order; can be waited for."""
-
-    def __init__(self) -> None:
-        self._entries: list[Any] = []
-        self._changed = threading.Condition()
-
-    def add(self, entry: object) -> None:
-        with self._changed:
-            self._entries.append(entry)
-            self._changed.notify_all()
-
-    @property
-    def entries(self) -> list[Any]:
-        with self._changed:
-            return list(self._entries)
-
-    @property
-    def names(self) -> list[str]:
-        """The classes of the entries."""
-        return [type(entry).__name__ for entry in self.entries]
-
-    def await_one(self, kind: type[K], number: int = 1, timeout_s: float = 10) -> K:
-        """The first of a class, or a later one, once it is there."""
-
-        def found() -> list[K]:
-            return [entry for entry in self._entries if isinstance(entry, kind)]
-
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(found()) >= number, timeout_s), (
-                f"{kind.__name__} number {number} in {self._entries}"
-            )
-            return found()[number - 1]
 
 
 class FakeLaunch:
@@ -115,7 +79,7 @@ class FakeProcess:
     """A receiver's process: talks to the tracker as a supervisor does, notes the messages that it gets."""
 
     def __init__(self, launch: FakeLaunch, address: str, directory: str) -> None:
-        self.launch, self.task, self.received = launch, launch.task, Log()
+        self.launch, self.task, self.received = launch, launch.task, EventLog()
         self.address, self.directory = address, directory
         self.on_message: Callable[[object], object] = lambda _message: None
         kinds = (StopReceiver, UpdateRateLimit, CleanUpBlocks, ReleaseReceiver)
@@ -219,12 +183,12 @@ class Tracked:
         checkpoint_directory: str | None,
         write_ahead_log: WriteAheadLog | None = None,
     ) -> None:
-        self.clock, self.events, self.place = clock, Log(), TaskLocation("host-a", "1")
+        self.clock, self.events, self.place = clock, EventLog(), TaskLocation("host-a", "1")
         #: Where a launch runs, by its job group, when that is another place; and all executors.
         self.places: dict[str, TaskLocation] = {}
         self.executors = [self.place]
         self.application_errors: list[BaseException] = []
-        self._launches, self.processes = Log(), list[FakeProcess]()
+        self._launches, self.processes = EventLog(), list[FakeProcess]()
         self.tracker = ReceiverTracker(
             cast(SparkContext, FakeSparkContext(master)),
             dict(enumerate(receivers)),

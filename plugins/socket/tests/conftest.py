@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from penstock.testing import ReceiverHarness
+from penstock_socket import tcp_receiver
+from penstock_socket.connection import Interrupted
 
 # No test waits that long unless it fails.
 DEADLINE_S = 20.0
@@ -77,3 +80,36 @@ def silent(server: Server) -> Iterator[Server]:
     yield server
     for filler in waiting:
         filler.close()
+
+
+class Fountain:
+    """In place of a connection: gives a hundred bytes a line for ever, and counts the bytes that were received."""
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        self._interrupted = threading.Event()
+
+    def open(self) -> None:
+        pass
+
+    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:
+        if self._interrupted.is_set():
+            raise Interrupted
+        begin = self.received_bytes % 100
+        buffer[:] = ((b"x" * 99 + b"\n") * (len(buffer) // 100 + 2))[begin : begin + len(buffer)]
+        self.received_bytes += len(buffer)
+        return len(buffer)
+
+    def interrupt(self) -> None:
+        self._interrupted.set()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def fountain(monkeypatch: pytest.MonkeyPatch) -> Fountain:
+    """What receivers read from, in place of a connection."""
+    fountain = Fountain()
+    monkeypatch.setattr(tcp_receiver, "Connection", lambda *_: fountain)
+    return fountain

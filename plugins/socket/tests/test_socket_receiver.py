@@ -14,11 +14,11 @@ import pytest
 
 from penstock import PenstockError
 from penstock.testing import ManualClock
-from penstock_socket import SocketOptions, SocketReceiver, tcp_receiver
-from penstock_socket.connection import Connection, Interrupted
+from penstock_socket import SocketOptions, SocketReceiver
+from penstock_socket.connection import Connection
 
 if TYPE_CHECKING:
-    from plugins.socket.tests.conftest import Server
+    from plugins.socket.tests.conftest import Fountain, Server
 
     from penstock.testing import ReceiverHarness
 
@@ -255,48 +255,11 @@ def test_receiver_can_be_pickled(launch: Launch, server: Server) -> None:
     launched.until_records(["abc"])
 
 
-LINE = b"x" * 99 + b"\n"
-
-
-class Fountain:
-    """In place of a connection: gives a hundred bytes a line for ever, and remembers how much was asked for."""
-
-    def __init__(self, *_: object) -> None:
-        self.received_bytes = 0
-        self._interrupted = threading.Event()
-        Fountain.last = self
-
-    last: Fountain
-
-    def open(self) -> None:
-        pass
-
-    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:
-        if self._interrupted.is_set():
-            raise Interrupted
-        begin = self.received_bytes % 100
-        data = (LINE * (len(buffer) // 100 + 2))[begin : begin + len(buffer)]
-        buffer[:] = data
-        self.received_bytes += len(data)
-        return len(data)
-
-    def interrupt(self) -> None:
-        self._interrupted.set()
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def fountain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp_receiver, "Connection", Fountain)
-
-
 # Who waits for the clock when a rate limit holds: the limiter, and the block generator's timer.
 HELD = 2
 
 
-def assert_limits_hold(launch: Launch, rates: tuple[int, ...]) -> None:
+def assert_limits_hold(launch: Launch, fountain: Fountain, rates: tuple[int, ...]) -> None:
     clock = ManualClock()
     settings = {
         "spark.streaming.blockInterval": "100ms",
@@ -320,22 +283,22 @@ def assert_limits_hold(launch: Launch, rates: tuple[int, ...]) -> None:
             # Not all that is allowed: permits do not keep for longer than a burst, and this clock moves in leaps.
             assert 0.7 * allowed - burst <= stored() - before <= allowed + burst
     # What is read ahead is bounded as well, by what the limiter lets pass in one go.
-    assert Fountain.last.received_bytes <= (stored() + 3 * 200) * 100 + 1000
+    assert fountain.received_bytes <= (stored() + 3 * 200) * 100 + 1000
 
 
-def test_rate_limit_holds_from_the_first_line(launch: Launch, fountain: None) -> None:
-    assert_limits_hold(launch, (100,))
+def test_rate_limit_holds_from_the_first_line(launch: Launch, fountain: Fountain) -> None:
+    assert_limits_hold(launch, fountain, (100,))
 
 
-def test_raised_rate_limit_applies_at_once(launch: Launch, fountain: None) -> None:
-    assert_limits_hold(launch, (10, 100, 1000, 5000))
+def test_raised_rate_limit_applies_at_once(launch: Launch, fountain: Fountain) -> None:
+    assert_limits_hold(launch, fountain, (10, 100, 1000, 5000))
 
 
-def test_lowered_rate_limit_applies_at_once(launch: Launch, fountain: None) -> None:
-    assert_limits_hold(launch, (2000, 1000, 10))
+def test_lowered_rate_limit_applies_at_once(launch: Launch, fountain: Fountain) -> None:
+    assert_limits_hold(launch, fountain, (2000, 1000, 10))
 
 
-def test_stop_ends_a_wait_for_the_rate_limit(launch: Launch, fountain: None) -> None:
+def test_stop_ends_a_wait_for_the_rate_limit(launch: Launch, fountain: Fountain) -> None:
     clock = ManualClock()
     launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), clock, {"spark.streaming.receiver.maxRate": "1"})
     clock.await_waiters(HELD)
@@ -347,7 +310,7 @@ def test_stop_ends_a_wait_for_the_rate_limit(launch: Launch, fountain: None) -> 
 def test_rate_limit_holds_the_server(launch: Launch, server: Server, max_rate: str, is_held: bool) -> None:
     launch(receiver(server), ManualClock(), {"spark.streaming.receiver.maxRate": max_rate})
     peer = server.accept()
-    total = memoryview(LINE * 640_000)
+    total = memoryview((b"x" * 99 + b"\n") * 640_000)
     sent = 0
     peer.settimeout(2)  # without progress
     with contextlib.suppress(TimeoutError):
@@ -356,7 +319,7 @@ def test_rate_limit_holds_the_server(launch: Launch, server: Server, max_rate: s
     assert (sent < len(total)) is is_held
 
 
-def test_blocks_are_large_without_a_rate_limit(launch: Launch, fountain: None) -> None:
+def test_blocks_are_large_without_a_rate_limit(launch: Launch, fountain: Fountain) -> None:
     launched = launch(SocketReceiver(SocketOptions("nowhere", 1)), settings={"spark.streaming.blockInterval": "1h"})
     launched.until(lambda: len(launched.blocks) >= 3)
     launched.stop()

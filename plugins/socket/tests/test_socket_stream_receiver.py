@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import io
-import json
-import pickle
 import queue
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pytest
-from pyspark import cloudpickle
+from plugins.socket.tests.test_socket_stream_converters import in_one_go, lines, of_text, receiver
 
-from penstock.testing import ManualClock
-from penstock_socket import SocketStreamOptions, SocketStreamReceiver, tcp_receiver
+from penstock_socket import SocketStreamOptions, SocketStreamReceiver
 from penstock_socket.connection import Connection, Interrupted
-from penstock_socket.connection_file import ConnectionFile
 
 if TYPE_CHECKING:
     from plugins.socket.tests.conftest import Server
@@ -33,123 +26,8 @@ Launch = Callable[..., "ReceiverHarness"]
 LONG = {"spark.streaming.blockInterval": "1h"}
 
 
-def receiver(server: Server, converter: Callable[[BinaryIO], Any]) -> SocketStreamReceiver[Any]:
-    return SocketStreamReceiver(SocketStreamOptions("127.0.0.1", server.port, converter))
-
-
-def lines(file: BinaryIO) -> Iterator[str]:
-    for line in file:
-        yield line.decode().rstrip("\n")
-
-
 def traces(launched: ReceiverHarness) -> list[str]:
     return launched.tracebacks
-
-
-# -- what a converter can be --
-
-
-def of_pairs(file: BinaryIO) -> Iterator[tuple[int, int]]:
-    while pair := file.read(8):
-        yield struct.unpack(">ii", pair)
-
-
-def of_text(file: BinaryIO) -> Iterable[str]:
-    return (line.strip() for line in io.TextIOWrapper(file, "utf-8"))
-
-
-def of_json(file: BinaryIO) -> Iterable[Any]:
-    return map(json.loads, file)
-
-
-def with_statement(file: BinaryIO) -> Iterator[bytes]:
-    with file:
-        yield from file
-
-
-def in_one_go(file: BinaryIO) -> list[bytes]:
-    return file.read().split()
-
-
-def of_pickles(file: BinaryIO) -> Iterator[Any]:
-    with contextlib.suppress(EOFError):
-        while True:
-            yield pickle.load(file)
-
-
-def of_gzip(file: BinaryIO) -> Iterable[bytes]:
-    return gzip.GzipFile(fileobj=file)
-
-
-def length(file: BinaryIO) -> list[int]:
-    return [len(file.read())]
-
-
-class Words:
-    def __init__(self, least: int) -> None:
-        self.least = least
-
-    def __call__(self, file: BinaryIO) -> Iterator[str]:
-        for line in file:
-            yield from (word for word in line.decode().split() if len(word) >= self.least)
-
-
-@pytest.mark.parametrize(
-    ("converter", "data", "records"),
-    [
-        (of_pairs, struct.pack(">iiii", 1, 2, 3, 4), [(1, 2), (3, 4)]),
-        (of_text, "zwölf\n🚰".encode(), ["zwölf", "🚰"]),
-        (of_json, b'{"a": 1}\n[2]\n', [{"a": 1}, [2]]),
-        (with_statement, b"a\nb\n", [b"a\n", b"b\n"]),
-        (in_one_go, b"a b c", [b"a", b"b", b"c"]),
-        (Words(2), b"a bb c\nddd", ["bb", "ddd"]),
-        (iter, b"a\nb", [b"a\n", b"b"]),
-        (length, b"x" * 1_000_000, [1_000_000]),
-        (of_pickles, pickle.dumps({"a": 1}) + pickle.dumps("b"), [{"a": 1}, "b"]),
-        (of_gzip, gzip.compress(b"a\nb\n"), [b"a\n", b"b\n"]),
-    ],
-    ids=range(10),
-)
-def test_any_function_of_a_file_can_be_the_converter(
-    launch: Launch, server: Server, converter: Callable[[BinaryIO], Any], data: bytes, records: list[Any]
-) -> None:
-    launched = launch(receiver(server, converter))
-    peer = server.accept()
-    peer.sendall(data)
-    peer.close()
-    launched.until_records(records)
-    launched.until(lambda: bool(launched.ends))
-    assert launched.ends[0].endswith("Socket data stream had no more data")
-    assert launched.errors == []
-
-
-def test_many_records_arrive_in_order(launch: Launch, server: Server) -> None:
-    launched = launch(receiver(server, lines))
-    expected = [f"line {number}" for number in range(100_000)]
-    server.accept().sendall("".join(f"{line}\n" for line in expected).encode())
-    launched.until_records(expected)
-    assert len(launched.blocks) < 500
-    assert launched.errors == []
-
-
-def test_single_bytes_are_assembled(launch: Launch, server: Server) -> None:
-    launched = launch(receiver(server, lines))
-    peer = server.accept()
-    for byte in "one\n\nzwölf 🚰\n".encode():
-        peer.send(bytes([byte]))
-    launched.until_records(["one", "", "zwölf 🚰"])
-
-
-def test_receiver_can_be_pickled_with_its_converter(launch: Launch, server: Server) -> None:
-    least = 2
-
-    def long_ones(file: BinaryIO) -> Iterable[bytes]:
-        return (line for line in file if len(line) > least)
-
-    made = receiver(server, long_ones)
-    launched = launch(cloudpickle.loads(cloudpickle.dumps(made)))
-    server.accept().sendall(b"a\nbc\n")
-    launched.until_records([b"bc\n"])
 
 
 # -- promptly --
@@ -467,115 +345,3 @@ def test_read_on_another_thread_only_reads(launch: Launch, server: Server) -> No
     peer.sendall(b"b\n")
     peer.close()
     launched.until_records([b"a\n", b"b\n"])
-
-
-# -- the rate limit --
-
-
-class Fountain:
-    """In place of a connection: gives a hundred bytes a line for ever, and remembers how much was asked for."""
-
-    last: Fountain
-
-    def __init__(self, *_: object) -> None:
-        self.received_bytes = 0
-        self._interrupted = threading.Event()
-        Fountain.last = self
-
-    def open(self) -> None:
-        pass
-
-    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:
-        if self._interrupted.is_set():
-            raise Interrupted
-        begin = self.received_bytes % 100
-        buffer[:] = ((b"x" * 99 + b"\n") * (len(buffer) // 100 + 2))[begin : begin + len(buffer)]
-        self.received_bytes += len(buffer)
-        return len(buffer)
-
-    def interrupt(self) -> None:
-        self._interrupted.set()
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def fountain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp_receiver, "Connection", Fountain)
-
-
-# Who waits for the clock when a rate limit holds: the limiter, and the block generator's timer.
-HELD = 2
-NOWHERE = SocketStreamOptions("nowhere", 1, iter)
-
-
-def test_rate_limit_holds_from_the_first_record(launch: Launch, fountain: None) -> None:
-    clock = ManualClock()
-    settings = {"spark.streaming.blockInterval": "100ms", "spark.streaming.receiver.maxRate": "1000"}
-    launched = launch(SocketStreamReceiver(NOWHERE), clock, settings)
-
-    def stored() -> int:
-        clock.await_waiters(HELD)
-        return sum(block.num_records for block in launched.blocks)
-
-    assert stored() <= 1
-    for passed_ms in range(10, 1001, 10):
-        clock.advance(10)
-        assert 0.7 * passed_ms - 100 <= stored() <= passed_ms + 100
-    # What is read ahead is bounded: a buffer, and what the limiter lets pass in one go.
-    assert Fountain.last.received_bytes <= (stored() + 2 * 100) * 100 + 2 * (64 << 10)
-
-
-def test_stop_ends_a_wait_for_the_rate_limit(launch: Launch, fountain: None) -> None:
-    clock = ManualClock()
-    launched = launch(SocketStreamReceiver(NOWHERE), clock, {"spark.streaming.receiver.maxRate": "1"})
-    clock.await_waiters(HELD)
-    launched.stop()
-    assert launched.errors == []
-
-
-def test_blocks_are_large_without_a_rate_limit(launch: Launch, fountain: None) -> None:
-    launched = launch(SocketStreamReceiver(NOWHERE), settings=LONG)
-    launched.until(lambda: len(launched.blocks) >= 4)
-    launched.stop()
-    assert [block.num_records for block in launched.blocks[:4]] == [1, 10_000, 10_000, 10_000]
-
-
-# -- the file --
-
-
-class Given:
-    """In place of a connection: gives what it was given, then the end."""
-
-    def __init__(self, *parts: bytes) -> None:
-        self._parts = list(parts)
-
-    def receive_into(self, buffer: memoryview, timeout_s: float | None) -> int:
-        part = self._parts.pop(0) if self._parts else b""
-        buffer[: len(part)] = part
-        return len(part)
-
-
-class NoBatcher:
-    num_bytes = 0
-
-    def store_or_wait_s(self) -> None:
-        return None
-
-
-def test_connection_file_is_read_only() -> None:
-    raw: Any = ConnectionFile(Given(b"ab", b"cd\nef"), NoBatcher())  # type: ignore[arg-type]  # what is used of them
-    file = io.BufferedReader(raw, 16)
-    assert (file.readable(), file.writable(), file.seekable()) == (True, False, False)
-    assert raw.readinto(bytearray()) == 0
-    assert not raw.ended
-    assert file.read1(3) == b"ab"
-    assert file.readline() == b"cd\n"
-    assert file.read() == b"ef"
-    assert file.read() == b""
-    assert raw.ended
-    with pytest.raises(io.UnsupportedOperation):
-        file.fileno()
-    with pytest.raises(io.UnsupportedOperation):
-        file.write(b"x")

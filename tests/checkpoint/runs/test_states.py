@@ -13,6 +13,7 @@ from pyspark import RDD
 from tests.helpers.runs import INTERVAL_MS, Hold, Output, Runs, numbered
 
 from penstock import DStream, StateSpec, StreamingContext
+from penstock.runtime.clock import ManualClock
 
 pytestmark = pytest.mark.spark
 
@@ -122,32 +123,35 @@ OPERATIONS: Expected = [
 ]
 
 
-def build_all(folder: Path, operations: list[Operation]) -> Callable[[StreamingContext], None]:
-    """A program with every operation, all on one source."""
+def named(name: str) -> Callable[[Any], Any]:
+    return lambda pair: [name, *pair]
+
+
+def build_all(output: Output, operations: list[Operation]) -> Callable[[StreamingContext], None]:
+    """A program with every operation on one source; a batch is one Spark job for each slide duration."""
 
     def build(context: StreamingContext) -> None:
         source = numbered(context, numbers)
-        for operation in operations:
-            Output(folder / operation.__name__).collect(operation(source))
+        streams = {each: each(source).map(named(each.__name__)) for each in operations}
+        if slower := streams.pop(slid_by_two, None):
+            output.collect(slower)
+        output.collect(context.union(*streams.values()))
 
     return build
 
 
-def check(folder: Path, expected: Expected, batches: range) -> None:
+def check(output: Output, expected: Expected, batches: range) -> None:
+    # Of a batch that was run twice, the later output counts.
+    got = {
+        (name, time_ms // INTERVAL_MS): sorted([key, value] for each, key, value in records if each == name)
+        for time_ms, records in output.written
+        for name in {each for each, _key, _value in records}
+    }
     for operation, after in expected:
-        got = Output(folder / operation.__name__).batches
         for number in batches:
             right = after(number)
-            if right is None:
-                assert number not in got
-            else:
-                assert sorted(got[number]) == sorted(right), f"{operation.__name__} after batch {number}"
-
-
-def forget(folder: Path) -> None:
-    """Forget the outputs of the earlier run."""
-    for operation, _after in OPERATIONS:
-        (folder / operation.__name__).unlink(missing_ok=True)
+            found = got.get((operation.__name__, number))
+            assert found == (None if right is None else sorted(right)), f"{operation.__name__} after batch {number}"
 
 
 @pytest.fixture
@@ -157,8 +161,8 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_every_operation_recovers_twice_and_from_every_retained_checkpoint(runs: Runs, folder: Path) -> None:
-    build = build_all(folder, [operation for operation, _after in OPERATIONS])
+def test_every_operation_recovers_twice_and_from_every_retained_checkpoint(runs: Runs, output: Output) -> None:
+    build = build_all(output, [operation for operation, _after in OPERATIONS])
     first = runs.new(build).start()
     first.batches(7)
     before_any_table = runs.interrupt("before")
@@ -166,50 +170,50 @@ def test_every_operation_recovers_twice_and_from_every_retained_checkpoint(runs:
     left = runs.interrupt("left")
     oldest = runs.interrupt("oldest")
     first.stop()
-    check(folder, OPERATIONS, range(1, 14))
+    check(output, OPERATIONS, range(1, 14))
     checkpoints = sorted(oldest.glob("checkpoint-*"))
     assert len(checkpoints) == 10
     for number, path in enumerate(checkpoints[1:]):
         path.write_bytes(path.read_bytes()[: 10 * number])
     # The batches of the downtime are generated too.
-    for copy, missed in ((left, 14), (left, 15), (oldest, 14), (before_any_table, 8)):
-        forget(folder)
+    for copy, after, missed in ((left, 13, 14), (left, 15, 15), (oldest, 13, 14), (before_any_table, 9, 8)):
+        output.forget()
+        runs.clock = ManualClock(after * INTERVAL_MS)
         run = runs.new(build, copy).start()
         run.batches(1)
         run.stop()
-        check(folder, OPERATIONS, range(missed, runs.clock.now_ms() // INTERVAL_MS + 1))
+        check(output, OPERATIONS, range(missed, after + 2))
     assert runs.created == 1
 
 
-def test_recovery_after_a_graceful_stop_repeats_no_batch(runs: Runs, folder: Path) -> None:
+def test_recovery_after_a_graceful_stop_repeats_no_batch(runs: Runs, output: Output) -> None:
     which = OPERATIONS[:4]
-    build = build_all(folder, [operation for operation, _after in which])
+    build = build_all(output, [operation for operation, _after in which])
     first = runs.new(build).start()
     first.batches(4)
     first.stop_gracefully()
     last = runs.clock.now_ms() // INTERVAL_MS
-    forget(folder)
+    output.forget()
     second = runs.new(build).start()
     second.batches(2)
     second.stop()
-    for operation, _after in which:
-        assert sorted(Output(folder / operation.__name__).batches) == [last + 1, last + 2]
-    check(folder, which, range(last + 1, last + 3))
+    assert sorted(output.batches) == [last + 1, last + 2]
+    check(output, which, range(last + 1, last + 3))
 
 
-def test_state_is_restored_as_old_as_a_state_computed_from_it(runs: Runs, folder: Path) -> None:
+def test_state_is_restored_as_old_as_a_state_computed_from_it(runs: Runs, output: Output) -> None:
     def build(context: StreamingContext) -> None:
         first = numbered(context, numbers).updateStateByKey(total, 1).checkpoint(2)
-        Output(folder / "chained").collect(first.updateStateByKey(total, 1).checkpoint(4))
+        output.collect(first.updateStateByKey(total, 1).checkpoint(4).map(named("chained")))
 
     run = runs.new(build).start()
     run.batches(7)
     left = runs.interrupt()
     run.stop()
-    forget(folder)
+    output.forget()
     second = runs.new(build, left).start()
     second.batches(1)
-    check(folder, [(chained, chained_after)], range(8, 9))
+    check(output, [(chained, chained_after)], range(8, 9))
 
 
 def initial_states(context: StreamingContext) -> Any:

@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[[Any], None])
 #: The number of checks by kind. A registry of another size is an error: a check that silently disappeared would pass.
 PINNED: Mapping[Kind, int] = {
     "plugin": 15,
-    "receiver": 39,
+    "receiver": 46,
     "rate-estimator": 24,
     "listener": 0,
     "block-store": 22,
@@ -50,6 +50,7 @@ _MODULES = (
     "packaging_instances",
     "receiver_lifecycle",
     "receiver_data",
+    "receiver_rate",
     "receiver_faults",
     "receiver_guarantees",
     "receiver_positions",

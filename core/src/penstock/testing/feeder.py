@@ -55,8 +55,12 @@ class Feeder(ABC):
         return ["", " ", "\t", "\x00", "é", "😀", "a\u0301", "'\"\\", "x" * 100_000]
 
     def large(self, rng: random.Random, count: int) -> list[Any]:
-        """Draw distinct records of about 20 kB, or as large as the source can carry; long texts unless overridden."""
-        return [f"{index}-{rng.getrandbits(32):08x}-{'x' * 20_000}" for index in range(count)]
+        """Draw distinct records of about 20 kB, or as large as the source can carry.
+
+        Unless overridden, those of ``sample``, made longer if they are texts.
+        """
+        padding = "x" * 20_000
+        return [each + padding if isinstance(each, str) else each for each in self.sample(rng, count)]
 
     def close(self) -> None:  # noqa: B027  # optional
         """Release everything. Called once, after the receiver has stopped."""
@@ -76,7 +80,10 @@ class Feeder(ABC):
         self._unable("put_bad")
 
     def oversize(self) -> tuple[Any, str]:
-        """A record above the receiver's size limit, and its policy: ``stored``, ``dropped`` or ``error``."""
+        """A record above the receiver's size limit, and its policy: ``stored``, ``dropped`` or ``error``.
+
+        ``dropped`` and ``error`` are reported as errors; after ``error`` a connection may have to be made again.
+        """
         self._unable("oversize")
 
     def pause(self) -> None:

@@ -218,6 +218,19 @@ class ReceiverKit(Kit):
         feeder = self.feeder()
         return feeder, self.run(self.make(feeder), clock, conf)
 
+    def arrives(self, count: Callable[[], int], goal: int, timeout_s: float = 5.0) -> bool:
+        """Wait until a count reaches a goal; return false when it has not changed for some time.
+
+        Args:
+            count: for instance of the records stored so far.
+            goal: the count to wait for.
+            timeout_s: how long it may stay the same, before scaling.
+        """
+        while (before := count()) < goal:
+            if not self.becomes(lambda: count() != before, timeout_s):  # called at once
+                return False
+        return True
+
     def is_quiet(self, timeout_s: float = 3.0) -> bool:
         """Wait until the receiver's threads are idle; return whether they are before the deadline."""
         own = ReceiverThreads(self.leak_meter)

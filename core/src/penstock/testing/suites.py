@@ -65,7 +65,7 @@ class ConformanceSuite:
         )
 
     @classmethod
-    def run(cls, only: list[str] | None = None, *, isolated: bool = False) -> Report:
+    def run_checks(cls, only: list[str] | None = None, *, isolated: bool = False) -> Report:
         """Run the suite without pytest."""
         return run_subject(cls().subject(), only, isolated=isolated)
 

@@ -1,0 +1,164 @@
+"""Mutants of the receiver checks RC-18 to RC-24."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import evolve
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, memory_mutant
+
+from penstock import ReceiverStoppedError
+from penstock.blocks import arrow_form
+from penstock.testing import MemorySource
+from penstock.testing.memory_source import MemoryConnection
+
+_Found = list[tuple[int, str]]
+
+
+class Unlimited(MemoryReceiver):
+    """Knows how to store without asking the rate limiter."""
+
+    @property
+    def supervisor(self) -> Any:
+        return self._Receiver__supervisor  # type: ignore[attr-defined]  # private: nobody should
+
+    def store_unlimited(self, records: Sequence[str]) -> None:
+        self.supervisor._writer._push_now(arrow_form.encode(list(records)), len(records), None)
+
+    def take(self, connection: MemoryConnection, found: _Found) -> None:
+        if not self.ignores(found):
+            super().take(connection, found)
+            return
+        self.store_unlimited([record for _, record in found])
+        for position, _ in found:
+            connection.acknowledge(position)
+
+    def ignores(self, found: _Found) -> bool:
+        raise NotImplementedError
+
+
+class IgnoresHighLimit(Unlimited):
+    """Obeys low limits only."""
+
+    def ignores(self, found: _Found) -> bool:
+        return (self.rate_limit or 0) > 500
+
+
+class BeginsUnlimited(Unlimited):
+    """Stores the first records at once."""
+
+    def take(self, connection: MemoryConnection, found: _Found) -> None:
+        super().take(connection, found[:5])
+        super().take(connection, found[5:])
+
+    def ignores(self, found: _Found) -> bool:
+        return found[:1] != [] and found[0][0] == 0
+
+
+class IgnoresPause(Unlimited):
+    """Does not wait while it is paused."""
+
+    def ignores(self, found: _Found) -> bool:
+        return bool(self.supervisor._limiter._pauses)
+
+
+class StaysSlow(MemoryReceiver):
+    """Pauses for a minute when the rate is low."""
+
+    def take(self, connection: MemoryConnection, found: _Found) -> None:
+        if (self.rate_limit or 100) >= 5:
+            super().take(connection, found)
+            return
+        for each in found:
+            super().take(connection, [each])
+            self.wait(60)
+
+
+class RemembersRate(Unlimited):
+    """Keeps the rate that it has started with."""
+
+    def on_rate_change(self, rate: float | None) -> None:
+        if rate is not None:
+            self.supervisor._limiter.update(200)
+
+    def ignores(self, found: _Found) -> bool:
+        return False
+
+
+class Hoards(MemoryReceiver):
+    """Reads on one thread and stores on another, with a queue between them."""
+
+    def receive(self) -> None:
+        waiting = self.make_queue()
+        self.connection = connection = MemorySource.find(self.address).connect()
+        storer = threading.Thread(target=self._store, args=(connection, waiting), daemon=True)
+        storer.start()
+        try:
+            while not self.isStopped() and (found := connection.read(100)):
+                self.enqueue(waiting, found)
+        finally:
+            connection.close()
+            waiting.put([])
+            storer.join(5)
+
+    def make_queue(self) -> queue.Queue[_Found]:
+        return queue.Queue()
+
+    def enqueue(self, waiting: queue.Queue[_Found], found: _Found) -> None:
+        waiting.put(found)
+
+    def _store(self, connection: MemoryConnection, waiting: queue.Queue[_Found]) -> None:
+        try:
+            while found := waiting.get():
+                self.take(connection, found)
+        except ReceiverStoppedError:
+            pass  # the end of a stop
+        except Exception as error:
+            self.restart("Error storing", error)
+
+
+class DropsOverflow(Hoards):
+    """Drops what the queue has no room for."""
+
+    def make_queue(self) -> queue.Queue[_Found]:
+        return queue.Queue(5)
+
+    def enqueue(self, waiting: queue.Queue[_Found], found: _Found) -> None:
+        try:
+            waiting.put_nowait(found)
+        except queue.Full:
+            self.drop(found)
+
+    def drop(self, found: _Found) -> None:
+        pass
+
+
+class CountsDropped(DropsOverflow):
+    """Says how many records it has dropped: passes the check."""
+
+    def drop(self, found: _Found) -> None:
+        self.reportError(f"{len(found)} records dropped")
+
+
+class Miscounts(DropsOverflow):
+    """Says how many groups of records it has dropped."""
+
+    def drop(self, found: _Found) -> None:
+        self.reportError("1 record dropped")
+
+
+MUTANTS = [
+    memory_mutant("RC-18", IgnoresHighLimit, "a limit of 800 records/s"),
+    memory_mutant("RC-19", BeginsUnlimited, "an initial rate of 20 records/s", 1.0, "RC-18"),
+    memory_mutant("RC-20", IgnoresPause, "200 records are stored while the receiver is paused"),
+    memory_mutant("RC-21", StaysSlow, "1 of 100 records are stored after the limit has gone", 0.1),
+    memory_mutant("RC-22", RemembersRate, "first 200 records/s, then 20 records/s"),
+    memory_mutant("RC-23", Hoards, "it has taken 4000 records"),
+    memory_mutant("RC-24", DropsOverflow, "2000 records fed", 0.1, "RC-23"),
+    evolve(
+        memory_mutant("RC-24", Miscounts, "reported as dropped", 0.1), capabilities=evolve(MEMORY_RECEIVER, drops=True)
+    ),
+]
