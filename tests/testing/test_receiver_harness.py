@@ -119,9 +119,14 @@ def test_receiver_that_ends_within_the_stop_deadline_passes() -> None:
     harness.stop()
 
 
+def test_error_of_onStart_fails_the_with_block() -> None:
+    with pytest.raises(OSError, match="no broker"), ReceiverHarness(NeverStarts()):
+        pytest.fail("the receiver has not started")
+
+
 def test_error_of_onStart_is_in_errors() -> None:
-    with ReceiverHarness(NeverStarts()) as harness:
-        pass
+    harness = ReceiverHarness(NeverStarts())
+    harness.start()
     assert harness.errors == ["Error starting receiver 0: OSError: no broker"]
     assert "OSError: no broker" in harness.tracebacks[0]
 
@@ -137,11 +142,68 @@ def test_error_of_onStart_is_in_errors() -> None:
     ids=["until_count", "until_records", "until_error", "until"],
 )
 def test_wait_ends_with_the_receiver(wait: Callable[[ReceiverHarness], None]) -> None:
-    with (
-        ReceiverHarness(NeverStarts()) as harness,
-        pytest.raises(TimeoutError, match=r"has ended: 0 records.*no broker"),
-    ):
+    harness = ReceiverHarness(NeverStarts())
+    harness.start()
+    with pytest.raises(TimeoutError, match=r"has ended: 0 records.*no broker"):
         wait(harness)
+
+
+def test_receiver_that_cannot_be_pickled_is_refused() -> None:
+    class Connects(Receiver[str]):
+        def __init__(self) -> None:
+            self.client = threading.Lock()
+
+    expected = (
+        r"^receiver Connects cannot be sent to an executor: its attribute 'client' \(lock\) cannot be pickled: .*\. "
+        r"Create it in onStart, not in __init__\.$"
+    )
+    with pytest.raises(ConfigurationError, match=expected):
+        ReceiverHarness(Connects())
+    ReceiverHarness(Connects(), pickled=False)
+
+
+def test_receiver_that_cannot_be_unpickled_is_refused() -> None:
+    class Loses(Receiver[str]):
+        host = "there"
+
+        def __getstate__(self) -> object:
+            return {"port": 80}
+
+        def __setstate__(self, _state: object) -> None:
+            raise KeyError("host")
+
+    with pytest.raises(
+        ConfigurationError, match=r"receiver Loses cannot be unpickled on an executor: KeyError: 'host'"
+    ):
+        ReceiverHarness(Loses())
+
+
+def test_harness_runs_a_copy_of_the_receiver() -> None:
+    receiver = Countdown(2)
+    with ReceiverHarness(receiver) as harness:
+        harness.until_records([2, 1])
+    assert harness.receiver is not receiver
+    assert not receiver.isStarted()
+
+
+def test_onStart_that_does_not_return_fails_the_with_block_and_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loops(Receiver[int]):
+        def onStart(self) -> None:
+            while not self.isStopped():
+                self.store(1)
+
+        def onStop(self) -> None:
+            """Nothing to stop."""
+
+    monkeypatch.setattr("penstock.testing.receiver_harness._STOP_S", 0.05)
+    harness = ReceiverHarness(Loops())
+    with (
+        pytest.raises(TimeoutError, match=r"^Loops\.onStart did not return within 0\.05 s: it must only start"),
+        harness,
+    ):
+        pytest.fail("the receiver has not started")
+    assert harness.await_termination(10)
+    assert harness.errors == []
 
 
 def test_record_that_comes_after_the_expected_ones_fails_the_test() -> None:

@@ -28,8 +28,9 @@ class Subject:
         make: makes an instance. Receiver: ``make(feeder)``, or ``make()``; a replayable one
             ``make(feeder, position=None)``, a partitioned one ``make(feeder, index=0, count=1)``, see
             ``ReceiverKit.make``. Rate estimator: ``make(batch_interval_ms)``.
-            Listener: ``make(context)`` with a ``ListenerContext``. Block store: ``make(folder)``, an object with the
-            hook ``store``. ``None``: made from the installed plugin ``name``.
+            Listener: ``make(context)`` with a ``ListenerContext``, a listener, several, or a ``ListenerProbe``.
+            Block store: ``make(folder)``, an object with the hook ``store``. ``None``: made from the installed plugin
+            ``name``.
         feeder: makes a feeder; receivers only. ``None``: checks that need data are not applicable.
         name: under which an installed plugin offers the receiver or estimator; of the entry point for other kinds.
             Empty for an object that no entry point offers: packaging checks are then not applicable.

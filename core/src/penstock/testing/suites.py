@@ -95,7 +95,10 @@ class RateEstimatorSuite(ConformanceSuite):
 
 
 class ListenerSuite(ConformanceSuite):
-    """The checks of a listener. Give ``make(context)``, which returns the listener for a ``ListenerContext``."""
+    """The checks of a listener. Give ``make(context)``, which returns the listener for a ``ListenerContext``.
+
+    It may return several listeners, as the hook does, or a ``ListenerProbe`` that shows the checks more.
+    """
 
     kind = "listener"
 
