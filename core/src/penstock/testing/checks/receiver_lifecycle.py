@@ -39,9 +39,10 @@ def constructor_does_no_io(kit: ReceiverKit) -> None:
     Requires: nothing.
     """
     arguments = [] if kit.subject.feeder is None else [kit.feeder()]
+    make = kit.subject.maker(*arguments)
     meter = LeakMeter()
     with IoWatch() as watch:
-        receiver = kit.subject.instance(*arguments)
+        receiver = make()
     if watch.seen:
         fail(f"making a {type(receiver).__name__} did: {'; '.join(watch.seen[:3])}")
     if leaks := meter.leaks(0.0):
