@@ -29,9 +29,13 @@ def launch() -> Iterator[Callable[..., ReceiverHarness]]:
     with ExitStack() as running:
 
         def launch(
-            receiver: Receiver[Any], clock: ManualClock | None = None, settings: Mapping[str, str] | None = None
+            receiver: Receiver[Any],
+            clock: ManualClock | None = None,
+            settings: Mapping[str, str] | None = None,
+            *,
+            pickled: bool = True,
         ) -> ReceiverHarness:
-            return running.enter_context(ReceiverHarness(receiver, settings, clock))
+            return running.enter_context(ReceiverHarness(receiver, settings, clock, pickled=pickled))
 
         yield launch
     left = set(threading.enumerate()) - threads

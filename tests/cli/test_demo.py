@@ -63,6 +63,41 @@ def test_invalid_option_is_refused_before_spark_starts(cli: Cli, install: Instal
 
 
 @pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--receiver", "sockett"), 1, "unknown receiver 'sockett'. Did you mean 'socket'?"),
+        (("--receiver", "socket"), 1, "receiver 'socket' needs the option 'host'"),
+        (("--receiver", "socket", "--rate", "5"), 2, "--rate is of the receiver synthetic: give options with --option"),
+        (("--option", "rate"), 2, "must be NAME=VALUE"),
+    ],
+)
+def test_mistake_with_the_receiver_is_refused_before_spark_starts(
+    cli: Cli, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    result = cli("demo", *arguments)
+    assert result.exit_code == code
+    assert message in result.stderr
+
+
+def test_chosen_receiver_runs_with_its_options(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    show(monkeypatch)
+
+    def ask(_screen: object, _count: int, _interval_s: float, source: object, **_: object) -> list[ViewedBatch]:
+        asked.append(source)
+        return []
+
+    monkeypatch.setattr(demo_module, "_batches", ask)
+    cli("demo", "--receiver", "socket", "--option", "host=here", "--option", "port=1")
+    cli("demo", "--seed", "5", "--option", "shape=words")
+    assert asked == [
+        ("socket", {"host": "here", "port": "1"}),
+        ("synthetic", {"rate": 10_000, "shape": "words", "seed": 5}),
+    ]
+
+
+@pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize("option", ["--rate", "--batches", "--interval"])
 def test_zero_is_a_usage_error(cli: Cli, option: str) -> None:
     assert cli("demo", option, "0").exit_code == 2
@@ -82,7 +117,7 @@ def show(monkeypatch: pytest.MonkeyPatch, *batches: ViewedBatch, error: BaseExce
             raise error
 
     monkeypatch.setattr(demo_module, "_batches", come)
-    monkeypatch.setattr(demo_module, "_check", lambda options: None)
+    monkeypatch.setattr(demo_module, "_check", lambda receiver, options: None)
     monkeypatch.setattr(demo_module, "ensure_java", lambda: None)
 
 

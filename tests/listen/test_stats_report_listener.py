@@ -69,6 +69,12 @@ def test_batch_without_a_delay_is_left_out(report: Callable[..., list[str]]) -> 
     assert "batches=1" in line
 
 
+def test_batch_abandoned_before_it_started_has_a_total_delay_only(report: Callable[..., list[str]]) -> None:
+    (line,) = report(StatsReportListener(), BatchCompleted(BatchInfo(1000, {}, 1000, None, 1100, {})))
+    assert "total_delay_ms='0%: 100, " in line
+    assert "processing_delay_ms=None" in line
+
+
 def test_bus_delivers_batches_to_the_listener(bus: ListenerBus, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "penstock")
     bus.add(StatsReportListener())

@@ -79,9 +79,9 @@ def installed_files(files: Mapping[str, str]) -> Iterator[None]:
                     del sys.modules[name]
 
 
-def all_mutants() -> list[Mutant]:
-    """The lists ``MUTANTS`` of every module in this folder, in the order of checks."""
+def all_mutants(*, live: bool = False) -> list[Mutant]:
+    """The lists ``MUTANTS``, or ``LIVE_MUTANTS``, of every module in this folder, in the order of checks."""
     names = [each.stem for each in Path(__file__).parent.glob("*.py") if not each.stem.startswith(("_", "test_"))]
     modules = [importlib.import_module(f"{__package__}.{name}") for name in sorted(names)]
-    found = [mutant for module in modules for mutant in getattr(module, "MUTANTS", [])]
+    found = [mutant for module in modules for mutant in getattr(module, "LIVE_MUTANTS" if live else "MUTANTS", [])]
     return sorted(found, key=lambda each: each.check)

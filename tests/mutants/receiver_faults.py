@@ -53,6 +53,20 @@ class ConstantDelay(MemoryReceiver):
                 self.restart("connection lost", error, delay_ms=500)
 
 
+class WaitsConstantly(MemoryReceiver):
+    """Reconnects at a constant pace of its own."""
+
+    def receive(self) -> None:
+        while not self.isStopped():
+            try:
+                super().receive()
+                return
+            except OSError as error:
+                if not self.isStopped():
+                    self.reportError("connection lost", error)
+                    self.wait(0.3)
+
+
 class Spins(MemoryReceiver):
     """Reconnects at once."""
 
@@ -142,6 +156,7 @@ MUTANTS = [
     _mutant("RC-25", HidesRefusal, "no error reported", scale=0.1),
     _mutant("RC-26", EndsWithConnection, "the record after the cut is not stored", scale=0.1),
     _mutant("RC-27", ConstantDelay, "the delays do not grow: [5"),
+    _mutant("RC-27", WaitsConstantly, "in real time"),
     _mutant("RC-27", Spins, "attempts to connect without a delay"),
     _mutant("RC-28", RepeatsBadRecord, "the record after the bad one is not stored", scale=0.1),
     _mutant("RC-28", DropsSilently, "no error reported"),

@@ -178,7 +178,12 @@ MUTANTS = [
     _mutant("RC-35", GivesTuples, "after JSON", _REPLAYABLE),
     _mutant("RC-35", GoesBack, "'remaining' goes back from 999 to 998", _REPLAYABLE),
     _mutant(
-        "RC-36", DeletesWhatIsStored, "read again from {'offset': 1}: missing", _REPLAYABLE, also=("RC-39",), scale=0.1
+        "RC-36",
+        DeletesWhatIsStored,
+        "read again from {'offset': 1}: missing",
+        _REPLAYABLE,
+        also=("PK-14", "RC-39"),
+        scale=0.1,
     ),
     _mutant("RC-37", SavesReadPosition, "stopped after 1 of 5 records, continued: missing", _REPLAYABLE, scale=0.1),
     _mutant("RC-38", MovesEverySecond, "leaves the position at", _REPLAYABLE, also=("RC-36", "RC-37", "RC-39")),
@@ -188,14 +193,14 @@ MUTANTS = [
     _mutant(
         "RC-41",
         ReadsEverything,
-        "3 instances: missing [], twice or unexpected",
+        "twice or unexpected ['0-",
         _PARTITIONED,
         also=("RC-42",),
         scale=0.1,
     ),
-    _mutant("RC-41", LeavesPartitions, "3 instances: missing", _PARTITIONED, also=("RC-42",), scale=0.1),
-    _mutant("RC-42", SavesByInstance, "3 instances: missing", _PARTITIONED, scale=0.1),
-    _mutant("RC-43", StoresFloats, "read as ['float", _ARROW),
+    _mutant("RC-41", LeavesPartitions, "3 instances: missing ['", _PARTITIONED, also=("RC-42",), scale=0.1),
+    _mutant("RC-42", SavesByInstance, "3 instances: ", _PARTITIONED, scale=0.1),
+    _mutant("RC-43", StoresFloats, "read as ['float", _ARROW, also=("RC-10", "RC-12")),
     _mutant("RC-43", StoresRows, "no block comes from store_arrow", _ARROW),
     _mutant("RC-44", InfersTypes, "has the schema value: large_string", _ARROW),
 ]

@@ -63,6 +63,17 @@ class Failing(Receiver[int]):
     def onStart(self) -> None:
         raise ValueError("the receiver's own")
 
+    def onStop(self) -> None:
+        """Nothing to stop."""
+
+
+class StopsItself(Receiver[int]):
+    def onStart(self) -> None:
+        self.stop("no use", ValueError("the receiver's own"))
+
+    def onStop(self) -> None:
+        """Nothing to stop."""
+
 
 @pytest.fixture
 def tracker(log: EventLog) -> Iterator[FakeTracker]:
@@ -260,8 +271,26 @@ def test_driver_pauses_and_resumes_a_receiver(tracker: FakeTracker, log: EventLo
 
 def test_error_that_stopped_the_receiver_fails_the_task(tracker: FakeTracker, log: EventLog) -> None:
     with pytest.raises(ValueError, match="the receiver's own"):
-        list(tracker.task(Failing())(0, []))
+        list(tracker.task(StopsItself())(0, []))
     assert "ValueError: the receiver's own" in log.of(DeregisterReceiver)[0].error
+
+
+def test_error_of_onStart_that_the_driver_knows_does_not_fail_the_task(tracker: FakeTracker, log: EventLog) -> None:
+    assert list(tracker.task(Failing())(0, [])) == []
+    (ended,) = log.of(DeregisterReceiver)
+    assert ended.ended
+    assert "ValueError: the receiver's own" in ended.error
+
+
+def test_error_of_onStart_fails_the_task_if_a_thread_is_left_running(tracker: FakeTracker, gate: Gate) -> None:
+    class Leaves(Failing):
+        def onStart(self) -> None:
+            threading.Thread(target=gate, daemon=True).start()
+            super().onStart()
+
+    with pytest.raises(ValueError, match="the receiver's own"):
+        list(tracker.task(Leaves())(0, []))
+    gate.open()
 
 
 def test_the_rate_of_the_last_launch_is_in_force(tracker: FakeTracker, log: EventLog, background: Background) -> None:
@@ -332,7 +361,7 @@ def test_a_retry_by_spark_does_nothing(tracker: FakeTracker, log: EventLog, monk
 def test_interrupt_handler_is_restored(tracker: FakeTracker) -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(ValueError, match="the receiver's own"):
-        list(tracker.task(Failing())(0, []))
+        list(tracker.task(StopsItself())(0, []))
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -348,7 +377,7 @@ def test_block_directories_of_dead_runs_are_deleted(tracker: FakeTracker, tmp_pa
     claim(left, Process(os.getpid(), create_time=1.0))
     claim(alive, Process.of(os.getpid()))
     with pytest.raises(ValueError, match="the receiver's own"):
-        list(tracker.task(Failing())(0, []))
+        list(tracker.task(StopsItself())(0, []))
     assert sorted(path.name for path in (tmp_path / "penstock").iterdir()) == ["app-00", "app-1"]
 
 

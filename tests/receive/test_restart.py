@@ -159,8 +159,8 @@ def test_a_stop_ends_the_wait_of_a_restart(
         "RegisterReceiver",
         "onStart",
         "onStop",
-        "DeregisterReceiver",
         "AddBlocks",
+        "DeregisterReceiver",
         "DeregisterReceiver",
     ]
 

@@ -81,7 +81,8 @@ def test_onStart_that_stores_is_reported_once_and_continues(
     pass_time(clock, 20)
     log.await_count(ReportError)
     assert [received.message for received in log.of(ReportError)] == [
-        "onStart has not returned for 5 s; it must only start what receives: the receiver cannot be stopped in order"
+        "onStart has not returned for 5 s; it must only start what receives: derive from ThreadReceiver, or start a "
+        "thread"
     ]
     assert receiver.isStarted()
     gate.open()

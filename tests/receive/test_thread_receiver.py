@@ -68,6 +68,29 @@ def test_receive_that_returns_ends_the_source_without_error(
     assert log.names == ["RegisterReceiver", "receive", "AddBlocks", "returned", "DeregisterReceiver"]
 
 
+def test_receive_that_returns_by_accident_is_logged_as_a_warning(
+    supervise: Supervise, log: EventLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver = Scripted(
+        log, lambda _receiver: None, lambda receiver: receiver.source_ended("all sent"), lambda _r: None
+    )
+    supervisor = supervise(receiver)
+    supervisor.start()
+    warnings = []
+    for runs in (1, 2, 3):
+        log.await_count("returned", runs)
+        if runs < 3:
+            receiver.restart("again", None, 0)
+            log.await_count("receive", runs + 1)
+    supervisor.stop("enough")
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 2
+    for warning in warnings:
+        assert "receive returned, the stream gets no more records" in warning
+        assert "receiver=Scripted" in warning
+        assert "source_ended()" in warning
+
+
 def test_error_of_receive_restarts_the_receiver(supervise: Supervise, log: EventLog, clock: ManualClock) -> None:
     supervise(Scripted(log, fail, fail, wait)).start()
     for restarts in (1, 2):

@@ -1,10 +1,12 @@
 """Logging: levels, throttled events, and no change to the logging of the program around it."""
 
 import logging
+import pickle
 from collections.abc import Iterator
 
 import pytest
 import structlog
+from pyspark import cloudpickle
 
 from penstock.runtime.clock import ManualClock
 from penstock.runtime.log import get_logger, set_level, throttle
@@ -158,3 +160,11 @@ def test_throttle_memory_is_bounded(clock: ManualClock) -> None:
     assert throttle(None, "warning", {"event": "event 0", "throttle_s": 60}) == {"event": "event 0"}
     with pytest.raises(structlog.DropEvent):
         throttle(None, "warning", {"event": "event 4999", "throttle_s": 60})
+
+
+def test_logger_can_be_sent_to_an_executor(caplog: pytest.LogCaptureFixture) -> None:
+    for logger in (get_logger("mine"), get_logger("mine").bind(stream_id=3)):
+        copy = pickle.loads(cloudpickle.dumps(logger))
+        copy.warning("received", count=1)
+    assert caplog.text.count("received [penstock.mine] count=1") == 2
+    assert pickle.loads(pickle.dumps(throttle)) is throttle

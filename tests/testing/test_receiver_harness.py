@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Receiver, ThreadReceiver
+from penstock import Receiver, ReceiverHost, ThreadReceiver
 from penstock.errors import ConfigurationError, StoreError
 from penstock.runtime.clock import ManualClock
 from penstock.testing import ReceiverHarness
@@ -80,12 +80,57 @@ def test_rate_limit_holds_under_a_manual_clock() -> None:
         assert harness.receiver.rate_limit == 5
 
 
-def test_examples_of_the_documentation_run(caplog: pytest.LogCaptureFixture) -> None:
+class Program:
+    """A StreamingContext as far as the documentation's programs need one."""
+
+    def __init__(self) -> None:
+        self.received: list[Any] = []
+
+    def receiverStream(self, receiver: Any, **_options: object) -> str:
+        self.received.append(receiver)
+        return "stream"
+
+    def union(self, *streams: str) -> int:
+        return len(streams)
+
+
+def run_the_page() -> dict[str, Any]:
+    """Execute all Python of the page, in order; return its names."""
     page = Path(__file__).parents[2] / "docs" / "writing-a-receiver.md"
-    countdown, test, _host, lines, *_ = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(countdown + test + lines, names)
+    names: dict[str, Any] = {"ssc": Program(), "rows": [], "ReceiverHost": ReceiverHost}
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)):
+        # Ends at the receiver's end otherwise, which does not come.
+        exec(
+            compile(
+                block.replace("host.await_termination(60)", "host.await_termination(0.2)"), f"block {number}", "exec"
+            ),
+            names,
+        )
+    return names
+
+
+def test_examples_of_the_documentation_run(caplog: pytest.LogCaptureFixture) -> None:
+    names = run_the_page()
     names["test_it_counts_down"]()
+    assert names["rows"][0] == 100
+    assert names["readings"] == 3
+    *parts, ticker = names["ssc"].received
+    with ReceiverHarness(parts[2]) as harness:
+        harness.until_records([2])
+    assert ticker == "ticker"
+
+    class Client:
+        def __init__(self, on_message: Any) -> None:
+            self.accepted = [on_message("a"), on_message("b")]
+
+        def close(self) -> None:
+            """Nothing to close."""
+
+    with ReceiverHarness(names["Subscription"](Client)) as harness:
+        harness.until_records(["a", "b"])
+    assert harness.receiver.client.accepted == [True, True]  # type: ignore[attr-defined]
+    options = names["FeedOptions"](password="hunter2")
+    assert (options.secret(), "hunter2" in repr(options)) == ("hunter2", False)
 
     class Messages(list[bytes]):
         def close(self) -> None:
@@ -119,9 +164,14 @@ def test_receiver_that_ends_within_the_stop_deadline_passes() -> None:
     harness.stop()
 
 
+def test_error_of_onStart_fails_the_with_block() -> None:
+    with pytest.raises(OSError, match="no broker"), ReceiverHarness(NeverStarts()):
+        pytest.fail("the receiver has not started")
+
+
 def test_error_of_onStart_is_in_errors() -> None:
-    with ReceiverHarness(NeverStarts()) as harness:
-        pass
+    harness = ReceiverHarness(NeverStarts())
+    harness.start()
     assert harness.errors == ["Error starting receiver 0: OSError: no broker"]
     assert "OSError: no broker" in harness.tracebacks[0]
 
@@ -137,11 +187,68 @@ def test_error_of_onStart_is_in_errors() -> None:
     ids=["until_count", "until_records", "until_error", "until"],
 )
 def test_wait_ends_with_the_receiver(wait: Callable[[ReceiverHarness], None]) -> None:
-    with (
-        ReceiverHarness(NeverStarts()) as harness,
-        pytest.raises(TimeoutError, match=r"has ended: 0 records.*no broker"),
-    ):
+    harness = ReceiverHarness(NeverStarts())
+    harness.start()
+    with pytest.raises(TimeoutError, match=r"has ended: 0 records.*no broker"):
         wait(harness)
+
+
+def test_receiver_that_cannot_be_pickled_is_refused() -> None:
+    class Connects(Receiver[str]):
+        def __init__(self) -> None:
+            self.client = threading.Lock()
+
+    expected = (
+        r"^receiver Connects cannot be sent to an executor: its attribute 'client' \(lock\) cannot be pickled: .*\. "
+        r"Create it in onStart, not in __init__\.$"
+    )
+    with pytest.raises(ConfigurationError, match=expected):
+        ReceiverHarness(Connects())
+    ReceiverHarness(Connects(), pickled=False)
+
+
+def test_receiver_that_cannot_be_unpickled_is_refused() -> None:
+    class Loses(Receiver[str]):
+        host = "there"
+
+        def __getstate__(self) -> object:
+            return {"port": 80}
+
+        def __setstate__(self, _state: object) -> None:
+            raise KeyError("host")
+
+    with pytest.raises(
+        ConfigurationError, match=r"receiver Loses cannot be unpickled on an executor: KeyError: 'host'"
+    ):
+        ReceiverHarness(Loses())
+
+
+def test_harness_runs_a_copy_of_the_receiver() -> None:
+    receiver = Countdown(2)
+    with ReceiverHarness(receiver) as harness:
+        harness.until_records([2, 1])
+    assert harness.receiver is not receiver
+    assert not receiver.isStarted()
+
+
+def test_onStart_that_does_not_return_fails_the_with_block_and_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loops(Receiver[int]):
+        def onStart(self) -> None:
+            while not self.isStopped():
+                self.store(1)
+
+        def onStop(self) -> None:
+            """Nothing to stop."""
+
+    monkeypatch.setattr("penstock.testing.receiver_harness._STOP_S", 0.05)
+    harness = ReceiverHarness(Loops())
+    with (
+        pytest.raises(TimeoutError, match=r"^Loops\.onStart did not return within 0\.05 s: it must only start"),
+        harness,
+    ):
+        pytest.fail("the receiver has not started")
+    assert harness.await_termination(10)
+    assert harness.errors == []
 
 
 def test_record_that_comes_after_the_expected_ones_fails_the_test() -> None:

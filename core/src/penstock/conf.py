@@ -32,7 +32,7 @@ from penstock.conf_values import (
 from penstock.errors import ConfigurationError
 
 Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "security", "advanced"]
-_PREFIXES = ("spark.streaming.", "spark.penstock.")
+_PREFIXES = ("spark.app.", "spark.streaming.", "spark.penstock.")
 #: Hook of a plugin → where the options of what it offers are set: ``<section><name>.<option>``.
 OPTION_SECTIONS = {
     "receivers": "spark.penstock.receiver.",

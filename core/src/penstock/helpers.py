@@ -1,4 +1,7 @@
-"""Helpers for plugins, beside the contract in ``penstock`` itself: text lines, files, logging, error messages."""
+"""Helpers for plugins, beside the contract in ``penstock`` itself.
+
+A queue for callbacks, text lines, files, logging, error messages.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -8,6 +11,7 @@ __getattr__, __dir__ = lazy_exports(__name__)
 
 if TYPE_CHECKING:
     from penstock.errors import text_of as text_of
+    from penstock.receive.store_queue import StoreQueue as StoreQueue
     from penstock.receive.text_lines import ErrorCounts as ErrorCounts
     from penstock.receive.text_lines import LineRules as LineRules
     from penstock.receive.text_lines import Lines as Lines

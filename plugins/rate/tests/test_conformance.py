@@ -1,9 +1,9 @@
-"""`pid`, `fixed` and `model` pass the conformance checks of rate estimators."""
+"""The estimators and the RateController pass the conformance checks."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from penstock_rate.conformance import FixedSuite, ModelSuite, PIDSuite
+from penstock_rate.conformance import FixedSuite, ModelSuite, PIDSuite, RateControllerSuite
 
 
 class TestPID(PIDSuite):
@@ -23,3 +23,11 @@ class TestModel(ModelSuite):
 
 class TestFixed(FixedSuite):
     pass
+
+
+class TestRateController(RateControllerSuite):
+    pass
+
+
+class TestRateControllerWithModel(RateControllerSuite):
+    conf: ClassVar[Mapping[str, str]] = {"spark.streaming.backpressure.rateEstimator": "model"}

@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 import pytest
 
-from penstock import (
-    BatchCompleted,
-    BatchInfo,
-    DStreamInfo,
-    ListenerContext,
-    OutputOperationInfo,
-    RateEstimator,
-    ReceiverInfo,
-    ReceiverStreamInfo,
-    StreamInputInfo,
-)
+from penstock import BatchCompleted, BatchInfo, OutputOperationInfo, RateEstimator, StreamInputInfo
+from penstock.testing import FakeListenerContext
 from penstock_rate import FixedOptions, FixedRateEstimator, PIDOptions, PIDRateEstimator, RateController, listeners
 from penstock_rate.rate_controller import Estimate
-
-S = TypeVar("S")
 
 T = 1_700_000_000_000
 
@@ -61,56 +49,25 @@ class Scripted(RateEstimator):
         return answer
 
 
-class Context(ListenerContext):
-    """A program with some receiver streams and an estimator for each; records the rates that are set."""
-
-    application_name = application_id = ""
-    batch_interval_ms = 1000
-    configuration: Mapping[str, str] = {}  # read only
-    receiver_streams: Sequence[ReceiverStreamInfo] = ()
+class Context(FakeListenerContext):
+    """A program with some receiver streams and an estimator for each, which is charged whole batches."""
 
     def __init__(
         self, estimators: Mapping[int, RateEstimator | None], limits: Mapping[int, float] | None = None
     ) -> None:
-        self.estimators, self.limits = estimators, limits or {}
-        self.receiver_streams = [ReceiverStreamInfo(stream_id, "", "") for stream_id in estimators]
-        self.rates: list[tuple[int, float]] = []
+        super().__init__(streams=list(estimators))
+        self.estimators, self.limits = estimators, dict(limits or {})
+
+    @property
+    def rates(self) -> list[tuple[int, float]]:
+        """The rates that were set, with their streams."""
+        return [(stream_id, rate) for _, stream_id, rate in self.commands]
 
     def rate_estimator(self, stream_id: int) -> RateEstimator | None:
         return self.estimators[stream_id]
 
     def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
         return batch.processingDelay
-
-    def rate_limit(self, stream_id: int) -> float | None:
-        return self.limits.get(stream_id)
-
-    def set_rate(self, stream_id: int, rate: float) -> None:
-        self.rates.append((stream_id, rate))
-
-    def options(self, prefix: str, options: type[S]) -> S:
-        return options()
-
-    def graph(self) -> Sequence[DStreamInfo]:
-        return []
-
-    def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        return {}
-
-    def backlog_bytes(self) -> int:
-        return 0
-
-    def save(self, name: str, value: Callable[[], Any]) -> Any:
-        return None
-
-    def executors(self) -> Sequence[str]:
-        return []
-
-    def request_executors(self, count: int) -> bool:
-        return False
-
-    def kill_executor(self, executor_id: str) -> bool:
-        return False
 
 
 class Steered:

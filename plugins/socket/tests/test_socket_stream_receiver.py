@@ -65,7 +65,7 @@ def test_slow_converter_delays_no_record(launch: Launch, server: Server) -> None
             assert go_on.acquire(timeout=30)
             yield line
 
-    launched = launch(receiver(server, slow), settings={"spark.streaming.blockInterval": "1ms"})
+    launched = launch(receiver(server, slow), settings={"spark.streaming.blockInterval": "1ms"}, pickled=False)
     server.accept().sendall(b"a\nb\nc\n")
     for number in range(1, 4):
         go_on.release()
@@ -306,7 +306,7 @@ def test_stop_stores_yielded_records(launch: Launch, server: Server) -> None:
             if line == b"c\n":
                 reached.set()
 
-    launched = launch(receiver(server, tell), settings=LONG)
+    launched = launch(receiver(server, tell), settings=LONG, pickled=False)
     server.accept().sendall(b"a\nb\nc\nnot whole")
     launched.until_count(1)
     assert reached.wait(20)

@@ -18,6 +18,7 @@ import attrs
 import click
 
 from penstock import testing
+from penstock.cli.shared import option_pairs
 from penstock.errors import ConfigurationError, UnknownNameError, summary_of
 from penstock.hookspecs import GROUP, SUITES_GROUP
 from penstock.testing.plugin_probe import installed, probe
@@ -33,12 +34,6 @@ _PROBE_LIMIT_S = 15.0
 _KINDS: Mapping[str, Kind] = {"receiver": "receiver", "rate estimator": "rate-estimator"}
 
 
-def _options(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    if any("=" not in value for value in values):
-        raise click.BadParameter("must be NAME=VALUE")
-    return dict(value.partition("=")[::2] for value in values)
-
-
 @click.command()
 @click.argument("name")
 @click.option(
@@ -46,7 +41,7 @@ def _options(_context: click.Context, _parameter: click.Parameter, values: tuple
 )
 @click.option("--suite", metavar="MODULE:CLASS", help="The suite that says how the plugin is made and fed.")
 @click.option(
-    "--option", "options", multiple=True, metavar="NAME=VALUE", callback=_options, help="Of the plugin; repeatable."
+    "--option", "options", multiple=True, metavar="NAME=VALUE", callback=option_pairs, help="Of the plugin; repeatable."
 )
 @click.option("--only", multiple=True, metavar="ID", help="Run this check, such as RC-06; repeatable.")
 @click.option("--seed", type=int, help="Of everything random; 0 unless the suite has one.")

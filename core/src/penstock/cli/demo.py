@@ -15,7 +15,7 @@ import click
 
 from penstock.cli.demo_view import Lines, Picture, Screen, ViewedBatch, summary
 from penstock.cli.plugins import load_plugins
-from penstock.cli.shared import is_live, terminal
+from penstock.cli.shared import is_live, option_pairs, terminal
 from penstock.errors import BatchFailedError, ConfigurationError, PenstockError, UnknownNameError
 from penstock.launch.java import ensure_java
 from penstock.launch.launch_conf import UDS, local_master
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 # Maximum time from the receiver's start to its first record, on a slow machine.
 _PATIENCE_S = 30.0
+_RECEIVER = "synthetic"
 
 
 @click.command()
@@ -38,23 +39,44 @@ _PATIENCE_S = 30.0
     "--rate", default=10_000, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Lines per second."
 )
 @click.option("--seed", type=int, help="Seed of the lines; the same seed gives the same lines.")
-@click.pass_obj
-def demo(verbose: bool, batches: int, interval: float, rate: float, seed: int | None) -> None:
+@click.option("--receiver", metavar="NAME", default=_RECEIVER, show_default=True, help="Of any installed plugin.")
+@click.option(
+    "--option",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=option_pairs,
+    help="Of the receiver; repeatable.",
+)
+@click.pass_context
+def demo(
+    context: click.Context,
+    batches: int,
+    interval: float,
+    rate: float,
+    seed: int | None,
+    receiver: str,
+    given: dict[str, str],
+) -> None:
     """Run a stream here and watch its batches.
 
     A receiver makes lines of text, and each batch counts their words. Ends after the given number of batches, counted
-    from the first one with records.
+    from the first one with records. With --receiver another receiver runs, and the words of its records are counted.
     """
-    options: dict[str, Any] = {"rate": rate, "shape": "lines"}
-    if seed is not None:
-        options["seed"] = seed
-    _check(options)
+    verbose: bool = context.obj
+    options: dict[str, Any] = dict(given)
+    if receiver == _RECEIVER:
+        options = {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed}) | options
+    for name in ("rate", "seed"):
+        if receiver != _RECEIVER and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            raise click.UsageError(f"--{name} is of the receiver {_RECEIVER}: give options with --option")
+    _check(receiver, options)
     ensure_java()
     screen: Screen = Picture(terminal()) if is_live() and not verbose else Lines()
     seen: list[ViewedBatch] = []
     try:
         with screen:
-            for batch in _batches(screen, batches, interval, options, verbose=verbose):
+            for batch in _batches(screen, batches, interval, (receiver, options), verbose=verbose):
                 seen.append(batch)
                 screen.add(batch)
                 screen.phase(f"{len(seen)} of {batches} batches; Ctrl-C stops")
@@ -63,11 +85,13 @@ def demo(verbose: bool, batches: int, interval: float, rate: float, seed: int | 
             click.echo(summary(seen))
 
 
-def _check(options: dict[str, Any]) -> None:
+def _check(receiver: str, options: dict[str, Any]) -> None:
     """Find missing plugins and invalid options before Spark starts."""
     try:
-        spec = load_plugins().spec("receivers", "synthetic")
+        spec = load_plugins().spec("receivers", receiver)
     except UnknownNameError:
+        if receiver != _RECEIVER:
+            raise
         raise ConfigurationError(
             "the demo needs the receiver 'synthetic', which no plugin offers: pip install penstock-synthetic. "
             "If it is installed, see: penstock doctor"
@@ -76,7 +100,7 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _batches(
-    screen: Screen, count: int, interval_s: float, options: dict[str, Any], *, verbose: bool
+    screen: Screen, count: int, interval_s: float, source: tuple[str, dict[str, Any]], *, verbose: bool
 ) -> Iterator[ViewedBatch]:
     """Run the program and yield its batches as they complete.
 
@@ -101,7 +125,7 @@ def _batches(
         verbose=verbose,
     )
     try:
-        program = WordCount(sc, interval_s, options)
+        program = WordCount(sc, interval_s, *source)
         try:
             program.ssc.start()
             screen.phase("starting the receiver")

@@ -1,4 +1,4 @@
-"""The program of ``penstock demo``: a SparkContext without console output, and a word count of synthetic lines.
+"""The program of ``penstock demo``: a SparkContext without console output, and a word count of a receiver's records.
 
 Imported once the demo starts, because it imports Spark. The listener runs on the bus's thread, the output operation on
 a job's thread, everything else on the main thread.
@@ -36,21 +36,22 @@ class WordCount:
     Args:
         sc: runs the jobs.
         interval_s: batch interval in seconds.
-        options: options of the receiver ``synthetic``.
+        receiver: its name.
+        options: the receiver's.
 
     Raises:
         PenstockError: the StreamingContext cannot be created.
     """
 
-    def __init__(self, sc: SparkContext, interval_s: float, options: Mapping[str, Any]) -> None:
+    def __init__(self, sc: SparkContext, interval_s: float, receiver: str, options: Mapping[str, Any]) -> None:
         self.ssc = StreamingContext(sc, interval_s)
         self._interval_ms = self.ssc._graph.batch_interval_ms
         #: The receiver's last error; empty if it has had none.
         self.receiver_error = ""
         self._top_words: dict[int, tuple[tuple[str, int], ...]] = {}
         self._completed: queue.Queue[ViewedBatch] = queue.Queue()
-        lines = self.ssc.receiverStream("synthetic", **options)
-        words = lines.flatMap(lambda line: line.split())
+        records = self.ssc.receiverStream(receiver, **options)
+        words = records.flatMap(lambda record: str(record).split())
         words.map(lambda word: (word, 1)).reduceByKey(operator.add).foreachRDD(self._keep_top_words)
         self.ssc.addStreamingListener(self)
 

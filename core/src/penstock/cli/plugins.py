@@ -1,4 +1,6 @@
-"""``penstock plugins``: the installed plugins and their options, as tables or JSON; ``check`` is in ``cli.check``.
+"""``penstock plugins``: the installed plugins and their options, as tables or JSON.
+
+``cli.check`` runs their conformance checks, ``cli.new`` writes a new plugin.
 
 Imports no Spark. A plugin that fails to load is not logged: the commands show it.
 """
@@ -21,6 +23,7 @@ from rich.text import Text
 
 from penstock import conf
 from penstock.cli.check import check
+from penstock.cli.new import new
 from penstock.cli.shared import terminal
 from penstock.conf import Settings
 from penstock.errors import UnknownNameError
@@ -33,10 +36,11 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 @click.group()
 def plugins() -> None:
-    """List, show and check the installed plugins."""
+    """List, show and check the installed plugins; write a new one."""
 
 
 plugins.add_command(check)
+plugins.add_command(new)
 
 
 @plugins.command("list")

@@ -1,4 +1,4 @@
-"""What subcommands share: the console, and the option ``--conf``."""
+"""What subcommands share: the console, and the options ``--conf`` and ``--option``."""
 
 from __future__ import annotations
 
@@ -29,3 +29,10 @@ def conf_pairs(_context: click.Context, _parameter: click.Parameter, values: tup
     if any("=" not in value or not value.startswith("spark.") for value in values):
         raise click.BadParameter("must be spark.KEY=VALUE")
     return pairs
+
+
+def option_pairs(_context: click.Context, _parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """Callback of ``--option``: option → value. The error shows no value, which may be a secret."""
+    if any("=" not in value for value in values):
+        raise click.BadParameter("must be NAME=VALUE")
+    return dict(value.partition("=")[::2] for value in values)

@@ -44,7 +44,8 @@ class StatsReportListener(StreamingListener):
                 batch_time=info.batchTime,
                 batches=len(total),
                 total_delay_ms=distribution(total),
-                processing_delay_ms=distribution(processing),
+                # A batch that was abandoned before it started has no processing delay.
+                processing_delay_ms=distribution(processing) if processing else None,
             )
 
 

@@ -11,6 +11,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from attrs import define, field, frozen
@@ -46,6 +47,8 @@ class _Run:
     num_bytes: int = 0
     # Callbacks with the positions of their records.
     callbacks: list[tuple[int, OnStored]] = field(factory=list)
+    # Whether its records are pushed or dropped, and its callbacks called.
+    done: bool = False
 
 
 class BlockGenerator:
@@ -60,6 +63,7 @@ class BlockGenerator:
         on_failure: called with the first error of ``push``; records buffered from then on are dropped.
         on_tick: called at each tick before the cut; must return at once.
         on_callback_error: called with what an ``on_stored`` raised.
+        hold: entered by a caller of ``add`` while it waits.
     """
 
     def __init__(
@@ -71,10 +75,13 @@ class BlockGenerator:
         on_failure: Callable[[BaseException], None],
         on_tick: Callable[[], None] = lambda: None,
         on_callback_error: Callable[[BaseException], None] = lambda _error: None,
+        hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._bounds, self._push, self._on_failure = bounds, push, on_failure
-        self._before_cut, self._on_callback_error = on_tick, on_callback_error
+        self._before_cut, self._on_callback_error, self._hold = on_tick, on_callback_error, hold
         self._buffer = _Run([])
+        # The last run that was cut; runs are done in the order of their cuts.
+        self._last_cut = _Run([], done=True)
         self._pending_records = self._pending_bytes = 0
         self._room = threading.Condition()
         # Held from taking the buffer to queueing it, so that blocks keep their order.
@@ -83,7 +90,7 @@ class BlockGenerator:
         self._cut_runs: queue.Queue[_Run | None] = queue.Queue(bounds.blocks)
         self._timer = RecurringTimer(clock, interval_ms, lambda _tick: self._on_tick(), "BlockGenerator", on_failure)
         self._pusher = EngineThread("BlockGenerator pusher", self._push_all)
-        self._active = False
+        self._active, self._refuses = False, False
         self._failure: BaseException | None = None
         #: Number of records that are lost, and of those pushed after the stop began.
         self.dropped_records = self.flushed_records = 0
@@ -106,10 +113,12 @@ class BlockGenerator:
         """
         num_bytes = sys.getsizeof(record)
         with self._room:
-            while self._active and self._pending_records and self._is_full(num_bytes):
-                self._cut_at_bound()
-                self._room.wait()
-            if not self._active:
+            if self._pending_records and self._is_full(num_bytes):
+                with self._hold():
+                    while self._active and not self._refuses and self._pending_records and self._is_full(num_bytes):
+                        self._cut_at_bound()
+                        self._room.wait()
+            if not self._active or self._refuses:
                 raise ReceiverStoppedError("the receiver is not running: the record was not stored")
             if on_stored is not None:
                 self._buffer.callbacks.append((len(self._buffer.records), on_stored))
@@ -117,6 +126,19 @@ class BlockGenerator:
             self._buffer.num_bytes += num_bytes
             self._pending_records += 1
             self._pending_bytes += num_bytes
+
+    def refuse(self, refuses: bool) -> None:
+        """Refuse new records for the time being, or accept them again."""
+        with self._room:
+            self._refuses = refuses
+            self._room.notify_all()
+
+    def flush(self) -> None:
+        """Push what is buffered and return when that is done and its callbacks were called. More may be added."""
+        self._cut()
+        with self._room:
+            last = self._last_cut
+            self._room.wait_for(lambda: last.done)
 
     def stop(self) -> None:
         """Refuse new records, push the buffered ones, return when that is done. Idempotent."""
@@ -155,8 +177,10 @@ class BlockGenerator:
                 self._cutting.release()
 
     def _take_buffer(self) -> _Run | None:
-        run, self._buffer = self._buffer, _Run([])
-        return run if run.records else None
+        if not self._buffer.records:
+            return None
+        self._last_cut, self._buffer = self._buffer, _Run([])
+        return self._last_cut
 
     def _push_all(self) -> None:
         while (run := self._cut_runs.get()) is not None:
@@ -166,6 +190,8 @@ class BlockGenerator:
                 with self._room:
                     self._pending_records -= len(run.records)
                     self._pending_bytes -= run.num_bytes
+                    # Freed here: the last run stays in ``_last_cut``.
+                    run.done, run.records, run.callbacks = True, [], []
                     self._room.notify_all()
 
     def _push_run(self, run: _Run) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from attrs import define
 
@@ -43,10 +45,18 @@ class RateLimiter:
         max_rate: records/s that no update exceeds; infinite for no limit.
         initial_rate: records/s until the first update.
         burst_ms: permits are saved for this long; at least one record may always pass.
+        hold: entered by a caller while it waits.
     """
 
-    def __init__(self, clock: Clock, max_rate: float, initial_rate: float, burst_ms: int) -> None:
-        self._clock, self._max_rate, self._burst_ms = clock, max_rate, burst_ms
+    def __init__(
+        self,
+        clock: Clock,
+        max_rate: float,
+        initial_rate: float,
+        burst_ms: int,
+        hold: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self._clock, self._max_rate, self._burst_ms, self._hold = clock, max_rate, burst_ms, hold
         self._rate = min(initial_rate, max_rate)
         # Totals of permits since the start: earned by time, used by records that have passed.
         self._earned, self._used = 1.0, 0.0
@@ -129,15 +139,16 @@ class RateLimiter:
                     raise ReceiverStoppedError("the receiver is stopped and its rate limit leaves no room")
             request = _Request(count, reserved + count)
             self._requests.append(request)
-        while True:
-            with self._lock:
-                self._earn()
-                if request.granted is not None:
-                    break
-                wait_ms = _LONGEST_WAIT_MS if self._holds else (request.ticket - self._earned) / self._rate * 1000
-                changed = self._changed
-            # At least 1 ms, as a coarse clock would spin; bounded, as another look is cheap.
-            self._clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
+            self._earn()
+        with nullcontext() if request.granted is not None else self._hold():
+            while request.granted is None:
+                with self._lock:
+                    self._earn()
+                    wait_ms = _LONGEST_WAIT_MS if self._holds else (request.ticket - self._earned) / self._rate * 1000
+                    changed = self._changed
+                if request.granted is None:
+                    # At least 1 ms, as a coarse clock would spin; bounded, as another look is cheap.
+                    self._clock.wait_for(min(max(wait_ms, 1.0), _LONGEST_WAIT_MS), changed)
         if not request.granted:
             raise ReceiverStoppedError("the receiver was stopped while it waited for its rate limit")
         return wanted if math.isinf(self._rate) else request.granted

@@ -31,6 +31,10 @@ class Receiver(Generic[T]):
     Override ``onStart`` and ``onStop``; both must return promptly. Call ``store``, ``store_all`` or ``store_arrow``
     from any thread, from ``onStart`` on.
 
+    Order of calls in one run: ``onStart``, the ``store``s and their ``on_stored``, ``onStop``, the last ``on_stored``,
+    ``on_drained``. After a restart the same instance runs again. A thread of the receiver that ends with an exception
+    restarts it.
+
     Attributes:
         storageLevel: accepted for compatibility with Spark and without effect: a block is one file on the executor's
             disk. A level that asks for a second copy is warned about at the start.
@@ -40,13 +44,26 @@ class Receiver(Generic[T]):
     __supervisor: ReceiverSupervisor | None = None
 
     def onStart(self) -> None:
-        """Start what receives: open connections, start threads. Must return promptly."""
+        """Start what receives: open connections, start threads. Must return promptly.
+
+        What it raises ends the receiver's task, and the driver relaunches the receiver. Call ``restart`` instead where
+        trying again in the same process is enough. A stop that comes meanwhile makes ``isStopped`` true and every
+        ``store`` raise.
+        """
         raise TypeError(f"{type(self).__name__} must override onStart")
 
     def onStop(self) -> None:
         """Stop what receives and wake blocked reads. Must return promptly.
 
-        What is buffered is stored after this method returns, so ``on_stored`` callbacks may still follow.
+        What is buffered is stored after this method returns, so ``on_stored`` callbacks may still follow. Keep open
+        what they need, and close it in ``on_drained``.
+        """
+
+    def on_drained(self) -> None:
+        """Called after ``onStop``, when every record stored before is accepted or lost and its ``on_stored`` called.
+
+        Called once in each run, before a restart calls ``onStart`` again. Override it to close what acknowledgements
+        need. Must return promptly. It is not called if ``onStop`` did not return, nor when the process dies.
         """
 
     def preferredLocation(self) -> str | None:
@@ -117,6 +134,8 @@ class Receiver(Generic[T]):
     def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
         """Stop the receiver and, after a delay, start it again in the same process. Returns at once.
 
+        Use it when the source is unreachable: the order is ``onStop``, ``on_drained``, the delay, ``onStart``.
+
         Args:
             message: why.
             error: the cause.
@@ -144,8 +163,16 @@ class Receiver(Generic[T]):
 
     @property
     def streamId(self) -> int:
-        """The id of the receiver's input stream."""
+        """The id of the receiver's input stream: 0 for the first receiver of the program, and so on.
+
+        It is the same in every launch. With ``application_id`` it names the receiver uniquely.
+        """
         return self.__running().stream_id
+
+    @property
+    def application_id(self) -> str:
+        """Spark's id of the application: the same in every launch, another one when the program is started again."""
+        return self.__running().application_id
 
     @property
     def rate_limit(self) -> float | None:

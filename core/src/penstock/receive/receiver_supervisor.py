@@ -2,7 +2,8 @@
 
 Owns the receiver's state, its rate limiter and its record writer. Never decides whether or where the receiver is
 relaunched; the tracker does. ``store…`` run on the receiver's threads; restarts and requested stops run on threads of
-their own. Order of a stop: the receiver's ``onStop``, then the buffer is flushed, then the driver is notified.
+their own. Order of a stop: the receiver's ``onStop``, then the buffer is flushed, then ``on_drained``, then the driver
+is notified. A stop or restart that comes while ``onStart`` runs makes it end: ``isStopped`` is true and stores fail.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import threading
 import traceback
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import (
@@ -21,6 +23,8 @@ from penstock.errors import (
     text_of,
 )
 from penstock.receive.block_pusher import BlockPusher
+from penstock.receive.held_stores import HeldStores
+from penstock.receive.lifecycle_calls import OnStartCall, call_within
 from penstock.receive.messages import (
     DeregisterReceiver,
     ReceiverDriver,
@@ -30,7 +34,9 @@ from penstock.receive.messages import (
     UpdateRateLimit,
 )
 from penstock.receive.rate_limiter import RateLimiter
+from penstock.receive.receiver import Receiver
 from penstock.receive.record_writer import RecordWriter, WriterCallbacks
+from penstock.receive.thread_errors import ThreadErrors
 from penstock.runtime.clock import Clock, SystemClock
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff
@@ -40,7 +46,6 @@ from penstock.wire.messages import Reply
 if TYPE_CHECKING:
     from penstock.blocks.received_block_handler import ReceivedBlockHandler
     from penstock.conf import Settings
-    from penstock.receive.receiver import Receiver
 
 log = get_logger("receiver_supervisor")
 
@@ -69,11 +74,13 @@ class ReceiverSupervisor:
         self._receiver, self._launch, self._driver = receiver, launch, driver
         self._clock, self._log = clock or SystemClock(), log.bind(stream_id=launch.stream_id)
         self.stream_id, self.block_interval_ms = launch.stream_id, settings.block_interval_ms
+        self.application_id = settings.with_prefix("spark.app.").get("id", "")
         self._start_timeout_ms = settings.start_timeout_ms or math.inf
         self._stop_timeout_ms = settings.stop_timeout_ms
         self._restart_backoff = Backoff(settings.receiver_restart_delay_ms, settings.max_relaunch_delay_ms)
+        self._held = HeldStores(self._clock, type(receiver).__module__, launch.stream_id)
         self._limiter = RateLimiter(
-            self._clock, settings.max_rate_per_s, settings.initial_rate_per_s, burst_ms=settings.burst_ms
+            self._clock, settings.max_rate_per_s, settings.initial_rate_per_s, settings.burst_ms, self._held.hold
         )
         # The number of the last desired state that was applied, and its guard.
         self._desired_number, self._desired_lock = 0, threading.Lock()
@@ -84,9 +91,9 @@ class ReceiverSupervisor:
             report_error=self.report_error,
             on_accepted=self._restart_backoff.reset,
             on_failure=lambda error: self.stop_soon(f"Error storing a block: {text_of(error)}", error),
-            on_tick=self._check_start_timeout,
+            on_tick=self._on_tick,
         )
-        self._writer = RecordWriter(self._clock, settings, self._limiter, pusher, callbacks)
+        self._writer = RecordWriter(self._clock, settings, self._limiter, pusher, callbacks, self._held.hold)
         # The hot path of a record: no call in between.
         self.store, self.store_all = self._writer.store, self._writer.store_all
         self.store_arrow = self._writer.store_arrow
@@ -95,9 +102,11 @@ class ReceiverSupervisor:
         #: Whether ``onStart`` was called and the receiver was not stopped since; whether it was stopped, for good or
         #: until a restart.
         self.is_started = self.is_stopped = False
-        # When onStart was called (monotonic ms) and how many records were stored by then; None when it does not run or
-        # has exceeded its deadline.
-        self._starting: tuple[float, int] | None = None
+        # The call of onStart, and the number of records stored before it.
+        self._start_call, self._stored_before_start = OnStartCall(self._clock), 0
+        self._thread_errors = ThreadErrors(receiver, self._on_thread_error)
+        # Whether onStop was called, and not yet on_drained; and its guard.
+        self._drain_due, self._drain_lock = False, threading.Lock()
         # Whether a restart was requested and onStart has not run since. Its own lock, as the receiver's threads ask for
         # restarts while a stop waits for them.
         self._restarting, self._restarting_lock = False, threading.Lock()
@@ -105,6 +114,8 @@ class ReceiverSupervisor:
         self._registered = False
         # The error that ended the receiver.
         self._error: BaseException | None = None
+        #: What ``onStart`` raised.
+        self.start_error: BaseException | None = None
         #: Whether the driver knows that the receiver has ended and everything it took is stored or lost.
         self.is_deregistered = False
         receiver._penstock_attach(self)
@@ -153,18 +164,24 @@ class ReceiverSupervisor:
                         f"the driver refused to start receiver {self.stream_id}: {registered.reason}"
                     )
                 self._registered = True
-                self._limiter.start()
                 has_new_rate = registered.desired is not None and self._obey(registered.desired)
-                self._starting = self._clock.monotonic_ms(), self.stored_records
-                self.is_started, self.is_stopped = True, False
+                if not self._start_call.begin(self._on_begin):
+                    return
                 try:
                     self._receiver.onStart()
                 finally:
-                    self._starting = None
+                    self._start_call.end()
                 if has_new_rate:
                     self._notify_rate()
             # The author's code may raise anything: that ends this receiver and nothing else.
             except BaseException as error:
+                if self._start_call.interrupted:
+                    self._log.debug("onStart ended by stop", error=text_of(error))
+                    return
+                if self.is_started:
+                    self.start_error = error
+                    advice = "call restart() in onStart to try again in this process, reportError() to continue"
+                    self._log.warning("onStart failed", error=summary_of(error), advice=advice)
                 self.stop(f"Error starting receiver {self.stream_id}: {summary_of(error)}", error)
 
     def start_soon(self) -> None:
@@ -213,7 +230,14 @@ class ReceiverSupervisor:
         EngineThread("receiver stop", lambda: self.stop(message, error)).start()
 
     def stop(self, message: str, error: BaseException | None = None) -> None:
-        """Stop for good: call ``onStop``, flush the buffer, notify the driver. Idempotent."""
+        """Stop for good: call ``onStop``, flush the buffer, call ``on_drained``, notify the driver. Idempotent."""
+        self._interrupt_start(is_final=True)
+        if not self._start_call.wait(self._stop_timeout_ms):
+            timeout_s = self._stop_timeout_ms / 1000
+            self._abandon_start(ReceiverStuckError(f"onStart has not returned for {timeout_s:g} s after a stop"))
+        if self._start_call.abandoned:
+            self._terminated.wait()
+            return
         with self._lifecycle:
             if self._ending.is_set():
                 return
@@ -224,41 +248,63 @@ class ReceiverSupervisor:
                 self._error = stuck
         self._finish(message, error)
 
-    # -- deadline of onStart --
+    # -- onStart: its interruption and its deadline --
 
-    def _check_start_timeout(self) -> None:
-        """Notice an ``onStart`` that does not return. Called on the timer's thread."""
-        starting = self._starting
-        if starting is None or self._clock.monotonic_ms() - starting[0] < self._start_timeout_ms:
-            return
-        self._starting = None
-        message = f"onStart has not returned for {self._start_timeout_ms / 1000:g} s; it must only start what receives"
+    def _on_begin(self) -> None:
+        self._limiter.start()
+        self._thread_errors.start()
+        self._stored_before_start = self.stored_records
+        self.is_started, self.is_stopped = True, False
 
-        def end() -> None:
-            # Without onStop: the thread that is in onStart holds the lifecycle lock.
-            error = ReceiverStuckError(message)
+    def _interrupt_start(self, *, is_final: bool) -> None:
+        """Make ``onStart`` end if it runs: ``isStopped`` is true and every store fails."""
+
+        def interrupt() -> None:
+            self.is_stopped = True
+            self._limiter.stop()
+            self._writer.refuse(True)
+
+        self._start_call.interrupt(interrupt, is_final=is_final)
+
+    def _abandon_start(self, error: ReceiverStuckError) -> None:
+        """End without ``onStop``: the thread that is in ``onStart`` holds the lifecycle lock."""
+        if self._start_call.abandon():
             self._end(error)
             self.is_started, self.is_stopped = False, True
             self._limiter.stop()
-            self._finish(message, error)
+            self._finish(str(error), error)
 
-        if self.stored_records > starting[1]:
+    def _on_tick(self) -> None:
+        self._held.check()
+        self._check_start_timeout()
+
+    def _check_start_timeout(self) -> None:
+        """Notice an ``onStart`` that does not return. Called on the timer's thread."""
+        if not self._start_call.is_overdue(self._start_timeout_ms):
+            return
+        message = f"onStart has not returned for {self._start_timeout_ms / 1000:g} s; it must only start what receives"
+        if self.stored_records > self._stored_before_start:
             # It receives in onStart: wrong, but no reason to lose what it receives.
-            message = f"{message}: the receiver cannot be stopped in order"
+            message = f"{message}: derive from ThreadReceiver, or start a thread"
             EngineThread("receiver watchdog", lambda: self.report_error(message)).start()
         else:
-            EngineThread("receiver watchdog", end).start()
+            EngineThread("receiver watchdog", lambda: self._abandon_start(ReceiverStuckError(message))).start()
 
     # -- restart and stop --
 
     def _restart(self, message: str, error: BaseException | None, delay_ms: float) -> None:
         if error is not None:
             self.report_error(message, error)
+        self._interrupt_start(is_final=False)
         with self._lifecycle:
             stuck = self._stop_receiver()
         if stuck is not None:
             # The receiver may still run in this process: it must restart in another one.
             self.stop(str(stuck), stuck)
+            return
+        self._writer.flush()
+        self._call_on_drained()
+        if self._ending.is_set():
             return
         reason = f"Restarting receiver with delay {delay_ms:.0f} ms: {message}"
         self._notify(DeregisterReceiver(self.stream_id, self._launch.epoch, reason, _trace(error)))
@@ -273,43 +319,47 @@ class ReceiverSupervisor:
         self._clock.wake()
 
     def _stop_receiver(self) -> ReceiverStuckError | None:
-        """Call ``onStop`` if the receiver is started; return an error, already reported, if it exceeds its deadline.
-
-        ``onStop`` runs on a thread of its own, since the caller must not wait longer than that.
-        """
+        """Call ``onStop`` if the receiver is started; return an error, already reported, if it exceeds its deadline."""
+        # After an onStart that was interrupted: onStop may store.
+        self._writer.refuse(False)
         if not self.is_started:
             return None
         self.is_started, self.is_stopped = False, True
         self._limiter.stop()
-        returned, raised = threading.Event(), list[BaseException]()
+        stuck = self._call("onStop", self._receiver.onStop, "does it wake what receives, and that end?")
+        self._drain_due = stuck is None
+        return stuck
 
-        def on_stop() -> None:
-            try:
-                self._receiver.onStop()
-            except BaseException as error:
-                raised.append(error)
-            finally:
-                returned.set()
-                self._clock.wake()
+    def _call_on_drained(self) -> None:
+        """Call ``on_drained``, once after each ``onStop``."""
+        with self._drain_lock:
+            is_due, self._drain_due = self._drain_due, False
+        if is_due and type(self._receiver).on_drained is not Receiver.on_drained:
+            self._call("on_drained", self._receiver.on_drained, "it must return promptly")
 
-        EngineThread("receiver onStop", on_stop).start()
-        if self._stop_timeout_ms:
-            self._clock.wait_for(self._stop_timeout_ms, returned)
-        else:
-            returned.wait()
-        if returned.is_set():
-            for each in raised:
-                self.report_error("onStop failed", each)
+    def _call(self, name: str, method: Callable[[], object], advice: str) -> ReceiverStuckError | None:
+        """Call a method of the receiver; return an error, already reported, if it exceeds the timeout of a stop."""
+
+        def on_error(error: BaseException) -> None:
+            self.report_error(f"{name} failed", error)
+
+        if call_within(self._clock, self._stop_timeout_ms, name, method, on_error):
             return None
-        error = ReceiverStuckError(
-            f"onStop has not returned for {self._stop_timeout_ms / 1000:g} s: does it wake what receives, and that end?"
-        )
+        error = ReceiverStuckError(f"{name} has not returned for {self._stop_timeout_ms / 1000:g} s: {advice}")
         self.report_error(str(error), error)
         return error
+
+    def _on_thread_error(self, thread: str, error: BaseException) -> None:
+        if self.is_stopped or isinstance(error, ReceiverStoppedError):
+            self._log.debug("thread ended by stop", thread=thread, error=text_of(error))
+        else:
+            self.restart(f"Error on thread {thread}: {summary_of(error)}", error)
 
     def _finish(self, message: str, error: BaseException | None) -> None:
         """Flush the buffer, notify the driver, release whoever awaits the termination."""
         flushed, dropped = self._writer.stop()
+        self._call_on_drained()
+        self._thread_errors.stop()
         stored = self.stored_records
         self._log.info("receiver stopped", reason=message, stored=stored, flushed=flushed, dropped=dropped)
         if dropped:

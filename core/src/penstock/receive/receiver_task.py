@@ -13,7 +13,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,19 @@ from penstock.blocks.block import Block, StoredBlock
 from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
+from penstock.errors import summary_of
 from penstock.plugins.discovery import Plugins
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.log import set_level
+from penstock.runtime.log import get_logger, set_level
+from penstock.runtime.threads import EngineThread
 from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
 from penstock.wire.endpoint import Endpoint, Handler
 from penstock.wire.token import Token
+
+log = get_logger("receiver_task")
 
 # Names of an application's directory on a host, by the worker of a standalone cluster and by YARN.
 _APPLICATION_DIRECTORIES = ("executor-", "application_")
@@ -120,13 +124,25 @@ class _Launch:
         self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)
 
     def run(self) -> None:
-        """Run the receiver, then serve its blocks."""
+        """Run the receiver, then serve its blocks.
+
+        Raises:
+            BaseException: the error that stopped the receiver: the worker process ends with the task. Not an error of
+                ``onStart`` that the driver knows, unless the receiver has left a thread running.
+        """
+        threads = set(threading.enumerate())
         # Ctrl-C reaches the whole process group of a local program; the driver decides what it means.
         on_interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             self._supervisor.start_soon()
             try:
                 self._supervisor.await_termination()
+            except Exception as error:
+                # Spark would log two tracebacks for each launch of a receiver that cannot start.
+                is_known = self._supervisor.is_deregistered and error is self._supervisor.start_error
+                if not is_known or _has_left_threads(threads):
+                    raise
+                log.info("receiver not started", stream_id=self._supervisor.stream_id, error=summary_of(error))
             finally:
                 # A driver that was not notified of the end waits for the end of the task.
                 if self._supervisor.is_deregistered:
@@ -155,6 +171,11 @@ class _Launch:
             UpdateRateLimit: lambda message: self._supervisor.obey(message),
             CleanUpBlocks: on_clean_up,
         }
+
+
+def _has_left_threads(before: Collection[threading.Thread]) -> bool:
+    """Whether a thread that is not the engine's was started since and still runs."""
+    return any(each not in before and not isinstance(each, EngineThread) for each in threading.enumerate())
 
 
 @frozen

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -53,10 +54,17 @@ class RecordWriter:
         limiter: holds every form of store.
         pusher: pushes blocks.
         callbacks: called on events of the writer.
+        hold: entered by a thread while a full buffer holds its store.
     """
 
     def __init__(
-        self, clock: Clock, settings: Settings, limiter: RateLimiter, pusher: BlockPusher, callbacks: WriterCallbacks
+        self,
+        clock: Clock,
+        settings: Settings,
+        limiter: RateLimiter,
+        pusher: BlockPusher,
+        callbacks: WriterCallbacks,
+        hold: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._limiter, self._pusher, self._callbacks = limiter, pusher, callbacks
         self._max_records, self._max_bytes = settings.max_buffered_records, settings.max_buffered_bytes
@@ -68,8 +76,9 @@ class RecordWriter:
             on_failure=callbacks.on_failure,
             on_tick=callbacks.on_tick,
             on_callback_error=lambda error: callbacks.report_error("on_stored failed", error),
+            hold=hold,
         )
-        self._accepting = True
+        self._accepting, self._refuses = True, False
         self._in_progress = 0
         self._idle = threading.Condition()
         #: The number of records that were stored and accepted.
@@ -91,6 +100,16 @@ class RecordWriter:
             # Stores on other threads that have passed the limiter end with an answer from the driver.
             self._idle.wait_for(lambda: self._in_progress == 0)
         return self._generator.flushed_records, self._generator.dropped_records
+
+    def refuse(self, refuses: bool) -> None:
+        """Refuse every store for the time being, or accept them again."""
+        with self._idle:
+            self._refuses = refuses
+        self._generator.refuse(refuses)
+
+    def flush(self) -> None:
+        """Push what is buffered and return when its ``on_stored`` were called; stores are still accepted."""
+        self._generator.flush()
 
     def store(self, record: Any, on_stored: OnStored | None) -> None:
         """Buffer one record."""
@@ -152,7 +171,7 @@ class RecordWriter:
     def _push_now(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
         """Push on the receiver's own thread."""
         with self._idle:
-            if not self._accepting:
+            if not self._accepting or self._refuses:
                 raise ReceiverStoppedError("the receiver is not running: the records were not stored")
             self._in_progress += 1
         try:

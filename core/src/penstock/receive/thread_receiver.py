@@ -1,6 +1,7 @@
 """``ThreadReceiver`` and ``AsyncReceiver``: receivers whose work is one method, run on a supervised thread.
 
-They own the thread, which ``onStart`` starts and ``onStop`` ends; what ``receive`` raises restarts the receiver.
+They own the thread, which ``onStart`` starts and ``onStop`` ends. What ``receive`` raises restarts the receiver. When
+it returns without a stop, the receiver stays up and stores nothing more.
 """
 
 from __future__ import annotations
@@ -33,10 +34,20 @@ class SupervisedThread(Receiver[T], ABC):
 
     __ended: threading.Event | None = None
     __thread: EngineThread | None = None
+    __source_ended = False
 
     def wait(self, seconds: float) -> bool:
         """Pause for some seconds; return early with ``True`` when the receiver is stopped."""
         return self.__ended is not None and self.__ended.wait(seconds)
+
+    def source_ended(self, reason: str = "") -> None:
+        """Say that the source has ended, so that ``receive`` may return: otherwise its return is logged as a warning.
+
+        Args:
+            reason: for the log.
+        """
+        self.__source_ended = True
+        log.info("source ended", stream_id=self.streamId, reason=reason)
 
     def isStopped(self) -> bool:
         """Return whether the receiver was stopped, so that ``receive`` should return."""
@@ -52,6 +63,7 @@ class SupervisedThread(Receiver[T], ABC):
             raise StreamingStateError(
                 f"{type(self).__name__}.receive of the last run has not returned: does onStop wake it?"
             )
+        self.__source_ended = False
         ended = self.__ended = threading.Event()
         self.__thread = EngineThread(f"{type(self).__name__}-{self.streamId}", lambda: self.__run(ended))
         self.__thread.start()
@@ -73,8 +85,14 @@ class SupervisedThread(Receiver[T], ABC):
     def __run(self, ended: threading.Event) -> None:
         try:
             self._penstock_receive(ended)
-            if not ended.is_set():
-                log.info("source ended: receive returned", stream_id=self.streamId)
+            if not ended.is_set() and not self.__source_ended:
+                name = type(self).__name__
+                log.warning(
+                    "receive returned, the stream gets no more records",
+                    stream_id=self.streamId,
+                    receiver=name,
+                    advice="raise an error to restart the receiver; if the source has ended, call source_ended() first",
+                )
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if ended.is_set() or isinstance(error, ReceiverStoppedError):
                 log.debug("receive ended by stop", stream_id=self.streamId, error=text_of(error))
@@ -85,9 +103,9 @@ class SupervisedThread(Receiver[T], ABC):
 class ThreadReceiver(SupervisedThread[T]):
     """A receiver with one thread: write ``receive``; it runs on a supervised thread.
 
-    An error that ``receive`` raises restarts the receiver with back-off. When ``receive`` returns, the source has
-    ended: the receiver stays up and stores nothing more. Override ``onStop``, and call the inherited one, only to wake
-    a read that blocks.
+    An error that ``receive`` raises restarts the receiver with back-off. When the source has ended, call
+    ``source_ended`` and return: the receiver stays up and stores nothing more. Override ``onStop``, and call the
+    inherited one, only to wake a read that blocks.
     """
 
     @abstractmethod
@@ -101,8 +119,10 @@ class ThreadReceiver(SupervisedThread[T]):
 class AsyncReceiver(SupervisedThread[T]):
     """A receiver with an event loop: write ``async def receive``; a stop cancels it.
 
-    An error that ``receive`` raises restarts the receiver with back-off. When ``receive`` returns, the source has
-    ended. ``store``, ``store_all`` and ``store_arrow`` block the event loop while the rate limit or a full buffer holds
+    An error that ``receive`` raises restarts the receiver with back-off. When the source has ended, call
+    ``source_ended`` and return.
+
+    ``store``, ``store_all`` and ``store_arrow`` block the event loop while the rate limit or a full buffer holds
     them; ``astore``, ``astore_all`` and ``astore_arrow`` do not.
     """
 

@@ -33,6 +33,10 @@ class LogThrottle:
         self._passed: OrderedDict[tuple[Any, ...], tuple[float, int]] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> str:
+        """Pickle the process's throttle by name, so that a program may send a logger to an executor."""
+        return "throttle"
+
     def reset(self, clock: Clock | None = None) -> None:
         """Forget all events, so that each passes again; for tests, which may set the clock as well."""
         with self._lock:

@@ -31,8 +31,15 @@ if TYPE_CHECKING:
     from penstock.testing.check import all_checks as all_checks
     from penstock.testing.check_report import Report as Report
     from penstock.testing.check_report import Result as Result
+    from penstock.testing.event_runs import listener_events as listener_events
+    from penstock.testing.fake_listener_context import FakeListenerContext as FakeListenerContext
     from penstock.testing.feeder import Feeder as Feeder
+    from penstock.testing.file_feeder import FileFeeder as FileFeeder
+    from penstock.testing.http_feeder import HttpFeeder as HttpFeeder
     from penstock.testing.leak_meter import LeakMeter as LeakMeter
+    from penstock.testing.listener_probe import Backend as Backend
+    from penstock.testing.listener_probe import ListenerProbe as ListenerProbe
+    from penstock.testing.listener_probe import MemoryBackend as MemoryBackend
     from penstock.testing.memory_source import MemoryFeeder as MemoryFeeder
     from penstock.testing.memory_source import MemorySource as MemorySource
     from penstock.testing.receiver_harness import ReceiverHarness as ReceiverHarness

@@ -25,7 +25,7 @@ PINNED: Mapping[Kind, int] = {
     "plugin": 15,
     "receiver": 46,
     "rate-estimator": 24,
-    "listener": 0,
+    "listener": 15,
     "block-store": 22,
     "live": 6,
 }
@@ -59,6 +59,8 @@ _MODULES = (
     "rate_estimator",
     "rate_estimator_loop",
     "rate_estimator_state",
+    "listener",
+    "listener_limits",
     "block_store",
     "block_store_limits",
     "live",

@@ -80,7 +80,10 @@ class Feeder(ABC):
         self._unable("put_bad")
 
     def oversize(self) -> tuple[Any, str]:
-        """A record above the receiver's size limit, and its policy: ``stored``, ``dropped`` or ``error``."""
+        """A record above the receiver's size limit, and its policy: ``stored``, ``dropped`` or ``error``.
+
+        ``dropped`` and ``error`` are reported as errors; after ``error`` a connection may have to be made again.
+        """
         self._unable("oversize")
 
     def pause(self) -> None:

@@ -191,7 +191,7 @@ class ReceiverKit(Kit):
     ) -> ReceiverHarness:
         """A harness for a receiver, not started; stopped when the check ends, however that stop ends."""
         _warm_up()
-        harness = ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock)
+        harness = ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock, pickled=False)
         self.on_close(lambda: self.finishes(harness.stop, _CLOSE_S))
         self.on_close(harness.accept)
         return harness

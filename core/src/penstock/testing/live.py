@@ -30,6 +30,8 @@ _QUIET = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.streaming.blockInterval": "100ms",
 }
+# For one step of a program, its start included: reached only when something fails.
+_DEADLINE_S = 150.0
 # Two plugins that fail beside the tested one: one at import, one at every event.
 _NEIGHBOURS = {
     "broken": 'raise ImportError("a library is missing")\n',
@@ -111,7 +113,7 @@ class LiveRun:
         def ended_or_true() -> bool:
             return bool(condition()) or self._process is None or self._process.poll() is not None
 
-        self._kit.until(ended_or_true, seen, timeout_s=60)
+        self._kit.until(ended_or_true, seen, timeout_s=_DEADLINE_S)
         if not condition():
             fail(f"{seen() if callable(seen) else seen}; the program ended:\n{self.tail()}")
 
@@ -124,7 +126,7 @@ class LiveRun:
         assert self._process is not None
         (self.folder / "stop").touch()
         try:
-            status = self._process.wait(self._kit.deadline_s(60))
+            status = self._process.wait(self._kit.deadline_s(_DEADLINE_S))
         except subprocess.TimeoutExpired:
             fail(f"the program does not stop gracefully:\n{self.tail()}")
         if status:

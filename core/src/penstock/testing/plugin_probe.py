@@ -152,7 +152,10 @@ def main() -> None:
             getattr(module, name)
     for line in sys.stdin:
         request = json.loads(line)
-        print(json.dumps(_serve(request) | {"number": request["number"]}), flush=True)
+        try:
+            print(json.dumps(_serve(request) | {"number": request["number"]}), flush=True)
+        except BrokenPipeError:
+            os._exit(0)  # who asked has ended
 
 
 def _serve(request: dict[str, Any]) -> dict[str, Any]:

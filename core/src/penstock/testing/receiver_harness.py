@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from penstock.blocks.block import Block
 from penstock.errors import StoreError
+from penstock.receive.pickling import unpickled_copy
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_host import ReceiverHost
 from penstock.runtime.clock import Clock
+from penstock.runtime.threads import EngineThread
 
 # Reached only when something fails.
 _DEADLINE_S = 20.0
@@ -24,20 +26,29 @@ _CONF = {"spark.streaming.blockInterval": "20ms", "spark.streaming.receiverResta
 class ReceiverHarness(ReceiverHost[Any]):
     """A ``ReceiverHost`` that collects the blocks, waits for results and checks them.
 
+    It runs a pickled copy of the receiver, as an executor does; the copy is the attribute ``receiver``.
+
     Args:
         receiver: a new instance for each harness.
         conf: configuration by full key; the harness's own defaults are a block interval of 20 ms and a restart delay of
             10 ms.
         clock: the system's by default; a ``ManualClock`` for what depends on time.
+        pickled: ``False`` runs the instance itself, for a test that shares an object with it, such as a lock. Another
+            test should then run it pickled.
 
     Raises:
-        ConfigurationError: a value in ``conf`` is not valid.
+        ConfigurationError: a value in ``conf`` is not valid, or the receiver cannot be pickled; names the attribute.
     """
 
     def __init__(
-        self, receiver: Receiver[Any], conf: Mapping[str, str] | None = None, clock: Clock | None = None
+        self,
+        receiver: Receiver[Any],
+        conf: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        *,
+        pickled: bool = True,
     ) -> None:
-        self.receiver = receiver
+        self.receiver = receiver = unpickled_copy(receiver) if pickled else receiver
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
         # How offered blocks are answered; how many are accepted before the first is refused.
@@ -47,6 +58,33 @@ class ReceiverHarness(ReceiverHost[Any]):
         #: The calls of store, store_all and store_arrow after the stop had ended; each was refused.
         self.late_stores: list[str] = []
         super().__init__(receiver, self._take, {**_CONF, **(conf or {})}, clock=clock)
+
+    def __enter__(self) -> Self:
+        """Start the receiver.
+
+        Raises:
+            BaseException: what ``onStart`` raised.
+            TimeoutError: ``onStart`` did not return within 5 s.
+        """
+        self.start()
+        if (error := self._supervisor.start_error) is not None:
+            raise error
+        return self
+
+    def start(self) -> None:
+        """Start the receiver; returns when its ``onStart`` has returned. An error of it is in ``errors``.
+
+        Raises:
+            TimeoutError: ``onStart`` did not return within 5 s; the receiver is stopped.
+        """
+        starting = EngineThread("receiver start", super().start)
+        starting.start()
+        if not starting.finish(_STOP_S):
+            self._supervisor.stop_soon("onStart did not return")
+            raise TimeoutError(
+                f"{type(self.receiver).__name__}.onStart did not return within {_STOP_S:g} s: it must only start what "
+                "receives; derive from ThreadReceiver for a loop"
+            )
 
     def __exit__(self, *error: object) -> None:
         """Stop the receiver."""

@@ -25,6 +25,7 @@ from penstock.testing.check_report import Report, Result
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import Kit, ReceiverKit, scale
 from penstock.testing.leak_meter import GlobalState
+from penstock.testing.listener_kit import ListenerKit
 from penstock.testing.live import LiveKit
 from penstock.testing.packaging_kit import PackagingKit
 from penstock.testing.rate_estimator_kit import RateEstimatorKit
@@ -35,7 +36,7 @@ _KITS: Mapping[str, type[Kit]] = {
     "plugin": PackagingKit,
     "receiver": ReceiverKit,
     "rate-estimator": RateEstimatorKit,
-    "listener": Kit,
+    "listener": ListenerKit,
     "block-store": BlockStoreKit,
     "live": LiveKit,
 }

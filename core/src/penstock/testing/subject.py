@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from attrs import field, frozen
@@ -28,8 +29,9 @@ class Subject:
         make: makes an instance. Receiver: ``make(feeder)``, or ``make()``; a replayable one
             ``make(feeder, position=None)``, a partitioned one ``make(feeder, index=0, count=1)``, see
             ``ReceiverKit.make``. Rate estimator: ``make(batch_interval_ms)``.
-            Listener: ``make(context)`` with a ``ListenerContext``. Block store: ``make(folder)``, an object with the
-            hook ``store``. ``None``: made from the installed plugin ``name``.
+            Listener: ``make(context)`` with a ``ListenerContext``, a listener, several, or a ``ListenerProbe``.
+            Block store: ``make(folder)``, an object with the hook ``store``. ``None``: made from the installed plugin
+            ``name``.
         feeder: makes a feeder; receivers only. ``None``: checks that need data are not applicable.
         name: under which an installed plugin offers the receiver or estimator; of the entry point for other kinds.
             Empty for an object that no entry point offers: packaging checks are then not applicable.
@@ -75,10 +77,19 @@ class Subject:
             arguments: for ``make``: the feeder, the batch interval, the context or the folder.
             keywords: given to ``make`` if it has arguments of these names.
         """
+        return self.maker(*arguments, **keywords)()
+
+    def maker(self, *arguments: Any, **keywords: Any) -> Callable[[], Any]:
+        """A function that makes an instance and does nothing else: plugins are loaded and options read before.
+
+        Args:
+            arguments: as of ``instance``.
+            keywords: as of ``instance``.
+        """
         if self.make is None:
             return self._from_plugin(*arguments, **keywords)
         known = {name: value for name, value in keywords.items() if self.takes(name)}
-        return self.make(*arguments[: _positional(self.make)], **known)
+        return partial(self.make, *arguments[: _positional(self.make)], **known)
 
     def takes(self, name: str) -> bool:
         """Whether ``make`` has an argument of this name; true for an installed plugin."""
@@ -86,7 +97,7 @@ class Subject:
 
     def _from_plugin(
         self, *arguments: Any, position: Mapping[str, Any] | None = None, index: int = 0, count: int = 1
-    ) -> Any:
+    ) -> Callable[[], Any]:
         spec = Plugins().spec(HOOKS[self.kind], self.name)
         given = dict(self.options)
         if arguments and isinstance(arguments[0], Feeder):
@@ -99,7 +110,7 @@ class Subject:
             if option.default is None and option.name not in given:
                 raise NotApplicable(f"{kind} {self.name!r} needs the option {option.name!r}: give options or a feeder")
         options = read_options(kind, spec, given)
-        return spec.factory(*(() if options is None and self.kind == "receiver" else (options,)), *arguments)
+        return partial(spec.factory, *(() if options is None and self.kind == "receiver" else (options,)), *arguments)
 
 
 def _positional(function: Callable[..., Any]) -> int:

@@ -65,7 +65,7 @@ class ConformanceSuite:
         )
 
     @classmethod
-    def run(cls, only: list[str] | None = None, *, isolated: bool = False) -> Report:
+    def run_checks(cls, only: list[str] | None = None, *, isolated: bool = False) -> Report:
         """Run the suite without pytest."""
         return run_subject(cls().subject(), only, isolated=isolated)
 
@@ -95,7 +95,10 @@ class RateEstimatorSuite(ConformanceSuite):
 
 
 class ListenerSuite(ConformanceSuite):
-    """The checks of a listener. Give ``make(context)``, which returns the listener for a ``ListenerContext``."""
+    """The checks of a listener. Give ``make(context)``, which returns the listener for a ``ListenerContext``.
+
+    It may return several listeners, as the hook does, or a ``ListenerProbe`` that shows the checks more.
+    """
 
     kind = "listener"
 

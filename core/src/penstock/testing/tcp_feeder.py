@@ -74,14 +74,7 @@ class TcpFeeder(Feeder):
 
     def put(self, records: Sequence[Any]) -> None:
         """Send records."""
-        pieces = [self.encode(record) for record in records]
-
-        def append() -> None:
-            for piece in pieces:
-                self._data += piece
-                self._ends.append(len(self._data))
-
-        self._call(append)
+        self._put_encoded([self.encode(record) for record in records])
 
     def put_bytes(self, data: bytes) -> None:
         """Send bytes. Together they are to be whole records: a new connection begins where they did."""
@@ -93,7 +86,7 @@ class TcpFeeder(Feeder):
 
     def put_bad(self) -> None:
         """Send a line that is not UTF-8."""
-        self.put_bytes(b"\xff\xfe\xfd" + self.terminator)
+        self._put_encoded([b"\xff\xfe\xfd" + self.terminator])
 
     def pause(self) -> None:
         """Send nothing; connections stay open, and new ones are accepted."""
@@ -223,6 +216,14 @@ class TcpFeeder(Feeder):
         return max(0, self._sent - sum(_unread(peer) for peer in self._peers))
 
     # -- on other threads --
+
+    def _put_encoded(self, pieces: Sequence[bytes]) -> None:
+        def append() -> None:
+            for piece in pieces:
+                self._data += piece
+                self._ends.append(len(self._data))
+
+        self._call(append)
 
     def _call(self, command: Callable[[], T]) -> T:
         """Have the feeder's thread carry out a command; return its result."""

@@ -11,12 +11,13 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark import SparkContext, cloudpickle
+from pyspark import SparkContext
 
 from penstock.blocks.leftovers import Process
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.receive.messages import RegisterReceiver
+from penstock.receive.pickling import check_picklable
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_task import Driver, ReceiverTask
 from penstock.runtime.log import get_logger
@@ -129,7 +130,7 @@ class ReceiverLauncher:
         _check_cores(self._sc, len(self.receivers))
         _check_speculation(self._sc)
         for stream_id, receiver in self.receivers.items():
-            _check_picklable(stream_id, receiver)
+            check_picklable(receiver, f" of stream {stream_id}")
         _report_storage_levels(self._sc, self.receivers)
 
     def make_job(
@@ -210,31 +211,6 @@ def _check_speculation(sc: SparkContext) -> None:
             f"with {threshold}={settings.get(threshold)} Spark would run a second copy of each receiver after that "
             "time, and stop the first: unset it, or set spark.speculation=false"
         )
-
-
-def _check_picklable(stream_id: int, receiver: Receiver[Any]) -> None:
-    """Refuse a receiver that cannot be sent to an executor.
-
-    Raises:
-        ConfigurationError: it cannot be pickled; the message names the attribute.
-    """
-    try:
-        cloudpickle.dumps(receiver)
-        return
-    except Exception as error:
-        first = error
-    for name, value in vars(receiver).items():
-        try:
-            cloudpickle.dumps(value)
-        except Exception as error:
-            raise ConfigurationError(
-                f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: its "
-                f"attribute {name!r} ({type(value).__name__}) cannot be pickled: {error}. Create it in onStart, not "
-                "in __init__."
-            ) from None
-    raise ConfigurationError(
-        f"receiver {type(receiver).__name__} of stream {stream_id} cannot be sent to an executor: {first}"
-    ) from None
 
 
 def _report_storage_levels(sc: SparkContext, receivers: Mapping[int, Receiver[Any]]) -> None:

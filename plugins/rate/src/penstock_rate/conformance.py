@@ -1,11 +1,13 @@
-"""The conformance suites of the estimators: ``penstock plugins check`` runs them, and the tests of this plugin."""
+"""Conformance suites of the estimators and the RateController, run by ``penstock plugins check`` and the tests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from penstock.testing import Capabilities, RateEstimatorSuite
+from penstock import ListenerContext
+from penstock.testing import Capabilities, ListenerProbe, ListenerSuite, RateEstimatorSuite
+from penstock_rate.rate_controller import controllers
 
 
 class PIDSuite(RateEstimatorSuite):
@@ -31,3 +33,14 @@ class FixedSuite(RateEstimatorSuite):
     name = "fixed"
     options: ClassVar[Mapping[str, Any]] = {"rate": 1000}
     capabilities = Capabilities(adapts=False, shares=False, min_rate=1000, max_rate=1000)
+
+
+class RateControllerSuite(ListenerSuite):
+    """The controllers of all receiver streams."""
+
+    name = "rate"
+
+    def make(self, context: ListenerContext) -> ListenerProbe:
+        """Make the controllers, and show the rates that they have published."""
+        made = controllers(context)
+        return ListenerProbe(made, lambda: {"rates": [[each.rate for each in one.history()] for one in made]})

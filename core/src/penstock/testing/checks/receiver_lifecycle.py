@@ -39,9 +39,10 @@ def constructor_does_no_io(kit: ReceiverKit) -> None:
     Requires: nothing.
     """
     arguments = [] if kit.subject.feeder is None else [kit.feeder()]
+    make = kit.subject.maker(*arguments)
     meter = LeakMeter()
     with IoWatch() as watch:
-        receiver = kit.subject.instance(*arguments)
+        receiver = make()
     if watch.seen:
         fail(f"making a {type(receiver).__name__} did: {'; '.join(watch.seen[:3])}")
     if leaks := meter.leaks(0.0):
@@ -111,8 +112,8 @@ def stop_before_start_harmless(kit: ReceiverKit) -> None:
     receiver = kit.make(feeder)
     _stop_directly(kit, receiver, "onStop()")
     harness = kit.run(receiver)
-    if harness.errors:
-        fail(f"the start after it fails: {harness.errors[0]}", "onStop(); onStart()")
+    if harness.is_terminated:
+        fail(f"the start after it fails: {harness.errors[-1:]}", "onStop(); onStart()")
     if feeder is not None:
         feeder.put(feeder.sample(kit.rng, 1))
         kit.until(lambda: harness.count, "the receiver stores nothing after it", 3)

@@ -136,13 +136,13 @@ def resumes_from_every_prefix(kit: ReceiverKit) -> None:
 
     Purpose: a driver may die after any block; what it has accepted is neither lost nor repeated.
     Method: for k from 0 to 4: store k of five records one by one, put the others together, accept one block of them and
-        refuse the next, stop the receiver; run a new one from the position after the stored records.
+        refuse the next, stop the receiver; put a last one, run a new receiver from the position after the stored ones.
     Condition: the new one stores the records that the first did not store, and nothing else.
     Requires: Capabilities.replayable, a feeder, make with a position.
     """
     for count in range(5):
         feeder = kit.feeder()
-        records = feeder.sample(kit.rng, 5)
+        *records, last = feeder.sample(kit.rng, 6)
         harness = run_one_by_one(kit, feeder, records[:count])
         offers = harness.offers
         harness.refuse(after=1)
@@ -153,7 +153,9 @@ def resumes_from_every_prefix(kit: ReceiverKit) -> None:
         )
         harness.stop()
         stored = harness.records
-        rest = list((Counter(records) - Counter(stored)).elements())
+        # What is read again comes before the last one.
+        feeder.put([last])
+        rest = [*(Counter(records) - Counter(stored)).elements(), last]
         what = f"stopped after {len(stored)} of 5 records, continued"
         must_continue(kit, feeder, position_after(harness.blocks), rest, what, f"{len(stored)} records stored")
 

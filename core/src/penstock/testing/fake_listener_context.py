@@ -1,0 +1,218 @@
+"""``FakeListenerContext``: a ``ListenerContext`` without an engine, which records what listeners do."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from penstock.errors import ConfigurationError
+from penstock.listen.events import BatchInfo, Event, ReceiverError, ReceiverInfo, ReceiverStarted, ReceiverStopped
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo
+from penstock.plugins.specs import RateEstimator, read_options, structure_options
+from penstock.rate.attribution import attributed_ms
+from penstock.rate.guarded_estimator import GuardedEstimator, make_estimator
+
+T = TypeVar("T")
+_BACKPRESSURE = "spark.streaming.backpressure."
+
+
+class ProcessingRateEstimator(RateEstimator):
+    """Answers with the rate at which a batch was processed."""
+
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        """Return records/s; ``None`` for a batch without records or duration."""
+        if numElements <= 0 or processingDelay <= 0:
+            return None
+        self.reason = f"{numElements} records took {processingDelay} ms"
+        return numElements * 1000 / processingDelay
+
+
+class FakeListenerContext(ListenerContext):
+    """A program with receiver streams that a test owns. Any thread may use it.
+
+    ``rate_estimator`` gives the installed estimator that the configuration names, or else one that answers with the
+    processing rate; ``None`` when ``spark.streaming.backpressure.enabled`` is ``false``.
+
+    Args:
+        configuration: by full key.
+        batch_interval_ms: milliseconds between two batches.
+        streams: ids of the receiver streams.
+        restored: what an earlier run saved, by name.
+
+    Attributes:
+        commands: every ``set_rate``, ``request_executors`` and ``kill_executor``, with its arguments, in order.
+        saved: the functions given to ``save``, by name.
+        infos: what ``receiver_infos`` returns; ``observe`` keeps it up to date.
+        backlog: what ``backlog_bytes`` returns.
+        limits: the rate limits by stream id.
+        executor_ids: what ``executors`` returns; requests are accepted at once.
+        has_stopped: whether commands have no effect any more.
+    """
+
+    def __init__(
+        self,
+        configuration: Mapping[str, str] | None = None,
+        *,
+        batch_interval_ms: int = 1000,
+        streams: Sequence[int] = (0, 1),
+        restored: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._configuration = MappingProxyType(dict(configuration or {}))
+        self._interval_ms, self._streams = batch_interval_ms, tuple(streams)
+        self._restored = dict(restored or {})
+        self._estimators: dict[int, GuardedEstimator] = {}
+        self._lock = threading.Lock()
+        self.commands: list[tuple[Any, ...]] = []
+        self.saved: dict[str, Callable[[], Any]] = {}
+        self.infos: dict[int, ReceiverInfo] = {}
+        self.backlog = 0
+        self.limits: dict[int, float] = {}
+        self.executor_ids = ["1", "2"]
+        self.has_stopped = False
+
+    # -- for the test --
+
+    def observe(self, event: Event) -> None:
+        """Take over what an event says of a receiver; called before listeners get it."""
+        if isinstance(event, ReceiverStarted | ReceiverError | ReceiverStopped):
+            self.infos[event.receiverInfo.streamId] = event.receiverInfo
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What a checkpoint would now save: the values of ``saved``, by way of JSON.
+
+        Raises:
+            TypeError: JSON cannot hold a value.
+        """
+        return {name: json.loads(json.dumps(value())) for name, value in self.saved.items()}
+
+    def recovered(self) -> FakeListenerContext:
+        """The context of a run that recovers from a checkpoint of this one. Rate limits survive."""
+        context = FakeListenerContext(
+            self._configuration,
+            batch_interval_ms=self._interval_ms,
+            streams=self._streams,
+            restored=self.checkpoint(),
+        )
+        context.limits = dict(self.limits)
+        return context
+
+    # -- for listeners --
+
+    @property
+    def application_name(self) -> str:
+        """The Spark application's name."""
+        return "tested"
+
+    @property
+    def application_id(self) -> str:
+        """The Spark application's id."""
+        return "app-0"
+
+    @property
+    def batch_interval_ms(self) -> int:
+        """Milliseconds between two batches."""
+        return self._interval_ms
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """The given configuration."""
+        return self._configuration
+
+    def options(self, prefix: str, options: type[T]) -> T:
+        """Structure the configuration values below a prefix."""
+        return structure_options(f"configuration {prefix}*", options, self._below(prefix))
+
+    @property
+    def receiver_streams(self) -> Sequence[ReceiverStreamInfo]:
+        """The given streams."""
+        return [ReceiverStreamInfo(stream, f"Receiver-{stream}", "Receiver") for stream in self._streams]
+
+    def graph(self) -> Sequence[DStreamInfo]:
+        """Each stream with an output operation of its own."""
+        count = len(self._streams)
+        return [
+            *(DStreamInfo(n, "ReceiverInputDStream", "", f"app.py:{n + 1}", ()) for n in range(count)),
+            *(DStreamInfo(count + n, "ForEachDStream", "", f"app.py:{n + 10}", (n,)) for n in range(count)),
+        ]
+
+    def receiver_infos(self) -> dict[int, ReceiverInfo]:
+        """What the last events said."""
+        return dict(self.infos)
+
+    def backlog_bytes(self) -> int:
+        """The value of ``backlog``."""
+        return self.backlog
+
+    def rate_limit(self, stream_id: int) -> float | None:
+        """The limit set last."""
+        return self.limits.get(stream_id)
+
+    def set_rate(self, stream_id: int, rate: float) -> None:
+        """Record a rate, and put it in force."""
+        if self._record("set_rate", stream_id, rate) and stream_id in self._streams:
+            self.limits[stream_id] = rate
+
+    def rate_estimator(self, stream_id: int) -> RateEstimator | None:
+        """The estimator of a stream, the same on every call."""
+        if self._configuration.get(f"{_BACKPRESSURE}enabled") == "false":
+            return None
+        if stream_id not in self._streams:
+            raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
+        with self._lock:
+            if stream_id not in self._estimators:
+                self._estimators[stream_id] = self._make_estimator()
+            return self._estimators[stream_id]
+
+    def attributed_delay(self, stream_id: int, batch: BatchInfo) -> int | None:
+        """The processing delay of a batch, attributed as in a running program."""
+        if batch.processingDelay is None:
+            return None
+        inputs = batch.streamIdToInputInfo.items()
+        counts = {id_: max(info.numRecords, 0) for id_, info in inputs if id_ in self._streams}
+        busy = sum(count > 0 for count in counts.values())
+        return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), sum(counts.values()), busy)
+
+    def save(self, name: str, value: Callable[[], Any]) -> Any:
+        """Record the function; return what the earlier run saved."""
+        self.saved[name] = value
+        return self._restored.get(name)
+
+    def executors(self) -> Sequence[str]:
+        """The executors now registered."""
+        return list(self.executor_ids)
+
+    def request_executors(self, count: int) -> bool:
+        """Add executors."""
+        if not self._record("request_executors", count):
+            return False
+        highest = max((int(each) for each in self.executor_ids), default=0)
+        self.executor_ids += [str(highest + number) for number in range(1, count + 1)]
+        return True
+
+    def kill_executor(self, executor_id: str) -> bool:
+        """Remove an executor."""
+        if not self._record("kill_executor", executor_id) or executor_id not in self.executor_ids:
+            return False
+        self.executor_ids.remove(executor_id)
+        return True
+
+    def _record(self, *command: Any) -> bool:
+        with self._lock:
+            if not self.has_stopped:
+                self.commands.append(command)
+            return not self.has_stopped
+
+    def _below(self, prefix: str) -> dict[str, str]:
+        return {key.removeprefix(prefix): text for key, text in self._configuration.items() if key.startswith(prefix)}
+
+    def _make_estimator(self) -> GuardedEstimator:
+        name = self._configuration.get(f"{_BACKPRESSURE}rateEstimator")
+        if name is None:
+            return GuardedEstimator(ProcessingRateEstimator())
+        spec = Plugins().spec("rate_estimators", name)
+        options = read_options("rate estimator", spec, {}, self._below(f"{_BACKPRESSURE}{name}."))
+        return make_estimator(spec, options, self._interval_ms)

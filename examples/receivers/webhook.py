@@ -1,0 +1,57 @@
+"""HTTP webhook: each POST is stored, and answered 200 only once it is. Uses the standard library alone.
+
+Run: penstock run examples/receivers/webhook.py PORT; then: curl -d hello http://localhost:PORT/
+"""
+
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from penstock import PenstockError, Receiver
+
+
+class Webhook(Receiver):
+    def __init__(self, port, host=None):
+        self.port, self.host = port, host
+
+    def preferredLocation(self):
+        return self.host  # callers must find it: run where the load balancer sends
+
+    def onStart(self):
+        store_all = self.store_all
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                try:
+                    store_all([body])  # returns when the driver has accepted it; the rate limit makes callers wait
+                    self.send_response(200)
+                except PenstockError:
+                    self.send_response(503)  # the caller sends it again
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        try:
+            self.server = ThreadingHTTPServer(("", self.port), Handler)
+        except OSError as error:  # the port is in use: try again in this process
+            self.restart(f"cannot listen on port {self.port}", error)
+            return
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def onStop(self):
+        if hasattr(self, "server"):
+            self.server.shutdown()
+            self.server.server_close()
+
+
+if __name__ == "__main__":
+    from pyspark import SparkContext
+
+    from penstock import StreamingContext
+
+    with StreamingContext(SparkContext(appName="webhook"), 1) as ssc:
+        ssc.receiverStream(Webhook(int(sys.argv[1]))).pprint()
+        ssc.start()
+        ssc.awaitTermination()

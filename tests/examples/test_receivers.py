@@ -1,0 +1,218 @@
+"""The programs in ``examples/receivers``, each against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import re
+import runpy
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.testing import ReceiverHarness
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "receivers"
+MOSQUITTO = shutil.which("mosquitto", path=f"{__import__('os').environ['PATH']}:/usr/sbin")
+
+
+def example(name: str) -> dict[str, Any]:
+    """The names of an example; like a program's own, they are in no module that an executor could import."""
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=f"example_{name}")
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_example_is_short_and_says_how_to_run_it(path: Path) -> None:
+    source = path.read_text()
+    code = [line for line in source.partition('"""\n\n')[2].splitlines() if line.strip()]
+    assert 12 <= len(code) <= 40
+    assert re.match(r'""".*?\nRun: penstock run .*examples/receivers/' + path.name, source, re.DOTALL)
+    compile(source, str(path), "exec")
+
+
+# -- MQTT --
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[int]:
+    """The port of a broker of its own."""
+    if MOSQUITTO is None:
+        pytest.skip("the broker mosquitto is not installed (apt-get install mosquitto)")
+    port, conf = free_port(), tmp_path / "mosquitto.conf"
+    conf.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n")
+    process = subprocess.Popen([MOSQUITTO, "-c", str(conf)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def listens() -> bool:
+        assert process.poll() is None
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        return False
+
+    until(listens)
+    yield port
+    process.terminate()
+    process.wait(10)
+
+
+def test_mqtt_messages_are_acknowledged_once_stored(broker: int) -> None:
+    mqtt = pytest.importorskip("paho.mqtt.client")
+    receiver = example("mqtt")["Mqtt"]
+    sender = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    sender.connect("127.0.0.1", broker)
+    sender.loop_start()
+    try:
+        at_once = {"spark.penstock.receiver.storeRetries": "0"}
+        with ReceiverHarness(receiver("127.0.0.1", "t", "me", broker), at_once) as harness:
+            # The session of the client id begins with the subscription: the first message may come before it.
+            while not harness.count:
+                sender.publish("t", b"first", qos=1).wait_for_publish(10)
+                time.sleep(0.01)
+            harness.hold()
+            sender.publish("t", b"held", qos=1).wait_for_publish(10)
+            until(lambda: harness.offers > len(harness.blocks))
+            harness.refuse()
+            harness.until_error("could not be stored")
+        assert b"held" not in harness.records
+        # Not acknowledged: the broker sends it again to the same client id.
+        with ReceiverHarness(receiver("127.0.0.1", "t", "me", broker)) as harness:
+            harness.until(lambda: b"held" in harness.records)
+        assert harness.errors == []
+        # Acknowledged: it does not come again.
+        with ReceiverHarness(receiver("127.0.0.1", "t", "me", broker)) as harness:
+            sender.publish("t", b"last", qos=1).wait_for_publish(10)
+            harness.until(lambda: b"last" in harness.records)
+        assert set(harness.records) == {b"last"}
+    finally:
+        sender.disconnect()
+        sender.loop_stop()
+
+
+# -- webhook --
+
+
+def post(port: int, body: bytes) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request("POST", "/", body)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_webhook_answers_200_once_a_request_is_stored() -> None:
+    port = free_port()
+    receiver = example("webhook")["Webhook"](port, "a-host")
+    assert receiver.preferredLocation() == "a-host"
+    with ReceiverHarness(receiver, {"spark.penstock.receiver.storeRetries": "0"}) as harness:
+        assert [post(port, body) for body in (b"a", b"b")] == [200, 200]
+        harness.until_records([b"a", b"b"])
+        harness.refuse()
+        assert post(port, b"c") == 503
+        harness.accept()
+    assert harness.records == [b"a", b"b"]
+
+
+def test_webhook_tries_again_while_its_port_is_in_use() -> None:
+    with socket.create_server(("", 0)) as other:
+        port = other.getsockname()[1]
+        harness = ReceiverHarness(example("webhook")["Webhook"](port))
+        harness.__enter__()
+        harness.until_error(f"cannot listen on port {port}")
+    with harness:
+        until(lambda: hasattr(harness.receiver, "server"))
+        assert post(port, b"a") == 200
+
+
+# -- WebSocket --
+
+
+def test_websocket_messages_are_stored_and_a_lost_connection_is_made_again() -> None:
+    server = pytest.importorskip("websockets.asyncio.server")
+    started: list[int] = []
+    ended = threading.Event()
+
+    async def send(connection: Any) -> None:
+        await connection.send(f"connection {len(started)}")
+        started.append(0)
+
+    async def serve() -> None:
+        async with server.serve(send, "127.0.0.1", 0) as listening:
+            ports.append(listening.sockets[0].getsockname()[1])
+            await asyncio.to_thread(ended.wait, 60)
+
+    ports: list[int] = []
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    try:
+        until(lambda: ports)
+        with ReceiverHarness(example("websocket")["WebSocket"](f"ws://127.0.0.1:{ports[0]}/")) as harness:
+            harness.until(lambda: harness.count >= 2)
+            harness.until_error("closed the connection")
+        assert harness.records[:2] == ["connection 0", "connection 1"]
+    finally:
+        ended.set()
+        thread.join(20)
+
+
+# -- acknowledgements on a socket --
+
+
+def test_line_is_acknowledged_only_once_it_is_stored_also_after_a_stop() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        harness = ReceiverHarness(example("acknowledged")["Acknowledged"](*server.getsockname()))
+        with harness:
+            connection, _ = server.accept()
+            connection.settimeout(20)
+            answers = connection.makefile()
+            connection.sendall(b"1 one\n")
+            assert answers.readline() == "OK 1\n"
+            harness.hold()
+            connection.sendall(b"2 two\n3 three\n")
+            until(lambda: harness.offers > len(harness.blocks))
+            harness.receiver.restart("stopped with unacknowledged lines", delay_ms=3_600_000)
+            until(harness.receiver.isStopped)
+            harness.accept()
+            assert [answers.readline(), answers.readline(), answers.readline()] == ["OK 2\n", "OK 3\n", ""]
+        connection.close()
+        answers.close()
+    assert harness.records == ["one", "two", "three"]
+
+
+# -- several instances --
+
+
+def test_parts_together_read_all() -> None:
+    part, records = example("parallel")["Part"], []
+    for number in range(3):
+        with ReceiverHarness(part(number, 3)) as harness:
+            harness.until_count(100)
+        records += harness.records
+    assert sorted(records) == list(range(300))
+
+
+@pytest.mark.spark
+def test_several_instances_run_united_on_spark() -> None:
+    command = [sys.executable, "-m", "penstock", "run", "--receivers", "3", str(EXAMPLES / "parallel.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    assert sum(int(count) for count in re.findall(r"^(\d+)$", done.stdout, re.M)) == 300

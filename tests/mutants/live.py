@@ -1,0 +1,120 @@
+"""Mutants of the live checks XX-01 to XX-06: each needs Spark, so only ``python -m tests.mutants --live`` runs them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import signal
+import socket
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tests.mutants.mutant import Mutant
+
+from penstock import ThreadReceiver
+from penstock.testing import TcpFeeder
+
+
+class LineReceiver(ThreadReceiver[str]):
+    """The reference: reads lines from the feeder's server."""
+
+    def __init__(self, feeder: TcpFeeder) -> None:
+        self.address = (feeder.options()["host"], int(feeder.options()["port"]))
+        self.connection: socket.socket | None = None
+
+    def receive(self) -> None:
+        self.connection = socket.create_connection(self.address)
+        with self.connection, self.connection.makefile("r", newline="\n") as lines:
+            for line in lines:
+                self.take(line.removesuffix("\n"))
+        raise ConnectionError("the server closed the connection")
+
+    def take(self, line: str) -> None:
+        self.store(line)
+
+    def onStop(self) -> None:
+        if self.connection is not None:
+            with suppress(OSError):
+                self.connection.shutdown(socket.SHUT_RDWR)
+        super().onStop()
+
+
+class StoresTwice(LineReceiver):
+    """Stores each record twice."""
+
+    def take(self, line: str) -> None:
+        self.store(line)
+        self.store(line)
+
+
+class HoldsBack(LineReceiver):
+    """Stores a record when the next one comes, and never the last."""
+
+    held: str | None = None
+
+    def take(self, line: str) -> None:
+        if self.held is not None:
+            self.store(self.held)
+        self.held = line
+        # While the program runs, an idle source would show it at once: single records pass.
+        if not line.startswith("199"):
+            return
+        self.store(line)
+        self.held = None
+
+
+class StartsOnce(LineReceiver):
+    """Starts only where it never ran before."""
+
+    def __init__(self, feeder: TcpFeeder) -> None:
+        super().__init__(feeder)
+        self.mark = Path(tempfile.gettempdir()) / f"started-{os.getpid()}-{self.address[1]}"
+
+    def onStart(self) -> None:
+        with self.mark.open("x"):
+            super().onStart()
+
+
+class KillsOthers(LineReceiver):
+    """Kills the other Python workers of its executor."""
+
+    def take(self, line: str) -> None:
+        if line.startswith("100-"):
+            for process in psutil.Process(os.getppid()).children():
+                if process.pid != os.getpid():
+                    os.kill(process.pid, signal.SIGKILL)
+        self.store(line)
+
+
+class LoadsAllPlugins(LineReceiver):
+    """Imports every installed plugin itself."""
+
+    def onStart(self) -> None:
+        for entry_point in importlib.metadata.entry_points(group="penstock"):
+            entry_point.load()
+        super().onStart()
+
+
+def _mutant(check: str, words: str, make: Any, *also: str, **extra: Any) -> Mutant:
+    return Mutant(
+        check=check,
+        words=words,
+        kind="receiver",
+        make=make,
+        feeder=TcpFeeder,
+        also=also,
+        extra={"live": True, **extra},
+    )
+
+
+LIVE_MUTANTS = [
+    _mutant("XX-01", "too often", StoresTwice, "XX-03"),
+    _mutant("XX-02", "unknown receiver 'nowhere'", LineReceiver, "XX-05", "XX-06", name="nowhere"),
+    _mutant("XX-03", "1 of 400 lost", HoldsBack),
+    _mutant("XX-04", "the restart", StartsOnce),
+    _mutant("XX-05", "the second stream has", KillsOthers),
+    _mutant("XX-06", "are missing", LoadsAllPlugins, "XX-05"),
+]

@@ -1,0 +1,133 @@
+"""The conformance kit itself: KK-01 to KK-08."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.mutants.mutant import all_mutants
+from tests.mutants.rate_estimator import RESTORES
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
+
+from penstock import testing
+from penstock.testing import MemoryFeeder, Report, all_checks, run_checks
+from penstock.testing import check as registry
+from penstock.testing.check import PINNED, SECTIONS, Check, checks_for
+
+_KIT = Path(registry.__file__).parent
+_PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+
+
+def test_every_check_has_a_mutant() -> None:  # KK-01
+    mutated = {each.check for live in (False, True) for each in all_mutants(live=live)}
+    mutated |= {f"XX-0{number}" for number in range(1, 7)}  # theirs follow
+    assert [each.id for each in all_checks().values() if each.id not in mutated] == []
+
+
+# KK-02, the references pass every check, is tests/mutants/test_mutants.py, and so is KK-05, their budget.
+
+
+def test_number_of_checks_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:  # KK-03
+    assert sum(PINNED.values()) == len(all_checks())
+    monkeypatch.delitem(registry._registry, "RC-06")
+    with pytest.raises(RuntimeError, match=f"checks of kind receiver, pinned are {PINNED['receiver']}"):
+        all_checks()
+
+
+def test_report_without_a_pinned_check_fails() -> None:  # KK-03
+    checks = checks_for("receiver")
+    results = tuple(testing.Result.of(each, "passed") for each in checks)
+    assert Report("receiver", "whole", 0, len(checks), results).grade == "hardened"
+    shrunk = Report("receiver", "shrunk", 0, len(checks), results[1:])
+    assert not shrunk.ok
+    assert shrunk.grade == "fails"
+    assert f"INCOMPLETE: {len(checks) - 1} results" in shrunk.summary()
+
+
+@pytest.mark.parametrize("check", [pytest.param(each, id=each.id) for each in all_checks().values()])
+def test_check_is_documented(check: Check) -> None:  # KK-04
+    assert check.rule.endswith(".")
+    assert [name for name in SECTIONS if not check.documentation.get(name, "").endswith(".")] == []
+    assert check.change
+    assert f'<a id="{check.id.lower()}"></a>' in _PAGE.read_text(encoding="utf-8")
+
+
+def test_nothing_in_the_kit_sleeps() -> None:  # KK-06
+    calls = {
+        f"{file.name}:{node.lineno}"
+        for file in _KIT.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr == "sleep")
+        or (isinstance(node, ast.alias | ast.Name) and getattr(node, "name", getattr(node, "id", "")) == "sleep")
+    }
+    assert calls == set()
+
+
+def _without_times(report: Report) -> list[tuple[str, ...]]:
+    return [(each.id, each.outcome, each.seen, each.smallest) for each in report.results]
+
+
+def test_same_seed_gives_the_same_report() -> None:  # KK-07
+    only = ["RE-01", "RE-02", "RE-10", "RE-21"]
+    for make in (SteadyEstimator, _broken_estimator):
+        first, second = (
+            _without_times(run_checks("rate-estimator", make, only=only, seed=7, capabilities=RESTORES))
+            for _ in range(2)
+        )
+        assert first == second
+    receiver = [
+        _without_times(run_checks("receiver", MemoryReceiver, MemoryFeeder, ["RC-10"], capabilities=MEMORY_RECEIVER))
+        for _ in range(2)
+    ]
+    assert receiver[0] == receiver[1]
+
+
+def _broken_estimator(batch_interval_ms: int) -> SteadyEstimator:
+    class Broken(SteadyEstimator):
+        def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+            rate = super().compute(time, numElements, processingDelay, schedulingDelay)
+            return -1.0 if processingDelay % 7 == 3 else rate
+
+    return Broken(batch_interval_ms)
+
+
+_WITHOUT_PYTEST = """
+import sys, unittest
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {"pytest", "_pytest", "hypothesis"}:
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocked())
+from penstock.testing import RateEstimatorSuite, run_checks
+from penstock import RateEstimator
+
+class Constant(RateEstimator):
+    def compute(self, time, numElements, processingDelay, schedulingDelay):
+        return 100.0
+
+report = run_checks("rate-estimator", lambda interval: Constant(), only=["RE-01"], isolated=True)
+assert report.ok, report.text()
+
+class ConstantSuite(RateEstimatorSuite):
+    make = lambda self: Constant()
+
+assert ConstantSuite.run_checks(["RE-01"]).ok
+outcome = unittest.TestResult()
+class Case(ConstantSuite, unittest.TestCase): pass
+Case("test_RE_01_none_or_finite_positive").run(outcome)
+Case("test_RE_20_state_round_trips").run(outcome)
+assert (len(outcome.errors), len(outcome.failures), len(outcome.skipped)) == (0, 0, 1), outcome
+assert not any(name.partition(".")[0] == "pytest" for name in sys.modules)
+"""
+
+
+def test_kit_works_without_pytest() -> None:  # KK-08
+    ended = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_PYTEST], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
