@@ -132,9 +132,10 @@ def pause_stops_intake(kit: ReceiverKit) -> None:
     limited.advance_until(10)
     harness.pause()
     if limited.feeder is None:
-        # It may have passed the rate limit before.
+        # A record may have passed the rate limit before.
         limited.settle()
         limited.advance(_BLOCK_MS)
+        kit.is_quiet(1)
     before = harness.count
     limited.put(200)
     limited.settle()
