@@ -35,6 +35,8 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     "input_streams": ("input stream", InputStreamSpec),
     "rate_estimators": ("rate estimator", RateEstimatorSpec),
 }
+#: Entry points of this process besides the installed ones, such as the command line's.
+additional: list[importlib.metadata.EntryPoint] = []
 #: First-party names → the distribution that offers them, for the error when it is not installed.
 _FIRST_PARTY = {
     "receivers": {
@@ -117,7 +119,9 @@ class Plugins:
         self.loaded: list[LoadedPlugin] = []
         self._specs: dict[str, dict[str, Any]] = {hook: {} for hook in KINDS}
         skip = set(disable)
-        found = importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points
+        found = entry_points
+        if found is None:
+            found = [*importlib.metadata.entry_points(group=GROUP), *additional]
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
         for entry_point in sorted(set(found), key=lambda one: (one.name, one.value)):
             record = LoadedPlugin.of(entry_point)
