@@ -52,14 +52,17 @@ test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: li
 without-spark: $(READY)
 	$(BIN)/pytest -m 'not spark'
 
+# Files that name a mark: to import every other test file, too, takes as long as the shorter parts run.
+marked = $$(grep -rl --include='test_*.py' 'pytest\.mark\.$1' tests plugins)
+
 on-spark: $(ARCHIVE)
-	$(BIN)/pytest -m 'spark and not programs and not faults'
+	$(BIN)/pytest -m 'spark and not programs and not faults' $(call marked,spark)
 
 programs: $(ARCHIVE)
-	$(BIN)/pytest -m programs tests/integration
+	$(BIN)/pytest -m programs $(call marked,programs)
 
 faults: $(ARCHIVE)
-	$(BIN)/pytest -m faults tests/integration
+	$(BIN)/pytest -m faults $(call marked,faults)
 
 # Spark's classes, which the JVMs of the tests load faster from an archive. Without it the tests run all the same.
 $(ARCHIVE): $(READY)

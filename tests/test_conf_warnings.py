@@ -140,6 +140,13 @@ class FakeSpark(SparkContext):
         return SparkConf(loadDefaults=False).setAll(list(self.pairs.items()))
 
 
+def test_rate_estimator_without_rate_control_is_named() -> None:
+    estimator = "spark.streaming.backpressure.rateEstimator"
+    (warning,) = warnings(**{estimator: "model"})
+    assert warning == KeyWarning(estimator, "rate control is off", "set spark.streaming.backpressure.enabled=true")
+    assert warnings(**{estimator: "model", "spark.streaming.backpressure.enabled": "true"}) == []
+
+
 def test_context_logs_keys_without_effect(caplog: pytest.LogCaptureFixture) -> None:
     StreamingContext(FakeSpark(**{"spark.penstock.maxFailedBatch": "3", "spark.streaming.clock": "x"}), 1.0)
     lines = [line for line in caplog.text.splitlines() if "configuration key without effect" in line]

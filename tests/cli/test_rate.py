@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -162,16 +160,6 @@ def test_help_names_the_plants(cli: Cli) -> None:
         assert plant in said
     assert "simulate" in cli("rate", "--help").stdout
     assert "rate" in cli("--help").stdout
-
-
-def test_no_spark_is_imported() -> None:
-    code = """
-import sys
-from penstock.cli.command import penstock
-penstock(["rate", "simulate", "--plant", "bursty"], standalone_mode=False)
-assert "pyspark" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, stdout=subprocess.DEVNULL)
 
 
 FAULTY = """

@@ -10,7 +10,6 @@ import runpy
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
+from penstock import StreamingContext
 from penstock.testing import ReceiverHarness
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "receivers"
@@ -212,7 +213,12 @@ def test_parts_together_read_all() -> None:
 
 
 @pytest.mark.spark
-def test_several_instances_run_united_on_spark() -> None:
-    command = [sys.executable, "-m", "penstock", "run", "--receivers", "3", str(EXAMPLES / "parallel.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
-    assert sum(int(count) for count in re.findall(r"^(\d+)$", done.stdout, re.M)) == 300
+def test_several_instances_run_united_on_spark(sc: SparkContext) -> None:
+    ssc, found = StreamingContext(sc, 0.5), list[int]()
+    example("parallel")["numbers"](ssc, 2).foreachRDD(lambda rdd: found.extend(rdd.collect()))
+    ssc.start()
+    deadline = time.monotonic() + 100
+    while len(found) < 300 and time.monotonic() < deadline:
+        ssc.awaitTermination(0.1)
+    ssc.stop(stopSparkContext=False)
+    assert sorted(found) == list(range(300))

@@ -18,6 +18,7 @@ from penstock.launch.java import ensure_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
+DAEMON = Path(__file__).parents[1] / "daemon"
 EXAMPLES = Path(pyspark.__file__).parent / "examples" / "src" / "main" / "python" / "streaming"
 
 
@@ -47,7 +48,8 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     """Runs an example after changing its import."""
     ensure_java()
     # Two slots, as the programs take whatever the machine has: one for the receiver, one for batches.
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master local[2] --conf spark.ui.enabled=false pyspark-shell")
+    options = "--master local[2] --conf spark.ui.enabled=false --conf spark.python.daemon.module=frugal_daemon"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} --conf spark.executorEnv.PYTHONPATH={DAEMON} pyspark-shell")
     running: list[Program] = []
 
     def run(name: str, *args: str) -> Program:

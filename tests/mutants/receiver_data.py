@@ -14,24 +14,24 @@ _Found = list[tuple[int, str]]
 
 
 class LosesOne(MemoryReceiver):
-    """Acknowledges each 97th record without storing it."""
+    """Acknowledges the 251st record without storing it."""
 
     def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, [each for each in found if each[0] % 97 != 96])
+        super().take(connection, [each for each in found if each[0] != 250])
 
 
 class StoresTwice(MemoryReceiver):
-    """Stores each 97th record twice."""
+    """Stores the 251st record twice."""
 
     def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, [each for each in found for _ in range(1 + (each[0] % 97 == 96))])
+        super().take(connection, [each for each in found for _ in range(1 + (each[0] == 250))])
 
 
 class StoresReversed(MemoryReceiver):
-    """Stores each group from its end."""
+    """Stores each large group from its end."""
 
     def take(self, connection: MemoryConnection, found: _Found) -> None:
-        super().take(connection, found[::-1])
+        super().take(connection, found[::-1] if len(found) > 10 else found)
 
 
 class Strips(MemoryReceiver):
@@ -70,7 +70,12 @@ class Spins(MemoryReceiver):
         self.connection = connection = MemorySource.find(self.address).connect()
         while not self.isStopped():
             with contextlib.suppress(TimeoutError):
-                self.take(connection, connection.read(timeout_s=0))
+                if not (found := connection.read(timeout_s=0)):
+                    self.stop("the source has ended")
+                    return
+                self.take(connection, found)
+            for _ in range(10_000):
+                pass
 
 
 class EndsWhenIdle(MemoryReceiver):
@@ -79,8 +84,10 @@ class EndsWhenIdle(MemoryReceiver):
     def receive(self) -> None:
         self.connection = connection = MemorySource.find(self.address).connect()
         with contextlib.suppress(TimeoutError):
-            while not self.isStopped():
-                self.take(connection, connection.read(timeout_s=0.04))
+            while not self.isStopped() and (found := connection.read(timeout_s=0.04)):
+                self.take(connection, found)
+            self.stop("the source has ended")
+            return
         self.wait(60)
 
 
@@ -95,11 +102,11 @@ class OtherInGroups(MemoryReceiver):
 
 
 MUTANTS = [
-    memory_mutant("RC-10", LosesOne, "3 missing, such as '96-", 0.05),
-    memory_mutant("RC-10", StoresTwice, "3 stored without being fed, or too often"),
+    memory_mutant("RC-10", LosesOne, "1 missing, such as '250-", 0.05, "RC-24", "RC-34"),
+    memory_mutant("RC-10", StoresTwice, "1 stored without being fed, or too often", 1.0, "RC-24"),
     memory_mutant("RC-11", StoresReversed, "is stored before number"),
     memory_mutant("RC-12", Strips, "2 of 9 odd records are not stored"),
-    line_mutant("RC-13", SplitsCharacters, "missing, such as"),
+    line_mutant("RC-13", SplitsCharacters, "missing, such as", 1.0, "RC-28"),
     line_mutant("RC-13", ForgetsLast, "after the last record without terminator", 0.1),
     line_mutant("RC-14", DropsQuietly, "no error is reported", 0.1),
     memory_mutant("RC-15", Spins, "its threads are busy", 0.1),

@@ -33,6 +33,7 @@ MUTANTS = [
         kind="receiver",
         make=StoresMarkers,
         feeder=MemoryFeeder,
+        also=("RC-22",),  # its store waits in update_rate, on a clock that only the check advances
         capabilities=MEMORY_RECEIVER,
     ),
     Mutant(

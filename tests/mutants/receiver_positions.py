@@ -178,7 +178,12 @@ MUTANTS = [
     _mutant("RC-35", GivesTuples, "after JSON", _REPLAYABLE),
     _mutant("RC-35", GoesBack, "'remaining' goes back from 999 to 998", _REPLAYABLE),
     _mutant(
-        "RC-36", DeletesWhatIsStored, "read again from {'offset': 1}: missing", _REPLAYABLE, also=("RC-39",), scale=0.1
+        "RC-36",
+        DeletesWhatIsStored,
+        "read again from {'offset': 1}: missing",
+        _REPLAYABLE,
+        also=("PK-14", "RC-39"),
+        scale=0.1,
     ),
     _mutant("RC-37", SavesReadPosition, "stopped after 1 of 5 records, continued: missing", _REPLAYABLE, scale=0.1),
     _mutant("RC-38", MovesEverySecond, "leaves the position at", _REPLAYABLE, also=("RC-36", "RC-37", "RC-39")),

@@ -175,13 +175,13 @@ def test_readme_lists_every_option_with_its_default_and_help(plugin: str, hook: 
         assert f"| {estimator}`{option.name}` | {default} | {option.help} |" in text
 
 
-@pytest.mark.parametrize("plugin", OFFERS)
-def test_import_starts_no_thread_and_imports_no_spark(plugin: str) -> None:
+def test_import_starts_no_thread_and_imports_no_spark() -> None:
     code = f"""
-import sys, threading
-import penstock_{plugin}
-assert threading.active_count() == 1, threading.enumerate()
-assert "pyspark" not in sys.modules and "pandas" not in sys.modules
+import importlib, sys, threading
+for plugin in {list(OFFERS)}:
+    importlib.import_module(f"penstock_{{plugin}}")
+    assert threading.active_count() == 1, (plugin, threading.enumerate())
+    assert not {{"pyspark", "pandas"}} & sys.modules.keys(), plugin
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
@@ -193,3 +193,25 @@ def test_creating_a_receiver_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     made(RECEIVER, "file", {"path": "/a", "offset_file": "/b"})
     for name in ("socket", "raw-socket", "socket-stream"):
         made(RECEIVER, name, {**server, "converter": iter} if name == "socket-stream" else server)
+
+
+@pytest.mark.parametrize(
+    ("hook", "name", "distribution"),
+    [(ESTIMATOR, "pid", "penstock-rate"), (RECEIVER, "socket", "penstock-socket"), (RECEIVER, "file", "penstock-file")],
+)
+def test_name_of_a_plugin_that_is_not_installed_is_an_error_that_names_its_distribution(
+    hook: str, name: str, distribution: str
+) -> None:
+    key = "spark.streaming.backpressure.rateEstimator"
+    with pytest.raises(UnknownNameError) as raised:
+        Plugins(entry_points=[]).spec(hook, name, key)
+    assert str(raised.value) == (
+        f"unknown {KINDS[hook][0]} '{name}'. Known: none. It is set by {key}. "
+        f"Its plugin is not installed, or not loaded: pip install {distribution}"
+    )
+    assert OFFERS[distribution.removeprefix("penstock-")][hook].count(name) == 1
+
+
+def test_unknown_name_has_no_advice_without_a_key() -> None:
+    with pytest.raises(UnknownNameError, match=r"unknown receiver 'mqtt'\. Known: none\.$"):
+        Plugins(entry_points=[]).spec(RECEIVER, "mqtt")

@@ -37,7 +37,7 @@ class Source:
 
 
 def sizes(source: Any, max_records: int = 10**6, max_bytes: int = 64 * MB) -> list[int]:
-    return [count for _table, count in sized_tables(source, lambda: max_records, max_bytes)]
+    return [count for _table, count, _last in sized_tables(source, lambda: max_records, max_bytes)]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def sizes(source: Any, max_records: int = 10**6, max_bytes: int = 64 * MB) -> li
 def test_large_records_are_taken_a_few_at_a_time(make: Callable[[int], Any]) -> None:
     source = Source(make, 20)
     taken: list[int] = []
-    for table, count in sized_tables(source, lambda: 10**6, 4 * MB):
+    for table, count, _last in sized_tables(source, lambda: 10**6, 4 * MB):
         assert table.nbytes < 5 * MB
         assert count <= 4
         taken.append(source.taken)
@@ -66,7 +66,7 @@ def test_small_records_fill_a_table_to_the_limit() -> None:
 
 def test_suddenly_large_records_end_a_table_early() -> None:
     source = Source(lambda n: "x" * (100 if n < 50_000 else 100_000), 60_000)
-    tables = [(table.nbytes, count) for table, count in sized_tables(source, lambda: 10**6, 4 * MB)]
+    tables = [(table.nbytes, count) for table, count, _last in sized_tables(source, lambda: 10**6, 4 * MB)]
     assert sum(count for _size, count in tables) == 60_000
     # A look at every 256th.
     assert max(size for size, _count in tables) < 4 * MB + 256 * 100_100
@@ -81,7 +81,7 @@ RECORD = st.one_of(
 @settings(max_examples=200, derandomize=True, deadline=None)
 def test_decoded_records_equal_the_encoded_ones(records: list[Any], max_records: int, max_bytes: int) -> None:
     out: list[Any] = []
-    for table, count in sized_tables(iter(records), lambda: max_records, max_bytes):
+    for table, count, _last in sized_tables(iter(records), lambda: max_records, max_bytes):
         part = list(arrow_form.records(table.to_batches()))
         assert 1 <= len(part) == count <= max_records
         out += part
@@ -144,5 +144,16 @@ def test_falling_rate_reads_each_record_once(
 
 def test_store_and_store_all_share_the_rate_limit() -> None:
     # What is measured is not more than a little beside what Python says.
-    (table, _count), *_ = sized_tables(["x" * 1000] * 100, lambda: 1000, MB)
+    (table, _count, _last), *_ = sized_tables(["x" * 1000] * 100, lambda: 1000, MB)
     assert table.nbytes == pytest.approx(100 * sys.getsizeof("x" * 1000), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "records", [[1, 2, 3, 4, 5], iter([1, 2, 3, 4, 5]), [1, 2, 3, 4], iter([1, 2, 3, 4]), [], iter(())]
+)
+def test_last_table_is_marked(records: Iterable[int]) -> None:
+    tables = list(sized_tables(records, lambda: 2, MB, marks_last=True))
+    assert [last for _table, _count, last in tables] == [False] * (len(tables) - 1) + [True] * bool(tables)
+    values = [value for table, _count, _last in tables for value in arrow_form.records(table.to_batches())]
+    assert values == list(range(1, len(values) + 1))
+    assert len(values) in {0, 4, 5}

@@ -81,6 +81,19 @@ def test_a_call_is_one_block_with_its_metadata(started: Started, driver: FakeDri
     ]
 
 
+def test_metadata_is_with_the_last_block_of_a_call(started: Started, driver: FakeDriver) -> None:
+    receiver = started(conf={"spark.penstock.receiver.maxBufferedRecords": "2"})
+    receiver.store_all([1, 2, 3, 4, 5], {"offset": 5})
+    receiver.store_all(iter([6, 7, 8, 9]), {"offset": 9})
+    assert [(block.num_records, block.metadata) for block in driver.blocks] == [
+        (2, None),
+        (2, None),
+        (1, {"offset": 5}),
+        (2, None),
+        (2, {"offset": 9}),
+    ]
+
+
 def test_no_two_blocks_have_one_name(started: Started, driver: FakeDriver) -> None:
     receiver = started()
     for n in range(20):

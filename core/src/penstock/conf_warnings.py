@@ -67,11 +67,16 @@ def keys_without_effect(settings: Settings, options: KnownOptions) -> list[KeyWa
 
     Returns:
         A warning for each unknown key of ours and each ignored key of Spark's, sorted. Other keys below
-        ``spark.streaming.`` get one only when they look like a misspelling: libraries may have keys there.
+        ``spark.streaming.`` get one only when they look like a misspelling: libraries may have keys there. A rate
+        estimator other than the default gets one when rate control is off.
     """
     known = {key.name for key in KEYS.values()}
     warnings = (_check(name, known, options) for name in sorted(settings.with_prefix("")) if name not in known)
-    return [warning for warning in warnings if warning is not None]
+    found = [warning for warning in warnings if warning is not None]
+    if settings.rate_estimator != KEYS["rate_estimator"].default and not settings.backpressure_enabled:
+        advice = f"set {KEYS['backpressure_enabled'].name}=true"
+        found.append(KeyWarning(KEYS["rate_estimator"].name, "rate control is off", advice))
+    return sorted(found, key=lambda warning: warning.key)
 
 
 def _check(name: str, known: set[str], options: KnownOptions) -> KeyWarning | None:

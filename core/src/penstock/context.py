@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from penstock.checkpoint.directory import CheckpointDirectory, use_directory_of_spark
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
-from penstock.conf import Settings
+from penstock.conf import Settings, key
 from penstock.conf_warnings import keys_without_effect
 from penstock.context_state import StreamingContextState, Termination
 from penstock.engine import Engine
@@ -351,7 +351,7 @@ class StreamingContext(StreamBuilder):
         use_directory_of_spark(self._program)
         self._graph.validate()
         if self._settings.backpressure_enabled:
-            self._plugins.spec("rate_estimators", self._settings.rate_estimator)
+            self._plugins.spec("rate_estimators", self._settings.rate_estimator, key("rate_estimator"))
         self._engine = Engine(self._program, self._bus, self._recovery, self._on_error, self._on_give_up)
         access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
         for listener, origin in self._plugins.listeners(access):

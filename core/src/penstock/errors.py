@@ -30,16 +30,18 @@ class ConfigurationError(PenstockError, ValueError):
 class UnknownNameError(ConfigurationError, LookupError):
     """An unknown name, for instance of a receiver. The message suggests the nearest known one."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], owner: str = "") -> None:
-        self.kind, self.name, self.known, self.owner = kind, name, tuple(sorted(known)), owner
+    def __init__(self, kind: str, name: str, known: Iterable[str], owner: str = "", advice: str = "") -> None:
+        self.kind, self.name, self.known, self.owner, self.advice = kind, name, tuple(sorted(known)), owner, advice
         near = get_close_matches(name, self.known, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         listing = ", ".join(self.known) or "none"
-        super().__init__(f"unknown {kind} {name!r}{owner and f' of {owner}'}.{hint} Known: {listing}.")
+        super().__init__(
+            f"unknown {kind} {name!r}{owner and f' of {owner}'}.{hint} Known: {listing}.{advice and f' {advice}'}"
+        )
 
-    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...], str]]:
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[str, str, tuple[str, ...], str, str]]:
         """Pickle the arguments, from which the message is built."""
-        return type(self), (self.kind, self.name, self.known, self.owner)
+        return type(self), (self.kind, self.name, self.known, self.owner, self.advice)
 
 
 class PluginError(PenstockError):

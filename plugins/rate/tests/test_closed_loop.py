@@ -109,7 +109,7 @@ def plants(draw: st.DrawFn) -> Plant:
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(derandomize=True, deadline=None, max_examples=15)
 @given(plants(), st.integers(1, 1000))
 def test_model_is_unstable_on_no_plant_where_pid_is_stable(plant: Plant, seed: int) -> None:
     assert simulate(plant, MAKE["model"], seed).refused == 0

@@ -101,6 +101,15 @@ MORE = {"Used in time", "Used nearly in time", "Used"}
 _INTRODUCTION = """\
 # Rate control
 
+Which estimator should I use?
+
+- **`model`** in most cases: it learns what a batch costs, needs no first rate, and leaves headroom (`share`).
+- **`pid`** to have what Spark has, number for number, or the last tenth of the capacity, where a short queue does no
+  harm; set `spark.streaming.backpressure.initialRate`, and below 100 records/s also
+  `spark.streaming.backpressure.pid.minRate`.
+- **`fixed`** if you know the capacity and it does not change: set `spark.streaming.backpressure.fixed.rate`.
+- None of them without `pip install penstock-rate` and `spark.streaming.backpressure.enabled=true`.
+
 With `spark.streaming.backpressure.enabled=true` an estimator says after each batch how many records a second a
 receiver may store. Which one is configuration: `spark.streaming.backpressure.rateEstimator`. Options, how `model`
 decides, and how to write one: [penstock-rate](../plugins/rate/README.md).

@@ -36,13 +36,13 @@ class ViewedBatch:
         info: from the event.
         interval_ms: the batch interval.
         rate_limit: the receiver's rate limit at completion, records/s; ``None`` for no limit.
-        top_words: the most frequent words with their counts, descending.
+        top_words: the most frequent words with their counts, descending; ``None`` shows no words.
     """
 
     info: BatchInfo
     interval_ms: int
     rate_limit: float | None = None
-    top_words: tuple[tuple[str, int], ...] = ()
+    top_words: tuple[tuple[str, int], ...] | None = ()
 
     @property
     def failure(self) -> str:
@@ -68,6 +68,8 @@ class BatchTable:
             if console.measure(grid, options=unbound).maximum <= options.max_width:
                 break
         yield grid
+        if self.batches and self.batches[-1].top_words is None:
+            return
         words = Text.assemble("\n", ("top words  ", "bold"), _words(self.batches[-1]) if self.batches else "none")
         words.no_wrap, words.overflow = True, "ellipsis"
         yield words
@@ -92,8 +94,11 @@ def line(batch: ViewedBatch) -> str:
         f"processing {_ms(info.processingDelay)}",
         f"total {_ms(info.totalDelay)}",
         f"rate limit {_limit(batch)}",
-        f"failed: {batch.failure}" if batch.failure else f"top words {_words(batch)}",
     ]
+    if batch.failure:
+        parts.append(f"failed: {batch.failure}")
+    elif batch.top_words is not None:
+        parts.append(f"top words {_words(batch)}")
     return "  ".join(parts)
 
 
@@ -144,7 +149,7 @@ def _limit(batch: ViewedBatch) -> str:
 
 
 def _words(batch: ViewedBatch) -> str:
-    return ", ".join(f"{word} {count:,}" for word, count in batch.top_words) or "none"
+    return ", ".join(f"{word} {count:,}" for word, count in batch.top_words or ()) or "none"
 
 
 def _style(batch: ViewedBatch) -> str:

@@ -36,9 +36,16 @@ from penstock.launch.launch_conf import UDS, local_master, set_submit_args
     callback=conf_pairs,
     help="A configuration key of Spark or Penstock; repeatable.",
 )
+@click.option("--watch", is_flag=True, help="Show a table of the batches while the program runs.")
 @click.pass_obj
 def run(
-    verbose: bool, app: Path, args: tuple[str, ...], master: str | None, receivers: int, conf: dict[str, str]
+    verbose: bool,
+    app: Path,
+    args: tuple[str, ...],
+    master: str | None,
+    receivers: int,
+    conf: dict[str, str],
+    watch: bool,
 ) -> None:
     """Run a program with Java found and Spark configured.
 
@@ -56,7 +63,14 @@ def run(
         defaults["spark.penstock.log.level"] = "INFO"
     options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     set_submit_args(defaults, [*(["--master", master] if master else []), *options])
-    _run_as_main(app.absolute(), args)
+    if watch:
+        # Imports PySpark.
+        from penstock.cli.watch import watching
+
+        with watching():
+            _run_as_main(app.absolute(), args)
+    else:
+        _run_as_main(app.absolute(), args)
 
 
 def _run_as_main(app: Path, args: tuple[str, ...]) -> None:

@@ -35,6 +35,18 @@ KINDS: dict[str, tuple[str, type[Any]]] = {
     "input_streams": ("input stream", InputStreamSpec),
     "rate_estimators": ("rate estimator", RateEstimatorSpec),
 }
+#: Entry points of this process besides the installed ones, such as the command line's.
+additional: list[importlib.metadata.EntryPoint] = []
+#: First-party names → the distribution that offers them, for the error when it is not installed.
+_FIRST_PARTY = {
+    "receivers": {
+        "file": "penstock-file",
+        "raw-socket": "penstock-socket",
+        "socket": "penstock-socket",
+        "synthetic": "penstock-synthetic",
+    },
+    "rate_estimators": {"fixed": "penstock-rate", "model": "penstock-rate", "pid": "penstock-rate"},
+}
 
 
 @define
@@ -107,7 +119,9 @@ class Plugins:
         self.loaded: list[LoadedPlugin] = []
         self._specs: dict[str, dict[str, Any]] = {hook: {} for hook in KINDS}
         skip = set(disable)
-        found = importlib.metadata.entry_points(group=GROUP) if entry_points is None else entry_points
+        found = entry_points
+        if found is None:
+            found = [*importlib.metadata.entry_points(group=GROUP), *additional]
         # A distribution can be found twice (an editable install beside its metadata). Sorted for repeatable reports.
         for entry_point in sorted(set(found), key=lambda one: (one.name, one.value)):
             record = LoadedPlugin.of(entry_point)
@@ -129,20 +143,25 @@ class Plugins:
         for name in sorted(skip - {record.name for record in self.loaded}):
             log.warning("disabled plugin not installed", plugin=name, key="spark.penstock.plugins.disable")
 
-    def spec(self, hook: str, name: str) -> Any:
+    def spec(self, hook: str, name: str, key: str = "") -> Any:
         """Find a spec by name.
 
         Args:
             hook: ``receivers``, ``input_streams`` or ``rate_estimators``.
             name: the spec's.
+            key: the configuration key that has the name, for the message.
 
         Raises:
-            UnknownNameError: no plugin offers it; names the nearest.
+            UnknownNameError: no plugin offers it; names the nearest, and the distribution of a first-party name.
         """
         try:
             return self._specs[hook][name]
         except KeyError:
-            raise UnknownNameError(KINDS[hook][0], name, self._specs[hook]) from None
+            distribution = _FIRST_PARTY.get(hook, {}).get(name)
+            advice = [f"It is set by {key}."] if key else []
+            if distribution is not None:
+                advice.append(f"Its plugin is not installed, or not loaded: pip install {distribution}")
+            raise UnknownNameError(KINDS[hook][0], name, self._specs[hook], advice=" ".join(advice)) from None
 
     def specs(self, hook: str) -> dict[str, Any]:
         """All specs that a hook offers, by name."""

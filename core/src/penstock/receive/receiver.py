@@ -99,7 +99,8 @@ class Receiver(Generic[T]):
 
         Args:
             records: any number, also none.
-            metadata: JSON values to save with each block.
+            metadata: JSON values to save with the last block of the call. A receiver that finds them with a stored
+                block knows that all records of the call are stored.
 
         Raises:
             ReceiverStoppedError: the receiver is not running; some of the records may be stored.
@@ -114,7 +115,7 @@ class Receiver(Generic[T]):
 
         Args:
             batch: with at least one column.
-            metadata: JSON values to save with each block.
+            metadata: JSON values to save with the last block of the call.
 
         Raises:
             ReceiverStoppedError: the receiver is not running; some of the rows may be stored.

@@ -119,14 +119,15 @@ class RecordWriter:
     def store_all(self, records: Iterable[Any], metadata: dict[str, Any] | None) -> None:
         """Store records and return when they are accepted."""
         _check_json(metadata)
-        for table, count in sized_tables(records, self._table_records, self._max_bytes):
+        marks_last = metadata is not None
+        for table, count, is_last in sized_tables(records, self._table_records, self._max_bytes, marks_last=marks_last):
             part, values = table, list[Any]()
             for start, stop in self._permits(count):
                 if stop - start < count:
                     # The limit fell after the table was made. A row may hold several pickled records.
                     values = values or list(arrow_form.records(table.to_batches()))
                     part = arrow_form.encode(values[start:stop])
-                self._push_now(part, stop - start, metadata)
+                self._push_now(part, stop - start, metadata if is_last and stop == count else None)
             # Free it before the next table is made.
             del table, part, values
 
@@ -135,7 +136,8 @@ class RecordWriter:
         _check_json(metadata)
         table = arrow_form.from_columns(batch)
         for start, stop in self._permits(table.num_rows):
-            self._push_now(table.slice(start, stop - start), stop - start, metadata)
+            last = stop == table.num_rows
+            self._push_now(table.slice(start, stop - start), stop - start, metadata if last else None)
 
     def _table_records(self) -> int:
         """The most records to encode at once: more than a burst would only wait in memory for the rate limit."""

@@ -29,8 +29,8 @@ _LOOK, _LARGER = 256, 8
 
 
 def sized_tables(
-    records: Iterable[Any], max_records: Callable[[], int], max_bytes: int
-) -> Iterator[tuple[pa.Table, int]]:
+    records: Iterable[Any], max_records: Callable[[], int], max_bytes: int, *, marks_last: bool = False
+) -> Iterator[tuple[pa.Table, int, bool]]:
     """Encode an iterable as tables of bounded size, one block each.
 
     Args:
@@ -38,11 +38,13 @@ def sized_tables(
         max_records: gives the most records of a table; called before each.
         max_bytes: size limit of a table, which a single record may exceed. Records of very different sizes may exceed
             it by those taken between two checks.
+        marks_last: read one record ahead, to know which table is the last.
 
     Returns:
-        Each table, and the number of its records.
+        Each table, the number of its records, and whether it is the last; never so without ``marks_last``.
     """
-    source, piece_records, each_bytes = iter(records), 1, max_bytes
+    rest = source = iter(records)
+    piece_records, each_bytes = 1, max_bytes
     columns: list[Column] = []
     count, num_bytes, most = 0, 0, max_records()
     look = _PIECE if isinstance(records, Sequence) else _LOOK
@@ -52,12 +54,14 @@ def sized_tables(
         count, num_bytes = count + len(piece), num_bytes + added
         each_bytes = max(added // len(piece), 1)
         if count >= most or num_bytes + each_bytes > max_bytes:
-            yield arrow_form.table(columns), count
+            following = list(itertools.islice(source, 1)) if marks_last else []
+            yield arrow_form.table(columns), count, marks_last and not following
+            source = itertools.chain(following, rest)
             columns, count, num_bytes, most = [], 0, 0, max_records()
         left_bytes = min(max_bytes - num_bytes, max_bytes // _PIECES)
         piece_records = max(min(piece_records * _GROWTH, _PIECE, left_bytes // each_bytes), 1)
     if columns:
-        yield arrow_form.table(columns), count
+        yield arrow_form.table(columns), count, marks_last
 
 
 def _take(source: Iterator[Any], count: int, look: int, each_bytes: int) -> list[Any]:

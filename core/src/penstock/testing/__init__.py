@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from penstock.testing.event_runs import listener_events as listener_events
     from penstock.testing.fake_listener_context import FakeListenerContext as FakeListenerContext
     from penstock.testing.feeder import Feeder as Feeder
+    from penstock.testing.file_feeder import FileFeeder as FileFeeder
+    from penstock.testing.http_feeder import HttpFeeder as HttpFeeder
     from penstock.testing.leak_meter import LeakMeter as LeakMeter
     from penstock.testing.listener_probe import Backend as Backend
     from penstock.testing.listener_probe import ListenerProbe as ListenerProbe

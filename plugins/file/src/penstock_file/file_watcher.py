@@ -255,11 +255,16 @@ class FileWatcher:
             self._report(f"{path} cannot be read: {text_of(error)}; retrying at each scan")
 
     def _report_waiting(self) -> None:
-        if self._files:
+        if any(file.left_s is None for file in self._files.values()):
             self._waiting = False
-        elif not self._waiting and not self._refused:
+        # A file that was rotated away may have a successor soon; when its folder is gone, too, something is wrong.
+        elif not self._waiting and not self._refused and not any(map(_has_folder, self._files.values())):
             self._waiting = True
             self._report(f"no file at {self._path}: waiting for one")
+
+
+def _has_folder(file: FollowedFile) -> bool:
+    return Path(file.path).parent.exists()
 
 
 def _find(file: FollowedFile) -> bool:

@@ -1,0 +1,9 @@
+"""The receiver ``ticker`` passes the conformance checks."""
+
+from penstock.testing import ReceiverSuite
+
+
+class TestTicker(ReceiverSuite):
+    # It needs no source, so there is no feeder; what needs chosen records is not applicable.
+    name = "ticker"
+    options = {"per_second": 1000.0}  # noqa: RUF012

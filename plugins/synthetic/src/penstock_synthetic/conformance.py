@@ -1,0 +1,18 @@
+"""Conformance suite of the receiver ``synthetic``, for ``penstock plugins check``.
+
+The receiver has no source, so no feeder: what needs chosen records is not applicable.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from penstock.testing import Capabilities, ReceiverSuite
+
+
+class SyntheticSuite(ReceiverSuite):
+    """Records as fast as the rate limit permits."""
+
+    name = "synthetic"
+    options: ClassVar = {"rate": 0}
+    capabilities = Capabilities(arrow=True)
