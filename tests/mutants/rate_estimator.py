@@ -315,23 +315,23 @@ def _mutant(
 
 
 MUTANTS = [
-    _mutant("RE-01", "compute answered nan", GivesNaN),
-    _mutant("RE-02", "declared are 1e-05 to", HasNoFloor),
+    _mutant("RE-01", "compute returned nan", GivesNaN),
+    _mutant("RE-02", "outside of the declared 1e-05 to", HasNoFloor),
     _mutant(
         "RE-02",
-        "declared are 1 to 20000",
+        "outside of the declared 1 to 20000",
         HasNoCeiling,
         capabilities=Capabilities(restores=True, min_rate=1, max_rate=2e4),
     ),
-    _mutant("RE-03", "after such a batch", LowersWhenEmpty),
-    _mutant("RE-04", "the rate changed from", DoublesAtZeroTime),
-    _mutant("RE-05", "the rate changed from", IgnoresTime),
+    _mutant("RE-03", "after a batch that must be ignored", LowersWhenEmpty),
+    _mutant("RE-04", "changed the rate from", DoublesAtZeroTime),
+    _mutant("RE-05", "changed the rate from", IgnoresTime),
     _mutant("RE-06", "compute raised TypeError", LosesFirstRate),
-    _mutant("RE-07", "an estimator was made", TakesAnyInterval),
+    _mutant("RE-07", "make returned an estimator for an interval of 0 ms", TakesAnyInterval),
     _mutant("RE-08", "the rate was", Patient),
     _mutant(
         "RE-08",
-        "Capabilities.adapts is not set, but the rate went from",
+        "Capabilities.adapts is not set, but the rate changed from",
         SaysItIsConstant,
         capabilities=Capabilities(restores=True, adapts=False),
     ),
