@@ -397,7 +397,7 @@ MUTANTS = [
     _mutant("LI-07", "onBatchCompleted takes", Slow),
     _mutant(
         "LI-07",
-        "2016 events were delivered, the snapshot shows",
+        "the listener got 2016 events, and its snapshot shows",
         DropsSilently,
         capabilities=Capabilities(queues=True, serves=True),
         scale=0.2,

@@ -1,6 +1,6 @@
-"""``BlockStore``: what the checks of a block store call; ``HookedBlockStore``: a plugin's ``store`` hook seen as one.
+"""``BlockStore``: the interface that block store checks call; ``HookedBlockStore`` adapts a plugin's hook ``store``.
 
-``BlockStoreKit`` is what these checks run with: blocks of every kind, and crash points.
+``BlockStoreKit``, the argument of these checks, opens stores, makes blocks and simulates crashes and full disks.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from penstock.worker.block_reader import read_block
 
 
 class BlockStore(ABC):
-    """What the checks of a block store call. ``store`` is required; other methods that are missing excuse their checks.
+    """The interface that the block store checks call. The kit adapts an object with the hook ``store`` to it.
 
-    An object with the hook ``store`` needs no such class: the kit wraps it.
+    ``store`` is required. A check that needs another method which is not overridden is not applicable.
     """
 
     @abstractmethod
     def store(self, block: Block) -> StoredBlock | None:
-        """Store a block; return once it is acknowledged."""
+        """Store a block; return its location once the block is acknowledged."""
 
     def read(self, stored: StoredBlock) -> list[Any]:
-        """The records of a stored block; unless overridden, read as a batch's task reads them.
+        """The records of a stored block. Unless overridden, the kit reads them as a batch's task does.
 
         Raises:
             PenstockError: the block does not exist or is damaged.
@@ -55,7 +55,7 @@ class BlockStore(ABC):
         return list(arrow_form.records(read_block(reference, Token("unused"))))
 
     def delete(self, block_ids: Iterable[str]) -> None:
-        """Delete blocks; one that does not exist is no error."""
+        """Delete blocks. Ids that do not exist are ignored."""
         self._unable("delete")
 
     def names(self) -> list[str]:
@@ -63,15 +63,15 @@ class BlockStore(ABC):
         self._unable("names")
 
     def next_number(self) -> int:
-        """The number that the next block gets, of a store that numbers its blocks itself."""
+        """The number of the next block, for a store that numbers its blocks itself."""
         self._unable("next_number")
 
     def replay(self, first: int, last: int, at_most: int | None = None) -> list[str]:
-        """The ids of the blocks whose numbers are from ``first`` to ``last``, both included, at most so many."""
+        """The ids of the blocks with numbers from ``first`` to ``last``, both included; at most ``at_most`` ids."""
         self._unable("replay")
 
     def older(self) -> tuple[StoredBlock, list[Any]]:
-        """A block that an earlier version of the store has written, and its records."""
+        """A block that an earlier version of the store wrote, and its records."""
         self._unable("older")
 
     def close(self) -> None:  # noqa: B027  # optional
@@ -82,11 +82,11 @@ class BlockStore(ABC):
 
 
 class HookedBlockStore(BlockStore):
-    """The hook ``store`` of a plugin, with the core's block handler behind it, as on an executor.
+    """Calls a plugin's hook ``store`` as an executor does: the core's block handler answers if the plugin does not.
 
     Args:
         plugin: implements the hook.
-        folder: where the core's block handler stores.
+        folder: the folder in which the core's block handler stores.
     """
 
     def __init__(self, plugin: object, folder: Path) -> None:
@@ -119,11 +119,11 @@ class HookedBlockStore(BlockStore):
 
 @frozen
 class CrashPoint:
-    """What a process that is killed at this moment leaves behind.
+    """The files that a process would leave if it were killed at this moment.
 
     Attributes:
         folder: a copy of the store's folder.
-        number: which of the moments it is, from 1.
+        number: the number of the moment, from 1.
     """
 
     folder: Path
@@ -137,7 +137,7 @@ class BlockStoreKit(Kit):
         """Open a store, closed when the check ends.
 
         Args:
-            folder: its home; by default the check's own.
+            folder: the store's folder; by default ``home``.
         """
         home = self.home if folder is None else folder
         home.mkdir(parents=True, exist_ok=True)
@@ -159,7 +159,7 @@ class BlockStoreKit(Kit):
         """Store a block.
 
         Raises:
-            CheckFailure: the store refuses it, or answers with anything else than a ``StoredBlock``.
+            CheckFailure: the store raises, or does not return a ``StoredBlock``.
         """
         try:
             stored = store.store(self.block(number, records))
@@ -177,7 +177,7 @@ class BlockStoreKit(Kit):
             return error
 
     def moved(self, stored: StoredBlock, folder: Path) -> StoredBlock:
-        """A stored block, in a copy of the store's folder."""
+        """The location of a stored block in a copy of the store's folder."""
         return evolve(stored, path=stored.path.replace(str(self.home), str(folder)))
 
     def files(self, folder: Path | None = None) -> dict[str, int]:
@@ -192,8 +192,8 @@ class BlockStoreKit(Kit):
     def crash_points(self, action: Callable[[], object]) -> list[CrashPoint]:
         """Run an action; copy the store's folder at each moment between two of its writes.
 
-        After each executed line of Python the folder is compared with what it was: a process that is killed at this
-        moment leaves these files, since what it has written is in the operating system's hands.
+        A trace function compares the folder after each line of Python. A process that is killed at this moment leaves
+        these files, since the operating system completes its earlier writes.
 
         Raises:
             NotApplicable: the folder never changes.
@@ -220,10 +220,10 @@ class BlockStoreKit(Kit):
         return points
 
     def on_full_disk(self, action: Callable[[], object], free_bytes: int) -> str:
-        """Run an action in a forked process in which no file can grow above a size; how it ended.
+        """Run an action in a forked process in which no file can grow above ``free_bytes``.
 
         Returns:
-            ``stored``, or the class and text of its error.
+            ``stored``, or the class and text of the action's error.
         """
         reader, writer = os.pipe()
         pid = os.fork()

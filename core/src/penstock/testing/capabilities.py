@@ -1,4 +1,4 @@
-"""``Capabilities``: what a plugin declares that it can do, each tested for truth."""
+"""``Capabilities``: the optional abilities that a plugin declares. PK-14 checks the declaration."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class Capabilities:
-    """What a plugin can do beyond the minimum. A check of a flag that is not set is not applicable.
+    """A plugin's optional abilities. A check that requires a flag which is not set is not applicable.
 
     Attributes:
-        ordered: receiver: the records of one source arrive in the order in which the source has them.
-        acknowledged: receiver: acknowledges a record to the source after it is stored; the source delivers a record
-            again that was not acknowledged.
+        ordered: receiver: stores the records of a source in the order of the source.
+        acknowledged: receiver: acknowledges a record to the source after it is stored; the source redelivers a record
+            that was not acknowledged.
         replayable: receiver: gives each block its position as metadata and, created from a position, continues there.
         partitioned: receiver: several instances share the partitions of one source.
         arrow: receiver: stores columnar batches.
-        bounded: receiver: when the source has ended, its threads end, or it stops.
-        drops: receiver: drops records that cannot be stored fast enough, instead of holding the source, and reports
-            how many as an error, such as "3 records dropped".
+        bounded: receiver: ends its threads, or stops, at the end of the source.
+        drops: receiver: drops records that cannot be stored fast enough, instead of blocking the source, and reports
+            their number as an error, such as "3 records dropped".
         reconnects: receiver: connects again after the connection failed.
-        adapts: rate estimator: its rate follows what batches took; false for a constant rate.
+        adapts: rate estimator: its rate follows the batches' processing delays; false for a constant rate.
         restores: rate estimator: has a ``state`` that survives a restart.
         shares: rate estimator: several instances share one capacity.
-        min_rate: rate estimator: no answer is below it, records/s. The default is about one record a day.
-        max_rate: rate estimator: no answer is above it, records/s. The default is 2^53: above it a float loses records.
+        min_rate: rate estimator: the lowest answer, records/s. The default is about one record a day.
+        max_rate: rate estimator: the highest answer, records/s. The default is 2^53: above it a float loses records.
         queues: listener: handles events on a thread of its own, from a bounded queue.
         serves: listener: opens a port.
         exports: listener: sends data to a backend.

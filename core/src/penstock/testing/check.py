@@ -40,7 +40,7 @@ PREFIXES: Mapping[str, Kind] = {
 }
 #: The kinds that a suite tests; ``plugin`` and ``live`` are part of each.
 SUITE_KINDS: tuple[Kind, ...] = ("receiver", "rate-estimator", "listener", "block-store")
-#: What a run of checks may test; ``plugin``: the packaging alone.
+#: The kinds that a run of checks accepts; ``plugin`` tests the packaging alone.
 SUBJECT_KINDS: tuple[Kind, ...] = (*SUITE_KINDS, "plugin")
 #: The sections of a check's documentation.
 SECTIONS = ("Purpose", "Method", "Condition", "Requires")
@@ -75,10 +75,10 @@ class Check:
     Attributes:
         id: such as ``RC-06``.
         level: ``must``, ``should`` or ``may``, as in RFC 2119.
-        requires: the capability without which it is not applicable; empty for none.
-        change: what an author changes to pass it.
-        limit_s: the time limit, multiplied by ``PENSTOCK_TEST_SCALE``.
-        function: gets the kit of its kind.
+        requires: the capability without which the check is not applicable; empty for none.
+        change: advice to the author of a plugin that fails it, one sentence.
+        limit_s: the time limit in seconds, multiplied by ``PENSTOCK_TEST_SCALE``.
+        function: runs the check; gets the kit of its kind.
     """
 
     id: str
@@ -95,12 +95,12 @@ class Check:
 
     @property
     def kind(self) -> Kind:
-        """What it tests."""
+        """The kind of plugin that it tests, from the prefix of its id."""
         return PREFIXES[self.id[:2]]
 
     @property
     def rule(self) -> str:
-        """What must hold, one line."""
+        """The rule that must hold: the first line of the docstring."""
         return inspect.getdoc(self.function).partition("\n")[0]  # type: ignore[union-attr]  # `check` refuses none
 
     @property
@@ -115,9 +115,9 @@ class CheckFailure(AssertionError):
     """A plugin breaks a rule.
 
     Attributes:
-        seen: what was observed.
-        smallest: the smallest input that shows it; empty when there is no input.
-        change: what to change, when it differs from the check's own advice.
+        seen: the observed behaviour, with values.
+        smallest: the smallest input that shows it; may be empty.
+        change: advice to the author; empty: the check's own ``change`` applies.
     """
 
     def __init__(self, seen: str, smallest: str = "", change: str = "") -> None:
@@ -125,7 +125,7 @@ class CheckFailure(AssertionError):
         self.seen, self.smallest, self.change = seen, smallest, change
 
 
-class NotApplicable(Exception):  # an outcome, no error
+class NotApplicable(Exception):  # an outcome, not an error
     """A check does not apply to this plugin; the message says why."""
 
 
@@ -134,10 +134,10 @@ def check(check_id: str, level: Level, *, change: str, requires: str = "", limit
 
     Args:
         check_id: such as ``RC-06``; the prefix decides the kind.
-        level: ``must``, ``should`` or ``may``.
-        change: what an author changes to pass it, one sentence.
-        requires: the field of ``Capabilities`` without which it is not applicable.
-        limit_s: the time limit.
+        level: ``must``, ``should`` or ``may``, as in RFC 2119.
+        change: advice to the author of a plugin that fails it, one sentence in the imperative.
+        requires: the field of ``Capabilities`` without which the check is not applicable.
+        limit_s: the time limit in seconds, before scaling.
     """
 
     def register(function: F) -> F:
@@ -155,9 +155,9 @@ def fail(seen: str, smallest: object = "", change: str = "") -> NoReturn:
     """Fail the running check.
 
     Args:
-        seen: what was observed, with values.
+        seen: the observed behaviour: one sentence with the actor first and the values.
         smallest: the smallest input that shows it.
-        change: what to change, when the check's own advice is not precise enough.
+        change: more precise advice than the check's own.
 
     Raises:
         CheckFailure: always.
@@ -169,27 +169,27 @@ def all_checks() -> dict[str, Check]:
     """Every check by id, in the order of ids.
 
     Raises:
-        RuntimeError: the number of checks of a kind is not the pinned one.
+        RuntimeError: the number of checks of a kind differs from ``PINNED``.
     """
     for module in _MODULES:
         import_module(f"penstock.testing.checks.{module}")
     by_kind = {kind: [each for each in _registry.values() if each.kind == kind] for kind in PINNED}
     for kind, pinned in PINNED.items():
         if len(by_kind[kind]) != pinned:
-            raise RuntimeError(f"the kit has {len(by_kind[kind])} checks of kind {kind}, pinned are {pinned}")
+            raise RuntimeError(f"the kit has {len(by_kind[kind])} checks of kind {kind}; PINNED says {pinned}")
     return {each.id: each for kind in PINNED for each in sorted(by_kind[kind], key=lambda one: one.id)}
 
 
 def checks_for(kind: Kind, only: Iterable[str] | None = None) -> list[Check]:
-    """The checks of a suite: packaging, those of the kind, and the live ones; of ``plugin`` packaging alone.
+    """The checks of a suite: packaging, those of the kind, and the live ones; for ``plugin`` packaging alone.
 
     Args:
         kind: ``receiver``, ``rate-estimator``, ``listener``, ``block-store`` or ``plugin``.
-        only: ids; ``None`` for all.
+        only: the ids of the checks to select; ``None`` selects all.
 
     Raises:
-        ConfigurationError: there is no such kind.
-        UnknownNameError: there is no such check for this kind; names the nearest.
+        ConfigurationError: ``kind`` is unknown.
+        UnknownNameError: an id is unknown for this kind; the message names the nearest.
     """
     if kind not in SUBJECT_KINDS:
         raise ConfigurationError(f"no kind {kind!r} of plugin has checks; these have: {', '.join(SUBJECT_KINDS)}")

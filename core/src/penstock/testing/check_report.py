@@ -21,17 +21,17 @@ class Result:
     """How one check ended.
 
     Attributes:
-        id: of the check.
-        name: of the check.
+        id: the check's id, such as ``RC-06``.
+        name: the check's name, such as ``stop_wakes_a_blocked_read``.
         level: ``must``, ``should`` or ``may``.
-        outcome: ``excused`` is a failure that the author expects and gives a reason for.
-        seconds: how long it took.
-        rule: what must hold.
-        seen: what was observed, or why it is not applicable; empty for a pass.
-        smallest: the smallest input that shows it; empty when there is no input.
-        change: what to change; empty unless it failed.
-        excuse: how to excuse it; empty unless it failed.
-        docs: where the check is documented.
+        outcome: ``excused`` is a failure that ``expected_failures`` gives a reason for.
+        seconds: duration of the check.
+        rule: the sentence that must hold.
+        seen: the observed behaviour, or the reason why the check is not applicable; empty for a pass.
+        smallest: the smallest input that shows a failure; may be empty.
+        change: advice to the author; empty unless it failed.
+        excuse: the declaration that excuses the failure; empty unless it failed.
+        docs: page and anchor of the check's documentation.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Result:
         return cls(check.id, check.name, check.level, outcome, seconds, check.rule, seen, smallest, docs=anchor)
 
     def text(self) -> str:
-        """The result for people, several lines for a failure."""
+        """The result as readable text: one line, several for a failure."""
         head = f"{self.id} {self.name} ({self.level}): {self.outcome}"
         if self.outcome in {"passed", "not applicable", "excused"}:
             return head + (f", {self.seen}" if self.seen else "")
@@ -73,10 +73,10 @@ class Report:
     """The results of a run of checks.
 
     Attributes:
-        kind: of the plugin.
-        subject: what was tested.
-        seed: with which the run can be repeated.
-        pinned: the number of checks that a complete run has; ``None`` when only some were asked for.
+        kind: the kind of plugin.
+        subject: the name of the tested plugin or class.
+        seed: a run with the same seed draws the same values.
+        pinned: the number of checks in a complete run; ``None`` when the run selected some.
         results: one for each check, in the order of ids.
     """
 
@@ -90,13 +90,13 @@ class Report:
         """The result of a check.
 
         Raises:
-            KeyError: it is not part of this run.
+            KeyError: the check is not part of this run.
         """
         return {each.id: each for each in self.results}[check_id]
 
     @property
     def failed(self) -> list[Result]:
-        """The failures that nothing excuses."""
+        """The failures without an excuse."""
         return [each for each in self.results if each.outcome == "failed"]
 
     @property

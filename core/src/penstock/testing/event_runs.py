@@ -49,11 +49,11 @@ def listener_events(
     longer than the interval; output operations of the third batch and of one in ten fail; a checkpoint fails.
 
     Args:
-        rng: the source of everything random.
-        batches: number of batches.
-        streams: ids of the receiver streams.
-        first_batch: number of the first batch, above 1 for a run that recovers.
-        interval_ms: milliseconds between two batches.
+        rng: the random source.
+        batches: the number of batches.
+        streams: the ids of the receiver streams.
+        first_batch: the number of the first batch, above 1 for a recovered run.
+        interval_ms: the batch interval in milliseconds.
         stops: whether the run ends with a graceful stop.
     """
     began = START_MS + (first_batch - 1) * interval_ms
@@ -131,7 +131,7 @@ def _post_relaunch(post: Any, rng: random.Random, time: int, infos: dict[int, Re
 
 
 def totals_of(events: Iterable[object]) -> dict[str, Any]:
-    """What a listener that counts would have counted.
+    """The totals that a correct listener shows after these events.
 
     Returns:
         ``batches`` completed, ``failed_batches`` among them, ``records`` in them, ``stream_records`` by stream id,

@@ -1,4 +1,4 @@
-"""``FakeListenerContext``: a ``ListenerContext`` without an engine, which records what listeners do."""
+"""``FakeListenerContext``: a ``ListenerContext`` without an engine, which records the commands of listeners."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ class ProcessingRateEstimator(RateEstimator):
 
 
 class FakeListenerContext(ListenerContext):
-    """A program with receiver streams that a test owns. Any thread may use it.
+    """A program with receiver streams, simulated by a test. Thread-safe.
 
-    ``rate_estimator`` gives the installed estimator that the configuration names, or else one that answers with the
+    ``rate_estimator`` returns the installed estimator that the configuration names, or else one that answers with the
     processing rate; ``None`` when ``spark.streaming.backpressure.enabled`` is ``false``.
 
     Args:
-        configuration: by full key.
-        batch_interval_ms: milliseconds between two batches.
-        streams: ids of the receiver streams.
-        restored: what an earlier run saved, by name.
+        configuration: configuration by full key.
+        batch_interval_ms: the batch interval in milliseconds.
+        streams: the ids of the receiver streams.
+        restored: the values that an earlier run saved, by name.
 
     Attributes:
         commands: every ``set_rate``, ``request_executors`` and ``kill_executor``, with its arguments, in order.
         saved: the functions given to ``save``, by name.
-        infos: what ``receiver_infos`` returns; ``observe`` keeps it up to date.
-        backlog: what ``backlog_bytes`` returns.
+        infos: the result of ``receiver_infos``; ``observe`` updates it.
+        backlog: the result of ``backlog_bytes``.
         limits: the rate limits by stream id.
-        executor_ids: what ``executors`` returns; requests are accepted at once.
-        has_stopped: whether commands have no effect any more.
+        executor_ids: the result of ``executors``; requests are granted at once.
+        has_stopped: set it to let commands fail, as after the program's stop.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class FakeListenerContext(ListenerContext):
     # -- for the test --
 
     def observe(self, event: Event) -> None:
-        """Take over what an event says of a receiver; called before listeners get it."""
+        """Update ``infos`` from a receiver event. Call it before listeners get the event."""
         if isinstance(event, ReceiverStarted | ReceiverError | ReceiverStopped):
             self.infos[event.receiverInfo.streamId] = event.receiverInfo
 
     def checkpoint(self) -> dict[str, Any]:
-        """What a checkpoint would now save: the values of ``saved``, by way of JSON.
+        """The content of a checkpoint at this moment: the values of ``saved``, converted to JSON and back.
 
         Raises:
             TypeError: JSON cannot hold a value.
@@ -140,7 +140,7 @@ class FakeListenerContext(ListenerContext):
         ]
 
     def receiver_infos(self) -> dict[int, ReceiverInfo]:
-        """What the last events said."""
+        """The infos of the last receiver events."""
         return dict(self.infos)
 
     def backlog_bytes(self) -> int:
@@ -177,7 +177,7 @@ class FakeListenerContext(ListenerContext):
         return attributed_ms(batch.processingDelay, counts.get(stream_id, 0), sum(counts.values()), busy)
 
     def save(self, name: str, value: Callable[[], Any]) -> Any:
-        """Record the function; return what the earlier run saved."""
+        """Record the function; return the value that the earlier run saved."""
         self.saved[name] = value
         return self._restored.get(name)
 

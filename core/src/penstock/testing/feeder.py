@@ -13,14 +13,14 @@ from penstock.testing.check import NotApplicable
 class Feeder(ABC):
     """The source of a receiver under test: an author writes one for each external system.
 
-    A check creates a feeder, makes the receiver from it, and calls these methods. Each returns once the source has
-    done it, not once the receiver has seen it. ``put`` is required. A method that is not overridden makes the checks
-    that need it not applicable.
+    A check creates a feeder, makes the receiver from it, and calls these methods. Each method returns once the source
+    has carried it out, not once the receiver has noticed. ``put`` is required. A check that needs a method which is
+    not overridden is not applicable.
 
     Attributes:
-        terminator: with which ``encode`` ends a record and which the last record of a stream may lack; empty when
-            there is no such thing, as for records that follow their length.
-        in_process: whether the source is in this process, so that no worker of Spark reaches it.
+        terminator: the bytes with which ``encode`` ends a record; the last record of a stream may lack them. Empty for
+            records without a terminator, such as length-prefixed frames.
+        in_process: whether the source is in this process, where no worker of Spark reaches it.
     """
 
     terminator: bytes = b""
@@ -35,7 +35,7 @@ class Feeder(ABC):
         self.close()
 
     def options(self) -> Mapping[str, Any]:
-        """Options with which the receiver plugin reads from this source, such as host and port."""
+        """The receiver plugin's options for this source, such as host and port."""
         return {}
 
     @abstractmethod
@@ -43,7 +43,7 @@ class Feeder(ABC):
         """Make records available to the receiver, in this order.
 
         Args:
-            records: each equal to what the receiver is to store for it.
+            records: each equals the record that the receiver is to store for it.
         """
 
     def sample(self, rng: random.Random, count: int) -> list[Any]:
@@ -51,13 +51,13 @@ class Feeder(ABC):
         return [f"{index}-{rng.getrandbits(32):08x}" for index in range(count)]
 
     def odd_records(self) -> list[Any]:
-        """Records that are hard to carry faithfully: empty, long, with special characters. Only legal ones."""
+        """Legal records that are easily damaged on the way: empty, long, with special characters."""
         return ["", " ", "\t", "\x00", "é", "😀", "a\u0301", "'\"\\", "x" * 100_000]
 
     def large(self, rng: random.Random, count: int) -> list[Any]:
         """Draw distinct records of about 20 kB, or as large as the source can carry.
 
-        Unless overridden, those of ``sample``, made longer if they are texts.
+        Unless overridden, the records of ``sample``, padded if they are texts.
         """
         padding = "x" * 20_000
         return [each + padding if isinstance(each, str) else each for each in self.sample(rng, count)]
@@ -68,7 +68,7 @@ class Feeder(ABC):
     # -- optional abilities --
 
     def put_bytes(self, data: bytes) -> None:
-        """Send raw bytes, of a source whose transport is a byte stream: a record may be split anywhere."""
+        """Send raw bytes, if the transport is a byte stream: a record may be split at any byte."""
         self._unable("put_bytes")
 
     def encode(self, record: Any) -> bytes:
@@ -82,16 +82,16 @@ class Feeder(ABC):
     def oversize(self) -> tuple[Any, str]:
         """A record above the receiver's size limit, and its policy: ``stored``, ``dropped`` or ``error``.
 
-        ``dropped`` and ``error`` are reported as errors; after ``error`` a connection may have to be made again.
+        The receiver reports ``dropped`` and ``error`` as errors. With ``error`` it may close the connection.
         """
         self._unable("oversize")
 
     def pause(self) -> None:
-        """Stop serving without closing anything: the receiver's reads block. ``heal`` ends it."""
+        """Stop serving without closing anything, so that the receiver's reads block. ``heal`` ends the pause."""
         self._unable("pause")
 
     def cut(self) -> None:
-        """Break the connection and refuse new ones, as a server that died. ``heal`` ends it."""
+        """Break every connection and refuse new ones, as a crashed server does. ``heal`` ends the outage."""
         self._unable("cut")
 
     def heal(self) -> None:
@@ -107,24 +107,24 @@ class Feeder(ABC):
         self._unable("acknowledged")
 
     def taken(self) -> int:
-        """How many records the receiver has taken so far; what waits in the transport may count as taken."""
+        """The number of records that the receiver has taken so far. Records in transport buffers may count."""
         self._unable("taken")
 
     def position_options(self, position: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Options with which a replayable receiver plugin continues after a position: the metadata of its blocks."""
+        """A replayable receiver plugin's options for continuing after a position, the metadata of its blocks."""
         self._unable("position_options")
 
     def share_options(self, index: int, count: int) -> Mapping[str, Any]:
-        """Options of one of several instances that share the source's partitions; none if the source shares them out.
+        """Options for one of several instances that share the source's partitions; empty if the source assigns them.
 
         Args:
-            index: of this instance, from 0.
-            count: number of instances.
+            index: the number of this instance, from 0.
+            count: the number of instances.
         """
         return {}
 
     def polls(self) -> int:
-        """How often the receiver has asked for data or connected so far."""
+        """The number of requests for data and attempts to connect by the receiver so far."""
         self._unable("polls")
 
     def _unable(self, method: str) -> NoReturn:

@@ -17,11 +17,12 @@ class FileFeeder(Feeder):
     Options: ``path``, the folder.
 
     Args:
-        growing: append to one file; otherwise each ``put`` makes a new file, which appears when it is whole.
+        growing: append to one file; otherwise each ``put`` creates a file, which appears by a rename once it is
+            complete.
 
     Attributes:
-        terminator: of a record.
-        folder: has the files, and nothing else.
+        terminator: the bytes after each record.
+        folder: holds the files, and nothing else.
     """
 
     terminator = b"\n"
@@ -31,7 +32,7 @@ class FileFeeder(Feeder):
         self._growing, self._numbers = growing, itertools.count()
         self.folder = Path(self._root.name, "source")
         self.folder.mkdir()
-        # Where it is now, and where it is after a cut.
+        # The folder's present path, and its path during a cut.
         self._at, self._away = self.folder, Path(self._root.name, "away")
 
     def options(self) -> Mapping[str, Any]:
@@ -43,7 +44,7 @@ class FileFeeder(Feeder):
         return str(record).encode() + self.terminator
 
     def odd_records(self) -> list[Any]:
-        """Those of ``Feeder`` that are one line each."""
+        """The odd records of ``Feeder`` that fit on one line."""
         return [each for each in super().odd_records() if "\n" not in each and not each.endswith("\r")]
 
     def put(self, records: Sequence[Any]) -> None:
@@ -61,7 +62,7 @@ class FileFeeder(Feeder):
         self._write(b"\xff\xfe\xfd" + self.terminator)
 
     def cut(self) -> None:
-        """Move the folder away, as a disk that is no longer mounted."""
+        """Move the folder away, as if its disk were unmounted."""
         self._at = self.folder.rename(self._away)
 
     def heal(self) -> None:

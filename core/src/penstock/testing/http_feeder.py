@@ -1,4 +1,4 @@
-"""``HttpFeeder``: records over HTTP, for a receiver under test that asks for them or that is posted to."""
+"""``HttpFeeder``: records over HTTP, for a receiver under test that polls a server or is itself one (a webhook)."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ _POLL_S, _RETRY_S, _JOIN_S, _ANSWER_S = 0.01, 0.01, 5.0, 30.0
 class HttpFeeder(Feeder):
     """Serves records, or posts them. A record is any JSON value.
 
-    It serves, at ``url``:
+    A serving feeder answers at ``url``:
 
-    - ``GET ?position=N&limit=M`` → ``{"records": [[position, record], ...], "end": false}``, at once: those from a
-      position on, or, without it, those that are not acknowledged. ``end`` is true when no record will follow.
-    - ``POST`` of a list of positions → these records are acknowledged.
+    - ``GET ?position=N&limit=M`` → ``{"records": [[position, record], ...], "end": false}``, at once: the records from
+      a position, or, without it, those that are not acknowledged. ``end`` is true when no record will follow.
+    - ``POST`` of a list of positions acknowledges these records.
 
-    Or it posts each record to ``url``, in order, until the answer is a success; that answer acknowledges the record.
+    A posting feeder posts each record to ``url``, in order, and retries until the receiver answers with a success
+    status. That answer acknowledges the record.
 
     Options: ``url`` when it serves; ``host`` and ``port``, where to listen, when it posts.
 
     Args:
-        posts: post to the receiver, instead of serving.
+        posts: post records to the receiver instead of serving them.
 
     Attributes:
-        port: of this server, or of the receiver.
+        port: the port of this server or, when it posts, of the receiver.
     """
 
     def __init__(self, *, posts: bool = False) -> None:
@@ -43,7 +44,7 @@ class HttpFeeder(Feeder):
         self._acknowledged: dict[int, None] = {}  # positions, in the order of acknowledgement
         self._polls, self._state = 0, "up"
         self._posts = posts
-        # While nothing listens, keeps the port: bound and not listening, it refuses connections.
+        # Holds the port during a cut: a bound socket that does not listen refuses connections.
         self._placeholder: socket.socket | None = None
         self._server: _Server | None = None
         if posts:
@@ -56,7 +57,7 @@ class HttpFeeder(Feeder):
 
     @property
     def url(self) -> str:
-        """Where records are served, or posted to."""
+        """The address at which records are served, or to which they are posted."""
         return f"http://{_HOST}:{self.port}/"
 
     def options(self) -> Mapping[str, Any]:
@@ -64,13 +65,13 @@ class HttpFeeder(Feeder):
         return {"host": _HOST, "port": self.port} if self._posts else {"url": self.url}
 
     def put(self, records: Sequence[Any]) -> None:
-        """Make records available, or post them soon."""
+        """Make records available, or queue them for posting."""
         with self._changed:
             self._records.extend(records)
             self._changed.notify_all()
 
     def pause(self) -> None:
-        """Answer no request, or post nothing."""
+        """Leave requests unanswered, or post nothing."""
         self._set("paused")
 
     def cut(self) -> None:
@@ -90,7 +91,7 @@ class HttpFeeder(Feeder):
             self._server = _Server(self, self.port)
 
     def end(self) -> None:
-        """Tell who asks that no record follows."""
+        """Answer further requests with ``end`` once every record is served."""
         if self._server is None:
             self._unable("end")
         self._set("ended")
@@ -124,7 +125,7 @@ class HttpFeeder(Feeder):
     # -- serving --
 
     def _answer(self, query: Mapping[str, list[str]]) -> Any:
-        """The answer to a request; ``None`` for none."""
+        """The answer to a request; ``None`` to close the connection instead."""
         with self._changed:
             self._polls += 1
             self._changed.wait_for(lambda: self._state != "paused")
@@ -176,7 +177,7 @@ class HttpFeeder(Feeder):
 
 
 class _Server(ThreadingHTTPServer):
-    """Serves on threads whose names the leak meter knows."""
+    """Serves on threads with names that the leak meter ignores."""
 
     daemon_threads = True
     block_on_close = False
@@ -191,10 +192,10 @@ class _Server(ThreadingHTTPServer):
         _start(lambda: self.process_request_thread(request, client_address))
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a receiver that went away is what is tested."""
+        """Print nothing: a check may end the receiver during a request."""
 
     def end(self) -> None:
-        """Stop to serve."""
+        """Stop serving and close the socket."""
         self.shutdown()
         self.server_close()
         self._thread.join(_JOIN_S)
@@ -222,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 def _start(target: Any) -> threading.Thread:

@@ -1,4 +1,4 @@
-"""``IoWatch``: what a thread does to the outside world while it is watched: connections, processes, files."""
+"""``IoWatch`` records the connections, processes and files that a thread opens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EVENTS = frozenset(
         "subprocess.Popen",
     }
 )
-# What imports open.
+# Files that an import opens.
 _CODE = (".py", ".pyc", ".so", ".pth")
 _watching = threading.local()
 _hook_lock = threading.Lock()
@@ -32,28 +32,28 @@ _hooked = False
 
 
 class IoWatch:
-    """Records what the thread that enters it does until it leaves.
+    """Records the I/O of the thread that enters it, until it leaves.
 
     Attributes:
-        seen: one line each.
+        seen: one line for each operation, with its arguments.
     """
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
     def __enter__(self) -> Self:
-        """Start to watch this thread."""
+        """Start recording on this thread."""
         global _hooked
         with _hook_lock:
             if not _hooked:
-                # Cannot be removed: one hook for the whole process.
+                # An audit hook cannot be removed, so there is one for the whole process.
                 sys.addaudithook(_audit)
                 _hooked = True
         _watching.seen = self.seen
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Stop to watch."""
+        """Stop recording."""
         _watching.seen = None
 
 

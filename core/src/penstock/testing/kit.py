@@ -1,4 +1,7 @@
-"""``Kit``: what a running check gets: instances of the plugin, a clock, seeded randomness, deadlines, a leak meter."""
+"""``Kit``, the argument of a check: makes instances of the plugin and has deadlines, seeded randomness, a leak meter.
+
+``ReceiverKit`` adds what the checks of receivers need.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from penstock.testing.receiver_harness import ReceiverHarness
 from penstock.testing.subject import Subject
 
 _POLL_S = 0.002
-# How long a receiver may take to stop when a check ends: a stop that hangs fails the checks of stopping only.
+# How long the end of a check waits for the receiver's stop: a stop that hangs fails only the checks of stopping.
 _CLOSE_S = 3.0
 # A receiver is idle when its threads need less than a fifth of the time in several windows in a row.
 _WINDOW_S, _QUIET_WINDOWS = 0.02, 3
@@ -36,7 +39,7 @@ def scale() -> float:
     """The factor of every deadline, from ``PENSTOCK_TEST_SCALE``: above 1 on a slow machine.
 
     Raises:
-        ValueError: it is no number above 0.
+        ValueError: the variable is not a number above 0.
     """
     text = os.environ.get("PENSTOCK_TEST_SCALE", "1")
     try:
@@ -49,24 +52,24 @@ def scale() -> float:
 
 
 class Kit:
-    """What a check runs with. Everything that is entered here is closed when the check ends.
+    """Serves one run of one check. It closes everything that was entered here when the check ends.
 
     Args:
-        subject: what is tested.
+        subject: the plugin under test.
         check: the running check.
         folder: an empty folder for this check.
     """
 
     def __init__(self, subject: Subject, check: Check, folder: Path) -> None:
         self.subject, self.check, self.folder = subject, check, folder
-        #: Seeded by the run's seed and the check's id: a check sees the same values alone and among others.
+        #: Seeded by the run's seed and the check's id: a check draws the same values alone and among others.
         self.rng = random.Random(f"{subject.seed} {check.id}")
         self.leak_meter = LeakMeter()
         self._entered = ExitStack()
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the plugin declares."""
+        """The capabilities that the plugin declares."""
         return self.subject.capabilities
 
     def enter(self, resource: Any) -> Any:
@@ -90,11 +93,11 @@ class Kit:
 
         Args:
             condition: polled every 2 ms.
-            seen: what the failure reports, or a function that describes it.
-            timeout_s: deadline before scaling.
+            seen: the text of the failure, or a function that returns it.
+            timeout_s: the deadline in seconds, before scaling.
 
         Raises:
-            CheckFailure: it is not true in time.
+            CheckFailure: the condition is not true before the deadline.
         """
         if not self.becomes(condition, timeout_s):
             fail(f"{seen if isinstance(seen, str) else seen()} (within {self.deadline_s(timeout_s):g} s)")
@@ -103,7 +106,7 @@ class Kit:
         """Call a function on a thread of its own; return whether it returns or raises before a deadline."""
 
         def body() -> None:
-            # What it raises is not the question.
+            # The caller asks only whether it ends.
             with suppress(BaseException):
                 function()
 
@@ -128,7 +131,7 @@ class Kit:
         while not condition():
             if time.monotonic() > deadline:
                 return bool(condition())
-            # Polls: what a third-party plugin does has no event to wait for.
+            # Polls: a third-party plugin sets no event that this could wait for.
             threading.Event().wait(_POLL_S)
         return True
 
@@ -158,19 +161,22 @@ class ReceiverKit(Kit):
         """A new receiver: pickled and loaded again, as Spark does on the way to an executor.
 
         Args:
-            feeder: its source; ``None`` for a new one.
-            position: of a replayable receiver: it continues after what was stored up to there. A position is the
-                metadata of the blocks stored so far, each one's values over those before; ``None``: from the start.
-            index: which of several instances that share the source's partitions.
+            feeder: the source; ``None`` makes a new feeder.
+            position: where a replayable receiver continues: the merged metadata of the blocks stored so far, in which a
+                later block's values replace earlier ones. ``None``: from the start.
+            index: the number of this instance among those that share the source's partitions, from 0.
             count: the number of these instances.
 
         Raises:
-            CheckFailure: it cannot be pickled, or loaded, or does not take a position.
+            CheckFailure: the receiver cannot be pickled or loaded, or ``make`` does not take a position.
         """
         if feeder is None and self.subject.feeder is not None:
             feeder = self.feeder()
         if position is not None and not self.subject.takes("position"):
-            fail("make does not take a position", change="let make take (feeder, position=None) and continue there")
+            fail(
+                "make has no argument position, and Capabilities.replayable is set",
+                change="declare make(feeder, position=None), and return a receiver that continues at this position",
+            )
         made = self.subject.instance(*([] if feeder is None else [feeder]), position=position, index=index, count=count)
         try:
             receiver = cloudpickle.loads(cloudpickle.dumps(made))
@@ -189,7 +195,7 @@ class ReceiverKit(Kit):
         clock: Clock | None = None,
         conf: Mapping[str, str] | None = None,
     ) -> ReceiverHarness:
-        """A harness for a receiver, not started; stopped when the check ends, however that stop ends."""
+        """A harness for a receiver, not started. The kit stops it at the end of the check, even if that hangs."""
         _warm_up()
         harness = ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock, pickled=False)
         self.on_close(lambda: self.finishes(harness.stop, _CLOSE_S))
@@ -219,12 +225,12 @@ class ReceiverKit(Kit):
         return feeder, self.run(self.make(feeder), clock, conf)
 
     def arrives(self, count: Callable[[], int], goal: int, timeout_s: float = 5.0) -> bool:
-        """Wait until a count reaches a goal; return false when it has not changed for some time.
+        """Wait until a count reaches a goal; return false once it has not changed for the timeout.
 
         Args:
-            count: for instance of the records stored so far.
+            count: returns the current count, such as the number of stored records.
             goal: the count to wait for.
-            timeout_s: how long it may stay the same, before scaling.
+            timeout_s: seconds without a change, before scaling.
         """
         while (before := count()) < goal:
             if not self.becomes(lambda: count() != before, timeout_s):  # called at once
@@ -243,23 +249,23 @@ class ReceiverKit(Kit):
         return True
 
     def until_stored(self, harness: ReceiverHarness, records: Sequence[Any], timeout_s: float = 5.0) -> None:
-        """Wait until each of these records is stored, as often as it is among them; others may be stored, too.
+        """Wait until these records are stored, each as often as it occurs among them. Others may be stored, too.
 
         Raises:
-            CheckFailure: they are not stored in time.
+            CheckFailure: a record is not stored before the deadline.
         """
 
         def missing() -> list[Any]:
             return list((Counter(records) - Counter(harness.records)).elements())
 
         def seen() -> str:
-            errors = f"; errors: {harness.errors[-3:]}" if harness.errors else ""
-            return f"{len(missing())} of {len(records)} records not stored, the first {missing()[:1]}{errors}"
+            errors = f"; reported errors: {harness.errors[-3:]}" if harness.errors else ""
+            return f"{len(missing())} of {len(records)} records are not stored, the first is {missing()[:1]}{errors}"
 
         self.until(lambda: harness.count >= len(records) and not missing(), seen, timeout_s)
 
 
 @cache
 def _warm_up() -> None:
-    """Import what the first block needs: no deadline of a check is to pay for it."""
+    """Import what the first block needs, so that it does not count against a check's deadline."""
     list(arrow_form.records(arrow_form.encode(["record"]).to_batches()))

@@ -1,4 +1,4 @@
-"""What a plugin leaves behind: ``LeakMeter`` for resources, ``GlobalState`` for the state of the process."""
+"""``LeakMeter`` finds resources that a plugin has not released; ``GlobalState`` finds changes to the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ALLOWED_THREADS = ("penstock kit",)
 
 
 class LeakMeter:
-    """The threads, descriptors and temporary files that a plugin has left behind since the meter was made."""
+    """Finds the threads, descriptors and temporary files that were added since the meter was made."""
 
     def __init__(self) -> None:
         self._threads = set(threading.enumerate())
@@ -31,14 +31,14 @@ class LeakMeter:
         """Do nothing: ``leaks`` reports."""
 
     def leaks(self, deadline_s: float = 5.0) -> list[str]:
-        """What is left, one line each. Waits up to a deadline for threads that are ending."""
+        """The leaked resources, one line each. Waits up to a deadline for threads that are ending."""
         deadline = time.monotonic() + deadline_s
         while (left := self._now()) and time.monotonic() < deadline:
             threading.Event().wait(_POLL_S)
         return left
 
     def threads(self) -> list[threading.Thread]:
-        """The threads that were started since and are alive."""
+        """The live threads that were started since the meter was made."""
         return [
             each
             for each in threading.enumerate()
@@ -54,13 +54,13 @@ class LeakMeter:
 
 
 class ReceiverThreads:
-    """How busy the threads are that were started since a leak meter was made."""
+    """Measures the processor time of the threads that were started since a leak meter was made."""
 
     def __init__(self, meter: LeakMeter) -> None:
         self._meter = meter
 
     def is_busy(self, window_s: float) -> bool:
-        """Wait for a moment and return whether the threads needed more than a fifth of it."""
+        """Wait for a window; return whether the threads used more than a fifth of a processor in it."""
         began_s, before = time.monotonic(), self._cpu_ns()
         threading.Event().wait(window_s)
         used_ns = sum(now - before.get(thread, 0) for thread, now in self._cpu_ns().items())
@@ -72,7 +72,7 @@ class ReceiverThreads:
             try:
                 text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
             except OSError:
-                continue  # ended meanwhile, or no Linux
+                continue  # the thread has ended, or this is not Linux
             found[thread.native_id or 0] = int(text.split()[0])
         return found
 
@@ -92,7 +92,7 @@ def _descriptors() -> _Descriptors:
         return found
     for entry in folder.iterdir():
         try:
-            target = os.readlink(entry)  # noqa: PTH115  # text such as "socket:[123]", no path
+            target = os.readlink(entry)  # noqa: PTH115  # text such as "socket:[123]", not a path
         except OSError:
             continue  # closed meanwhile, as the descriptor that lists the folder
         found[f"{entry.name} {target}"] = f"descriptor {entry.name}, {target},"
@@ -105,13 +105,13 @@ def _temporary_files() -> set[str]:
 
 
 class GlobalState:
-    """The state of the process that a plugin must leave as it is, when this was made."""
+    """A snapshot of the process's global state, which a plugin must not change."""
 
     def __init__(self) -> None:
         self._was = self._read()
 
     def changes(self) -> list[str]:
-        """What has changed, one line each."""
+        """The changes since the snapshot, one line each."""
         now = self._read()
         return [
             f"{name} changed from {was!r} to {now[name]!r}"
@@ -123,7 +123,7 @@ class GlobalState:
         ]
 
     def restore(self) -> None:
-        """Put everything back. Signal handlers only on the main thread, where they can be set."""
+        """Restore the snapshot. Signal handlers are restored on the main thread only, as Python requires."""
         os.chdir(self._was["the working directory"])
         environment = self._was["os.environ"]
         for name in set(os.environ) - set(environment):

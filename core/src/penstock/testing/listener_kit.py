@@ -1,4 +1,4 @@
-"""``ListenerKit``: what a running check of a listener gets: it makes listeners and delivers events as the bus does."""
+"""``ListenerKit``, the argument of a listener check: makes listeners and delivers events to them as the bus does."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from penstock.testing.fake_listener_context import FakeListenerContext
 from penstock.testing.kit import Kit
 from penstock.testing.listener_probe import Backend, ListenerProbe
 
-#: The longest that one event may occupy a listener's thread, in the middle of the cases.
+#: The limit of the median time in seconds that a callback takes for one event.
 BUDGET_S = 0.005
 
 
 def hook_of(event: object) -> str:
-    """The name of the callback of an event, also of one that a later version derives."""
+    """The name of an event's callback, also for a subclass that a later version may add."""
     return next(HOOK_OF[kind] for kind in type(event).__mro__ if kind in HOOK_OF)
 
 
 class RunningListener:
-    """Listeners with their context; delivers events one at a time, in a streaming listener's view where they want it.
+    """Listeners with their context. Delivers events one at a time, to PySpark-style listeners as views.
 
     Args:
-        kit: the running check's.
-        context: what the listeners were made with.
+        kit: the kit of the running check.
+        context: the context that ``make`` got.
         probe: the listeners.
 
     Attributes:
-        delivered: the number of events that a listener has a callback for.
-        seconds: how long callbacks took, by hook.
-        made: the number of the context's commands that were given while the listeners were made.
+        delivered: the number of delivered events for which a listener has a callback.
+        seconds: the durations of the callbacks, by hook.
+        initial_commands: the number of commands that the listeners gave to the context while they were made.
     """
 
     def __init__(self, kit: ListenerKit, context: FakeListenerContext, probe: ListenerProbe) -> None:
         self._kit, self.context, self.probe = kit, context, probe
         self.delivered = 0
         self.seconds: dict[str, list[float]] = defaultdict(list)
-        self.made = len(context.commands)
+        self.initial_commands = len(context.commands)
         self._has_stopped = False
 
     def deliver(self, events: Iterable[Event]) -> None:
@@ -73,24 +73,24 @@ class RunningListener:
                 self.seconds[hook_of(event)].append(time.monotonic() - began)
 
     def stop(self) -> None:
-        """Deliver the last event of a stop, unless it was."""
+        """Deliver the last event of a stop, unless it was the last delivered."""
         if not self._has_stopped:
             with suppress(CheckFailure):
                 self.deliver([StopProgress(START_MS, PHASES[-1], 0)])
 
     def commands(self) -> list[tuple[Any, ...]]:
         """The context's commands since the listeners were made."""
-        return self.context.commands[self.made :]
+        return self.context.commands[self.initial_commands :]
 
     def snapshot(self) -> Mapping[str, Any]:
-        """What the listeners show; empty when the suite has no snapshot."""
+        """The snapshot of the probe; empty when the suite has none."""
         return {} if self.probe.snapshot is None else self.probe.snapshot()
 
     def settle(self, timeout_s: float = 5.0) -> None:
-        """Wait until a listener with a queue of its own has handled or dropped what was delivered.
+        """Wait until a listener with a queue of its own has handled or dropped every delivered event.
 
         Raises:
-            CheckFailure: it has not before the deadline.
+            CheckFailure: events are still queued at the deadline.
         """
         if not self._kit.capabilities.queues:
             return
@@ -102,7 +102,7 @@ class RunningListener:
         self._kit.until(
             handled,
             lambda: (
-                f"{self.delivered} events were delivered, the snapshot shows "
+                f"the listener got {self.delivered} events, and its snapshot shows "
                 f"{self.snapshot().get('handled')} handled and {self.snapshot().get('dropped')} dropped"
             ),
             timeout_s,
@@ -125,7 +125,7 @@ class ListenerKit(Kit):
         """Make listeners with a context.
 
         Raises:
-            CheckFailure: they cannot be made, or one has no callback.
+            CheckFailure: ``make`` raises, or a listener has no callback.
         """
         context = context or self.context()
         try:
@@ -136,10 +136,10 @@ class ListenerKit(Kit):
         if probe.backend is not None:
             self.on_close(probe.backend.close)
         if not probe.listeners:
-            fail("make returned no listener", change="give the configuration under which it offers one, in conf")
+            fail("make returned no listener", change="set conf to a configuration with which the plugin offers one")
         for target in probe.listeners:
             if not callbacks_of(target):
-                fail(f"{type(target).__name__} has none of the callbacks {', '.join(HOOK_OF.values())}")
+                fail(f"the listener {type(target).__name__} has none of the callbacks {', '.join(HOOK_OF.values())}")
         running = RunningListener(self, context, probe)
         self.on_close(running.stop)
         return running
@@ -152,7 +152,7 @@ class ListenerKit(Kit):
         """The backend that the listeners export to.
 
         Raises:
-            NotApplicable: the suite has none.
+            NotApplicable: the suite has no backend.
         """
         if running.probe.backend is None:
             raise NotApplicable("make returns no ListenerProbe with a backend")

@@ -1,4 +1,4 @@
-"""``ListenerProbe``: a listener with what its checks observe; ``Backend``: the system that it exports to."""
+"""``ListenerProbe`` shows the checks a listener's totals and its ``Backend``, the system that it exports to."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Backend(ABC):
 
     @abstractmethod
     def received(self) -> int:
-        """The number of completed batches that it knows of."""
+        """The number of completed batches that arrived."""
 
     @abstractmethod
     def cut(self) -> None:
-        """Refuse connections and data, as a backend that died. ``heal`` ends it."""
+        """Refuse connections and data, as a crashed backend does. ``heal`` ends the outage."""
 
     @abstractmethod
     def heal(self) -> None:
@@ -60,15 +60,15 @@ class MemoryBackend(Backend):
 
 
 class ListenerProbe:
-    """What ``make(context)`` of a listener suite returns when the checks are to see more than the context's commands.
+    """A result of ``make(context)`` with which the checks see more than the commands to the context.
 
     Args:
         listeners: the listener, or several.
-        snapshot: what the listeners show, as JSON values that follow from the events alone. These names are compared
-            with the events: ``batches`` (completed), ``failed_batches``, ``records``, ``stream_records`` (by stream
-            id), ``receiver_errors``, ``last_batch`` (time of the batch that completed last). ``series``: the number of
-            metric series. ``handled`` and ``dropped``: events, of a listener with a queue of its own.
-        backend: where they export to.
+        snapshot: returns JSON values that follow from the events alone. The checks compare these names with the events:
+            ``batches`` (completed), ``failed_batches``, ``records``, ``stream_records`` (by stream id),
+            ``receiver_errors``, ``last_batch`` (time of the batch that completed last). ``series`` is the number of
+            metric series. ``handled`` and ``dropped`` count the events of a listener with a queue of its own.
+        backend: the system that the listeners export to.
     """
 
     def __init__(

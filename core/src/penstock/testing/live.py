@@ -1,4 +1,4 @@
-"""``LiveKit`` and ``LiveRun``: the live checks' runs of a real program on Spark, each a process of its own."""
+"""``LiveKit`` and ``LiveRun`` run a real program on Spark for the live checks, each run in a process of its own."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _QUIET = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.streaming.blockInterval": "100ms",
 }
-# For one step of a program, its start included: reached only when something fails.
+# The deadline of one step of a program, its start included. Only a failure reaches it.
 _DEADLINE_S = 150.0
-# Two plugins that fail beside the tested one: one at import, one at every event.
+# Two failing plugins, installed beside the tested one: one raises at import, one at every completed batch.
 _NEIGHBOURS = {
     "broken": 'raise ImportError("a library is missing")\n',
     "raising": """
@@ -53,8 +53,8 @@ class LiveRun:
     """One run of the live program.
 
     Args:
-        kit: of the running check.
-        folder: for the program's output; a second run in the same folder continues the first.
+        kit: closes the run when the check ends.
+        folder: holds the program's output; a second run in the same folder continues the first.
     """
 
     def __init__(self, kit: Kit, folder: Path) -> None:
@@ -66,8 +66,8 @@ class LiveRun:
         """Start the program.
 
         Args:
-            spec: what it runs.
-            site: a folder with further plugins, for the driver and its workers.
+            spec: configures the program.
+            site: a folder with further installed plugins, for the driver and its workers.
         """
         (self.folder / "stop").unlink(missing_ok=True)
         path = os.pathsep.join([*([str(site)] if site else []), *filter(None, sys.path)])
@@ -93,7 +93,7 @@ class LiveRun:
         return [each for each in lines if each["stream"] == stream]
 
     def counts(self, stream: str = "tested") -> Counter[str]:
-        """How often each record, as its repr, was output so far."""
+        """The number of times that each record, as its repr, was output so far."""
         total: Counter[str] = Counter()
         for batch in self.batches(stream):
             total.update(batch["counts"])
@@ -102,8 +102,12 @@ class LiveRun:
     def until_counts(self, expected: Counter[str], what: str) -> None:
         """Wait until at least these records are output.
 
+        Args:
+            expected: the records, as reprs.
+            what: names them in the failure.
+
         Raises:
-            CheckFailure: they are not in time, or the program has ended.
+            CheckFailure: records are missing at the deadline, or when the program ends.
         """
         self.until(lambda: expected <= self.counts(), lambda: self._missing(expected, what))
 
@@ -115,22 +119,25 @@ class LiveRun:
 
         self._kit.until(ended_or_true, seen, timeout_s=_DEADLINE_S)
         if not condition():
-            fail(f"{seen() if callable(seen) else seen}; the program ended:\n{self.tail()}")
+            fail(f"{seen() if callable(seen) else seen}; the program has ended, its last output is:\n{self.tail()}")
 
     def stop(self) -> None:
         """Stop the program gracefully.
 
         Raises:
-            CheckFailure: it does not end in time, or with another exit status than 0.
+            CheckFailure: the program does not end before the deadline, or its exit status is not 0.
         """
         assert self._process is not None
         (self.folder / "stop").touch()
         try:
             status = self._process.wait(self._kit.deadline_s(_DEADLINE_S))
         except subprocess.TimeoutExpired:
-            fail(f"the program does not stop gracefully:\n{self.tail()}")
+            fail(
+                f"the program did not end within {self._kit.deadline_s(_DEADLINE_S):g} s of a graceful stop; its last "
+                f"output is:\n{self.tail()}"
+            )
         if status:
-            fail(f"the program ended with exit status {status}:\n{self.tail()}")
+            fail(f"the program ended with exit status {status}; its last output is:\n{self.tail()}")
 
     def kill(self) -> None:
         """Kill the program with its JVM and its workers."""
@@ -139,24 +146,24 @@ class LiveRun:
             self._process.wait()
 
     def tail(self) -> str:
-        """The last lines that the program has printed."""
+        """The last 15 lines that the program has printed."""
         return "\n".join((self.folder / "stderr").read_text(errors="replace").splitlines()[-15:])
 
     def _missing(self, expected: Counter[str], what: str) -> str:
         missing = expected - self.counts()
-        return f"of {expected.total()} records {what}, {missing.total()} are missing, such as {list(missing)[:3]}"
+        return f"the output lacks {missing.total()} of {expected.total()} records {what}, such as {list(missing)[:3]}"
 
 
 @attrs.define
 class LiveResult:
-    """What a finished run has shown, shared by the checks that judge it.
+    """The input and output of a finished run. Several checks share it.
 
     Attributes:
-        first: records fed and awaited while the program ran.
+        first: records fed while the program ran, and output before the stop.
         second: records fed just before the stop.
-        tested: all that was output of the tested stream.
-        beside: all that was output of the kit's own stream.
-        numbers: how many numbers the kit's own receiver has stored.
+        tested: all output of the tested stream.
+        beside: all output of the kit's own stream.
+        numbers: the number of records that the kit's own receiver has stored.
     """
 
     first: Counter[str]
@@ -173,13 +180,13 @@ class LiveKit(ReceiverKit):
     """The kit of the live checks. Finished runs are shared by the checks of one subject."""
 
     def needs_plugin(self) -> None:
-        """Refuse a subject that a program of its own cannot find.
+        """Refuse a subject that another process cannot load.
 
         Raises:
-            NotApplicable: it is neither installed nor a receiver that can travel.
+            NotApplicable: the subject is neither an installed plugin nor a receiver, which is pickled.
         """
         if not self.subject.name and self.subject.kind != "receiver":
-            raise NotApplicable("live checks need the installed plugin: set name")
+            raise NotApplicable("live checks need an installed plugin: set name")
 
     def feeder(self) -> Feeder:
         """A new feeder whose source the program's workers can reach."""
@@ -189,10 +196,10 @@ class LiveKit(ReceiverKit):
         return feeder
 
     def run_to_the_end(self, *, with_neighbours: bool) -> LiveResult:
-        """Run the program, feed it, stop it gracefully; or take the result of the same run.
+        """Run the program, feed it and stop it gracefully, or return the result of an earlier equal run.
 
         Args:
-            with_neighbours: choose the plugin by configuration alone, beside a second stream and two failing plugins.
+            with_neighbours: choose the plugin by configuration alone, and add a second stream and two failing plugins.
         """
         self.needs_plugin()
         key = (with_neighbours, *_identity(self.subject))
@@ -208,7 +215,7 @@ class LiveKit(ReceiverKit):
         site = self._site(folder) if with_neighbours else None
         run.start(attrs.evolve(spec, beside=with_neighbours and feeder is not None), site)
         if feeder is None:
-            run.until(lambda: run.counts().total() >= 100, "fewer than 100 numbers were output")
+            run.until(lambda: run.counts().total() >= 100, "the program's output has fewer than 100 records")
             run.stop()
             numbers = int((folder / "numbers").read_text())
             return LiveResult(Counter(map(repr, range(numbers))), Counter(), run.counts(), Counter(), 0)
@@ -219,7 +226,10 @@ class LiveKit(ReceiverKit):
         if not with_neighbours:
             feeder.put(second)
             try:
-                run.until(lambda: feeder.taken() >= len(records), "the receiver does not take what is fed")
+                run.until(
+                    lambda: feeder.taken() >= len(records),
+                    lambda: f"the receiver has taken {feeder.taken()} of {len(records)} records fed",
+                )
             except NotApplicable:
                 run.until_counts(Counter(map(repr, records)), "fed before the stop")
         run.stop()
@@ -228,10 +238,10 @@ class LiveKit(ReceiverKit):
         return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), numbers)
 
     def spec(self, folder: Path, feeder: Feeder | None, *, by_name: bool = False) -> LiveSpec:
-        """What the program runs for this subject.
+        """The configuration of the program for this subject.
 
         Args:
-            folder: of the run.
+            folder: the folder of the run.
             feeder: the receiver's source.
             by_name: choose a receiver by its plugin's name, with options from the configuration.
         """
@@ -269,14 +279,14 @@ class LiveKit(ReceiverKit):
 
 
 def _identity(subject: Subject) -> tuple[Any, ...]:
-    """Distinguishes subjects: a class door makes a new one for each check."""
+    """A key of the subject. A suite makes a new subject, equal but not identical, for each check."""
     functions = [getattr(each, "__func__", each) for each in (subject.make, subject.feeder)]
     options: Mapping[str, Any] = subject.options
     return (subject.kind, subject.name, *functions, repr(sorted(options.items())), subject.seed)
 
 
 def _pickled(receiver: Any) -> bytes:
-    """Pickle a receiver for another process, by value if that cannot import its module."""
+    """Pickle a receiver for another process; by value if that process cannot import its module."""
     module = sys.modules.get(type(receiver).__module__)
     try:
         importable = module is not None and module.__name__ != "__main__" and find_spec(module.__name__) is not None

@@ -28,13 +28,14 @@ _PAUSE_S = 0.005
 
 @frozen
 class LiveSpec:
-    """What the program runs.
+    """The configuration of the program.
 
     Attributes:
-        folder: for its output and its commands: ``batches.jsonl``, ``stop``, ``numbers``.
+        folder: holds ``batches.jsonl``, the output, and ``numbers``, the count of the kit's own receiver. The program
+            stops when the file ``stop`` appears in it.
         conf: configuration by full key.
         receiver: name of the receiver plugin; empty for ``pickled``.
-        pickled: file that holds a receiver; empty for the kit's own, which counts.
+        pickled: file that holds a pickled receiver; empty for the kit's own ``CountingReceiver``.
         beside: whether the kit's own receiver runs as a second stream.
         checkpoint: the checkpoint directory; empty for none.
         interval_s: the batch interval.
@@ -50,10 +51,10 @@ class LiveSpec:
 
 
 class CountingReceiver(ThreadReceiver[int]):
-    """Stores 0, 1, 2, … until it is stopped, and notes how many it has stored.
+    """Stores 0, 1, 2, … until it is stopped, and writes the count to a file.
 
     Args:
-        path: the file for that number, written whenever the receiver ends.
+        path: the file for the count, written whenever the receiver ends.
     """
 
     def __init__(self, path: str) -> None:

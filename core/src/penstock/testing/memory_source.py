@@ -14,12 +14,12 @@ from penstock.testing.feeder import Feeder
 
 
 class MemorySource:
-    """A queue of records that behaves as a server: it can be connected to, block, break, and take acknowledgements.
+    """A queue of records that behaves like a server: with connections, blocking reads, outages and acknowledgements.
 
-    Thread-safe. A record is delivered again, to the next connection, until it is acknowledged.
+    Thread-safe. The source delivers a record again to the next connection until it is acknowledged.
 
     Attributes:
-        address: how a receiver finds it.
+        address: a receiver finds the source by it.
     """
 
     _numbers: ClassVar[itertools.count[int]] = itertools.count()
@@ -39,7 +39,7 @@ class MemorySource:
         """The source with this address.
 
         Raises:
-            ConnectionRefusedError: there is none.
+            ConnectionRefusedError: no source has this address.
         """
         try:
             return cls._sources[address]
@@ -50,7 +50,7 @@ class MemorySource:
         """Connect.
 
         Args:
-            position: of the first record to read; ``None``: the first that is not acknowledged.
+            position: the first record to read; ``None`` selects the first that is not acknowledged.
 
         Raises:
             ConnectionRefusedError: the source is cut off or closed.
@@ -75,7 +75,7 @@ class MemorySource:
 
 
 class MemoryConnection:
-    """A connection to a ``MemorySource``. It breaks when the source is cut; a closed one wakes its reader."""
+    """A connection to a ``MemorySource``. A cut of the source breaks it; ``close`` wakes a blocked ``read``."""
 
     def __init__(self, source: MemorySource, position: int) -> None:
         self._source, self.position, self._closed = source, position, False
@@ -84,7 +84,7 @@ class MemoryConnection:
         """Wait for records and return them with their positions; an empty list at the end of the source.
 
         Raises:
-            TimeoutError: there was no record in time.
+            TimeoutError: no record arrived before the deadline.
             ConnectionResetError: the source was cut off, or the connection closed.
         """
         source = self._source
@@ -164,7 +164,7 @@ class MemoryFeeder(Feeder):
             return [self.source._records[position] for position in self.source._acknowledged]
 
     def taken(self) -> int:
-        """The records that reads have returned so far, each time that they have."""
+        """The number of records that reads have returned so far; a record that was read twice counts twice."""
         return self.source._taken
 
     def polls(self) -> int:

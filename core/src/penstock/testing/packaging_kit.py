@@ -1,4 +1,4 @@
-"""``PackagingKit``: what the packaging checks run with: the installed plugin, what loading it does, and instances."""
+"""``PackagingKit``, the argument of a packaging check: finds the installed plugin, loads it, and makes instances."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class PackagingKit(Kit):
     """The kit of the packaging checks."""
 
     def facts_of(self, plugin: LoadedPlugin, *, again: bool = False) -> Facts:
-        """What loading a plugin does; remembered for this process unless asked ``again``."""
+        """The facts about loading a plugin, cached in this process; ``again`` loads it once more."""
         return probe(plugin, self.deadline_s(_PROBE_LIMIT_S), again=again)
 
     def plugin(self) -> LoadedPlugin | None:
-        """The installed plugin that is tested, not loaded; ``None`` when no installed plugin has or offers the name.
+        """The installed plugin under test, not loaded; ``None`` when no installed plugin has or offers the name.
 
         Raises:
-            NotApplicable: the suite names none.
+            NotApplicable: the suite sets no name.
         """
         name = self.subject.name
         if not name:
@@ -41,10 +41,10 @@ class PackagingKit(Kit):
         return next((each for each in found if each.name == name), None)
 
     def facts(self, *, again: bool = False) -> Facts:
-        """What loading the plugin does.
+        """The facts about loading the plugin under test.
 
         Raises:
-            NotApplicable: the suite names no plugin, or one that is not installed.
+            NotApplicable: the suite sets no name, or no installed plugin has it.
         """
         plugin = self.plugin()
         if plugin is None:
@@ -52,10 +52,10 @@ class PackagingKit(Kit):
         return self.facts_of(plugin, again=again)
 
     def loaded(self) -> Plugins:
-        """The plugin, loaded in this process beside no other.
+        """The plugin, loaded alone in this process.
 
         Raises:
-            NotApplicable: it does not load.
+            NotApplicable: the plugin does not load.
         """
         plugin, facts = self.plugin(), self.facts()
         if plugin is None or facts.step:
@@ -64,7 +64,7 @@ class PackagingKit(Kit):
         return Plugins(entry_points=[each for each in candidates if LoadedPlugin.of(each) == plugin][:1])
 
     def specs(self) -> list[tuple[str, Spec]]:
-        """What is offered under the subject's name, or else by the whole plugin: kind and spec of each.
+        """Kind and spec of what the plugin offers under the subject's name or, for other kinds, of all that it offers.
 
         Raises:
             NotApplicable: the plugin does not load.
@@ -86,7 +86,7 @@ class PackagingKit(Kit):
             "rate-estimator": RateEstimatorKit,
         }
         if self.subject.kind not in kits:
-            raise NotApplicable("only receivers and rate estimators are made and run for this check")
+            raise NotApplicable("this check runs receivers and rate estimators only")
         kit = kits[self.subject.kind](self.subject, self.check, self.folder)
         self.on_close(kit.close)
         return kit

@@ -1,7 +1,7 @@
-"""Loads plugins in clean processes and reports what that did: ``Facts`` of an entry point.
+"""Loads plugins in clean processes and reports the ``Facts``: errors, side effects, duration, offers.
 
-The probe is a process that has imported Penstock and neither a plugin nor Spark. It forks for each request: a plugin
-that hangs, crashes or ends its process does so in the fork. ``probe`` and ``unpickle`` start it when they need it.
+The probe is a process that has imported Penstock, but no plugin and not Spark. It forks for each request, so that a
+plugin which hangs, crashes or ends its process affects the fork only. ``probe`` and ``unpickle`` start the probe.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from penstock.hookspecs import API_VERSION, GROUP
 from penstock.plugins.discovery import KINDS, LEGAL_NAME, LoadedPlugin, Plugins
 from penstock.testing.leak_meter import GlobalState, LeakMeter
 
-#: In which step of loading a plugin failed.
+#: The step of loading that failed; empty when the plugin loaded.
 Step = Literal["", "import", "api", "hooks"]
 _NEEDS_SPARK = {"DStream", "State", "StateSpec", "StorageLevel", "StreamingContext"}
 
 
 @frozen
 class Facts:
-    """What loading one entry point did.
+    """The result of loading one entry point.
 
     Attributes:
-        name: of the entry point.
-        value: the object reference.
-        distribution: that has it.
-        step: in which loading failed; empty when it loaded.
-        fault: why it failed.
-        seconds: the import took.
-        side_effects: of the import, one line each.
+        name: the entry point's name.
+        value: the entry point's object reference.
+        distribution: the distribution that declares it.
+        step: the step of loading that failed; empty when it loaded.
+        fault: the reason of the failure.
+        seconds: duration of the import.
+        side_effects: side effects of the import, one line each.
         offers: kind and name of each spec, such as ``("receiver", "socket")``.
-        hooks: that it implements.
+        hooks: the hooks that it implements.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Facts:
 
 
 class _Probe:
-    """The probe process of this process and its forks, of which one at a time asks."""
+    """The client of the probe process. This process and its forks share it; one of them sends requests at a time."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
@@ -87,7 +87,7 @@ class _Probe:
         print(json.dumps(request | {"path": path, "number": number}), file=self._process.stdin, flush=True)
         while line := self._process.stdout.readline():
             answer: dict[str, Any] = json.loads(line)
-            # Another answer is for a fork of this process that was killed meanwhile.
+            # An answer with another number is for a fork of this process that was killed meanwhile.
             if answer.pop("number") == number:
                 return answer
         raise RuntimeError(f"the probe process ended with status {self._process.wait()}")
@@ -109,13 +109,13 @@ def _ask(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def installed() -> list[LoadedPlugin]:
-    """The installed plugins, not imported: name, value, distribution and version are known."""
+    """The installed plugins with name, value, distribution and version. Imports none."""
     found = importlib.metadata.entry_points(group=GROUP)
     return [LoadedPlugin.of(each) for each in sorted(set(found), key=lambda one: (one.name, one.value))]
 
 
 def probe(plugin: LoadedPlugin, limit_s: float, *, again: bool = False) -> Facts:
-    """Load a plugin in a clean process, beside no other plugin. Remembers the answer unless asked ``again``."""
+    """Load a plugin alone in a clean process. The answer is cached; ``again`` loads the plugin once more."""
     key = (plugin.name, plugin.value, plugin.distribution, *sys.path)
     if again or key not in _known:
         _known[key] = _facts(plugin, limit_s)
@@ -136,7 +136,7 @@ def _frozen(value: Any) -> Any:
 
 
 def unpickle(pickled: bytes, limit_s: float) -> str:
-    """Unpickle an object in a clean process; how it failed, empty for success."""
+    """Unpickle an object in a clean process; return the error, or an empty text for success."""
     answer = _ask({"pickle": base64.b64encode(pickled).decode(), "limit_s": limit_s})
     return str(answer.get("end") or answer["fault"])
 
@@ -155,11 +155,11 @@ def main() -> None:
         try:
             print(json.dumps(_serve(request) | {"number": request["number"]}), flush=True)
         except BrokenPipeError:
-            os._exit(0)  # who asked has ended
+            os._exit(0)  # the client has ended
 
 
 def _serve(request: dict[str, Any]) -> dict[str, Any]:
-    """Answer a request in a forked process; ``{"end": reason}`` when that does not answer."""
+    """Answer a request in a forked process; ``{"end": reason}`` when the process does not answer."""
     with tempfile.TemporaryDirectory(prefix="penstock-probe-") as folder:
         reader, writer = os.pipe()
         pid = os.fork()
@@ -188,7 +188,7 @@ def _serve(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fork(request: dict[str, Any], folder: Path, writer: int) -> NoReturn:
-    """Answer in this forked process, with folders and output of its own, then end it."""
+    """Answer in this forked process, with its own folders and output, then end the process."""
     try:
         for name in ("work", "temporary"):
             (folder / name).mkdir()
@@ -212,14 +212,14 @@ def _fork(request: dict[str, Any], folder: Path, writer: int) -> NoReturn:
 def _unpickled(pickled: bytes) -> dict[str, Any]:
     try:
         pickle.loads(pickled)
-    # Third-party code: whatever it raises is reported, here and below.
+    # Third-party code: every error is reported, here and below.
     except BaseException as error:
         return {"fault": summary_of(error)}
     return {"fault": ""}
 
 
 def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
-    """Load an entry point; the fields of ``Facts`` that it decides."""
+    """Load an entry point; return the fields of ``Facts``."""
     entry_point = importlib.metadata.EntryPoint(_any_name(name), value, GROUP)
     before, state, root = LeakMeter(), GlobalState(), _root_logger()
     began = time.perf_counter()
@@ -249,7 +249,7 @@ def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
 
 
 def _any_name(name: str) -> str:
-    """A legal name: an illegal one is found without loading anything."""
+    """The name if it is legal, else a replacement: PK-03 finds illegal names without loading the plugin."""
     return name if LEGAL_NAME.fullmatch(name) else "illegal"
 
 

@@ -1,4 +1,4 @@
-"""``RateEstimatorKit``: what a running check of a rate estimator gets."""
+"""``RateEstimatorKit``, the argument of a rate estimator check: makes estimators and runs them on simulated plants."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class RateEstimatorKit(Kit):
         """A new estimator.
 
         Raises:
-            CheckFailure: it cannot be made, or is none.
+            CheckFailure: ``make`` raises, or does not return a ``RateEstimator``.
         """
         try:
             estimator = self.subject.instance(batch_interval_ms)
         except NotApplicable:
             raise
         except Exception as error:
-            fail(f"an estimator for {batch_interval_ms} ms cannot be made: {type(error).__name__}: {error}")
+            fail(f"make raised {type(error).__name__}: {error}", f"batch_interval_ms={batch_interval_ms}")
         if not isinstance(estimator, RateEstimator):
             fail(f"make returned a {type(estimator).__name__}", change="return an instance of a RateEstimator subclass")
         return estimator
@@ -32,7 +32,7 @@ class RateEstimatorKit(Kit):
         """Call ``compute``.
 
         Raises:
-            CheckFailure: it raises.
+            CheckFailure: ``compute`` raises.
         """
         try:
             return estimator.compute(*batch)

@@ -29,10 +29,10 @@ class ReceiverHarness(ReceiverHost[Any]):
     It runs a pickled copy of the receiver, as an executor does; the copy is the attribute ``receiver``.
 
     Args:
-        receiver: a new instance for each harness.
+        receiver: the receiver to run; use a new instance for each harness.
         conf: configuration by full key; the harness's own defaults are a block interval of 20 ms and a restart delay of
             10 ms.
-        clock: the system's by default; a ``ManualClock`` for what depends on time.
+        clock: the system clock by default; a ``ManualClock`` for behaviour that depends on time.
         pickled: ``False`` runs the instance itself, for a test that shares an object with it, such as a lock. Another
             test should then run it pickled.
 
@@ -51,7 +51,7 @@ class ReceiverHarness(ReceiverHost[Any]):
         self.receiver = receiver = unpickled_copy(receiver) if pickled else receiver
         self._changed = threading.Condition()
         self._blocks: list[Block] = []
-        # How offered blocks are answered; how many are accepted before the first is refused.
+        # The answer to offered blocks, and the number of blocks accepted before the first is refused.
         self._answer, self._accepted_first = "accept", 0
         self._offers = 0
         self._expected: list[Any] | None = None
@@ -63,7 +63,7 @@ class ReceiverHarness(ReceiverHost[Any]):
         """Start the receiver.
 
         Raises:
-            BaseException: what ``onStart`` raised.
+            BaseException: ``onStart`` raised it.
             TimeoutError: ``onStart`` did not return within 5 s.
         """
         self.start()
@@ -72,7 +72,7 @@ class ReceiverHarness(ReceiverHost[Any]):
         return self
 
     def start(self) -> None:
-        """Start the receiver; returns when its ``onStart`` has returned. An error of it is in ``errors``.
+        """Start the receiver; return when its ``onStart`` has returned. An error of ``onStart`` is in ``errors``.
 
         Raises:
             TimeoutError: ``onStart`` did not return within 5 s; the receiver is stopped.
@@ -89,17 +89,17 @@ class ReceiverHarness(ReceiverHost[Any]):
     def __exit__(self, *error: object) -> None:
         """Stop the receiver."""
         if any(error):
-            # What failed first counts.
+            # The first error counts, not a missing record that follows from it.
             self._expected = None
         if self._answer == "hold":
             self.accept()
         self.stop()
 
     def stop(self, message: str = "the test is over") -> None:
-        """Stop the receiver and wait for its end; what it has buffered is stored first. Idempotent.
+        """Stop the receiver and wait for its end; buffered records are stored first. Idempotent.
 
         Raises:
-            TimeoutError: it did not end within 5 s, as ``onStop`` does not wake what the receiver waits in.
+            TimeoutError: the receiver did not end within 5 s, because ``onStop`` does not wake a blocked call.
             AssertionError: the receiver has stored more records than the last ``until_records`` expected.
         """
         began = time.monotonic()
@@ -116,16 +116,16 @@ class ReceiverHarness(ReceiverHost[Any]):
             self._check(expected)
 
     def restart(self) -> None:
-        """Stop the receiver and start it again at once, as ``Receiver.restart`` does. Returns before it has."""
+        """Restart the receiver without a delay, as ``Receiver.restart`` does. Returns before it has."""
         self._supervisor.restart("the harness restarts it", delay_ms=0)
 
     @property
     def starts(self) -> int:
-        """How often the receiver was started."""
+        """The number of starts so far."""
         return self._driver.starts
 
     def refuse(self, after: int = 0) -> None:
-        """Refuse every block from now on, as a driver that does not accept it.
+        """Refuse every block from now on, as a driver that accepts none.
 
         A store retries ``spark.penstock.receiver.storeRetries`` times before it fails.
 
@@ -137,9 +137,9 @@ class ReceiverHarness(ReceiverHost[Any]):
         self._set_answer("refuse")
 
     def hold(self) -> None:
-        """Let every block wait from now on, as a driver or disk that does not answer, until ``accept`` or ``refuse``.
+        """Let every block wait until ``accept`` or ``refuse``, as with a driver or disk that does not answer.
 
-        The end of the ``with`` block accepts what waits. A block that waits for 20 s is refused.
+        The end of the ``with`` block accepts the waiting blocks. A block that waits for 20 s is refused.
         """
         self._set_answer("hold")
 
@@ -149,7 +149,7 @@ class ReceiverHarness(ReceiverHost[Any]):
 
     @property
     def offers(self) -> int:
-        """How often a block was offered so far: accepted, refused or waiting; each retry counts."""
+        """The number of blocks offered so far: accepted, refused or waiting; each retry counts."""
         return self._offers
 
     @property
@@ -173,15 +173,15 @@ class ReceiverHarness(ReceiverHost[Any]):
 
         Args:
             condition: called repeatedly, must be quick.
-            timeout_s: how long to wait.
+            timeout_s: the deadline in seconds.
 
         Raises:
-            TimeoutError: the condition is not true in time, or the receiver has ended by itself and it is not true;
-                the message has the errors of the receiver.
+            TimeoutError: the condition is not true before the deadline, or when the receiver has ended by itself. The
+                message has the receiver's errors.
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            # Asked in this order: the condition may have become true with the end.
+            # Read in this order: the last block may make the condition true just before the end.
             ended, late = self.is_terminated, time.monotonic() > deadline
             if condition():
                 return
@@ -195,17 +195,17 @@ class ReceiverHarness(ReceiverHost[Any]):
         """Wait until at least this many records are stored.
 
         Raises:
-            TimeoutError: they are not stored in time, or the receiver has ended before.
+            TimeoutError: they are not stored before the deadline, or the receiver ends first.
         """
         self._expected = None
         self.until(lambda: self.count >= count)
 
     def until_records(self, expected: list[Any]) -> None:
-        """Wait until this many records are stored, and check that they are these and, when the harness stops, no more.
+        """Wait for these records, and check that no others are stored. The stop of the harness checks it again.
 
         Raises:
-            TimeoutError: they are not stored in time, or the receiver has ended before.
-            AssertionError: there are other or more records.
+            TimeoutError: fewer records are stored before the deadline, or before the receiver ends.
+            AssertionError: other or more records are stored.
         """
         self.until_count(len(expected))
         self._check(expected)
@@ -215,7 +215,7 @@ class ReceiverHarness(ReceiverHost[Any]):
         """Wait until an error that contains these words is reported.
 
         Raises:
-            TimeoutError: none is reported in time, or the receiver has ended without it.
+            TimeoutError: no such error is reported before the deadline, or before the receiver ends.
         """
         self.until(lambda: any(words in error for error in self.errors))
 

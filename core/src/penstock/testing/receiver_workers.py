@@ -1,4 +1,4 @@
-"""``ReceiverWorkers``: the threads and processes that a receiver starts, to end them as a crash does."""
+"""``ReceiverWorkers`` finds the threads and processes that a receiver starts, and ends them as a crash does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.runtime.threads import EngineThread
 
 
 class WorkerEnded(Exception):
-    """Ends a thread of a receiver, as an error that nobody foresaw."""
+    """Raised in a receiver's thread, as an unexpected error."""
 
     def __init__(self) -> None:
         super().__init__("the conformance kit ended this thread")
@@ -26,7 +26,7 @@ class ReceiverWorkers:
     """While entered, records each thread that the receiver's code starts, and each child process of this process.
 
     Args:
-        receiver: not started yet.
+        receiver: a receiver that is not started yet.
     """
 
     def __init__(self, receiver: Receiver[Any]) -> None:
@@ -35,7 +35,7 @@ class ReceiverWorkers:
         self._others = _children()
 
     def __enter__(self) -> Self:
-        """Begin to record."""
+        """Start recording."""
         start = self._start = threading.Thread.start
 
         def recorded(thread: threading.Thread) -> None:
@@ -47,7 +47,7 @@ class ReceiverWorkers:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Record no longer."""
+        """Stop recording."""
         threading.Thread.start = self._start  # type: ignore[method-assign]
 
     def alive(self) -> list[str]:
@@ -55,7 +55,7 @@ class ReceiverWorkers:
         return [*map(_name, self._alive_threads()), *map(_name, self._processes())]
 
     def end_threads(self) -> list[str]:
-        """Raise ``WorkerEnded`` in every thread, as soon as it runs; return their names."""
+        """Raise ``WorkerEnded`` in every thread, as soon as it executes Python code; return the threads' names."""
         threads = self._alive_threads()
         for thread in threads:
             number, error = ctypes.c_ulong(thread.ident or 0), ctypes.py_object(WorkerEnded)
@@ -79,7 +79,7 @@ class ReceiverWorkers:
         """Whether the receiver's code starts this thread, now."""
         # Frames: this method's, the recorder's, the starter's.
         starter = frame = sys._getframe(2)
-        # Core starts threads of its own for a receiver that calls it; a thread pool contains what its work raises.
+        # The core starts its own threads in calls by the receiver. A thread pool catches the errors of its tasks.
         if isinstance(thread, EngineThread) and starter.f_locals.get("self") is not self._receiver:
             return False
         if getattr(thread, "_target", None) is executors._worker:

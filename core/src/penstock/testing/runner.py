@@ -40,7 +40,7 @@ _KITS: Mapping[str, type[Kit]] = {
     "block-store": BlockStoreKit,
     "live": LiveKit,
 }
-# After the time limit of a check, for its process to report the hang itself.
+# A forked process gets this long after a check's time limit to report the hang itself.
 _GRACE_S = 5.0
 
 
@@ -65,22 +65,22 @@ def run_checks(
     Args:
         kind: ``receiver``, ``rate-estimator``, ``listener`` or ``block-store``.
         make: makes an instance; see ``Subject``.
-        feeder: makes a feeder, for receivers.
-        only: ids of the checks to run; ``None`` for all.
-        name: of the installed plugin.
-        options: of the installed plugin.
-        capabilities: what the plugin declares.
+        feeder: makes a feeder; receivers only.
+        only: ids of the checks to run; ``None`` runs all.
+        name: the name under which an installed plugin offers what is tested.
+        options: options for the installed plugin, by name.
+        capabilities: the capabilities that the plugin declares.
         expected_failures: check id → reason.
-        conf: configuration by full key, in force in every check.
-        seed: of everything random.
+        conf: configuration by full key; every check uses it.
+        seed: seeds every random value.
         live: whether to run the checks that start Spark.
-        isolated: run the checks in a process of their own. A check that ends this process fails; the rest runs in a
-            new one. Call it from a program without other threads.
-        on_result: called with each result.
+        isolated: run the checks in a forked process. A check that ends this process fails; a new process runs the
+            remaining checks. Call it from a program without other threads.
+        on_result: called with each result as soon as the check ends.
 
     Raises:
-        ConfigurationError: what is to be tested is incomplete.
-        UnknownNameError: there is no such check; names the nearest.
+        ConfigurationError: the kind is unknown, or both ``make`` and ``name`` are missing.
+        UnknownNameError: an id in ``only`` is unknown; the message names the nearest.
     """
     subject = Subject(
         kind=kind,
@@ -116,11 +116,11 @@ def run_subject(
 
 
 def run_check(subject: Subject, check: Check) -> Result:
-    """Run one check in this process, on a thread of its own, and judge it. Never raises what the plugin raises."""
+    """Run one check in this process, on a thread of its own. An error of the plugin is a failed result."""
     if check.requires and not getattr(subject.capabilities, check.requires):
         return Result.of(check, "not applicable", seen=f"Capabilities.{check.requires} is not set")
     if check.kind == "live" and not subject.live:
-        return Result.of(check, "not applicable", seen="live checks were not asked for")
+        return Result.of(check, "not applicable", seen="live checks are off: set live=True, or pass --live")
     began = time.monotonic()
     error = _error_of(subject, check)
     seconds = round(time.monotonic() - began, 3)
@@ -131,7 +131,8 @@ def run_check(subject: Subject, check: Check) -> Result:
         return Result.of(check, "passed", seconds)
     if error is None:
         error = CheckFailure(
-            f"it passes, although expected_failures says: {reason}", change=f"remove {check.id} from expected_failures"
+            f"the check passes, although expected_failures lists it: {reason}",
+            change=f"remove {check.id} from expected_failures",
         )
     elif reason is not None:
         return Result.of(check, "excused", seconds, reason)
@@ -144,7 +145,9 @@ def run_check(subject: Subject, check: Check) -> Result:
 def _excuse(check: Check) -> str:
     expected = f'expected_failures = {{"{check.id}": "the reason"}}'
     return (
-        f"Capabilities({check.requires}=False), if it is not meant to; else {expected}" if check.requires else expected
+        f"Capabilities({check.requires}=False), if the plugin does not claim it; else {expected}"
+        if check.requires
+        else expected
     )
 
 
@@ -154,7 +157,7 @@ def _unexpected(error: BaseException) -> str:
 
 
 def _error_of(subject: Subject, check: Check) -> BaseException | None:
-    """Run a check on a daemon thread, so that a hang ends this check only; restore what it changed."""
+    """Run a check on a daemon thread, so that a hang ends this check only; restore the process's global state."""
     outcome: list[BaseException | None] = []
     exits: list[CheckFailure] = []
     state, limit_s = GlobalState(), check.limit_s * scale()
@@ -165,7 +168,7 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
 
         def body() -> None:
             kit = _KITS[check.kind](subject, check, work)
-            # The first error counts: what cannot be closed is often a consequence of it. A plugin may raise anything,
+            # The first error counts: an error of closing is often its consequence. A plugin may raise anything,
             # SystemExit included.
             for step, arguments in ((check.function, [kit]), (kit.close, [])):
                 try:
@@ -178,13 +181,13 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
         with _temporary_files_in(temporary), _no_exit(exits):
             thread.start()
             thread.join(limit_s)
-            # Before anything is restored: a check that hangs may end meanwhile.
+            # Read before the global state is restored: a check that hangs may end meanwhile.
             where = _stack(thread)
         state.restore()
     if exits:
         return exits[0]
     if not outcome:
-        return CheckFailure(f"not finished within its time limit of {limit_s:g} s; it is at:\n{where}")
+        return CheckFailure(f"the check did not end within its time limit of {limit_s:g} s; its stack:\n{where}")
     return outcome[0]
 
 
@@ -223,7 +226,7 @@ def _stack(thread: threading.Thread) -> str:
 
 
 def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
-    """Run checks in forked processes: a new one after each that the plugin ended."""
+    """Run checks in a forked process; after the plugin ended or hung it, in a new one."""
     remaining = list(checks)
     while remaining:
         process = _Worker(subject, tuple(remaining))
@@ -255,7 +258,7 @@ class _Worker:
             status = 1
             try:
                 os.close(self._reader)
-                # Standard output is for the report.
+                # The plugin prints to standard error: standard output is for the report.
                 os.dup2(2, 1)
                 for check in checks:
                     line = json.dumps(attrs.asdict(run_check(subject, check))) + "\n"
@@ -284,7 +287,7 @@ class _Worker:
             yield Result(**json.loads(line))
 
     def end(self) -> str:
-        """Wait for the end of the process; how it ended, for messages."""
+        """Wait for the end of the process; return how it ended, for messages."""
         os.close(self._reader)
         _, status = os.waitpid(self._pid, 0)
         if self._hung:

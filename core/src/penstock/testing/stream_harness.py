@@ -30,8 +30,8 @@ class StreamHarness:
 
     Args:
         sc: runs the jobs.
-        batch_interval_s: seconds between two batches, on the manual clock.
-        checkpoint_directory: needed by stateful operations.
+        batch_interval_s: the batch interval in seconds of the manual clock.
+        checkpoint_directory: the checkpoint directory, which stateful operations need.
     """
 
     def __init__(
@@ -45,16 +45,16 @@ class StreamHarness:
         """Run an operation on one or more streams.
 
         Args:
-            operation: given a stream for each input; returns the stream to collect.
-            inputs: the batches of each stream; later ones are empty.
-            num_batches: how many batches to run; by default the longest input's.
+            operation: gets a stream for each input and returns the stream to collect.
+            inputs: the batches of each stream; further batches are empty.
+            num_batches: the number of batches to run; by default that of the longest input.
 
         Returns:
             The records of each batch of the operation's stream; a stream that slides by several batches has fewer.
 
         Raises:
             BatchFailedError: a batch failed.
-            TimeoutError: a batch did not end.
+            TimeoutError: a batch did not end within 60 s.
         """
         clock = ManualClock()
         ssc = StreamingContext(self._sc, self._batch_interval_s, clock=clock)
@@ -93,7 +93,7 @@ class _ListInputDStream(InputDStream):
         self._batches = batches
 
     def compute(self, time_ms: int) -> RDD[Any]:
-        """The list of a time; none is left at the end."""
+        """The list for a batch time; empty after the last list."""
         number = (time_ms - self._zero_ms()) // self.slide_ms - 1
         return self._sc.parallelize(self._batches[number] if number < len(self._batches) else ())
 

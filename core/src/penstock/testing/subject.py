@@ -1,4 +1,7 @@
-"""``Subject``: what is tested, and how, as one value. All three doors of the kit make one and hand it to the runner."""
+"""``Subject``: a plugin under test with everything that its checks need.
+
+Each suite, ``run_checks`` and ``penstock plugins check`` make one and hand it to the runner.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +19,30 @@ from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import SUBJECT_KINDS, Kind, NotApplicable
 from penstock.testing.feeder import Feeder
 
-#: Kind of a suite → the hook that offers plugins of this kind, for the kinds that have specs.
+#: Kind of plugin → the hook that offers specs of this kind. Other kinds have no specs.
 HOOKS: Mapping[str, str] = {"receiver": "receivers", "rate-estimator": "rate_estimators"}
 
 
 @frozen(kw_only=True)
 class Subject:
-    """What is tested.
+    """A plugin under test.
 
     Attributes:
         kind: ``receiver``, ``rate-estimator``, ``listener``, ``block-store``; ``plugin`` for its packaging alone.
         make: makes an instance. Receiver: ``make(feeder)``, or ``make()``; a replayable one
             ``make(feeder, position=None)``, a partitioned one ``make(feeder, index=0, count=1)``, see
             ``ReceiverKit.make``. Rate estimator: ``make(batch_interval_ms)``.
-            Listener: ``make(context)`` with a ``ListenerContext``, a listener, several, or a ``ListenerProbe``.
-            Block store: ``make(folder)``, an object with the hook ``store``. ``None``: made from the installed plugin
-            ``name``.
+            Listener: ``make(context)`` with a ``ListenerContext`` returns a listener, several, or a ``ListenerProbe``.
+            Block store: ``make(folder)`` returns an object with the hook ``store``. ``None``: the factory of the
+            installed plugin ``name``.
         feeder: makes a feeder; receivers only. ``None``: checks that need data are not applicable.
-        name: under which an installed plugin offers the receiver or estimator; of the entry point for other kinds.
-            Empty for an object that no entry point offers: packaging checks are then not applicable.
-        options: of the installed plugin, beside those of the feeder.
-        capabilities: what it declares that it can do.
+        name: the name under which an installed plugin offers the receiver or estimator; for other kinds the name of the
+            entry point. Empty for an object that no entry point offers: packaging checks are then not applicable.
+        options: options for the installed plugin, in addition to those of the feeder.
+        capabilities: the capabilities that the plugin declares.
         expected_failures: check id → reason. Strict: an expected failure that passes is a failure.
-        conf: configuration by full key, in force in every check.
-        seed: of everything random.
+        conf: configuration by full key; every check uses it.
+        seed: seeds every random value.
         live: whether to run the checks that start Spark.
     """
 
@@ -55,36 +58,34 @@ class Subject:
     live: bool = False
 
     def __attrs_post_init__(self) -> None:
-        """Refuse what cannot be tested.
+        """Check the arguments.
 
         Raises:
-            ConfigurationError: the kind has no checks, or there is neither ``make`` nor ``name``.
+            ConfigurationError: the kind has no checks, or both ``make`` and ``name`` are missing.
         """
         if self.kind not in SUBJECT_KINDS:
             raise ConfigurationError(f"kind={self.kind!r}: must be one of {', '.join(SUBJECT_KINDS)}")
         if self.make is None and not (self.name and self.kind in {*HOOKS, "plugin"}):
-            raise ConfigurationError(f"a {self.kind} suite needs make, a function that makes what is tested")
+            raise ConfigurationError(f"a {self.kind} suite needs make: a function that returns a new instance")
 
     @property
     def title(self) -> str:
-        """Names it in reports."""
+        """The name for reports."""
         return self.name or getattr(self.make, "__qualname__", str(self.make))
 
     def instance(self, *arguments: Any, **keywords: Any) -> Any:
         """Make an instance.
 
         Args:
-            arguments: for ``make``: the feeder, the batch interval, the context or the folder.
-            keywords: given to ``make`` if it has arguments of these names.
+            arguments: the feeder, the batch interval, the context or the folder; the first arguments of ``make``.
+            keywords: passed to ``make`` if it has arguments of these names.
         """
         return self.maker(*arguments, **keywords)()
 
     def maker(self, *arguments: Any, **keywords: Any) -> Callable[[], Any]:
-        """A function that makes an instance and does nothing else: plugins are loaded and options read before.
+        """A function that makes an instance. Its arguments are those of ``instance``.
 
-        Args:
-            arguments: as of ``instance``.
-            keywords: as of ``instance``.
+        Plugins are loaded and options are read before it is returned, so that it runs the plugin's code alone.
         """
         if self.make is None:
             return self._from_plugin(*arguments, **keywords)
@@ -108,7 +109,7 @@ class Subject:
         kind = KINDS[HOOKS[self.kind]][0]
         for option in options_of(spec):
             if option.default is None and option.name not in given:
-                raise NotApplicable(f"{kind} {self.name!r} needs the option {option.name!r}: give options or a feeder")
+                raise NotApplicable(f"{kind} {self.name!r} needs the option {option.name!r}: set options or a feeder")
         options = read_options(kind, spec, given)
         return partial(spec.factory, *(() if options is None and self.kind == "receiver" else (options,)), *arguments)
 

@@ -1,4 +1,7 @@
-"""The class door of the kit: one empty class is a test suite. pytest and unittest collect one test for each check."""
+"""Conformance suites: a subclass with a few attributes is a test class, with one test for each check.
+
+pytest and unittest collect them.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +20,15 @@ class ConformanceSuite:
     """Base class of the suites. Derive from the suite of your kind of plugin.
 
     Attributes:
-        kind: set by the suites.
-        name: of the installed plugin.
-        options: of the installed plugin, beside those of the feeder.
-        capabilities: what the plugin declares.
-        expected_failures: check id → reason. Strict: an expected failure that passes fails.
-        conf: configuration by full key, in force in every check.
-        seed: of everything random.
+        kind: the kind of plugin; each of the four suites sets it.
+        name: the name under which an installed plugin offers what is tested.
+        options: options for the installed plugin, in addition to those of the feeder.
+        capabilities: the capabilities that the plugin declares.
+        expected_failures: check id → reason. Strict: an expected failure that passes is a failure.
+        conf: configuration by full key; every check uses it.
+        seed: seeds every random value.
         live: whether to run the checks that start Spark.
-        results: what has run so far, by check id.
+        results: the results so far in this process, by check id.
     """
 
     kind: ClassVar[Kind]
@@ -50,7 +53,7 @@ class ConformanceSuite:
             _add_test(cls, check)
 
     def subject(self) -> Subject:
-        """What is tested, as one value."""
+        """The attributes as a ``Subject``."""
         return Subject(
             kind=self.kind,
             make=self.make,
@@ -71,13 +74,13 @@ class ConformanceSuite:
 
     @classmethod
     def report(cls) -> Report:
-        """What has run so far in this process, as a report."""
+        """A report of the checks that have run so far in this process."""
         pinned = sum(PINNED[kind] for kind in ("plugin", cls.kind, "live"))
         results = tuple(cls.results[check.id] for check in checks_for(cls.kind) if check.id in cls.results)
         return Report(cls.kind, cls.__name__, cls.seed, pinned, results)
 
     def test_every_check_is_present(self) -> None:
-        """No check was removed: neither from the kit nor, by overriding its test, from this class."""
+        """The kit has every check, and this class overrides the test of none."""
         removed = [check.id for check in checks_for(self.kind) if not callable(getattr(self, _test_name(check), None))]
         assert not removed, f"{type(self).__name__} overrides the tests of {removed}; use expected_failures instead"
 
@@ -131,7 +134,7 @@ def _add_test(cls: type[ConformanceSuite], check: Check) -> None:
 
 
 def _skip(result: Result) -> None:
-    """Report an outcome between pass and failure to the test runner."""
+    """Report a check that is not applicable or excused to the test runner."""
     reason = f"{result.id} {result.outcome}: {result.seen}"
     if "pytest" not in sys.modules:
         import unittest

@@ -1,6 +1,6 @@
-"""``TcpFeeder``: a TCP server in this process that a receiver under test connects to and reads lines from.
+"""``TcpFeeder``: a TCP server in this process from which a receiver under test reads lines.
 
-One thread of its own owns the sockets; the other methods hand it a command and wait until it is carried out.
+The feeder's thread owns the sockets. The public methods hand it a command and wait until it has carried it out.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _RESET = struct.pack("ii", 1, 0)
 class TcpFeeder(Feeder):
     r"""A server of lines of UTF-8 text; override ``encode``, ``sample`` and ``odd_records`` for another format.
 
-    A record is sent once, to the connection that is open. What has not reached the other end's host at a cut is sent to
-    the next connection, from the beginning of its record. Options: ``host`` and ``port``.
+    The feeder sends each record once, to the open connection. Bytes that have not reached the receiver's host at a cut
+    go to the next connection, from the beginning of their record. Options: ``host`` and ``port``.
 
     Attributes:
-        terminator: of a record.
+        terminator: the bytes after each record.
     """
 
     terminator = b"\n"
@@ -48,9 +48,9 @@ class TcpFeeder(Feeder):
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._wake_receiver.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ)
-        # What was put, and where each record ends in it.
+        # All bytes that were put, and the offset at which each record ends.
         self._data, self._ends = bytearray(), [0]
-        # Bytes sent so far, by whichever connection.
+        # Bytes sent so far, on all connections together.
         self._sent = self._connections = 0
         self._state, self._open = "up", True
         self._peers: set[socket.socket] = set()
@@ -69,7 +69,7 @@ class TcpFeeder(Feeder):
         return str(record).encode() + self.terminator
 
     def odd_records(self) -> list[Any]:
-        """Those of ``Feeder`` that are one line each."""
+        """The odd records of ``Feeder`` that fit on one line."""
         return [each for each in super().odd_records() if "\n" not in each and not each.endswith("\r")]
 
     def put(self, records: Sequence[Any]) -> None:
@@ -77,7 +77,7 @@ class TcpFeeder(Feeder):
         self._put_encoded([self.encode(record) for record in records])
 
     def put_bytes(self, data: bytes) -> None:
-        """Send bytes. Together they are to be whole records: a new connection begins where they did."""
+        """Send bytes. Consecutive calls must complete their record: a new connection resumes at its beginning."""
 
         def append() -> None:
             self._data.extend(data)
@@ -97,7 +97,7 @@ class TcpFeeder(Feeder):
 
         def cut() -> None:
             self._state = "cut"
-            # The other end reads what is in its buffer before it notices the reset.
+            # The receiver reads the bytes in its own buffer before it notices the reset.
             self._sent = self._start_of(max(0, self._sent - sum(map(_unsent, self._peers))))
             for peer in list(self._peers):
                 peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
@@ -124,7 +124,7 @@ class TcpFeeder(Feeder):
         self._call(lambda: setattr(self, "_state", "ended"))
 
     def taken(self) -> int:
-        """The records that were read completely, where the system tells (Linux), else those that were sent."""
+        """The number of records that the receiver has read completely; without ``/proc/net/tcp``, those sent."""
         return self._call(lambda: bisect.bisect_right(self._ends, self._read()) - 1)
 
     def polls(self) -> int:
@@ -194,7 +194,7 @@ class TcpFeeder(Feeder):
             if self._events() & selectors.EVENT_WRITE:
                 with contextlib.suppress(BlockingIOError):
                     self._sent += peer.send(self._data[self._sent : self._sent + _CHUNK_BYTES])
-            # What a receiver sends is of no interest; that it has closed the connection is.
+            # Whatever the receiver sends is discarded; an empty read means that it closed the connection.
             if not peer.recv(4096):
                 self._drop(peer)
         except BlockingIOError:
@@ -208,11 +208,11 @@ class TcpFeeder(Feeder):
         peer.close()
 
     def _start_of(self, position: int) -> int:
-        """Where the record begins that has the byte at this position."""
+        """The offset at which the record with the byte at this position begins."""
         return self._ends[bisect.bisect_right(self._ends, position) - 1]
 
     def _read(self) -> int:
-        """The bytes that the receiver has read; those sent if this cannot be known."""
+        """The number of bytes that the receiver has read; those sent if the system does not say."""
         return max(0, self._sent - sum(_unread(peer) for peer in self._peers))
 
     # -- on other threads --
@@ -241,7 +241,7 @@ def _bound(port: int) -> socket.socket:
 
 
 def _unsent(peer: socket.socket) -> int:
-    """The bytes of a connection that are still in this end's buffer; 0 if this cannot be known."""
+    """The bytes of a connection that are still in this end's buffer; 0 if the system does not say."""
     try:
         (waiting,) = struct.unpack("i", fcntl.ioctl(peer, termios.TIOCOUTQ, b"\0\0\0\0"))
     except OSError:
@@ -250,7 +250,7 @@ def _unsent(peer: socket.socket) -> int:
 
 
 def _unread(peer: socket.socket) -> int:
-    """The bytes of a connection that its other end has not read: in this end's buffer and in that one's."""
+    """The bytes of a connection that wait in this end's send buffer and in the receiver's receive buffer."""
     try:
         ours, theirs = peer.getsockname()[1], peer.getpeername()[1]
         lines = Path("/proc/net/tcp").read_text().splitlines()
