@@ -84,8 +84,10 @@ class EndsWhenIdle(MemoryReceiver):
     def receive(self) -> None:
         self.connection = connection = MemorySource.find(self.address).connect()
         with contextlib.suppress(TimeoutError):
-            while not self.isStopped() and (found := connection.read(timeout_s=0.04)):
+            timeout_s = None
+            while not self.isStopped() and (found := connection.read(timeout_s=timeout_s)):
                 self.take(connection, found)
+                timeout_s = 0.04
             self.stop("the source has ended")
             return
         self.wait(60)
@@ -97,6 +99,8 @@ class OtherInGroups(MemoryReceiver):
     def take(self, connection: MemoryConnection, found: _Found) -> None:
         if 10 < len(found) <= 20:
             self.store_all([record.encode() for _, record in found])  # type: ignore[misc]  # that is the mistake
+            for position, _ in found:
+                connection.acknowledge(position)
         else:
             super().take(connection, found)
 
@@ -111,5 +115,5 @@ MUTANTS = [
     line_mutant("RC-14", DropsQuietly, "no error is reported", 0.1),
     memory_mutant("RC-15", Spins, "its threads are busy", 0.1),
     memory_mutant("RC-16", EndsWhenIdle, "is not stored after a quiet period", 0.2),
-    memory_mutant("RC-17", OtherInGroups, "alone against in a group"),
+    memory_mutant("RC-17", OtherInGroups, "alone against in a group", 1.0, "PK-13"),
 ]
