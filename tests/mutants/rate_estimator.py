@@ -349,7 +349,7 @@ MUTANTS = [
     _mutant("RE-19", "in the next", DrawsRates, "RE-03", "RE-04", "RE-05", "RE-20", "RE-23"),
     _mutant("RE-20", "without a restart", HidesState),
     _mutant("RE-20", "Capabilities.restores is not set", SaysItHasNoState, "PK-14", capabilities=Capabilities()),
-    _mutant("RE-21", "no rate from 20 plausible batches", SpoiltByOutage),
+    _mutant("RE-21", "no rate for 20 plausible batches", SpoiltByOutage),
     _mutant("RE-22", "the saved state has", RemembersAll),
     _mutant("RE-22", "ms of CPU", Expensive),
     _mutant("RE-22", "thread 'forgotten' is alive", StartsThread),
