@@ -72,8 +72,8 @@ def floor_and_ceiling_hold(kit: RateEstimatorKit) -> None:
     Method: call compute with 200 batches of 1 record that waited a day and took a day, then with 200 batches of 10^12
         records that took 1 ms.
     Condition: each answer is at least ``Capabilities.min_rate`` and at most ``Capabilities.max_rate``. The default
-        minimum, 1e-5/s, is about one record a day; the default maximum is 2^53/s, above which the float arithmetic of
-        a rate limiter loses records.
+        minimum, 1e-5/s, is about one record a day; the default maximum is 2^53/s, above which the float arithmetic of a
+        rate limiter loses records.
     Requires: nothing.
     """
     estimator, now = kit.make(), START_MS
