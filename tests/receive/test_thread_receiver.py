@@ -92,7 +92,11 @@ def test_receive_that_returns_by_accident_is_logged_as_a_warning(
 
 
 @pytest.mark.parametrize(
-    "leave", [lambda receiver: receiver.restart("again", None, 0), lambda receiver: receiver.stop("enough")]
+    "leave",
+    [
+        pytest.param(lambda receiver: receiver.restart("again", None, 0), id="restart"),
+        pytest.param(lambda receiver: receiver.stop("enough"), id="stop"),
+    ],
 )
 def test_receive_that_asks_for_a_restart_or_a_stop_returns_without_a_warning(
     supervise: Supervise, log: EventLog, caplog: pytest.LogCaptureFixture, leave: Callable[[Scripted], None]
