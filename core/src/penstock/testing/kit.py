@@ -100,7 +100,8 @@ class Kit:
             CheckFailure: the condition is not true before the deadline.
         """
         if not self.becomes(condition, timeout_s):
-            fail(f"{seen if isinstance(seen, str) else seen()} (within {self.deadline_s(timeout_s):g} s)")
+            what = seen if isinstance(seen, str) else seen()
+            fail(f"{what} (within {self.deadline_s(timeout_s):g} s; PENSTOCK_TEST_SCALE scales the deadline)")
 
     def finishes(self, function: Callable[[], object], timeout_s: float) -> bool:
         """Call a function on a thread of its own; return whether it returns or raises before a deadline."""
