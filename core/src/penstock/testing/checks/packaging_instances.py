@@ -9,6 +9,7 @@ from pyspark import cloudpickle
 
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import NotApplicable, check, fail
+from penstock.testing.checks.receiver_guarantees import ACKNOWLEDGED_S
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import ReceiverKit
 from penstock.testing.packaging_kit import PackagingKit
@@ -92,7 +93,7 @@ def _check_own(kit: PackagingKit, harness: ReceiverHarness, own: list[Any], numb
         fail(f"receiver {number} of two stored {foreign[0]!r}, a record of the other receiver's source", foreign[0])
 
 
-@check("PK-14", "must", change="set exactly those flags of Capabilities that the plugin fulfils")
+@check("PK-14", "must", limit_s=60, change="set exactly those flags of Capabilities that the plugin fulfils")
 def capabilities_are_true(kit: PackagingKit) -> None:
     """The declared capabilities match the plugin's behaviour.
 
@@ -139,7 +140,9 @@ def _check_acknowledgements(kit: PackagingKit, of_kind: ReceiverKit) -> None:
     kit.until(lambda: harness.count >= _RECORDS, lambda: f"the receiver stored {harness.count} of {_RECORDS} records")
     if declared:
         kit.until(
-            feeder.acknowledged, "Capabilities.acknowledged is set, and the receiver acknowledged no stored record"
+            feeder.acknowledged,
+            "Capabilities.acknowledged is set, and the receiver acknowledged no stored record",
+            ACKNOWLEDGED_S,
         )
     harness.stop()
     if not declared and (seen := feeder.acknowledged()):
