@@ -232,7 +232,8 @@ def test_a_graceful_stop_has_two_spellings(
     ssc = make_ssc(0.5)
     batches = collect(ssc.receiverStream(Thousand()))
     ssc.start()
-    wait_for(lambda: engine_of(ssc).tracker.receiver_infos()[0].active, "the receiver")
+    # A stop ends onStart: before the records are stored, it would end their storing.
+    wait_for(lambda: engine_of(ssc).tracker.backlog_bytes() or batches.records, "the records are stored")
     ssc.stop(stopSparkContext=False, **how)
     assert len(batches.records) == 1000
 

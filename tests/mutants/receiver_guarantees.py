@@ -102,10 +102,10 @@ def _mutant(check: str, make: type, words: str, also: tuple[str, ...] = (), scal
 
 
 MUTANTS = [
-    _mutant("RC-31", AcknowledgesFirst, "5 records acknowledged, none stored", also=("RC-32", "RC-33")),
-    _mutant("RC-31", AcknowledgesBuffered, "5 records acknowledged, none stored", also=("RC-32", "RC-33")),
-    _mutant("RC-31", NeverAcknowledges, "0 of 5 stored records acknowledged", also=("PK-14", "RC-34"), scale=0.1),
+    _mutant("RC-31", AcknowledgesFirst, "acknowledged 5 records that are not stored", also=("RC-32", "RC-33")),
+    _mutant("RC-31", AcknowledgesBuffered, "acknowledged 5 records that are not stored", also=("RC-32", "RC-33")),
+    _mutant("RC-31", NeverAcknowledges, "acknowledged 0 of 5 stored records", also=("PK-14", "RC-34"), scale=0.1),
     _mutant("RC-32", Rejects, "5 of 5 records are not stored", also=("RC-33",), scale=0.1),
-    _mutant("RC-33", AcknowledgesUpTo, "acknowledged and not stored"),
+    _mutant("RC-33", AcknowledgesUpTo, "acknowledged records that are not stored"),
     _mutant("RC-34", NeverFreesWindow, "200 of 600 records are not stored", also=("RC-24",), scale=0.1),
 ]

@@ -91,6 +91,23 @@ def test_receive_that_returns_by_accident_is_logged_as_a_warning(
         assert "source_ended()" in warning
 
 
+@pytest.mark.parametrize(
+    "leave",
+    [
+        pytest.param(lambda receiver: receiver.restart("again", None, 0), id="restart"),
+        pytest.param(lambda receiver: receiver.stop("enough"), id="stop"),
+    ],
+)
+def test_receive_that_asks_for_a_restart_or_a_stop_returns_without_a_warning(
+    supervise: Supervise, log: EventLog, caplog: pytest.LogCaptureFixture, leave: Callable[[Scripted], None]
+) -> None:
+    supervisor = supervise(Scripted(log, leave, wait))
+    supervisor.start()
+    log.await_count("returned")
+    supervisor.stop("enough")
+    assert "receive returned" not in caplog.text
+
+
 def test_error_of_receive_restarts_the_receiver(supervise: Supervise, log: EventLog, clock: ManualClock) -> None:
     supervise(Scripted(log, fail, fail, wait)).start()
     for restarts in (1, 2):

@@ -34,7 +34,8 @@ class SupervisedThread(Receiver[T], ABC):
 
     __ended: threading.Event | None = None
     __thread: EngineThread | None = None
-    __source_ended = False
+    # Whether ``receive`` has said why it is about to return.
+    __is_explained = False
 
     def wait(self, seconds: float) -> bool:
         """Pause for some seconds; return early with ``True`` when the receiver is stopped."""
@@ -46,8 +47,18 @@ class SupervisedThread(Receiver[T], ABC):
         Args:
             reason: for the log.
         """
-        self.__source_ended = True
+        self.__is_explained = True
         log.info("source ended", stream_id=self.streamId, reason=reason)
+
+    def restart(self, message: str, error: BaseException | None = None, delay_ms: int | None = None) -> None:
+        """See ``Receiver.restart``. Afterwards ``receive`` may return."""
+        self.__is_explained |= threading.current_thread() is self.__thread
+        super().restart(message, error, delay_ms)
+
+    def stop(self, message: str, error: BaseException | None = None) -> None:
+        """See ``Receiver.stop``. Afterwards ``receive`` may return."""
+        self.__is_explained |= threading.current_thread() is self.__thread
+        super().stop(message, error)
 
     def isStopped(self) -> bool:
         """Return whether the receiver was stopped, so that ``receive`` should return."""
@@ -63,7 +74,7 @@ class SupervisedThread(Receiver[T], ABC):
             raise StreamingStateError(
                 f"{type(self).__name__}.receive of the last run has not returned: does onStop wake it?"
             )
-        self.__source_ended = False
+        self.__is_explained = False
         ended = self.__ended = threading.Event()
         self.__thread = EngineThread(f"{type(self).__name__}-{self.streamId}", lambda: self.__run(ended))
         self.__thread.start()
@@ -85,7 +96,7 @@ class SupervisedThread(Receiver[T], ABC):
     def __run(self, ended: threading.Event) -> None:
         try:
             self._penstock_receive(ended)
-            if not ended.is_set() and not self.__source_ended:
+            if not ended.is_set() and not self.__is_explained:
                 name = type(self).__name__
                 log.warning(
                     "receive returned, the stream gets no more records",

@@ -204,9 +204,11 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 @contextmanager
 def _no_exit(exits: list[CheckFailure]) -> Iterator[None]:
     """Make ``os._exit`` end the calling thread instead of the process, and note the call."""
-    exit_process = os._exit
+    exit_process, process = os._exit, os.getpid()
 
     def refuse(status: int) -> NoReturn:
+        if os.getpid() != process:
+            exit_process(status)  # a process that the plugin forked, such as one of multiprocessing
         exits.append(CheckFailure(f"the plugin called os._exit({status})", change="raise an exception instead"))
         raise SystemExit(status)
 
