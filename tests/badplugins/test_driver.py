@@ -130,8 +130,8 @@ def test_probe_reports_a_plugin_that_ends_or_blocks_its_process(
     zoo = Zoo(tmp_path)
     zoo.add_bad(name)
     zoo.add_good("good")
-    bad, good = map(LoadedPlugin.of, zoo.entry_points)
-    bad, good = probe(bad, limit_s=0.3 if name == "hangs-on-import" else 30), probe(good, limit_s=30)
+    first, second = map(LoadedPlugin.of, zoo.entry_points)
+    bad, good = probe(first, limit_s=0.3 if name == "hangs-on-import" else 30), probe(second, limit_s=30)
     assert (bad.step, good.step) == ("import", "")
     assert FATAL[name].words in bad.fault
     assert good.offers == (("receiver", "good-receiver"),)

@@ -6,12 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.badplugins.zoo import FAULTY
+from tests.badplugins.zoo import FAULTY, Zoo
 
 from penstock.errors import PluginError
 
 if TYPE_CHECKING:
-    from tests.plugins.conftest import Neighbours, Zoo
+    from tests.plugins.conftest import Neighbours
 
 RECEIVERS = "@hookimpl\ndef receivers():\n    "
 

@@ -10,7 +10,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.plugins.conftest import Neighbours, Zoo
+    from tests.badplugins.zoo import Zoo
+    from tests.plugins.conftest import Neighbours
 
 
 def test_second_entry_point_for_an_object_keeps_the_first(zoo: Zoo, neighbours: Neighbours) -> None:
