@@ -194,3 +194,33 @@ for command in {commands}:
     assert not {{"pyspark", "py4j"}} & sys.modules.keys(), command
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)", "it ended the process with exit status -11"),
+        ("import os\nos._exit(3)", "it ended the process with exit status 3"),
+        ("import threading\nthreading.Event().wait()", "it did not load within 1 s"),
+        (
+            "import threading\nfrom penstock import hookimpl\n@hookimpl\ndef receivers(): threading.Event().wait()",
+            "it did not load within 1 s",
+        ),
+    ],
+    ids=["crashes", "exits", "hangs", "hangs in a hook"],
+)
+def test_plugin_that_does_not_survive_loading_is_shown_beside_the_others(
+    cli: Cli, install: Install, monkeypatch: pytest.MonkeyPatch, source: str, fault: str
+) -> None:
+    monkeypatch.setattr("penstock.cli.plugins._LOAD_LIMIT_S", 1.0)
+    install("well", "from penstock import hookimpl\n@hookimpl\ndef listeners(context): return []")
+    install("bad", source)
+    result = cli("plugins", "list")
+    assert result.exit_code == 1
+    bad, well = (line for line in result.stdout.splitlines() if "acme" in line)
+    assert f"left out: {fault}" in bad
+    assert "listeners" in well
+    assert fault in cli("plugins", "show", "bad").stdout
+    report = cli("doctor").stdout
+    assert f"plugin bad (acme-bad 1.2) was left out: {fault}" in report
+    assert "plugins: well" in report

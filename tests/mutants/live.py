@@ -113,8 +113,8 @@ def _mutant(check: str, words: str, make: Any, *also: str, **extra: Any) -> Muta
 LIVE_MUTANTS = [
     _mutant("XX-01", "too often", StoresTwice, "XX-03"),
     _mutant("XX-02", "unknown receiver 'nowhere'", LineReceiver, "XX-05", "XX-06", name="nowhere"),
-    _mutant("XX-03", "1 of 400 lost", HoldsBack),
-    _mutant("XX-04", "the restart", StartsOnce),
-    _mutant("XX-05", "the second stream has", KillsOthers),
-    _mutant("XX-06", "are missing", LoadsAllPlugins, "XX-05"),
+    _mutant("XX-03", "the output lacks 1 of 400 records", HoldsBack),
+    _mutant("XX-04", "after its restart", StartsOnce),
+    _mutant("XX-05", "records of the second stream", KillsOthers),
+    _mutant("XX-06", "the output lacks", LoadsAllPlugins, "XX-05"),
 ]

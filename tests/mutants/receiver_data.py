@@ -112,8 +112,8 @@ MUTANTS = [
     memory_mutant("RC-12", Strips, "2 of 9 odd records are not stored"),
     line_mutant("RC-13", SplitsCharacters, "missing, such as", 1.0, "RC-28"),
     line_mutant("RC-13", ForgetsLast, "after the last record without terminator", 0.1),
-    line_mutant("RC-14", DropsQuietly, "no error is reported", 0.1),
-    memory_mutant("RC-15", Spins, "its threads are busy", 0.1),
+    line_mutant("RC-14", DropsQuietly, "the receiver reported no error for a record above its size limit", 0.1),
+    memory_mutant("RC-15", Spins, "the receiver's threads are busy", 0.1),
     memory_mutant("RC-16", EndsWhenIdle, "is not stored after a quiet period", 0.2),
-    memory_mutant("RC-17", OtherInGroups, "alone against in a group", 1.0, "PK-13"),
+    memory_mutant("RC-17", OtherInGroups, "stored differently from single ones", 1.0, "PK-13"),
 ]

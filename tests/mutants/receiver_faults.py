@@ -153,15 +153,15 @@ def _mutant(check: str, make: type, words: str, also: tuple[str, ...] = (), scal
 
 MUTANTS = [
     _mutant("RC-25", ConnectsInOnStart, "onStart raised", also=("RC-26",)),
-    _mutant("RC-25", HidesRefusal, "no error reported", scale=0.1),
+    _mutant("RC-25", HidesRefusal, "reported no error for a refused connection", scale=0.1),
     _mutant("RC-26", EndsWithConnection, "the record after the cut is not stored", scale=0.1),
-    _mutant("RC-27", ConstantDelay, "the delays do not grow: [5"),
+    _mutant("RC-27", ConstantDelay, "the delays between attempts do not grow: [5"),
     _mutant("RC-27", WaitsConstantly, "in real time"),
     _mutant("RC-27", Spins, "attempts to connect without a delay"),
     _mutant("RC-28", RepeatsBadRecord, "the record after the bad one is not stored", scale=0.1),
-    _mutant("RC-28", DropsSilently, "no error reported"),
-    _mutant("RC-28", StoresBadRecord, "stored what nobody put, or twice: ['{']"),
-    _mutant("RC-29", ReportsTwice, "one error is reported 2 times"),
-    _mutant("RC-30", LosesReader, "nobody noticed the end of thread 'bare reader'", scale=0.1),
-    _mutant("RC-30", IgnoresProcess, "nobody noticed the end of process", scale=0.1),
+    _mutant("RC-28", DropsSilently, "reported no error for the bad record"),
+    _mutant("RC-28", StoresBadRecord, "stored records that were not put, or twice: ['{']"),
+    _mutant("RC-29", ReportsTwice, "the receiver reported one error 2 times"),
+    _mutant("RC-30", LosesReader, "did not notice the end of thread 'bare reader'", scale=0.1),
+    _mutant("RC-30", IgnoresProcess, "did not notice the end of process", scale=0.1),
 ]

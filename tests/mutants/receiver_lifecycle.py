@@ -125,14 +125,14 @@ class StoresLate(MemoryReceiver):
 _NEVER_STOPS = ("RC-03", "RC-05", "RC-07", "RC-30", "RC-33", "RC-45")
 
 MUTANTS = [
-    memory_mutant("RC-01", ConnectsInConstructor, "did: socket.bind"),
+    memory_mutant("RC-01", ConnectsInConstructor, "called socket.bind"),
     memory_mutant("RC-01", StartsThreadInConstructor, "thread 'eager' is alive"),
     memory_mutant("RC-02", WaitsInStart, "onStart has not returned", scale=0.05),
     memory_mutant("RC-03", StartsAgain, "second reader", scale=0.1),
     memory_mutant("RC-04", NeedsStart, "onStop raised AttributeError"),
     memory_mutant("RC-05", StopsOnce, "onStop raised IndexError"),
     memory_mutant("RC-06", NeverWakes, "has not ended", 0.05, "PK-13", "PK-14", *_NEVER_STOPS),
-    memory_mutant("RC-07", ReusesConnection, "after 1 restarts a record is not stored", 0.1, "RC-26"),
+    memory_mutant("RC-07", ReusesConnection, "after 1 restarts the receiver stores no record", 0.1, "RC-26"),
     memory_mutant("RC-08", LeavesDescriptors, "descriptor", scale=0.1),
     memory_mutant("RC-09", StoresLate, "called store after its stop", 1.0, "RC-27"),
 ]

@@ -29,7 +29,7 @@ class GuessesLag(ReplayableReceiver):
 MUTANTS = [
     Mutant(
         check="RC-45",
-        words="127 records put, 129 reported as stored",
+        words="127 records were put; the receiver reported 129 as stored",
         kind="receiver",
         make=StoresMarkers,
         feeder=MemoryFeeder,
@@ -38,7 +38,7 @@ MUTANTS = [
     ),
     Mutant(
         check="RC-46",
-        words="reports a lag of 1, and there were 0 more records",
+        words="reports a lag of 1, and the source had 0 more records",
         kind="receiver",
         make=GuessesLag,
         feeder=MemoryFeeder,

@@ -122,7 +122,7 @@ def check_pandas() -> Iterator[Finding]:
 
 def check_plugins() -> Iterator[Finding]:
     """The installed plugins, and those that fail to load."""
-    loaded = load_plugins().loaded
+    loaded = load_plugins(isolated=True).loaded
     working = [plugin.name for plugin in loaded if plugin.is_working]
     if working:
         yield Finding("ok", f"plugins: {', '.join(working)}")

@@ -2,12 +2,14 @@
 
 ``cli.check`` runs their conformance checks, ``cli.new`` writes a new plugin.
 
-Imports no Spark. A plugin that fails to load is not logged: the commands show it.
+Imports no Spark. A plugin that fails to load is not logged: the commands show it. They load each plugin in a process of
+its own first, so that a plugin that hangs or crashes while it loads is shown as left out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import json
 import logging
 import sys
@@ -27,10 +29,14 @@ from penstock.cli.new import new
 from penstock.cli.shared import terminal
 from penstock.conf import Settings
 from penstock.errors import UnknownNameError
+from penstock.hookspecs import GROUP
 from penstock.launch.launch_conf import conf_here
-from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
+from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins, additional
 from penstock.plugins.specs import options_of
+from penstock.testing.plugin_probe import probe
 
+#: The longest time that a plugin may take to load.
+_LOAD_LIMIT_S = 15.0
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -50,7 +56,7 @@ def list_plugins(as_json: bool) -> None:
 
     Exits with 1 if a plugin was left out, for instance because it failed to import.
     """
-    found = [describe(plugin) for plugin in load_plugins().loaded]
+    found = [describe(plugin) for plugin in load_plugins(isolated=True).loaded]
     if as_json:
         click.echo(json.dumps(found, indent=2))
     elif found:
@@ -69,15 +75,18 @@ def show(name: str, as_json: bool) -> None:
 
     NAME is the name of a plugin, a receiver, a rate estimator or an input stream.
     """
-    found = describe_named(load_plugins(), name)
+    found = describe_named(load_plugins(isolated=True), name)
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
         terminal().print(Group(*map(details, found)))
 
 
-def load_plugins() -> Plugins:
+def load_plugins(*, isolated: bool = False) -> Plugins:
     """Load the installed plugins, except those that the configuration disables.
+
+    Args:
+        isolated: load each plugin in a process of its own first, and leave out those that cannot be imported there.
 
     Raises:
         ConfigurationError: ``PYSPARK_SUBMIT_ARGS`` cannot be parsed.
@@ -85,9 +94,18 @@ def load_plugins() -> Plugins:
     # This key alone: an invalid value of another one is for the program to refuse.
     key = conf.key("plugins_disable")
     disable = Settings.parse({key: conf_here().get(key, "")}).plugins_disable
+    candidates, left_out = {*importlib.metadata.entry_points(group=GROUP), *additional}, []
+    for entry_point in sorted(candidates, key=lambda one: (one.name, one.value)) if isolated else ():
+        plugin = LoadedPlugin.of(entry_point)
+        if plugin.name not in disable and (facts := probe(plugin, _LOAD_LIMIT_S)).step == "import":
+            plugin.fault = facts.fault
+            left_out.append(plugin)
+            candidates.remove(entry_point)
     # Standard output is for this command's result, not for what plugins print while they load.
     with _silent("penstock.plugins"), contextlib.redirect_stdout(sys.stderr):
-        return Plugins(disable)
+        plugins = Plugins(disable, entry_points=list(candidates))
+    plugins.loaded = sorted([*plugins.loaded, *left_out], key=lambda each: (each.name, each.value))
+    return plugins
 
 
 def describe(plugin: LoadedPlugin, name: str | None = None) -> dict[str, Any]:

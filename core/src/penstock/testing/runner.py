@@ -18,13 +18,13 @@ from typing import Any, NoReturn
 
 import attrs
 
+from penstock.runtime.global_state import GlobalState
 from penstock.testing.block_store import BlockStoreKit
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for
 from penstock.testing.check_report import Report, Result
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import Kit, ReceiverKit, scale
-from penstock.testing.leak_meter import GlobalState
 from penstock.testing.listener_kit import ListenerKit
 from penstock.testing.live import LiveKit
 from penstock.testing.packaging_kit import PackagingKit
@@ -204,9 +204,11 @@ def _temporary_files_in(folder: Path) -> Iterator[None]:
 @contextmanager
 def _no_exit(exits: list[CheckFailure]) -> Iterator[None]:
     """Make ``os._exit`` end the calling thread instead of the process, and note the call."""
-    exit_process = os._exit
+    exit_process, process = os._exit, os.getpid()
 
     def refuse(status: int) -> NoReturn:
+        if os.getpid() != process:
+            exit_process(status)  # a process that the plugin forked, such as one of multiprocessing
         exits.append(CheckFailure(f"the plugin called os._exit({status})", change="raise an exception instead"))
         raise SystemExit(status)
 

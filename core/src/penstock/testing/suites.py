@@ -5,7 +5,9 @@ pytest and unittest collect them.
 
 from __future__ import annotations
 
+import os
 import sys
+import unittest
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -43,13 +45,20 @@ class ConformanceSuite:
     make: Callable[..., Any] | None = None
     feeder: Callable[..., Any] | None = None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Add a test for each check."""
+    def __init_subclass__(cls, *, base: bool = False, **kwargs: Any) -> None:
+        """Add a test for each check, unless the class is the base class of a kind's suites.
+
+        Raises:
+            TypeError: the class defines the test of a check itself.
+        """
         super().__init_subclass__(**kwargs)
-        if "kind" in cls.__dict__:
-            return  # one of the four below
+        if base:
+            return
         cls.results = {}
-        for check in checks_for(cls.kind):
+        checks = checks_for(cls.kind)
+        if own := [check.id for check in checks if _test_name(check) in cls.__dict__]:
+            raise TypeError(f"{cls.__name__} overrides the tests of {', '.join(own)}: use expected_failures instead")
+        for check in checks:
             _add_test(cls, check)
 
     def subject(self) -> Subject:
@@ -80,24 +89,24 @@ class ConformanceSuite:
         return Report(cls.kind, cls.__name__, cls.seed, pinned, results)
 
     def test_every_check_is_present(self) -> None:
-        """The kit has every check, and this class overrides the test of none."""
+        """The kit has every check, and nothing has removed a test from this class."""
         removed = [check.id for check in checks_for(self.kind) if not callable(getattr(self, _test_name(check), None))]
-        assert not removed, f"{type(self).__name__} overrides the tests of {removed}; use expected_failures instead"
+        assert not removed, f"{type(self).__name__} lacks the tests of {removed}; use expected_failures instead"
 
 
-class ReceiverSuite(ConformanceSuite):
+class ReceiverSuite(ConformanceSuite, base=True):
     """The checks of a receiver. Give ``feeder``, and ``make(feeder)`` or ``name``."""
 
     kind = "receiver"
 
 
-class RateEstimatorSuite(ConformanceSuite):
+class RateEstimatorSuite(ConformanceSuite, base=True):
     """The checks of a rate estimator. Give ``make(batch_interval_ms)`` or ``name``."""
 
     kind = "rate-estimator"
 
 
-class ListenerSuite(ConformanceSuite):
+class ListenerSuite(ConformanceSuite, base=True):
     """The checks of a listener. Give ``make(context)``, which returns the listener for a ``ListenerContext``.
 
     It may return several listeners, as the hook does, or a ``ListenerProbe`` that shows the checks more.
@@ -106,7 +115,7 @@ class ListenerSuite(ConformanceSuite):
     kind = "listener"
 
 
-class BlockStoreSuite(ConformanceSuite):
+class BlockStoreSuite(ConformanceSuite, base=True):
     """The checks of a block store. Give ``make(folder)``, which returns an object with the hook ``store``."""
 
     kind = "block-store"
@@ -136,12 +145,9 @@ def _add_test(cls: type[ConformanceSuite], check: Check) -> None:
 def _skip(result: Result) -> None:
     """Report a check that is not applicable or excused to the test runner."""
     reason = f"{result.id} {result.outcome}: {result.seen}"
-    if "pytest" not in sys.modules:
-        import unittest
+    # A test module may import pytest and still be run by unittest.
+    if result.outcome != "not applicable" and "PYTEST_CURRENT_TEST" in os.environ and "pytest" in sys.modules:
+        import pytest
 
-        raise unittest.SkipTest(reason)
-    import pytest
-
-    if result.outcome == "not applicable":
-        pytest.skip(reason)
-    pytest.xfail(reason)
+        pytest.xfail(reason)
+    raise unittest.SkipTest(reason)

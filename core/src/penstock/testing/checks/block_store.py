@@ -1,4 +1,4 @@
-"""Block store checks BS-01 to BS-11: what is stored is read back, whole or not at all."""
+"""Block store checks BS-01 to BS-11: a stored block is read back completely, or not at all."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _DAMAGES = 40
 
 @check("BS-01", "must", change="return block.stored(path, num_bytes, checksum), and write the table unchanged")
 def put_get_round_trip(kit: BlockStoreKit) -> None:
-    """What is read equals what was stored, in value and type, and the answer describes it.
+    """A block is read as it was stored, in value and type, and the returned StoredBlock describes it.
 
     Purpose: a block store must not change data.
     Method: store blocks of each type of record, and read them back in the reverse order.
-    Condition: equal records; block id, stream id, number of records and metadata are those of the block.
+    Condition: the records are equal; block id, stream id, number of records and metadata are those of the block.
     Requires: nothing.
     """
     store = kit.store()
@@ -45,22 +45,22 @@ def put_get_round_trip(kit: BlockStoreKit) -> None:
         described = (block.block_id, block.stream_id, block.num_records, metadata)
         found = answer and (answer.block_id, answer.stream_id, answer.num_records, answer.metadata)
         if found != described:
-            fail(f"the answer describes {found}, the block is {described}", records)
+            fail(f"the returned StoredBlock describes {found}, and the block is {described}", records)
         stored.append(answer)
     for answer, records in reversed(list(zip(stored, kinds, strict=True))):
         assert answer is not None
         found_records = kit.read(store, answer)
         if repr(found_records) != repr(records):
-            fail(f"read {found_records!r}", f"a block of {records!r}")
+            fail(f"the block reads as {found_records!r}", f"a block of {records!r}")
 
 
 @check("BS-02", "must", change="raise an error that derives from PenstockError, LookupError or FileNotFoundError")
 def missing_key_typed_error(kit: BlockStoreKit) -> None:
     """Reading a block that does not exist raises a typed error.
 
-    Purpose: a task that finds a block missing must tell it from one that it cannot reach now.
-    Method: read a block that was never stored, beside one that was.
-    Condition: a PenstockError, LookupError or FileNotFoundError.
+    Purpose: a task must distinguish a missing block from one that is temporarily unreachable.
+    Method: store a block, then read another one that was never stored.
+    Condition: the read raises a PenstockError, LookupError or FileNotFoundError.
     Requires: nothing.
     """
     store = kit.store()
@@ -70,16 +70,16 @@ def missing_key_typed_error(kit: BlockStoreKit) -> None:
         missing = evolve(missing, path=f"{stored.path}.missing")
     found = kit.read(store, missing)
     if not isinstance(found, PenstockError | LookupError | FileNotFoundError):
-        fail(f"reading returned {found!r}", missing.block_id)
+        fail(f"reading a block that does not exist gave {found!r}", missing.block_id)
 
 
 @check("BS-03", "must", change="write to a temporary name, then rename; report the block after the rename")
 def put_is_atomic(kit: BlockStoreKit) -> None:
-    """A block appears whole or not at all, wherever a store is interrupted.
+    """An interrupted store leaves a complete block or none.
 
-    Purpose: the driver, its recovery and other tasks read the store while it is written.
-    Method: copy the folder between every two writes of a store, as a process killed then would leave it.
-    Condition: in each copy the earlier block is whole, and the new one is whole or missing.
+    Purpose: the driver, its recovery and tasks read the store while receivers write to it.
+    Method: copy the folder between every two writes of a store, as a process killed at this moment would leave it.
+    Condition: in each copy the earlier block is complete, and the new one is complete or missing.
     Requires: a store that writes into its folder.
     """
     store = kit.store()
@@ -97,11 +97,11 @@ def put_is_atomic(kit: BlockStoreKit) -> None:
 
 @check("BS-04", "must", requires="durable", change="call fsync on the file and its folder before store returns")
 def acknowledged_is_durable(kit: BlockStoreKit) -> None:
-    """A stored block survives the death of its process and of its host.
+    """A stored block survives a crash of the process and of the host.
 
     Purpose: a receiver acknowledges upstream when ``store_all`` returns.
-    Method: count the calls of fsync during a store; then open a copy of the folder as a new process would.
-    Condition: at least one fsync before ``store`` returned, and the block is read from the copy.
+    Method: count the calls of fsync during a store; then read the block from a copy of the folder.
+    Condition: the store calls fsync at least once before it returns, and the block is read from the copy.
     Requires: Capabilities.durable.
     """
     store = kit.store()
@@ -121,41 +121,43 @@ def acknowledged_is_durable(kit: BlockStoreKit) -> None:
     if (found := kit.read(kit.store(copy), kit.moved(stored, copy))) != _SMALL:
         fail(f"after a restart the block reads as {_shown(found)}", _SMALL)
     if not synced:
-        fail("store returned without a call of fsync", _SMALL)
+        fail("store returned without a call of fsync, so the block may be lost with its host", _SMALL)
 
 
 @check("BS-05", "must", change="replace the whole block, or raise before anything is written")
 def duplicate_put_policy(kit: BlockStoreKit) -> None:
-    """A block stored again under its id replaces the first or is refused; the two never mix.
+    """A second block with the same id replaces the first or is refused; the two never mix.
 
     Purpose: a retry stores the same block again.
-    Method: store a block, the same again, and another under the same id.
-    Condition: the same again reads as before; the other reads whole, or was refused and the first is whole.
+    Method: store a block, the same block again, and another block with the same id.
+    Condition: after the second store the block reads as before. The other block reads completely, or the store refused
+        it and the first block reads completely.
     Requires: nothing.
     """
     store = kit.store()
     kit.put(store, 1, _SMALL)
     again = kit.put(store, 1, _SMALL)
     if (found := kit.read(store, again)) != _SMALL:
-        fail(f"stored twice, the block reads as {_shown(found)}", _SMALL)
+        fail(f"after the same block was stored twice, it reads as {_shown(found)}", _SMALL)
     try:
         other = store.store(kit.block(1, ["z"]))
     except Exception:
         if (found := kit.read(store, again)) != _SMALL:
-            fail(f"after a refused store the block reads as {_shown(found)}", _SMALL)
+            fail(f"after a refused store with the same id the block reads as {_shown(found)}", _SMALL)
         return
     if other is None or kit.read(store, other) != ["z"]:
-        seen = "the store returned None" if other is None else f"it reads as {_shown(kit.read(store, other))}"
-        fail(f"after another block under its id {seen}", "['a', 'b', 'c'], then ['z']")
+        seen = "store returned None" if other is None else f"it reads as {_shown(kit.read(store, other))}"
+        fail(f"after another block was stored with the same id, {seen}", "['a', 'b', 'c'], then ['z']")
 
 
 @check("BS-06", "must", change="ignore ids that do not exist, and accept names of blocks only, never paths")
 def delete_is_idempotent(kit: BlockStoreKit) -> None:
-    """Deleting a block twice, or one that never existed, is no error and touches nothing else.
+    """The deletion of a deleted or unknown block raises nothing and deletes nothing else.
 
-    Purpose: the driver repeats deletions after a restart, and ids come over the wire.
-    Method: delete a block twice, an unknown one, and ids that are paths out of the folder.
-    Condition: no error; the block is gone, the other one and the file outside are there.
+    Purpose: the driver repeats deletions after a restart, and receives ids over the network.
+    Method: delete a block twice, an unknown block, and ids that are paths out of the folder.
+    Condition: no deletion raises; the block does not exist any more; the other block and a file outside of the folder
+        do.
     Requires: delete.
     """
     store = kit.store()
@@ -175,20 +177,20 @@ def delete_is_idempotent(kit: BlockStoreKit) -> None:
         except Exception as error:
             fail(f"delete raised {type(error).__name__}: {error}", ids)
     if not outside.exists():
-        fail("delete removed a file outside the store's folder", "../outside")
+        fail("delete removed a file outside of the store's folder", "../outside")
     if not _is_missing(found := kit.read(store, stored)):
         fail(f"the deleted block reads as {_shown(found)}", stored.block_id)
     if (found := kit.read(store, other)) != ["other"]:
-        fail(f"another block reads as {_shown(found)}", f"delete of {stored.block_id}")
+        fail(f"after a deletion another block reads as {_shown(found)}", f"delete of {stored.block_id}")
 
 
 @check("BS-07", "must", change="list by the number in the block id, not by name or time of modification")
 def listing_complete_and_ordered(kit: BlockStoreKit) -> None:
-    """The listing has every block once, in the order of numbers.
+    """The listing has every block once, in the order of block numbers.
 
-    Purpose: a recovery replays what the listing names.
-    Method: store blocks 12 to 1, delete three, list; open the store again, list.
-    Condition: the other nine, in the order of numbers, both times.
+    Purpose: a recovery replays the listed blocks.
+    Method: store blocks 12 to 1, delete three of them, list; reopen the store, list again.
+    Condition: both listings have the other nine blocks in the order of their numbers.
     Requires: names, delete.
     """
     store = kit.store()
@@ -201,13 +203,13 @@ def listing_complete_and_ordered(kit: BlockStoreKit) -> None:
             fail(f"the listing is {found}, expected {expected}", "blocks 12 to 1, without 2, 10 and 12")
 
 
-@check("BS-08", "must", change="delete only what was asked for")
+@check("BS-08", "must", change="delete only the blocks with the given ids")
 def cleanup_keeps_newer(kit: BlockStoreKit) -> None:
-    """Deleting old blocks keeps every newer one readable.
+    """After the deletion of old blocks every newer one is readable.
 
-    Purpose: each batch's blocks are deleted while the next ones are stored.
+    Purpose: the driver deletes a batch's blocks while receivers store the next ones.
     Method: store 20 blocks; delete the first k, for several k, and read all others.
-    Condition: the others are whole.
+    Condition: the others are complete.
     Requires: delete.
     """
     store = kit.store()
@@ -216,16 +218,19 @@ def cleanup_keeps_newer(kit: BlockStoreKit) -> None:
         store.delete([each.block_id for each in stored[:count]])
         for number in range(count, 20):
             if (found := kit.read(store, stored[number])) != [number, "x" * number]:
-                fail(f"block {number} reads as {_shown(found)}", f"delete of blocks 0 to {count - 1}")
+                fail(
+                    f"block {number} reads as {_shown(found)}, and it was not deleted",
+                    f"delete of blocks 0 to {count - 1}",
+                )
 
 
-@check("BS-09", "must", change="save the highest number, apart from the blocks")
+@check("BS-09", "must", change="save the highest number separately from the blocks")
 def sequence_never_reset(kit: BlockStoreKit) -> None:
-    """Numbers never start again: neither after deletions nor after the store was opened again.
+    """Block numbers are never reused: neither after deletions nor after a reopen.
 
-    Purpose: two blocks with one number are one block for the driver.
-    Method: store blocks, delete all, open the store again, each time asking for the next number.
-    Condition: the next number never falls.
+    Purpose: two blocks with the same number are one block for the driver.
+    Method: store three blocks, delete them, reopen the store; read the next number after each step.
+    Condition: the next number never decreases.
     Requires: next_number, delete.
     """
     store = kit.store()
@@ -238,16 +243,19 @@ def sequence_never_reset(kit: BlockStoreKit) -> None:
             store = _reopened(kit, store)
         now = store.next_number()
         if now < before + 3:
-            fail(f"the next number is {now}, it was {before} before three blocks were stored", f"after {what}")
+            fail(
+                f"after {what} the next number is {now}, and it was {before} before three blocks were stored",
+                f"after {what}",
+            )
 
 
 @check("BS-10", "must", change="write a length or a footer last, and verify it before the first record")
 def torn_tail_dropped(kit: BlockStoreKit) -> None:
-    """A truncated file never yields data, and spoils no other block.
+    """A truncated file never reads as data, and damages no other block.
 
-    Purpose: a power failure truncates what was not synced.
-    Method: truncate the file of the last block at 40 seeded lengths, each in a copy of the folder.
-    Condition: reading the block raises, or gives all of it; the earlier block is whole.
+    Purpose: a power failure truncates files that were not synced.
+    Method: truncate the file of the last block to 40 seeded lengths, each in a copy of the folder.
+    Condition: reading the block raises, or returns all records; the earlier block is complete.
     Requires: a store that writes into its folder.
     """
     first, stored, name, size = _last_written(kit)
@@ -257,7 +265,7 @@ def torn_tail_dropped(kit: BlockStoreKit) -> None:
         reopened = kit.store(copy)
         where = f"{name} truncated from {size} to {length} bytes"
         if (found := kit.read(reopened, kit.moved(stored, copy))) != _SMALL and not isinstance(found, Exception):
-            fail(f"the block reads as {_shown(found)}", where)
+            fail(f"the truncated block reads as {_shown(found)}, without an error", where)
         if (found := kit.read(reopened, kit.moved(first, copy))) != ["first"]:
             fail(f"the block stored before reads as {_shown(found)}", where)
 
@@ -266,11 +274,11 @@ def torn_tail_dropped(kit: BlockStoreKit) -> None:
     "BS-11", "must", requires="verified", change="save a checksum with the block, and verify it before the first record"
 )
 def corruption_detected(kit: BlockStoreKit) -> None:
-    """A flipped bit gives an error, never other data.
+    """A flipped bit causes an error, never wrong data.
 
-    Purpose: a disk that lies must not change results.
-    Method: flip one bit of the file of the last block at 40 seeded places, each in a copy of the folder.
-    Condition: reading the block raises, or gives exactly what was stored.
+    Purpose: a faulty disk must not change results.
+    Method: flip one bit of the file of the last block at 40 seeded positions, each in a copy of the folder.
+    Condition: reading the block raises, or returns the stored records.
     Requires: Capabilities.verified.
     """
     _, stored, name, size = _last_written(kit)
@@ -281,14 +289,17 @@ def corruption_detected(kit: BlockStoreKit) -> None:
         data[position] ^= bit
         (copy / name).write_bytes(data)
         if (found := kit.read(kit.store(copy), kit.moved(stored, copy))) != _SMALL and not isinstance(found, Exception):
-            fail(f"the block reads as {_shown(found)}", f"{name}: byte {position} of {size} xor {bit:#04x}")
+            fail(
+                f"the block with a flipped bit reads as {_shown(found)}, without an error",
+                f"{name}: byte {position} of {size} xor {bit:#04x}",
+            )
 
 
 def _last_written(kit: BlockStoreKit) -> tuple[Any, Any, Path, int]:
-    """Store two blocks: both, and the file that the second one added or changed, with its size.
+    """Store two blocks; return both, and the file that the second store added or changed, with its size.
 
     Raises:
-        NotApplicable: the second one changed no file of the folder.
+        NotApplicable: the second store changed no file of the folder.
     """
     store = kit.store()
     first = kit.put(store, 1, ["first"])

@@ -1,4 +1,4 @@
-"""Listener checks LI-01 to LI-06, LI-08, LI-11 and LI-13: which events it takes, and what it makes of them."""
+"""Listener checks LI-01 to LI-06, LI-08, LI-11 and LI-13: accepted events, and results that follow from them."""
 
 from __future__ import annotations
 
@@ -35,38 +35,39 @@ from penstock.testing.listener_kit import ListenerKit, RunningListener
 def accepts_every_event(kit: ListenerKit) -> None:
     """Each callback accepts its event.
 
-    Purpose: after several consecutive errors the bus disables a listener.
-    Method: delivers one event of each of the eleven types, from a run of 8 batches.
-    Condition: the listener has a callback, and none raises. PySpark-style listeners get the view that the bus gives.
+    Purpose: the bus disables a listener after several consecutive errors.
+    Method: deliver one event of each of the eleven types, from a run of 8 batches; to a PySpark-style listener as the
+        view that the bus gives.
+    Condition: the listener has at least one callback, and none raises.
     Requires: nothing.
     """
     one_each = {type(event): event for event in kit.events(batches=8)}
     if missing := set(HOOK_OF) - set(one_each):
-        raise RuntimeError(f"the kit's run has no {missing}")
+        raise RuntimeError(f"the kit's run of events lacks {missing}")
     kit.start().deliver(one_each.values())
 
 
 @frozen
 class _LaterStop(StopProgress):
-    """As a later version might post it."""
+    """The event with a field that a later version might add."""
 
     reason: str = "an operator's request"
 
 
 @frozen
 class _LaterBatch(BatchInfo):
-    """As a later version might post it."""
+    """The info with a field that a later version might add."""
 
     partitions: tuple[int, ...] = (3, 4)
 
 
-@check("LI-02", "must", change="read the fields that are needed by name; handle an unknown value as any other text")
+@check("LI-02", "must", change="read the needed fields by name, and handle unknown values of a field")
 def tolerates_unknown_events(kit: ListenerKit) -> None:
-    """Fields, values and events that a later version adds are no error.
+    """A listener tolerates fields, values and events that a later version may add.
 
     Purpose: a listener outlives the version that it was written for.
-    Method: delivers a stop in an unknown phase and a batch of an unknown stream, both with an additional field; then
-        looks up a callback that no version has and, if there is one, calls it.
+    Method: deliver a stop in an unknown phase and a batch of an unknown stream, both with an additional field; then
+        look up a callback that no version has and, if it exists, call it.
     Condition: nothing raises.
     Requires: nothing.
     """
@@ -82,9 +83,10 @@ def tolerates_unknown_events(kit: ListenerKit) -> None:
             callback(_LaterStop(START_MS + 3000, "moving", 0))
         except Exception as error:
             fail(
-                f"{type(target).__name__} has any callback, and onReceiverMoved raised {type(error).__name__}: {error}",
+                f"{type(target).__name__} has a callback of every name, and onReceiverMoved raised "
+                f"{type(error).__name__}: {error}",
                 "onReceiverMoved",
-                "raise AttributeError in __getattr__ for callbacks that are not known",
+                "raise AttributeError in __getattr__ for unknown callbacks",
             )
 
 
@@ -92,14 +94,14 @@ def _completed(batch_time: int, inputs: Mapping[int, StreamInputInfo]) -> BatchI
     return BatchInfo(batch_time, inputs, batch_time + 3, batch_time + 5, batch_time + 105, {})
 
 
-@check("LI-03", "must", change="test a time or delay for None before calculating with it")
+@check("LI-03", "must", change="compare a time or delay with None before computing with it")
 def tolerates_absent_fields(kit: ListenerKit) -> None:
-    """Fields that are not known (yet) are no error.
+    """A listener tolerates fields that are None or empty.
 
     Purpose: times are None until they are known, a batch may be abandoned before it started, and an input stream that
-        cannot count is absent.
-    Method: delivers batches without times, inputs, operations, metadata and rate limit; operations without times;
-        receivers without host and executor. Each to a new listener, and all to one.
+        does not count its records is absent.
+    Method: deliver batches without times, inputs, operations, metadata and rate limit, operations without times, and
+        receivers without host and executor: each event to a new listener, then all events to one.
     Condition: nothing raises.
     Requires: nothing.
     """
@@ -126,14 +128,14 @@ def tolerates_absent_fields(kit: ListenerKit) -> None:
     kit.start().deliver(events)
 
 
-@check("LI-04", "must", change="handle what the smallest input shows")
+@check("LI-04", "must", change="handle the event that the smallest input shows")
 def never_raises_on_valid_events(kit: ListenerKit) -> None:
-    """No valid sequence of events raises.
+    """A listener raises for no valid sequence of events.
 
-    Purpose: what happens once in a million batches happens.
-    Method: six seeded runs of 25 batches with one to four streams, from their start or from the middle, as a listener
-        that was added later sees them. Some batches have no records, 10^15 records, or a start before their
-        submission (the clock was set back); texts have any characters.
+    Purpose: rare events occur in a program that runs for months.
+    Method: deliver six seeded runs of 25 batches with one to four streams, from the start or from the middle, as a
+        listener that was added later gets them. Some batches have no records, 10^15 records, or a start before their
+        submission, as after the clock was set back; texts have any characters.
     Condition: nothing raises.
     Requires: nothing.
     """
@@ -164,13 +166,13 @@ def _odd(kit: ListenerKit, event: Event) -> Event:
     return event
 
 
-@check("LI-05", "must", change="copy what is to be changed or kept")
+@check("LI-05", "must", change="copy an event's mappings and metadata before changing them")
 def leaves_events_unchanged(kit: ListenerKit) -> None:
-    """Events are as before after a listener has handled them.
+    """A listener does not change events.
 
-    Purpose: all listeners share an event, on threads of their own.
-    Method: delivers a run of 10 batches and compares each event with a deep copy made before.
-    Condition: all are equal, their mappings and metadata included.
+    Purpose: all listeners share an event, each on its own thread.
+    Method: deliver a run of 10 batches, and compare each event with a deep copy made before.
+    Condition: all events are equal to their copies, mappings and metadata included.
     Requires: nothing.
     """
     running = kit.start()
@@ -179,18 +181,18 @@ def leaves_events_unchanged(kit: ListenerKit) -> None:
         running.deliver([event])
         running.settle()
         if event != before:
-            fail(f"the event is now {event!r}", before)
+            fail(f"the listener changed the event to {event!r}", before)
 
 
-@check("LI-06", "must", change="handle events on one thread, first in, first out")
+@check("LI-06", "must", change="handle events on one thread, in the order of delivery")
 def order_respected(kit: ListenerKit) -> None:
-    """What a listener does and shows follows from the events in the order of their delivery.
+    """A listener handles events in the order of their delivery.
 
-    Purpose: of two batches the later one is the current one, whatever the listener does meanwhile.
-    Method: delivers a run of 20 batches event by event to one listener, waiting each time until it has handled the
-        event, and at once to another.
-    Condition: after each batch ``last_batch`` in the snapshot is this batch; both give the same commands to the
-        context and end with the same snapshot.
+    Purpose: a listener that reorders events shows an old batch as the current one.
+    Method: deliver a run of 20 batches to one listener event by event, and wait each time until it has handled the
+        event. Deliver the run to another listener without waiting.
+    Condition: after each batch ``last_batch`` in the snapshot is this batch. Both listeners give the same commands to
+        the context and end with the same snapshot.
     Requires: nothing; not applicable to a listener that gives no commands and has no snapshot.
     """
     events = kit.events(batches=20, stops=False)
@@ -202,35 +204,42 @@ def order_respected(kit: ListenerKit) -> None:
         if isinstance(event, BatchCompleted) and shown.get("last_batch", event.batchInfo.batchTime) != (
             event.batchInfo.batchTime
         ):
-            fail(f"last_batch is {shown['last_batch']} after batch {event.batchInfo.batchTime}", event)
+            fail(f"the snapshot's last_batch is {shown['last_batch']} after batch {event.batchInfo.batchTime}", event)
     quick.deliver(events)
     quick.settle()
     if not slow.commands() and not slow.snapshot():
-        raise NotApplicable("it gives no commands to the context, and make returns no ListenerProbe with a snapshot")
+        raise NotApplicable(
+            "the listener gives no commands to the context, and make returns no ListenerProbe with a snapshot"
+        )
     if slow.commands() != quick.commands():
-        fail(f"{_first_difference(slow.commands(), quick.commands())} when events come at once", "a run of 20 batches")
+        fail(
+            f"when events are delivered without waiting, {_first_difference(slow.commands(), quick.commands())}",
+            "a run of 20 batches",
+        )
     if slow.snapshot() != quick.snapshot():
-        fail(f"the snapshot is {quick.snapshot()} when events come at once, else {slow.snapshot()}", "20 batches")
+        fail(
+            f"when events are delivered without waiting, the snapshot is {quick.snapshot()} instead of "
+            f"{slow.snapshot()}",
+            "a run of 20 batches",
+        )
 
 
 def _first_difference(expected: Sequence[object], seen: Sequence[object]) -> str:
     for number, (one, other) in enumerate(zip(expected, seen, strict=False), 1):
         if one != other:
-            return f"command {number} is {other} instead of {one}"
-    return f"{len(seen)} commands instead of {len(expected)}"
+            return f"the listener's command {number} is {other} instead of {one}"
+    return f"the listener gives {len(seen)} commands instead of {len(expected)}"
 
 
-@check(
-    "LI-08", "must", change="accept a batch time that was seen before; count what was delivered, once for each event"
-)
+@check("LI-08", "must", change="accept a batch time that was seen before, and count each delivered event once")
 def repeated_events_after_recovery(kit: ListenerKit) -> None:
-    """After a recovery the events of batches that run again are handled like all others.
+    """After a recovery a listener handles the events of repeated batches like all others.
 
-    Purpose: a recovered run repeats the batches that the checkpoint did not know to be complete.
-    Method: a run of 12 batches, without a stop; what the listener saved goes through JSON to a new listener, which
-        gets a run that begins with batch 9 and has 12 batches.
-    Condition: what is saved is JSON; nothing raises; totals in the snapshot are at least those of the second run and
-        at most those of both; rates are set in the second run if they were in the first.
+    Purpose: a recovered run repeats the batches that were not complete in the checkpoint.
+    Method: deliver a run of 12 batches without a stop; restore the values that the listener saved, converted to JSON
+        and back, in a new listener; deliver 12 batches from batch 9 on to it.
+    Condition: JSON can hold the saved values, and nothing raises. Totals in the snapshot are at least those of the
+        second run and at most those of both runs. The listener sets rates in the second run if it did in the first.
     Requires: nothing.
     """
     first_events, second_events = kit.events(batches=12, stops=False), kit.events(batches=12, first_batch=9)
@@ -240,7 +249,10 @@ def repeated_events_after_recovery(kit: ListenerKit) -> None:
     try:
         context = first.context.recovered()
     except Exception as error:
-        fail(f"what it saves is not JSON: {type(error).__name__}: {error}", first.context.saved.keys())
+        fail(
+            f"JSON cannot hold the values that the listener saves: {type(error).__name__}: {error}",
+            first.context.saved.keys(),
+        )
     second = kit.start(context)
     second.deliver(second_events)
     second.settle()
@@ -249,22 +261,26 @@ def repeated_events_after_recovery(kit: ListenerKit) -> None:
         shown = second.snapshot().get(name)
         if shown is not None and not least[name] <= shown <= most[name]:
             fail(
-                f"{name} is {shown} after the recovery; the second run has {least[name]}, both have {most[name]}",
+                f"the snapshot's {name} is {shown} after the recovery; the second run has {least[name]}, and both runs "
+                f"have {most[name]}",
                 "batches 1 to 12, then 9 to 20 after a recovery",
             )
     if first.commands() and not second.commands():
-        fail(f"{len(first.commands())} commands in the first run, none after the recovery", "batches 9 to 20")
+        fail(
+            f"the listener gave {len(first.commands())} commands in the first run, and none after the recovery",
+            "batches 9 to 20",
+        )
 
 
 @check("LI-11", "must", change="count in onBatchCompleted and onReceiverError, each event once")
 def totals_agree(kit: ListenerKit) -> None:
-    """Totals are those of the events.
+    """The totals of a listener equal those of the events.
 
-    Purpose: a metric that is wrong by one batch is believed as little as one that is missing.
-    Method: delivers three runs of 20 batches to new listeners and compares the well-known names of the snapshot.
-    Condition: ``batches``, ``failed_batches``, ``records``, ``stream_records``, ``receiver_errors`` and
-        ``last_batch``, as far as they are shown, are equal.
-    Requires: nothing; not applicable without a snapshot that shows one of them.
+    Purpose: nobody trusts a metric that is wrong by one batch.
+    Method: deliver three runs of 20 batches, each to a new listener; compare the totals in the snapshot.
+    Condition: ``batches``, ``failed_batches``, ``records``, ``stream_records``, ``receiver_errors`` and ``last_batch``,
+        as far as the snapshot has them, equal those of the events.
+    Requires: nothing; not applicable without a snapshot that has one of them.
     """
     compared = False
     for _ in range(3):
@@ -276,7 +292,10 @@ def totals_agree(kit: ListenerKit) -> None:
         for name, value in shown.items():
             compared = True
             if value != totals[name]:
-                fail(f"{name} is {value!r}, the events say {totals[name]!r}", f"a run of {len(events)} events")
+                fail(
+                    f"the snapshot's {name} is {value!r}, and that of the events is {totals[name]!r}",
+                    f"a run of {len(events)} events",
+                )
     if not compared:
         raise NotApplicable("make returns no ListenerProbe whose snapshot has a total")
 
@@ -289,14 +308,14 @@ def _shown_totals(running: RunningListener) -> dict[str, Any]:
     return known
 
 
-@check("LI-13", "must", change="take the stream's own StreamInputInfo, by its id")
+@check("LI-13", "must", change="look up the StreamInputInfo by the id of the stream")
 def streams_not_mixed(kit: ListenerKit) -> None:
-    """What concerns one stream follows from this stream's part of the events.
+    """A listener computes the rates and metrics of a stream from this stream's records.
 
-    Purpose: with the records of another stream a rate, or a metric, is wrong without looking wrong.
-    Method: runs of 12 batches of which only stream 0 has input, only stream 1, and both.
-    Condition: rates are set for streams with input only, but for every such stream if for one; ``stream_records``
-        in the snapshot are those of the events.
+    Purpose: a rate or metric from another stream's records is wrong, and looks plausible.
+    Method: deliver runs of 12 batches in which only stream 0 has input, only stream 1, and both.
+    Condition: the listener sets rates for no stream without input, and for all streams with input if for one of them.
+        ``stream_records`` in the snapshot equals that of the events.
     Requires: nothing; not applicable to a listener that sets no rate and has no ``stream_records``.
     """
     compared = False
@@ -307,12 +326,20 @@ def streams_not_mixed(kit: ListenerKit) -> None:
         running.settle()
         steered = {command[1] for command in running.commands() if command[0] == "set_rate"}
         if steered - set(present) or (steered and steered != set(present)):
-            fail(f"rates were set for the streams {sorted(steered)}", f"batches with input of the streams {present}")
+            fail(
+                f"the listener set rates for the streams {sorted(steered)}, and the streams {list(present)} have input",
+                f"batches with input of the streams {present}",
+            )
         shown = _shown_totals(running).get("stream_records")
         if shown is not None:
             expected = totals_of(events)["stream_records"]
             if {id_: count for id_, count in shown.items() if count or id_ in expected} != expected:
-                fail(f"stream_records is {shown}, the events say {expected}", f"input of the streams {present}")
+                fail(
+                    f"the snapshot's stream_records is {shown}, and that of the events is {expected}",
+                    f"batches with input of the streams {present}",
+                )
         compared = compared or bool(steered) or shown is not None
     if not compared:
-        raise NotApplicable("it sets no rates, and make returns no ListenerProbe with stream_records in its snapshot")
+        raise NotApplicable(
+            "the listener sets no rates, and make returns no ListenerProbe with stream_records in its snapshot"
+        )

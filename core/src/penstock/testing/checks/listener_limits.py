@@ -1,4 +1,4 @@
-"""Listener checks LI-07, LI-09, LI-10, LI-12, LI-14 and LI-15: time, memory, ports, and what remains after a stop."""
+"""Listener checks LI-07, LI-09, LI-10, LI-12, LI-14 and LI-15: time, memory, ports, and resources after a stop."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.event_runs import START_MS, totals_of
 from penstock.testing.listener_kit import BUDGET_S, ListenerKit, RunningListener
 
-#: Batches that a listener may hold for a backend that is down: more than an hour of one-second batches.
+#: The number of batches that a listener may hold during an outage of its backend: an hour of one-second batches.
 _MOST_WAITING = 4096
-#: Blocks of memory that as many batches more may take once that many wait: an unbounded queue takes at least one each.
+#: The limit of memory blocks for the next 4,096 batches. An unbounded queue takes at least one block for each batch.
 _MOST_GROWTH = _MOST_WAITING // 4
 
 
-@check("LI-07", "must", change="hand work that can wait to a thread of the listener's own, with a bounded queue")
+@check("LI-07", "must", change="hand slow work to a thread of the listener, through a bounded queue")
 def slow_is_not_fatal(kit: ListenerKit) -> None:
-    """A callback returns quickly; what a queue of the listener's own does not hold is dropped and counted.
+    """A callback returns quickly; a listener with a full queue drops events and counts them.
 
     Purpose: the bus drops a slow listener's events, and waits for it when the program stops.
-    Method: delivers a run of 15 batches and times each callback. A listener with a queue of its own gets 2,000 batches
-        more as fast as it takes them.
-    Condition: the median time of each callback is at most 5 ms: at an interval of 50 ms a batch has 8 events. Of a
-        queue, handled and dropped events together are those delivered.
+    Method: deliver a run of 15 batches, and time each callback. Deliver 2,000 more batches to a listener with its own
+        queue, as fast as it takes them.
+    Condition: the median time of each callback is at most 5 ms, since a batch of 50 ms has 8 events. The numbers of
+        handled and dropped events add up to the number delivered.
     Requires: nothing; the second part queues.
     """
     running = kit.start()
@@ -41,8 +41,8 @@ def slow_is_not_fatal(kit: ListenerKit) -> None:
     shown = running.snapshot()
     if not {"handled", "dropped"} <= shown.keys():
         fail(
-            f"Capabilities.queues is set, but the snapshot shows {sorted(shown)}",
-            change="show handled and dropped events in the snapshot of a ListenerProbe",
+            f"Capabilities.queues is set, but the snapshot has only {sorted(shown)}",
+            change="return handled and dropped, numbers of events, in the snapshot of a ListenerProbe",
         )
     running.settle()
     batches = [event for event in kit.events(batches=20, stops=False) if isinstance(event, BatchCompleted)]
@@ -54,17 +54,20 @@ def slow_is_not_fatal(kit: ListenerKit) -> None:
 def _check_budget(kit: ListenerKit, running: RunningListener) -> None:
     hook, seconds = running.slowest()
     if seconds > kit.deadline_s(BUDGET_S):
-        fail(f"{hook} takes {seconds * 1000:.3g} ms, permitted are {BUDGET_S * 1000:g} ms", "a run of batches")
+        fail(
+            f"the callback {hook} takes {seconds * 1000:.3g} ms, and {BUDGET_S * 1000:g} ms are permitted",
+            "a run of batches",
+        )
 
 
-@check("LI-09", "must", change="flush in onStopProgress, in the phase listeners: it is the last event")
+@check("LI-09", "must", change="flush in onStopProgress in the phase listeners, which is the last event")
 def flushes_on_stop(kit: ListenerKit) -> None:
-    """When the last event of a stop has been handled, nothing waits any more.
+    """A listener has handled and exported everything when its last callback returns.
 
-    Purpose: the process ends then, and with it whatever a listener still holds.
-    Method: delivers a run of 20 batches with its stop, without waiting between events.
-    Condition: right after the last callback the snapshot shows all events as handled, and its totals are complete;
-        the backend has all batches within 2 s, for those in transit.
+    Purpose: the process may end then, and queued events would be lost.
+    Method: deliver a run of 20 batches with its stop, without waiting between events.
+    Condition: right after the last callback the snapshot shows all events as handled, and its totals are complete. The
+        backend has all batches within 2 s, the time for those in transit.
     Requires: queues or exports.
     """
     if not (kit.capabilities.queues or kit.capabilities.exports):
@@ -75,26 +78,32 @@ def flushes_on_stop(kit: ListenerKit) -> None:
     shown, totals = running.snapshot(), totals_of(events)
     handled = shown.get("handled", running.delivered)
     if handled != running.delivered:
-        fail(f"{running.delivered} events were delivered, {handled} are handled", "a run of 20 batches with its stop")
+        fail(
+            f"when its last callback returned, the listener had handled {handled} of {running.delivered} events",
+            "a run of 20 batches with its stop",
+        )
     for name in ("batches", "failed_batches", "records", "receiver_errors"):
         if shown.get(name, totals[name]) != totals[name]:
-            fail(f"{name} is {shown[name]}, the events say {totals[name]}", "a run of 20 batches with its stop")
+            fail(
+                f"after the stop the snapshot's {name} is {shown[name]}, and that of the events is {totals[name]}",
+                "a run of 20 batches with its stop",
+            )
     if kit.capabilities.exports:
         backend = kit.backend(running)
         kit.until(
             lambda: backend.received() == totals["batches"],
-            lambda: f"the backend has {backend.received()} of {totals['batches']} batches",
+            lambda: f"after the stop the backend has {backend.received()} of {totals['batches']} batches",
             2,
         )
 
 
-@check("LI-10", "must", change="close what was opened, and end threads, in onStopProgress, in the phase listeners")
+@check("LI-10", "must", change="close files and sockets, and end threads, in onStopProgress in the phase listeners")
 def nothing_left_behind(kit: ListenerKit) -> None:
-    """After a stop a listener leaves no thread, descriptor or temporary file behind.
+    """After a stop a listener has released its threads, descriptors and temporary files.
 
     Purpose: a program may start and stop many contexts.
-    Method: delivers a run of 5 batches with its stop, forgets the listener, compares with the state before.
-    Condition: threads, descriptors and temporary files are as before.
+    Method: deliver a run of 5 batches with its stop, and delete the listener.
+    Condition: threads, descriptors and temporary files are the same as before.
     Requires: nothing.
     """
     kit.start().deliver(kit.events(batches=5))
@@ -108,9 +117,9 @@ def nothing_left_behind(kit: ListenerKit) -> None:
 def labels_are_bounded(kit: ListenerKit) -> None:
     """The number of metric series does not grow with time.
 
-    Purpose: each series costs memory in the listener and in the system that scrapes it, for ever.
-    Method: delivers 40 batches, in which each event and failure occurs, then 160 more with other times and texts.
-    Condition: ``series`` in the snapshot is the same after both.
+    Purpose: each series takes memory in the listener and in the system that scrapes it, for ever.
+    Method: deliver 40 batches, in which each event and failure occurs, then 160 more with other times and texts.
+    Condition: ``series`` in the snapshot does not grow after the first 40 batches.
     Requires: nothing; not applicable without ``series`` in the snapshot.
     """
     running = kit.start()
@@ -122,18 +131,18 @@ def labels_are_bounded(kit: ListenerKit) -> None:
     running.deliver(kit.events(batches=160, first_batch=41, stops=False))
     running.settle()
     if (after := running.snapshot()["series"]) > before:
-        fail(f"{before} series after 40 batches, {after} after 200", "200 batches")
+        fail(f"the listener has {before} metric series after 40 batches, and {after} after 200", "200 batches")
 
 
-@check("LI-14", "must", change="bind to 127.0.0.1 unless an option says otherwise, and declare serves")
+@check("LI-14", "must", change="bind to 127.0.0.1 by default, and set Capabilities.serves")
 def binds_to_loopback_by_default(kit: ListenerKit) -> None:
-    """A port that a listener opens can be reached from this host only, unless configured otherwise.
+    """Only this host can reach a listener's port, unless configured otherwise.
 
-    Purpose: a dashboard shows data and host names; on a public address it shows them to everybody.
-    Method: makes the listener with the suite's configuration, delivers the first events of a run, and reads which
-        ports this process listens on.
-    Condition: there is a new one, and every new one is bound to a loopback address.
-    Requires: serves; without it, that there is no new one.
+    Purpose: a dashboard shows data and host names, and on a public address everybody can read them.
+    Method: make the listener with the suite's configuration, deliver the first events of a run, and read the ports that
+        this process listens on.
+    Condition: there is a new port, and every new port is bound to a loopback address.
+    Requires: serves; without it, there must be no new port.
     """
     if not Path("/proc/net/tcp").exists():
         raise NotApplicable("this system has no /proc/net/tcp")
@@ -142,15 +151,15 @@ def binds_to_loopback_by_default(kit: ListenerKit) -> None:
     running.deliver(kit.events(batches=2, stops=False)[:6])
     opened = {key: where for key, where in _listening().items() if key not in before}
     if not kit.capabilities.serves:
-        # A backend of the test listens in this process, too.
+        # The test's backend may listen in this process, too.
         if opened and running.probe.backend is None:
-            fail(f"it listens on {', '.join(opened.values())}, but Capabilities.serves is not set")
+            fail(f"the listener listens on {', '.join(opened.values())}, but Capabilities.serves is not set")
         raise NotApplicable("Capabilities.serves is not set")
     if not opened:
-        fail("Capabilities.serves is set, but it listens on no port", "the first events of a run")
+        fail("Capabilities.serves is set, but the listener opened no port", "the first events of a run")
     public = [where for where in opened.values() if not ip_address(where.rpartition(":")[0]).is_loopback]
     if public:
-        fail(f"it listens on {', '.join(public)}", "the default configuration")
+        fail(f"by default the listener listens on {', '.join(public)}", "the default configuration")
 
 
 def _listening() -> dict[str, str]:
@@ -158,9 +167,9 @@ def _listening() -> dict[str, str]:
     own = set()
     for entry in Path("/proc/self/fd").iterdir():
         try:
-            own.add(os.readlink(entry))  # noqa: PTH115  # text such as "socket:[123]", no path
+            own.add(os.readlink(entry))  # noqa: PTH115  # text such as "socket:[123]", not a path
         except OSError:
-            continue  # closed meanwhile
+            continue  # closed since
     found = {}
     for family, table in ((socket.AF_INET, "/proc/net/tcp"), (socket.AF_INET6, "/proc/net/tcp6")):
         lines = Path(table).read_text().splitlines()[1:] if Path(table).exists() else []
@@ -174,16 +183,17 @@ def _listening() -> dict[str, str]:
     return found
 
 
-@check("LI-15", "must", requires="exports", change="bound what waits for the backend, count what is dropped, reconnect")
+@check(
+    "LI-15", "must", requires="exports", change="queue exports in a bounded queue, count dropped ones, and reconnect"
+)
 def backend_down_is_survived(kit: ListenerKit) -> None:
-    """While the backend is down callbacks stay quick and memory stays bounded; afterwards exporting resumes.
+    """During an outage of the backend callbacks stay fast and memory stays bounded; exports resume afterwards.
 
-    Purpose: a monitoring system that is down must not take the program with it.
-    Method: cuts the backend, delivers twice 4,096 batches (an hour of one-second batches each) and measures the
-        memory that the second half takes; heals it and delivers batches until one arrives.
-    Condition: nothing raises; the median time of each callback is at most 5 ms; the second half takes at most 1,024
-        blocks of memory (``sys.getallocatedblocks``), where holding a batch takes at least one; a batch arrives within
-        10 s.
+    Purpose: an outage of a monitoring system must not stop the program.
+    Method: cut the backend, deliver 4,096 batches twice (an hour of one-second batches each), and measure the memory
+        that the second half takes. Heal the backend, and deliver batches until one arrives.
+    Condition: nothing raises, and the median time of each callback is at most 5 ms. The second half takes at most 1,024
+        blocks of memory (``sys.getallocatedblocks``); a queued batch takes at least one. A batch arrives within 10 s.
     Requires: exports; not applicable without a backend.
     """
     running = kit.start()
@@ -202,7 +212,8 @@ def backend_down_is_survived(kit: ListenerKit) -> None:
     _check_budget(kit, running)
     if (growth := held[1] - held[0]) > _MOST_GROWTH:
         fail(
-            f"{_MOST_WAITING} batches more take {growth} blocks of memory",
+            f"during an outage of the backend {_MOST_WAITING} more batches take {growth} blocks of memory, and "
+            f"{_MOST_GROWTH} are permitted",
             f"{2 * _MOST_WAITING} batches without a backend",
         )
     backend.heal()
@@ -213,11 +224,11 @@ def backend_down_is_survived(kit: ListenerKit) -> None:
         return backend.received() > before
 
     if not kit.becomes(arrives, 10):
-        fail("no batch arrives after the backend is back", "a backend that was down")
+        fail("no batch arrives at the backend after its outage", "an outage of the backend")
 
 
 def _batches(kit: ListenerKit, count: int, first: int = 1) -> Iterator[Event]:
-    """Completed batches, made as they are needed: a list of them would hold their memory."""
+    """Completed batches, generated one by one: a list would hold their memory."""
     for number in range(first, first + count):
         time = START_MS + number * 1000
         inputs = {0: StreamInputInfo(0, kit.rng.randrange(1, 2000))}

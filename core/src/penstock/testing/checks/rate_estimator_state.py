@@ -1,4 +1,4 @@
-"""Rate estimator checks RE-19, RE-20, RE-22 and RE-23: what an estimator remembers, reads and costs."""
+"""Rate estimator checks RE-19, RE-20, RE-22 and RE-23: an estimator's state, sources of input, and cost."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import cattrs
 
 from penstock.plugins.specs import RateEstimator
 from penstock.rate.guarded_estimator import GuardedEstimator
+from penstock.runtime.global_state import GlobalState
 from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.checks.rate_estimator import START_MS, Batch, plausible_batches
-from penstock.testing.leak_meter import GlobalState
 from penstock.testing.rate_estimator_kit import RateEstimatorKit
 
 _CLOCKS = {
@@ -27,25 +27,25 @@ _CLOCKS = {
     for name in ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time")
 }
 _NOW = {"now", "utcnow", "today"}
-# Log records are stamped; that changes no rate.
+# Logging reads the clock for its time stamps, which changes no rate.
 _LOGGING = ("logging", "structlog", "penstock.runtime.log")
-# CPU seconds of one call, on average.
+# The limit of the mean CPU seconds of one call.
 _MOST_CPU_S = 0.001
 
 
 def answers(kit: RateEstimatorKit, estimator: RateEstimator, batches: Sequence[Batch]) -> list[float | None]:
-    """What an estimator answers to batches."""
+    """An estimator's answers to batches."""
     return [kit.ask(estimator, batch) for batch in batches]
 
 
-@check("RE-19", "must", change="compute from the arguments and the state alone; the time is an argument")
+@check("RE-19", "must", change="use the arguments and the estimator's state alone; the time is an argument")
 def deterministic(kit: RateEstimatorKit) -> None:
     """Equal batches give equal answers: an estimator reads no clock and no random source.
 
     Purpose: a run can be repeated, simulated and recovered.
-    Method: two estimators get the same 40 batches, the second under another seed of the ``random`` module and with
-        its calls of clocks and of shared random sources recorded. What logging reads does not count.
-    Condition: all answers are equal and nothing was recorded.
+    Method: give two estimators the same 40 batches, each with another seed of the ``random`` module. Record the second
+        one's calls of clocks and of shared random sources, except those by logging.
+    Condition: all answers are equal, and no call was recorded.
     Requires: nothing.
     """
     batches = plausible_batches(kit, 40)
@@ -59,13 +59,16 @@ def deterministic(kit: RateEstimatorKit) -> None:
     calls = _recorded(lambda: seen.extend(answers(kit, second, batches)))
     for number, (one, other) in enumerate(zip(expected, seen, strict=True), 1):
         if one != other:
-            fail(f"batch {number} got {one} in one run, {other} in the next", f"compute{batches[number - 1]}")
+            fail(
+                f"for batch {number} compute returned {one} in one run, {other} in the next",
+                f"compute{batches[number - 1]}",
+            )
     if calls:
         fail(f"compute calls {', '.join(sorted(set(calls)))}", f"compute{batches[0]}")
 
 
 def _recorded(function: Callable[[], object]) -> list[str]:
-    """Call a function; return the names of the clocks and shared random sources that it called on this thread."""
+    """Call a function; return the names of the clocks and shared random sources that it reads on this thread."""
     calls: list[str] = []
 
     def profile(frame: FrameType, event: str, called: Any) -> None:
@@ -86,20 +89,20 @@ def _recorded(function: Callable[[], object]) -> list[str]:
     return calls
 
 
-@check("RE-20", "must", change="keep everything that compute remembers in state, an attrs instance of JSON values")
+@check("RE-20", "must", change="hold everything that compute remembers in state, an attrs instance of JSON values")
 def state_round_trips(kit: RateEstimatorKit) -> None:
-    """An estimator restored from its saved state continues as if there had been no restart.
+    """An estimator restored from its saved state answers as if there had been no restart.
 
-    Purpose: a driver that recovers from a checkpoint keeps the rate that it had learned.
-    Method: at each of 30 batches the state is saved as JSON and given to a new estimator, as a checkpoint does; both
-        get the next 5 batches.
-    Condition: the state is accepted, all answers are equal, and so are the states after them.
-    Requires: restores; without it, that there is no state that a checkpoint would save.
+    Purpose: a driver that recovers from a checkpoint continues with the learned rate.
+    Method: after each of 30 batches save the state as JSON and restore it in a new estimator, as a checkpoint does;
+        give both the next 5 batches.
+    Condition: the new estimator accepts the state; all answers and the states after them are equal.
+    Requires: restores; without it, the estimator must have no state that a checkpoint would save.
     """
     if not kit.capabilities.restores:
         if attrs.has(type(kit.make().state)):
             fail(
-                "it has a state that checkpoints save, but Capabilities.restores is not set",
+                "the estimator has a state that checkpoints save, but Capabilities.restores is not set",
                 change="declare Capabilities(restores=True)",
             )
         raise NotApplicable("Capabilities.restores is not set")
@@ -109,14 +112,20 @@ def state_round_trips(kit: RateEstimatorKit) -> None:
         answers(kit, estimator, batches[:restart])
         saved = json.loads(json.dumps(estimator.saved_state()))
         if saved is None:
-            fail(f"after {restart} batches there is no state to save: {type(estimator.estimator.state).__name__}")
+            fail(
+                f"after {restart} batches state is a {type(estimator.estimator.state).__name__}, not an attrs instance "
+                "that a checkpoint can save"
+            )
         restored = GuardedEstimator(kit.make())
         if not restored.restore(saved):
-            fail("a new estimator does not accept the saved state", saved)
+            fail(f"a new estimator does not accept the state that was saved after {restart} batches", saved)
         for batch in batches[restart : restart + 5]:
             expected, seen = kit.ask(estimator, batch), kit.ask(restored, batch)
             if expected != seen:
-                fail(f"{expected} without a restart, {seen} with one", f"restart after batch {restart}, state {saved}")
+                fail(
+                    f"compute returned {seen} after a restart, {expected} without a restart",
+                    f"restart after batch {restart}, state {saved}",
+                )
         if estimator.saved_state() != restored.saved_state():
             fail(
                 f"the state is {restored.saved_state()} after a restart, {estimator.saved_state()} without one",
@@ -124,16 +133,16 @@ def state_round_trips(kit: RateEstimatorKit) -> None:
             )
 
 
-@check("RE-22", "should", change="do constant work for each batch; leave files, threads and printing to others")
+@check("RE-22", "should", change="do constant work for each batch; open no file, start no thread, print nothing")
 def cheap_and_pure(kit: RateEstimatorKit) -> None:
-    """A call costs little, what is remembered does not grow, and nothing else changes.
+    """A call of compute is cheap, the state stays small, and there are no side effects.
 
-    Purpose: it is called for each stream and batch on one thread, and its state is part of each checkpoint.
-    Method: 1,000 batches; CPU time of the thread for 100 of them, length of the saved state, threads, descriptors,
-        global state.
-    Condition: on average at most 1 ms of CPU a call (1,000 streams then fill one core at an interval of 1 s); after
-        1,000 batches the state is at most 1.5 times as long as after 500, and 1 kB; no thread is started, nothing is
-        left open, and the process's global state is as before.
+    Purpose: one thread calls compute for each stream and batch, and each checkpoint saves the state.
+    Method: call compute with 1,000 batches; measure the CPU time of 100 calls, the length of the saved state, threads,
+        descriptors, and the process's global state.
+    Condition: a call takes at most 1 ms of CPU on average, so that 1,000 streams fill one core at an interval of 1 s.
+        The state's length after 1,000 batches is at most 1.5 times that after 500, plus 1 kB. No thread is started, no
+        descriptor stays open, and the global state is unchanged.
     Requires: nothing.
     """
     estimator, state = kit.make(), GlobalState()
@@ -145,13 +154,17 @@ def cheap_and_pure(kit: RateEstimatorKit) -> None:
     answers(kit, estimator, batches[500:600])
     cpu_s = (time.thread_time() - began) / 100
     if cpu_s > kit.deadline_s(_MOST_CPU_S):
-        fail(f"a call of compute takes {cpu_s * 1000:.3g} ms of CPU", "batches 501 to 600")
+        fail(
+            f"a call of compute takes {cpu_s * 1000:.3g} ms of CPU on average, and "
+            f"{kit.deadline_s(_MOST_CPU_S) * 1000:g} ms are permitted",
+            "batches 501 to 600",
+        )
     answers(kit, estimator, batches[600:])
     if (length := _state_length(estimator)) > 1.5 * half + 1000:
         fail(f"the saved state has {half} characters after 500 batches, {length} after 1,000")
     changes = state.changes() + (["the random module's state changed"] if random.getstate() != was else [])
     if changes := changes + kit.leak_meter.leaks(0):
-        fail("; ".join(changes), f"compute{batches[0]}, and 999 more")
+        fail(f"compute has side effects: {'; '.join(changes)}", f"compute{batches[0]}, and 999 more")
 
 
 def _state_length(estimator: RateEstimator) -> int:
@@ -159,13 +172,14 @@ def _state_length(estimator: RateEstimator) -> int:
     return len(json.dumps(cattrs.unstructure(state), default=str)) if attrs.has(type(state)) else 0
 
 
-@check("RE-23", "must", change="keep what is remembered in attributes of the instance, not of the class or the module")
+@check("RE-23", "must", change="hold state in attributes of the instance, not of the class or the module")
 def instances_do_not_share(kit: RateEstimatorKit) -> None:
-    """An estimator's answers do not depend on what another one gets.
+    """An estimator's answers do not depend on the batches of another instance.
 
-    Purpose: each receiver stream has an estimator of its own; streams of different speed must not mix.
-    Method: an estimator gets 20 batches alone; then a new one gets them while another gets 20 others between them.
-    Condition: all answers are equal.
+    Purpose: each receiver stream has its own estimator; a slow stream must not change the rate of a fast one.
+    Method: give an estimator 20 batches alone; give a new one the same batches, and another instance 20 others between
+        them.
+    Condition: the answers to the same batches are equal.
     Requires: nothing.
     """
     batches = plausible_batches(kit, 20)
@@ -176,6 +190,6 @@ def instances_do_not_share(kit: RateEstimatorKit) -> None:
         kit.ask(second, other)
         if (seen := kit.ask(first, batch)) != alone[number]:
             fail(
-                f"batch {number + 1} got {seen} beside another estimator, {alone[number]} alone",
+                f"for batch {number + 1} compute returned {seen} beside another estimator, {alone[number]} alone",
                 f"compute{other} of the other, then compute{batch}",
             )

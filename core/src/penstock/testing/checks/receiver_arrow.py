@@ -16,21 +16,28 @@ from penstock.testing.receiver_harness import ReceiverHarness
 
 @check("RC-43", "must", requires="arrow", change="build the columns with the types of the records")
 def arrow_equals_rows(kit: ReceiverKit) -> None:
-    """The records that a columnar batch reads as equal those of the source in type and value.
+    """The records read from columnar blocks equal those of the source in type and value.
 
-    Purpose: whether a receiver stores columns or records is no matter of the program.
-    Method: put 20 records and those that are hard to carry; read the blocks' records.
-    Condition: there is a columnar block; the records have the types and values of those that were put.
+    Purpose: a program must not depend on whether its receiver stores columns or records.
+    Method: put 20 records and the feeder's odd records; read the records of the blocks.
+    Condition: at least one block is columnar; the records have the types and values of those that were put.
     Requires: Capabilities.arrow, a feeder.
     """
     feeder = kit.feeder()
     records = [*feeder.sample(kit.rng, 20), *feeder.odd_records()]
     harness = _run(kit, feeder, [records])
     if not any(arrow_form.is_columnar(block.table) for block in harness.blocks):
-        fail("Capabilities.arrow is set, and no block comes from store_arrow", f"{len(records)} records")
+        fail(
+            "Capabilities.arrow is set, and no block comes from store_arrow",
+            f"{len(records)} records",
+            "store with store_arrow, or do not set Capabilities.arrow",
+        )
     put, read = Counter(map(_typed, records)), Counter(map(_typed, harness.records))
     if put != read:
-        fail(f"read as {list(read - put)[:3]}, put were {list(put - read)[:3]}", f"{len(records)} records")
+        fail(
+            f"the blocks' records read as {list(read - put)[:3]}, and the source has {list(put - read)[:3]}",
+            f"{len(records)} records",
+        )
 
 
 @check("RC-44", "must", requires="arrow", change="declare the schema once instead of inferring it from each batch")
@@ -38,7 +45,7 @@ def schema_is_stable(kit: ReceiverKit) -> None:
     """All columnar blocks of a receiver have one schema.
 
     Purpose: a batch with two schemas cannot become one DataFrame.
-    Method: put the records that are hard to carry one by one, then 20 together.
+    Method: put the feeder's odd records one by one, then 20 records together.
     Condition: the schemas of the columnar blocks are equal.
     Requires: Capabilities.arrow, a feeder.
     """
@@ -48,11 +55,14 @@ def schema_is_stable(kit: ReceiverKit) -> None:
     schemas = [block.table.schema for block in harness.blocks if arrow_form.is_columnar(block.table)]
     for number, schema in enumerate(schemas):
         if not schema.equals(schemas[0]):
-            fail(f"block {number} has the schema {_flat(schema)}, block 0 {_flat(schemas[0])}", f"{number + 1} blocks")
+            fail(
+                f"block {number} has the schema {_flat(schema)}, and block 0 has {_flat(schemas[0])}",
+                f"{number + 1} blocks",
+            )
 
 
 def _run(kit: ReceiverKit, feeder: Feeder, parts: list[list[Any]]) -> ReceiverHarness:
-    """Put records part by part, each once those before are stored."""
+    """Run a receiver on records that are put part by part, each part once the earlier ones are stored."""
     harness = kit.run(kit.make(feeder))
     stored = 0
     for part in parts:

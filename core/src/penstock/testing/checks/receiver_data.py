@@ -1,4 +1,4 @@
-"""Receiver checks RC-10 to RC-17: every record arrives as it is, once, in order, soon."""
+"""Receiver checks RC-10 to RC-17: records are stored completely, unchanged, in order, and promptly."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from penstock.testing.receiver_harness import ReceiverHarness
 
 _ARRIVE_S = 5.0
 _STOP_S = 3.0
-# Polls and connections of a receiver that spins, at least, while it is seen to be idle otherwise.
+# At least this many polls and connections within 50 ms mean that a receiver spins.
 _MANY_POLLS = 50
 
 
 def _await(kit: ReceiverKit, harness: ReceiverHarness, count: int) -> None:
-    """Wait until this many records are stored, or no more arrive."""
+    """Wait until this many records are stored, or until none was stored for a while."""
     kit.arrives(lambda: harness.count, count, _ARRIVE_S)
 
 
 def _key(record: Any) -> Any:
-    """Equal for equal records of the same type."""
+    """A hashable key, equal for equal records of the same type."""
     try:
         hash(record)
     except TypeError:
@@ -34,7 +34,7 @@ def _key(record: Any) -> Any:
 
 
 def differences(fed: Sequence[Any], stored: Sequence[Any]) -> str:
-    """What is missing and what is stored without being fed, or more often; empty if nothing."""
+    """Describe the records that are missing, and those that were not fed or are stored too often; empty if none."""
     wanted, found = Counter(map(_key, fed)), Counter(map(_key, stored))
     missing, extra = list((wanted - found).elements()), list((found - wanted).elements())
     parts = [
@@ -50,13 +50,13 @@ def _shown(record: Any) -> str:
     return text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)"
 
 
-@check("RC-10", "must", change="store each record that was read, once; look at what happens between two reads")
+@check("RC-10", "must", change="store each record that was read once; compare what the code does between two reads")
 def every_record_arrives(kit: ReceiverKit) -> None:
-    """Every record of a calm source is stored, once.
+    """The receiver stores every record of an undisturbed source once.
 
-    Purpose: the first thing that a program relies on.
-    Method: put 300 records in groups of 1, 99 and 200, each while the receiver runs; stop it when they are stored.
-    Condition: what is stored, as a multiset, is what was put; nothing follows until the stop is complete.
+    Purpose: programs rely on complete input first of all.
+    Method: put 300 records in groups of 1, 99 and 200 while the receiver runs; stop the receiver when they are stored.
+    Condition: the stored records equal the records put, as multisets, also after the stop.
     Requires: a feeder.
     """
     feeder, harness = kit.start()
@@ -66,17 +66,17 @@ def every_record_arrives(kit: ReceiverKit) -> None:
         _await(kit, harness, stop)
     kit.finishes(harness.stop, _STOP_S)
     if seen := differences(records, harness.records):
-        fail(f"{seen}; errors: {harness.errors[-2:]}", "put(1 record); put(99 records); put(200 records)")
+        fail(f"{seen}; reported errors: {harness.errors[-2:]}", "put(1 record); put(99 records); put(200 records)")
 
 
 @check("RC-11", "must", requires="ordered", change="store from one thread, in the order of the source")
 def order_kept(kit: ReceiverKit) -> None:
-    """The records of a source are stored in its order.
+    """The receiver stores the records of a source in the source's order.
 
-    Purpose: programs that keep state by key need the order of updates.
-    Method: put 300 records in groups of 1 to 40; compare the order of those that are stored.
-    Condition: they are in the order in which they were put.
-    Requires: a feeder; ``Capabilities.ordered``.
+    Purpose: programs with state by key need the order of updates.
+    Method: put 300 records in groups of 1 to 40; compare the order of the stored records.
+    Condition: the records are stored in the order in which they were put.
+    Requires: Capabilities.ordered, a feeder.
     """
     feeder, harness = kit.start()
     records = feeder.sample(kit.rng, 300)
@@ -87,19 +87,22 @@ def order_kept(kit: ReceiverKit) -> None:
         start += size
     _await(kit, harness, len(records))
     positions = {_key(record): position for position, record in enumerate(records)}
-    # A record that is missing, or that was not fed, is a matter of RC-10.
+    # RC-10 reports records that are missing or were not fed.
     seen = list(dict.fromkeys(positions[_key(record)] for record in harness.records if _key(record) in positions))
     for before, after in pairwise(seen):
         if before > after:
-            fail(f"record {_shown(records[before])} (number {before}) is stored before number {after}", "put(records)")
+            fail(
+                f"record number {before}, {_shown(records[before])}, is stored before number {after}",
+                "put(300 records)",
+            )
 
 
 @check("RC-12", "must", change="decode and split without loss: no strip(), no default encoding, no fixed buffer")
 def bytes_are_faithful(kit: ReceiverKit) -> None:
-    """A record is stored exactly as the source has it.
+    """The receiver stores a record exactly as the source has it.
 
-    Purpose: an empty record, a NUL or a character outside the basic plane is data like any other.
-    Method: put the feeder's odd records, which are all legal, one after the other.
+    Purpose: an empty record, a NUL or a character outside of the Basic Multilingual Plane is legal data.
+    Method: put the feeder's odd records, which are all legal.
     Condition: each is stored, equal in value and type.
     Requires: a feeder.
     """
@@ -112,19 +115,19 @@ def bytes_are_faithful(kit: ReceiverKit) -> None:
         smallest = min(missing, key=lambda record: len(repr(record)))
         others = [record for record in harness.records if _key(record) not in set(map(_key, records))]
         fail(
-            f"{len(missing)} of {len(records)} odd records are not stored"
-            + (f"; stored instead: {_shown(others[0])}" if others else ""),
+            f"{len(missing)} of {len(records)} odd records are not stored unchanged"
+            + (f"; the receiver stored {_shown(others[0])} instead" if others else ""),
             f"put([{_shown(smallest)}])",
         )
 
 
-@check("RC-13", "must", change="keep what follows the last whole record until more bytes come", limit_s=30)
+@check("RC-13", "must", change="buffer the bytes after the last complete record until more bytes arrive", limit_s=30)
 def boundaries_anywhere(kit: ReceiverKit) -> None:
-    """A record may arrive in pieces, cut at any byte.
+    """The receiver assembles a record that arrives in pieces, split at any byte.
 
-    Purpose: a byte stream has no boundaries: a read returns any part of a record.
-    Method: send bytes that end inside a record, at each of its offsets in turn; each piece also completes the record
-        before it, whose arrival proves that the piece was read. Then end the source after a record without its
+    Purpose: a byte stream has no boundaries: a read may return any part of a record.
+    Method: send pieces that end inside a record, each at another offset. A piece also completes the record before it,
+        whose arrival proves that the receiver has read the piece. Then end the source after a record without its
         terminator, if the feeder has terminator and end.
     Condition: each record is stored once, unchanged.
     Requires: a feeder with put_bytes and encode.
@@ -150,7 +153,7 @@ def boundaries_anywhere(kit: ReceiverKit) -> None:
 
 
 def _split_records(feeder: Feeder, kit: ReceiverKit) -> list[Any]:
-    """Short records, more of them than the longest has bytes."""
+    """Short records; their number exceeds the length of the longest in bytes."""
     sample = [f"{each[:4]}é😀" if isinstance(each, str) else each for each in feeder.sample(kit.rng, 24)]
     longest = max(len(feeder.encode(each)) for each in sample)
     return sample[: longest + 1] if longest < len(sample) else sample
@@ -170,18 +173,19 @@ def _end_without_terminator(kit: ReceiverKit, feeder: Feeder, harness: ReceiverH
     _await(kit, harness, before + 1)
     if harness.records[before:] != [last]:
         fail(
-            f"after the last record without terminator, {harness.records[before:]} is stored",
+            f"after the last record without terminator the receiver stored {harness.records[before:]}, not {[last]}",
             f"put_bytes({data.removesuffix(feeder.terminator)!r}); end()",
         )
 
 
-@check("RC-14", "should", change="bound the size of a record, and do what the documentation says beyond it")
+@check("RC-14", "should", change="limit the size of a record, and report an error for a record above the limit")
 def oversize_policy_honoured(kit: ReceiverKit) -> None:
-    """A record above the size limit is treated as documented, and the stream continues.
+    """The receiver treats a record above its size limit as documented, and the stream continues.
 
-    Purpose: one record without an end must neither fill the memory nor stop the stream.
+    Purpose: one endless record must neither fill the memory nor stop the stream.
     Method: put a record, one above the limit, and another record.
-    Condition: both others are stored; the large one is too if the policy is ``stored``; otherwise an error is reported.
+    Condition: the first and the last record are stored. With the policy ``stored`` so is the large record; with another
+        policy the receiver reports an error.
     Requires: a feeder with oversize.
     """
     feeder, harness = kit.start()
@@ -191,7 +195,7 @@ def oversize_policy_honoured(kit: ReceiverKit) -> None:
     _await(kit, harness, 1)
     feeder.put([large])
     if policy == "error":
-        # What follows on a connection that ends with the error is lost with it.
+        # The error may close the connection: records that were sent on it before would be lost with it.
         kit.becomes(lambda: harness.errors, _ARRIVE_S)
         kit.is_quiet(1)
     feeder.put([last])
@@ -203,18 +207,18 @@ def oversize_policy_honoured(kit: ReceiverKit) -> None:
     if seen := differences(fed, harness.records):
         fail(seen, what)
     if policy != "stored" and not harness.errors:
-        fail("no error is reported", what)
+        fail("the receiver reported no error for a record above its size limit", what)
 
 
-@check("RC-15", "should", change="wait for data, or pause between two polls, instead of asking at once again")
+@check("RC-15", "should", change="wait for data, or pause between two polls, instead of polling in a loop")
 def idle_source_is_quiet(kit: ReceiverKit) -> None:
-    """A receiver without data needs no processor time.
+    """A receiver without data uses almost no processor time.
 
     Purpose: a receiver shares its host with the jobs that process its records.
-    Method: start it with a clock that stands, on a source without data, or, without a feeder, with a rate limit of
-        1 record/s; measure the processor time of its threads, and the polls if the feeder counts them, in windows of
-        20 ms.
-    Condition: within 3 s there are three windows in a row with less than a fifth of a processor.
+    Method: start it on a manual clock with a source without data; without a feeder, with a rate limit of 1 record/s.
+        Measure the processor time of its threads in windows of 20 ms, and the polls if the feeder counts them.
+    Condition: within 3 s its threads use less than a fifth of a processor in three consecutive windows; they make fewer
+        than 50 polls in 50 ms.
     Requires: nothing.
     """
     clock = ManualClock()
@@ -222,7 +226,10 @@ def idle_source_is_quiet(kit: ReceiverKit) -> None:
     # A receiver without a source has nothing to store only if a limit holds it.
     kit.run(kit.make(feeder), clock, {"spark.streaming.receiver.maxRate": "1"} if feeder is None else {})
     if not kit.is_quiet(3):
-        fail("its threads are busy although there is no data", "a source without data")
+        fail(
+            f"the receiver's threads are busy for {kit.deadline_s(3):g} s, although the source has no data",
+            "a source without data",
+        )
     if feeder is None:
         return
     try:
@@ -230,15 +237,18 @@ def idle_source_is_quiet(kit: ReceiverKit) -> None:
     except NotApplicable:
         return
     if kit.becomes(lambda: feeder.polls() - before >= _MANY_POLLS, 0.05):
-        fail(f"it asked {feeder.polls() - before} times for data within {kit.deadline_s(0.05):g} s", "no data")
+        fail(
+            f"the receiver polled {feeder.polls() - before} times within {kit.deadline_s(0.05):g} s",
+            "a source without data",
+        )
 
 
-@check("RC-16", "must", change="keep reading after a read that found nothing")
+@check("RC-16", "must", change="continue reading after a read that returned nothing")
 def wakes_after_idle(kit: ReceiverKit) -> None:
-    """A record that follows a quiet period is stored.
+    """The receiver stores a record that follows a quiet period.
 
     Purpose: most sources are quiet at night.
-    Method: three times: wait until the receiver is idle, put a record.
+    Method: wait until the receiver is idle, then put a record; three times.
     Condition: each record is stored within 5 s.
     Requires: a feeder.
     """
@@ -248,17 +258,20 @@ def wakes_after_idle(kit: ReceiverKit) -> None:
         feeder.put([record])
         _await(kit, harness, number)
         if harness.count < number:
-            fail(f"record {number} is not stored after a quiet period; errors: {harness.errors[-2:]}", "put([record])")
+            fail(
+                f"record {number} is not stored after a quiet period; reported errors: {harness.errors[-2:]}",
+                "put([record])",
+            )
 
 
-@check("RC-17", "must", change="treat a record of a group as one that comes alone: same form, same type")
+@check("RC-17", "must", change="convert a record of a group as a single record: same value, same type")
 def single_and_bulk_store_agree(kit: ReceiverKit) -> None:
-    """A record is stored the same, whether it comes alone or in a group.
+    """The receiver stores a record in the same form, whether it arrives alone or in a group.
 
     Purpose: receivers often have one path for a single record and another one for many.
-    Method: put 20 records one by one, each after the one before is stored; put the same ones at once to a new receiver
-        on a new source.
-    Condition: both times the stored records, as multisets, are equal in value and type.
+    Method: put 20 records one by one, each once the one before is stored; put the same records at once to another
+        receiver on a new source.
+    Condition: the records stored by both are equal in value and type, as multisets.
     Requires: a feeder.
     """
     feeder, harness = kit.start(conf={"spark.streaming.blockInterval": "5ms"})
@@ -270,4 +283,7 @@ def single_and_bulk_store_agree(kit: ReceiverKit) -> None:
     bulk_feeder.put(records)
     _await(kit, bulk, len(records))
     if seen := differences(harness.records, bulk.records):
-        fail(f"what is stored differs: alone against in a group: {seen}", "put([record]) 20 times; put(20 records)")
+        fail(
+            f"records that arrive in a group are stored differently from single ones: {seen}",
+            "put([record]) 20 times; put(20 records)",
+        )

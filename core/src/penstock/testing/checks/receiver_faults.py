@@ -1,4 +1,4 @@
-"""Receiver checks RC-25 to RC-30: refused and broken connections, bad records, errors, threads that end."""
+"""Receiver checks RC-25 to RC-30: refused and broken connections, bad records, errors, crashed threads."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from penstock.testing.kit import ReceiverKit
 from penstock.testing.receiver_harness import ReceiverHarness
 from penstock.testing.receiver_workers import ReceiverWorkers
 
-# Delays that the back-off check measures, and how long the manual clock runs for them.
+# The number of delays that the back-off check measures, and the limit of the manual clock.
 _DELAYS, _LONGEST_MS = 5, 600_000
-# Attempts without a delay from which on they are a loop.
+# This many attempts without a delay are a busy loop.
 _SPIN = 20
 
 
 @check("RC-25", "must", change="catch the error and call restart(message, error), or raise it in receive()")
 def refused_connection_is_reported(kit: ReceiverKit) -> None:
-    """A refused connection is reported, and does not end the receiver.
+    """The receiver reports a refused connection and keeps running.
 
-    Purpose: a source that is down when the program starts is usual; an error of onStart costs the receiver its task.
-    Method: cut the source off, start the receiver.
-    Condition: an error is reported; a receiver that reconnects is not terminated.
+    Purpose: a source is often down when the program starts. An error of onStart fails the receiver's task.
+    Method: cut the source, then start the receiver.
+    Condition: the receiver reports an error. If it reconnects, it does not end.
     Requires: Feeder.cut.
     """
     feeder = kit.feeder()
     feeder.cut()
     harness = kit.run(kit.make(feeder))
     if harness.is_terminated and any("Error starting receiver" in end for end in harness.ends):
-        fail(f"onStart raised: {harness.ends[-1]}", "a source that refuses connections")
-    kit.until(lambda: harness.errors or harness.ends, "no error reported")
+        fail(f"onStart raised an error: {harness.ends[-1]}", "a source that refuses connections")
+    kit.until(lambda: harness.errors or harness.ends, "the receiver reported no error for a refused connection")
     if harness.is_terminated and kit.capabilities.reconnects:
         fail(f"the receiver has ended: {harness.ends[-1]}", "a source that refuses connections")
 
 
 @check("RC-26", "must", requires="reconnects", change="call restart when the connection breaks, or connect in a loop")
 def reconnects_after_cut(kit: ReceiverKit) -> None:
-    """After its connection broke, a receiver connects again and stores what follows.
+    """The receiver reconnects after its connection broke, and stores the records that follow.
 
-    Purpose: servers restart; nobody restarts the program for that.
-    Method: store a record, cut the source off until the receiver has tried again, heal the source, put another record.
+    Purpose: a server restarts more often than the program.
+    Method: store a record, cut the source until the receiver has tried to reconnect, heal it, put another record.
     Condition: the second record is stored within 15 s.
     Requires: Capabilities.reconnects, Feeder.cut and heal.
     """
@@ -53,29 +53,33 @@ def reconnects_after_cut(kit: ReceiverKit) -> None:
     feeder.put([before])
     kit.until_stored(harness, [before])
     feeder.cut()
-    # The second error is that of another attempt. One that makes none so soon, or without a word, is as good.
+    # The second error is from a further attempt. A receiver may also wait longer, or not report each attempt.
     kit.becomes(lambda: len(harness.errors) > 1 or harness.is_terminated, 0.5)
     feeder.heal()
     feeder.put([after])
     if not kit.becomes(lambda: after in harness.records, 15):
-        fail(f"the record after the cut is not stored; errors: {harness.errors[-3:]}", "one record, a cut, one record")
+        fail(
+            f"the record after the cut is not stored within {kit.deadline_s(15):g} s; "
+            f"reported errors: {harness.errors[-3:]}",
+            "one record, a cut, one record",
+        )
 
 
 @check(
     "RC-27",
     "should",
     requires="reconnects",
-    change="let restart choose the delay, or double your own up to a limit",
+    change="call restart without a delay of your own, or double your delay up to a limit",
 )
 def backs_off_when_flapping(kit: ReceiverKit) -> None:
-    """The delays between attempts to connect grow, with bounded jitter.
+    """The receiver backs off: the delays between its attempts to connect grow, with bounded jitter.
 
-    Purpose: a thousand receivers that retry at a constant pace keep a recovering server down.
-    Method: cut the source off and start the receiver on a manual clock; measure the delays between six attempts, seen
-        as polls of the source or as reported errors. Delays that do not run on the receiver's clock, as those of
-        restart do, are measured in real time between at least five attempts.
-    Condition: the last delay is at least twice the first, none is shorter than half of the one before; in real time,
-        the second half of the delays is at least twice as long as the first.
+    Purpose: a thousand receivers that retry at a constant rate prevent a server's recovery.
+    Method: cut the source and start the receiver on a manual clock. Measure the delays between six attempts, counted as
+        polls of the source or as reported errors. If the delays do not follow the receiver's clock, as those of restart
+        do, measure them in real time.
+    Condition: the last delay is at least twice the first, and none is shorter than half of the one before. In real time
+        the second half of the delays is at least twice as long as the first half.
     Requires: Capabilities.reconnects, Feeder.cut, real delays below 2 s.
     """
     feeder = kit.feeder()
@@ -84,27 +88,30 @@ def backs_off_when_flapping(kit: ReceiverKit) -> None:
     conf = {"spark.streaming.receiverRestartDelay": "100ms", "spark.streaming.blockInterval": "50ms"}
     harness = kit.run(kit.make(feeder), clock, conf)
     attempts = _Attempts(feeder, harness)
-    kit.until(attempts, "no attempt to connect seen, and no error reported")
+    kit.until(attempts, "the receiver made no attempt to connect, and reported no error")
     moments, seen = [0], 1
     while len(moments) <= _DELAYS and clock.now_ms() < _LONGEST_MS:
         if not _waits_on(kit, clock, attempts, seen):
             _judge_real_delays(kit, attempts)
             return
-        # A step that lengthens with the delay measures each to a tenth.
+        # Steps of a tenth of the delay so far measure every delay with this relative precision.
         clock.advance(max(50, (clock.now_ms() - moments[-1]) // 10))
         if attempts() > seen:
             moments, seen = [*moments, clock.now_ms()], attempts()
     delays = [after - before for before, after in pairwise(moments)]
     if len(delays) < _DELAYS:
-        fail(f"only {len(delays)} further attempts to connect within {_LONGEST_MS // 60_000} min, delays {delays} ms")
+        fail(
+            f"the receiver retried {len(delays)} times within {_LONGEST_MS // 60_000} min, after {delays} ms, "
+            f"and at least {_DELAYS} attempts are required"
+        )
     if delays[-1] < 2 * delays[0]:
-        fail(f"the delays do not grow: {delays} ms", "six refused connections")
+        fail(f"the delays between attempts do not grow: {delays} ms", "six refused connections")
     if any(after < before / 2 for before, after in pairwise(delays)):
-        fail(f"a delay is shorter than half of the one before: {delays} ms", "six refused connections")
+        fail(f"a delay between attempts is shorter than half of the one before: {delays} ms", "six refused connections")
 
 
 class _Attempts:
-    """Counts attempts to connect: as the source sees them, or as they are reported, whatever is more."""
+    """Counts attempts to connect: polls of the source or reported errors, whichever are more."""
 
     def __init__(self, feeder: Feeder, harness: ReceiverHarness) -> None:
         self._feeder, self._harness = feeder, harness
@@ -120,15 +127,18 @@ class _Attempts:
 def _judge_real_delays(kit: ReceiverKit, attempts: _Attempts) -> None:
     for count in range(_DELAYS):
         if not kit.becomes(lambda: attempts() > count, 2):  # noqa: B023
-            raise NotApplicable("the delays between attempts are not those of restart, and longer than 2 s")
+            raise NotApplicable("the delays between attempts do not follow the receiver's clock, and exceed 2 s")
     delays = [round((after - before) * 1000) for before, after in pairwise(attempts.moments_s)]
     half = len(delays) // 2
     if sum(delays[-half:]) < 2 * sum(delays[:half]):
-        fail(f"the delays do not grow: {delays} ms in real time", f"{len(delays) + 1} refused connections")
+        fail(
+            f"the delays between attempts do not grow: {delays} ms in real time",
+            f"{len(delays) + 1} refused connections",
+        )
 
 
 def _waits_on(kit: ReceiverKit, clock: ManualClock, attempts: _Attempts, seen: int) -> bool:
-    """Wait until the receiver waits on the clock, beside the timer that cuts blocks; return whether it does."""
+    """Wait until the receiver waits on the clock, as the timer that cuts blocks does; return whether it does."""
 
     def waits() -> bool:
         try:
@@ -139,17 +149,17 @@ def _waits_on(kit: ReceiverKit, clock: ManualClock, attempts: _Attempts, seen: i
 
     kit.becomes(lambda: attempts() >= seen + _SPIN or waits(), 0.5)
     if attempts() >= seen + _SPIN:
-        fail(f"{_SPIN} attempts to connect without a delay", "a source that refuses connections")
+        fail(f"the receiver made {_SPIN} attempts to connect without a delay", "a source that refuses connections")
     return waits()
 
 
 @check("RC-28", "must", change="catch the error of the decoder, report or count it, and continue with the next record")
 def bad_record_is_contained(kit: ReceiverKit) -> None:
-    """A record that cannot be decoded is reported and costs no other record.
+    """The receiver reports a record that it cannot decode, and stores all others.
 
-    Purpose: one malformed message must not stop a stream, repeat it, or vanish without a word.
-    Method: put a good record, a bad one, a good one; then stop the receiver.
-    Condition: the good records are stored once, nothing else is, and an error is reported, by the stop at the latest.
+    Purpose: a malformed message must neither stop nor repeat a stream, and must not be lost silently.
+    Method: put a good record, a bad one and a good one; then stop the receiver.
+    Condition: the good records are stored once, nothing else is, and the receiver reports an error before it ends.
     Requires: Feeder.put_bad.
     """
     feeder = kit.feeder()
@@ -160,25 +170,26 @@ def bad_record_is_contained(kit: ReceiverKit) -> None:
     feeder.put([after])
     if not kit.becomes(lambda: after in harness.records):
         fail(
-            f"the record after the bad one is not stored; errors: {harness.errors[-3:]}", "a good, a bad, a good record"
+            f"the record after the bad one is not stored; reported errors: {harness.errors[-3:]}",
+            "a good, a bad, a good record",
         )
     harness.stop()
     if extra := list((Counter(harness.records) - Counter([before, after])).elements()):
-        fail(f"stored what nobody put, or twice: {extra}", "a good, a bad, a good record")
+        fail(f"the receiver stored records that were not put, or twice: {extra}", "a good, a bad, a good record")
     if missing := list((Counter([before, after]) - Counter(harness.records)).elements()):
-        fail(f"not stored: {missing}", "a good, a bad, a good record")
+        fail(f"the receiver did not store {missing}", "a good, a bad, a good record")
     if not harness.errors:
-        fail("no error reported", "a good, a bad, a good record")
+        fail("the receiver reported no error for the bad record", "a good, a bad, a good record")
 
 
-@check("RC-29", "must", change="raise the error, or call restart or reportError with it: one of them, once")
+@check("RC-29", "must", change="either raise the error, or call restart or reportError with it, once")
 def fatal_error_reported_once(kit: ReceiverKit) -> None:
-    """An error that ends a connection is reported, and reported once.
+    """The receiver reports an error that ends a connection once.
 
-    Purpose: an operator counts errors; a restart budget does, too.
-    Method: store a record, cut the source off with time standing still, so that no further attempt is made; then stop
-        the receiver.
-    Condition: one error is reported, or one for each attempt that the source has seen.
+    Purpose: operators and the restart budget count errors.
+    Method: store a record; cut the source while the manual clock stands still, so that there is no further attempt;
+        then stop the receiver.
+    Condition: the receiver reports one error, or one for each attempt that the source has seen.
     Requires: Feeder.cut.
     """
     feeder, clock = kit.feeder(), ManualClock()
@@ -193,13 +204,15 @@ def fatal_error_reported_once(kit: ReceiverKit) -> None:
     kit.until(stored, "the record is not stored")
     before, polls = len(harness.errors), _polls(feeder)
     feeder.cut()
-    kit.until(lambda: len(harness.errors) > before or harness.ends, "no error reported")
-    # A restart or the end come after the receiver's threads have ended: nothing more is reported for this error then.
+    kit.until(
+        lambda: len(harness.errors) > before or harness.ends, "the receiver reported no error for a broken connection"
+    )
+    # The receiver's threads have ended before a restart or its end: they report no more errors then.
     kit.becomes(lambda: harness.ends, 1)
     harness.stop()
     errors = harness.errors[before:]
     if len(errors) > 1 + _polls(feeder) - polls:
-        fail(f"one error is reported {len(errors)} times: {errors[:3]}", "one record, a cut")
+        fail(f"the receiver reported one error {len(errors)} times: {errors[:3]}", "one record, a cut")
 
 
 def _polls(feeder: Feeder) -> int:
@@ -209,19 +222,19 @@ def _polls(feeder: Feeder) -> int:
         return 0
 
 
-@check("RC-30", "must", change="report what ends a thread or process of yours: restart(message, error)")
+@check("RC-30", "must", change="catch the end of your threads and processes, and call restart(message, error)")
 def dead_worker_is_noticed(kit: ReceiverKit) -> None:
-    """The unforeseen end of a thread or process that the receiver has started is noticed.
+    """The receiver notices the crash of a thread or process that it has started.
 
-    Purpose: a receiver whose reader is dead looks healthy for ever and delivers nothing.
-    Method: store a record, raise an exception in every thread that the receiver has started, put another record. The
-        same with a new receiver whose processes are killed.
-    Condition: an error is reported, the receiver ends or restarts, or the second record is stored.
+    Purpose: a receiver with a dead reader looks healthy for ever and delivers nothing.
+    Method: store a record, raise an exception in every thread that the receiver has started, put another record. Repeat
+        it with a new receiver whose processes are killed.
+    Condition: the receiver reports an error, ends, restarts, or stores the second record.
     Requires: a feeder; a receiver that starts threads or processes.
     """
     ends = [_end_workers(kit, what) for what in ("threads", "processes")]
     if not any(ends):
-        raise NotApplicable("it starts neither threads nor processes")
+        raise NotApplicable("the receiver starts neither threads nor processes")
 
 
 def _end_workers(kit: ReceiverKit, what: str) -> bool:
@@ -236,9 +249,13 @@ def _end_workers(kit: ReceiverKit, what: str) -> bool:
         errors = len(harness.errors)
         ended = workers.end_threads() if what == "threads" else workers.kill_processes()
         if ended:
-            # Wakes what waits for data: an exception is raised in a thread once it runs.
+            # The record wakes a blocked thread, in which the exception is raised only then.
             feeder.put([after])
             if not kit.becomes(lambda: len(harness.errors) > errors or harness.ends or after in harness.records):
-                fail(f"nobody noticed the end of {', '.join(ended)}; nothing is stored any more", "two records")
+                fail(
+                    f"the receiver did not notice the end of {', '.join(ended)}: it reported no error, and stores no "
+                    "further record",
+                    "two records",
+                )
         harness.stop()
     return bool(ended)

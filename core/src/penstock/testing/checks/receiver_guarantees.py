@@ -1,7 +1,8 @@
-"""Receiver checks RC-31 to RC-34: a record is acknowledged once it is stored, and comes back otherwise."""
+"""Receiver checks RC-31 to RC-34: a record is acknowledged once it is stored, and redelivered otherwise."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -10,56 +11,90 @@ from penstock.testing.feeder import Feeder
 from penstock.testing.kit import ReceiverKit
 from penstock.testing.receiver_harness import ReceiverHarness
 
-#: A refused block fails its store at once.
+#: The deadline of an acknowledgement: sound receivers acknowledge by a timer, often every 5 s.
+ACKNOWLEDGED_S = 15.0
+# Less than the 20 s after which the harness refuses a held block.
+_MOST_HELD_S = 18.0
+#: Without retries, a refused block fails its store at once.
 NO_RETRIES = {"spark.penstock.receiver.storeRetries": "0"}
 
 
 def run_refused(kit: ReceiverKit, feeder: Feeder, records: list[Any]) -> ReceiverHarness:
-    """Run a receiver and put records, every block of which is refused; return the harness once one was."""
+    """Run a receiver whose blocks are all refused, and put records; return the harness after the first refusal."""
     harness = kit.run(kit.make(feeder), conf=NO_RETRIES)
     harness.refuse()
     feeder.put(records)
-    kit.until(lambda: harness.offers, "no record was given to store")
+    kit.until(lambda: harness.offers, "the receiver stored no record")
     return harness
 
 
 @check(
-    "RC-31", "must", requires="acknowledged", change="acknowledge when store_all returns, or when on_stored gets None"
+    "RC-31",
+    "must",
+    requires="acknowledged",
+    limit_s=90,
+    change="acknowledge when store_all returns, or when on_stored gets None",
 )
 def acks_only_after_stored(kit: ReceiverKit) -> None:
-    """A record is acknowledged after it is stored, not before, and not if it cannot be stored.
+    """The receiver acknowledges a record after it is stored, not before, and not if it cannot be stored.
 
-    Purpose: the source forgets an acknowledged record; if it is not stored then, it is lost.
-    Method: put five records whose blocks are refused, stop the receiver; store five others from another source.
-    Condition: none of the first is acknowledged, all of the others are.
+    Purpose: the source forgets an acknowledged record, so that the record is lost if it is not stored.
+    Method: put five records whose blocks are refused, and stop the receiver. Store five others from another source,
+        then one more, and measure the time until each acknowledgement. Put five records whose blocks the kit holds
+        without an answer, 1.5 times as long as the longer of these times plus 0.3 s.
+    Condition: the receiver acknowledges the stored records within 15 s, and no others.
     Requires: Capabilities.acknowledged, Feeder.acknowledged.
     """
     feeder = kit.feeder()
-    records = feeder.sample(kit.rng, 5)
-    harness = run_refused(kit, feeder, records)
+    harness = run_refused(kit, feeder, feeder.sample(kit.rng, 5))
     harness.stop()
-    if acknowledged := feeder.acknowledged():
-        fail(f"{len(acknowledged)} records acknowledged, none stored: {acknowledged[:3]}", "five records, refused")
+    _check_none(feeder.acknowledged(), "five records, refused")
     feeder = kit.feeder()
-    records = feeder.sample(kit.rng, 5)
+    records = feeder.sample(kit.rng, 11)
     harness = kit.run(kit.make(feeder))
+    # The last record is stored just after a timer has acknowledged the others, and waits for the timer's full period.
+    period_s = max(_acknowledged_after_s(kit, feeder, harness, part) for part in (records[:5], records[5:6]))
+    harness.hold()
+    offers, held = harness.offers, Counter(records[6:])
+
+    def acknowledged() -> list[Any]:
+        return list((held & Counter(feeder.acknowledged())).elements())
+
+    feeder.put(records[6:])
+    kit.until(lambda: harness.offers > offers, "the receiver stored no further record")
+    kit.becomes(acknowledged, min(1.5 * period_s + 0.3, _MOST_HELD_S))
+    _check_none(acknowledged(), "five records, neither accepted nor refused")
+
+
+def _check_none(acknowledged: list[Any], what: str) -> None:
+    if acknowledged:
+        fail(f"the receiver acknowledged {len(acknowledged)} records that are not stored: {acknowledged[:3]}", what)
+
+
+def _acknowledged_after_s(kit: ReceiverKit, feeder: Feeder, harness: ReceiverHarness, records: list[Any]) -> float:
+    """Put records, and wait until the receiver has acknowledged them; return the seconds until then."""
+    began = time.monotonic()
     feeder.put(records)
     kit.until_stored(harness, records)
+
+    def missing() -> int:
+        return (Counter(records) - Counter(feeder.acknowledged())).total()
+
     kit.until(
-        lambda: not Counter(records) - Counter(feeder.acknowledged()),
-        lambda: f"{len(feeder.acknowledged())} of 5 stored records acknowledged",
+        lambda: not missing(),
+        lambda: f"the receiver acknowledged {len(records) - missing()} of {len(records)} stored records",
+        ACKNOWLEDGED_S,
     )
+    return time.monotonic() - began
 
 
-@check(
-    "RC-32", "must", requires="acknowledged", change="do not reject a record that could not be stored: let it return"
-)
+@check("RC-32", "must", requires="acknowledged", change="let the source redeliver a record that could not be stored")
 def unacked_comes_back(kit: ReceiverKit) -> None:
-    """A record that was read and not stored comes back.
+    """The source redelivers a record that the receiver has read and not stored.
 
-    Purpose: a receiver dies with records that it has read; its successor must get them.
+    Purpose: a receiver may die with records that it has read; the next receiver must get them.
     Method: store five records; put five more whose blocks are refused; stop the receiver and run a new one.
-    Condition: the new receiver stores the five that were refused.
+    Condition: the new receiver stores the five refused records.
     Requires: Capabilities.acknowledged.
     """
     feeder = kit.feeder()
@@ -70,7 +105,7 @@ def unacked_comes_back(kit: ReceiverKit) -> None:
     harness.refuse()
     offers = harness.offers
     feeder.put(records[5:])
-    kit.until(lambda: harness.offers > offers, "no further record was given to store")
+    kit.until(lambda: harness.offers > offers, "the receiver stored no further record")
     harness.stop()
     successor = kit.run(kit.make(feeder))
     kit.until_stored(successor, records[5:])
@@ -78,12 +113,12 @@ def unacked_comes_back(kit: ReceiverKit) -> None:
 
 @check("RC-33", "must", requires="acknowledged", change="acknowledge up to the first record that is not stored")
 def out_of_order_acks_do_not_skip(kit: ReceiverKit) -> None:
-    """The acknowledgement of a record acknowledges none before it that is not stored.
+    """An acknowledgement does not cover an earlier record that is not stored.
 
-    Purpose: where one acknowledgement covers all records before it, a gap is lost.
-    Method: put three records whose blocks are refused, then three whose blocks are accepted; run a new receiver after
-        each one that ends.
-    Condition: when the receiver is stopped, each acknowledged record is stored; in the end all are stored.
+    Purpose: in many protocols an acknowledgement covers all earlier records, so that a gap would be lost.
+    Method: put three records whose blocks are refused, then three whose blocks are accepted; stop the receiver and run
+        a new one.
+    Condition: after the stop each acknowledged record is stored; the new receiver stores all others.
     Requires: Capabilities.acknowledged, Feeder.acknowledged.
     """
     feeder = kit.feeder()
@@ -95,21 +130,25 @@ def out_of_order_acks_do_not_skip(kit: ReceiverKit) -> None:
     kit.becomes(lambda: harness.is_terminated or not Counter(records[3:]) - Counter(harness.records))
     harness.stop()
     if lost := list((Counter(feeder.acknowledged()) - Counter(harness.records)).elements()):
-        fail(f"acknowledged and not stored: {lost}", "three records refused, three accepted")
+        fail(f"the receiver acknowledged records that are not stored: {lost}", "three records refused, three accepted")
     successor = kit.run(kit.make(feeder))
     missing = list((Counter(records) - Counter(harness.records)).elements())
     kit.until_stored(successor, missing)
 
 
 @check(
-    "RC-34", "must", requires="acknowledged", change="bound the records in flight, and free their places when stored"
+    "RC-34",
+    "must",
+    requires="acknowledged",
+    limit_s=60,
+    change="limit the records in flight, and free their slots when stored",
 )
 def saturated_then_resumes(kit: ReceiverKit) -> None:
-    """A receiver whose blocks are accepted late continues once they are, and acknowledges everything.
+    """The receiver resumes after a time in which no block was accepted, and acknowledges every record.
 
-    Purpose: a limit of unacknowledged records that is reached once must not stop the stream for ever.
-    Method: put 300 records while no block is answered and the buffer takes ten; then accept. Twice.
-    Condition: all records are stored and acknowledged within 10 s.
+    Purpose: a receiver that has once reached its limit of unacknowledged records must not stop for ever.
+    Method: put 300 records while no block is answered and the buffer takes ten records; then accept all; twice.
+    Condition: all records are stored within 10 s, and acknowledged within 15 s more.
     Requires: Capabilities.acknowledged, Feeder.acknowledged.
     """
     feeder = kit.feeder()
@@ -119,11 +158,11 @@ def saturated_then_resumes(kit: ReceiverKit) -> None:
         harness.hold()
         offers = harness.offers
         feeder.put(records[until - 300 : until])
-        kit.until(lambda before=offers: harness.offers > before, "no record was given to store")  # type: ignore[misc]
+        kit.until(lambda before=offers: harness.offers > before, "the receiver stored no record")  # type: ignore[misc]
         harness.accept()
         kit.until_stored(harness, records[:until], 10)
         kit.until(
             lambda some=records[:until]: not Counter(some) - Counter(feeder.acknowledged()),  # type: ignore[misc]
-            lambda: f"{len(feeder.acknowledged())} records acknowledged, {harness.count} stored",
-            10,
+            lambda: f"the receiver acknowledged {len(feeder.acknowledged())} of {harness.count} stored records",
+            ACKNOWLEDGED_S,
         )

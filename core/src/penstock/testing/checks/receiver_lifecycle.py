@@ -17,13 +17,13 @@ _STOP_S = 3.0
 
 
 def _started(kit: ReceiverKit) -> tuple[Feeder | None, ReceiverHarness]:
-    """A running receiver, which has stored a record if the suite has a feeder, and now waits for data."""
+    """A running receiver that waits for data. With a feeder, it has stored one record before."""
     if kit.subject.feeder is None:
         harness = kit.run(kit.make())
     else:
         feeder, harness = kit.start()
         feeder.put(feeder.sample(kit.rng, 1))
-        # Whether it arrives is the question of RC-10.
+        # RC-10 reports it if the record does not arrive.
         kit.becomes(lambda: harness.count, _PROMPT_S)
         return feeder, harness
     return None, harness
@@ -31,11 +31,12 @@ def _started(kit: ReceiverKit) -> tuple[Feeder | None, ReceiverHarness]:
 
 @check("RC-01", "must", change="connect, open files and start threads in onStart, not in __init__")
 def constructor_does_no_io(kit: ReceiverKit) -> None:
-    """A constructor only keeps its arguments.
+    """A receiver's constructor only stores its arguments.
 
-    Purpose: the constructor runs on the driver, where the source may be out of reach and nothing is ever closed.
-    Method: make a receiver and watch what that does.
-    Condition: no connection, no process, no file written, no thread, descriptor or temporary file.
+    Purpose: the constructor runs on the driver, which may not reach the source and never closes the receiver.
+    Method: make a receiver and record its I/O with an audit hook.
+    Condition: the constructor opens no connection, starts no process or thread, opens no file, and leaves no descriptor
+        or temporary file.
     Requires: nothing.
     """
     arguments = [] if kit.subject.feeder is None else [kit.feeder()]
@@ -44,17 +45,17 @@ def constructor_does_no_io(kit: ReceiverKit) -> None:
     with IoWatch() as watch:
         receiver = make()
     if watch.seen:
-        fail(f"making a {type(receiver).__name__} did: {'; '.join(watch.seen[:3])}")
+        fail(f"the constructor of {type(receiver).__name__} called {'; '.join(watch.seen[:3])}")
     if leaks := meter.leaks(0.0):
-        fail(f"after making a {type(receiver).__name__}: {'; '.join(leaks)}")
+        fail(f"after the constructor of {type(receiver).__name__}, {'; '.join(leaks)}")
 
 
 @check("RC-02", "must", change="start a thread in onStart and connect there, or derive from ThreadReceiver")
 def start_returns_promptly(kit: ReceiverKit) -> None:
-    """A start returns promptly.
+    """``onStart`` returns promptly.
 
     Purpose: onStart runs on the thread that also stops and restarts the receiver.
-    Method: start it on a source that does not answer, if the feeder has pause, otherwise on a source without data.
+    Method: start the receiver on a source that does not answer, if the feeder has pause; otherwise on one without data.
     Condition: onStart returns within 2 s.
     Requires: nothing.
     """
@@ -76,8 +77,8 @@ def second_start_refused(kit: ReceiverKit) -> None:
     """A second start of a running receiver has no effect.
 
     Purpose: two readers of one source store records twice, and a stop ends only one of them.
-    Method: start it, call onStart again, which may raise, put a record, stop it.
-    Condition: the record is stored once, and the stop leaves no thread.
+    Method: start the receiver, call onStart again, which may raise, put 20 records, stop the receiver.
+    Condition: each record is stored at most once, and no thread is alive after the stop.
     Requires: nothing.
     """
     feeder, harness = _started(kit)
@@ -90,20 +91,26 @@ def second_start_refused(kit: ReceiverKit) -> None:
         kit.is_quiet()
         for record in records:
             if (count := harness.records.count(record) - before.count(record)) > 1:
-                fail(f"record {record!r} is stored {count} times", "onStart(); onStart(); put([record])")
+                fail(
+                    f"after a second start the receiver stored record {record!r} {count} times",
+                    "onStart(); onStart(); put([record])",
+                )
     if not kit.finishes(harness.stop, _STOP_S):
-        fail("the stop after a second start does not end", "onStart(); onStart(); onStop()")
+        fail(
+            f"after a second start the stop has not ended within {kit.deadline_s(_STOP_S):g} s",
+            "onStart(); onStart(); onStop()",
+        )
     kit.close()
     if not kit.becomes(lambda: not kit.leak_meter.threads(), _STOP_S):
         names = ", ".join(each.name for each in kit.leak_meter.threads())
-        fail(f"after the stop these threads are alive: {names}", "onStart(); onStart(); onStop()")
+        fail(f"after a second start and a stop these threads are alive: {names}", "onStart(); onStart(); onStop()")
 
 
 @check("RC-04", "must", change="return from onStop when nothing was started")
 def stop_before_start_harmless(kit: ReceiverKit) -> None:
-    """A stop before the start does nothing.
+    """A stop before the start has no effect.
 
-    Purpose: a launch that fails early is cleaned up as any other, and its receiver may start later.
+    Purpose: the supervisor also stops a receiver that failed before its start, and may start it later.
     Method: call onStop on a new receiver, then start it and put a record.
     Condition: onStop returns within 2 s without an error, and the record is stored.
     Requires: nothing.
@@ -113,18 +120,18 @@ def stop_before_start_harmless(kit: ReceiverKit) -> None:
     _stop_directly(kit, receiver, "onStop()")
     harness = kit.run(receiver)
     if harness.is_terminated:
-        fail(f"the start after it fails: {harness.errors[-1:]}", "onStop(); onStart()")
+        fail(f"the receiver does not start after onStop; reported errors: {harness.errors[-1:]}", "onStop(); onStart()")
     if feeder is not None:
         feeder.put(feeder.sample(kit.rng, 1))
-        kit.until(lambda: harness.count, "the receiver stores nothing after it", 3)
+        kit.until(lambda: harness.count, "the receiver stores no record after onStop and onStart", 3)
 
 
-@check("RC-05", "must", change="make onStop return when it has run before")
+@check("RC-05", "must", change="let a second onStop return without doing anything")
 def stop_is_idempotent(kit: ReceiverKit) -> None:
-    """A second stop does nothing.
+    """A second stop has no effect.
 
-    Purpose: a stop by the driver and a stop by the receiver itself may follow each other.
-    Method: start it, stop it, call onStop twice more.
+    Purpose: the driver may stop a receiver that has just stopped by itself.
+    Method: start the receiver, stop it, call onStop twice more.
     Condition: each call returns within 2 s without an error.
     Requires: nothing.
     """
@@ -149,13 +156,13 @@ def _stop_directly(kit: ReceiverKit, receiver: Receiver[object], what: str) -> N
         fail(f"onStop raised {type(error).__name__}: {error}", what)
 
 
-@check("RC-06", "must", change="close the socket or set the event that the read waits for in onStop")
+@check("RC-06", "must", change="in onStop, close the socket or set the event that the read waits for")
 def stop_wakes_a_blocked_read(kit: ReceiverKit) -> None:
     """A stop wakes a read that waits for data.
 
-    Purpose: a receiver that ignores a stop keeps its executor slot and blocks a graceful stop.
-    Method: start it, put a record when there is a feeder, wait until it is idle, stop it.
-    Condition: onStop returns within 3 s, and the receiver's thread has ended then.
+    Purpose: a receiver that ignores a stop occupies its executor slot and blocks a graceful stop.
+    Method: start the receiver, put a record if there is a feeder, wait until the receiver is idle, stop it.
+    Condition: within 3 s onStop has returned, and the receiver's threads have ended.
     Requires: nothing.
     """
     feeder, harness = _started(kit)
@@ -165,13 +172,13 @@ def stop_wakes_a_blocked_read(kit: ReceiverKit) -> None:
         fail(f"the receiver has not ended {kit.deadline_s(_STOP_S):g} s after its stop", "a source without data")
 
 
-@check("RC-07", "must", change="begin in onStart from a clean state: reuse nothing that onStop has closed or set")
+@check("RC-07", "must", change="create all state in onStart: reuse nothing that onStop has closed or set")
 def restart_after_stop_works(kit: ReceiverKit) -> None:
-    """A receiver that was stopped starts again, in the same process and as a new copy.
+    """A stopped receiver can be restarted, in the same process and as a new copy.
 
-    Purpose: an error restarts a receiver in its process; the driver relaunches one that has ended elsewhere.
-    Method: start it, put a record, restart it, put a record; stop it, start a new copy, put a record.
-    Condition: each record is stored, without an error.
+    Purpose: an error restarts a receiver in its task; the driver relaunches an ended receiver in a new task.
+    Method: start the receiver, restart it twice, stop it, start a new copy. Put a record after each start and restart.
+    Condition: the receiver stores each record.
     Requires: a feeder.
     """
     feeder, harness = kit.start()
@@ -180,7 +187,7 @@ def restart_after_stop_works(kit: ReceiverKit) -> None:
     for number in (1, 2):
         harness.restart()
         if not kit.becomes(partial(_has_started, harness, number + 1), 3):
-            fail(f"it does not restart; errors: {harness.errors[-1:]}", f"{number} restarts")
+            fail(f"the receiver does not restart; reported errors: {harness.errors[-1:]}", f"{number} restarts")
         _put_and_await(kit, feeder, harness, records[number], f"{number} restarts")
     if not kit.finishes(harness.stop, _STOP_S):
         return  # RC-06 reports it
@@ -195,19 +202,19 @@ def _put_and_await(kit: ReceiverKit, feeder: Feeder, harness: ReceiverHarness, r
     feeder.put([record])
     kit.until(
         lambda: record in harness.records,
-        lambda: f"after {what} a record is not stored; errors: {harness.errors[-2:]}",
+        lambda: f"after {what} the receiver stores no record; reported errors: {harness.errors[-2:]}",
         3,
     )
 
 
 @check("RC-08", "must", change="close in onStop, or when receive() returns, everything that was opened")
 def nothing_left_behind(kit: ReceiverKit) -> None:
-    """A stopped receiver leaves no thread, descriptor or temporary file behind.
+    """A stopped receiver has released its threads, descriptors and temporary files.
 
-    Purpose: a receiver restarts many times in the life of an executor; what it leaves adds up.
-    Method: twice: start it, store a record when there is a feeder, restart it, stop it. Compare the states after the
-        first and after the second time: what a library opens once for the process is none of the receiver's.
-    Condition: there are no more threads, descriptors and temporary files than before.
+    Purpose: a receiver restarts many times in the life of an executor, and leaks add up.
+    Method: start the receiver, store a record if there is a feeder, restart it, stop it; twice. Compare the resources
+        after the second run with those after the first: a library may open some once for the process.
+    Condition: the second run leaves no additional thread, descriptor or temporary file.
     Requires: nothing.
     """
     _run_once(kit)
@@ -226,13 +233,13 @@ def _run_once(kit: ReceiverKit) -> None:
     kit.close()
 
 
-@check("RC-09", "must", change="end in onStop, before it returns, every thread that stores")
+@check("RC-09", "must", change="let onStop end every thread that stores, and return after that")
 def nothing_stored_after_stop(kit: ReceiverKit) -> None:
     """A stopped receiver stores nothing.
 
-    Purpose: a record that is read from the source and then refused is lost.
-    Method: start it, put records, stop it, put records, wait until its threads have ended.
-    Condition: no store is called once the stop is complete.
+    Purpose: a record that the receiver reads after the stop cannot be stored, and is lost.
+    Method: start the receiver, put records, stop it, put more records, wait until its threads have ended.
+    Condition: the receiver calls no form of store after the stop is complete.
     Requires: a feeder.
     """
     feeder = kit.feeder()
@@ -243,7 +250,10 @@ def nothing_stored_after_stop(kit: ReceiverKit) -> None:
     kit.becomes(lambda: harness.count >= 10, _PROMPT_S)
     kit.finishes(harness.stop, _STOP_S)
     feeder.put(records[10:])
-    # Without threads nothing can follow. That they end is the question of RC-08.
+    # Once the threads have ended, no store can follow. RC-08 reports threads that do not end.
     kit.becomes(lambda: harness.late_stores or not meter.threads(), 1)
     if harness.late_stores:
-        fail(f"the receiver called {harness.late_stores[0]} after its stop", "put(10 records); stop; put(10 records)")
+        fail(
+            f"the receiver called {harness.late_stores[0]} after its stop was complete",
+            "put(10 records); stop; put(10 records)",
+        )

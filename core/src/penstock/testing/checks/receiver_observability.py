@@ -1,4 +1,4 @@
-"""Receiver checks RC-45 and RC-46: what a receiver reports about itself."""
+"""Receiver checks RC-45 and RC-46: the counts and the lag that a receiver reports."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.testing.kit import ReceiverKit
 
 @check("RC-45", "must", change="store each record of the source as one record, and nothing else")
 def counts_agree(kit: ReceiverKit) -> None:
-    """The number of records that is reported equals the number that was fed.
+    """The reported number of records equals the number of records fed.
 
-    Purpose: rate control, charts and audits count what the receiver stores.
-    Method: put 1, 2, 4, ... 64 records, in between a pause, a rate and its removal; then stop.
-    Condition: the reported count, the rows of the blocks and the number of records put are equal, and so is the size
-        of the texts and bytes that were put and stored.
+    Purpose: rate control, charts and audits use the reported number.
+    Method: put 1, 2, 4, ... 64 records; in between pause and resume the receiver, set and remove a rate; then stop it.
+    Condition: the reported count, the rows of the blocks and the number of records put are equal. So are the total
+        lengths of the texts and bytes put and stored.
     Requires: a feeder.
     """
     feeder = kit.feeder()
@@ -34,26 +34,30 @@ def counts_agree(kit: ReceiverKit) -> None:
     rows = harness.records
     if not len(records) == harness.stored_records == harness.count == len(rows):
         fail(
-            f"{len(records)} records put, {harness.stored_records} reported as stored, {len(rows)} in the blocks",
+            f"{len(records)} records were put; the receiver reported {harness.stored_records} as stored, and the "
+            f"blocks have {len(rows)}",
             list((Counter(map(repr, rows)) - Counter(map(repr, records))).elements())[:3],
         )
     if _size(records) != _size(rows):
-        fail(f"{_size(records)} characters or bytes put, {_size(rows)} stored", f"{len(records)} records")
+        fail(
+            f"the records put have {_size(records)} characters or bytes, the stored ones {_size(rows)}",
+            f"{len(records)} records",
+        )
 
 
 def _size(records: list[Any]) -> int:
     return sum(len(each) for each in records if isinstance(each, str | bytes))
 
 
-@check("RC-46", "should", change="leave lag out of the metadata, or set it to None, where the source does not tell it")
+@check("RC-46", "should", change="omit lag from the metadata, or set it to None, if the source has none")
 def lag_or_unknown(kit: ReceiverKit) -> None:
-    """The lag that a receiver reports is right, or it reports none.
+    """A receiver reports the right lag, or none.
 
-    Purpose: alarms and autoscaling trust a number; none is better than a wrong one.
-    Method: put a record, ten, and a record, each once those before are stored. Read ``lag`` from the metadata of each
-        block: the number of records that the source had after those of this block when the receiver read them.
-    Condition: it is absent or None, or a whole number: 0 in the last block of each put, in the others not above the
-        number of records put and not stored.
+    Purpose: alarms and autoscaling rely on the lag; a missing value is better than a wrong one.
+    Method: put 1, 10 and 1 records, each group once the earlier ones are stored. Read ``lag`` from the metadata of each
+        block: the number of records that the source had after those of the block when the receiver read them.
+    Condition: ``lag`` is absent, None or an integer: 0 in the last block of each group, and in the others at most the
+        number of records put and not yet stored.
     Requires: a feeder.
     """
     feeder = kit.feeder()
@@ -70,5 +74,8 @@ def lag_or_unknown(kit: ReceiverKit) -> None:
             lag = (block.metadata or {}).get("lag")
             most = 0 if block is blocks[-1] else put - stored
             if lag is not None and not (type(lag) is int and 0 <= lag <= most):
-                fail(f"block {number} reports a lag of {lag!r}, and there were {most} more records", f"{put} records")
+                fail(
+                    f"block {number} reports a lag of {lag!r}, and the source had {most} more records",
+                    f"{put} records",
+                )
             number += 1

@@ -1,6 +1,7 @@
-"""Receiver checks RC-35 to RC-42: positions, the end of a source, shares of a source.
+"""Receiver checks RC-35 to RC-42: positions, the end of a source, partitions of a source.
 
-A position is the metadata of the blocks stored so far, each one's values over those before, without ``lag``.
+A position is the merged metadata of the blocks stored so far, without ``lag``: a later block's values replace earlier
+ones.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.testing.receiver_workers import ReceiverWorkers
 
 
 def position_after(blocks: Iterable[Block]) -> dict[str, Any] | None:
-    """The position after these blocks, as a checkpoint would have it; ``None`` when there is no block."""
+    """The position after these blocks as a checkpoint saves it; ``None`` without a block."""
     position: dict[str, Any] = {}
     for block in blocks:
         position |= _without_lag(block.metadata)
@@ -34,7 +35,7 @@ def _without_lag(metadata: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def run_one_by_one(kit: ReceiverKit, feeder: Feeder, records: Sequence[Any]) -> ReceiverHarness:
-    """Run a receiver and put each record once the one before is stored, so that each is in a block of its own."""
+    """Run a receiver and put each record once the one before is stored, so that each record is a block."""
     harness = kit.run(kit.make(feeder), conf=NO_RETRIES)
     for count, record in enumerate(records, 1):
         feeder.put([record])
@@ -43,36 +44,34 @@ def run_one_by_one(kit: ReceiverKit, feeder: Feeder, records: Sequence[Any]) -> 
 
 
 def must_equal(kit: ReceiverKit, expected: Sequence[Any], got: Sequence[Any], what: str, smallest: str) -> None:
-    """Fail unless these are the same records, in the same order if the receiver keeps it."""
+    """Fail unless the records are equal, also in order if ``Capabilities.ordered`` is set."""
     missing = list((Counter(expected) - Counter(got)).elements())
     extra = list((Counter(got) - Counter(expected)).elements())
     if missing or extra:
-        fail(f"{what}: missing {missing}, twice or unexpected {extra}", smallest)
+        fail(f"{what}: missing {missing}, stored twice or unexpectedly {extra}", smallest)
     if kit.capabilities.ordered and list(expected) != list(got):
-        fail(f"{what}: another order: {list(got)}, expected {list(expected)}", smallest)
+        fail(f"{what}: stored in the order {list(got)}, expected {list(expected)}", smallest)
 
 
 def must_continue(
     kit: ReceiverKit, feeder: Feeder, position: dict[str, Any] | None, expected: list[Any], what: str, smallest: str
 ) -> None:
-    """Fail unless a new receiver from a position stores these records and nothing else."""
+    """Fail unless a new receiver at a position stores these records and no others."""
     harness = kit.run(kit.make(feeder, position))
-    # A record that is missing is found after this wait.
+    # ``must_equal`` reports missing records.
     kit.becomes(lambda: harness.count >= len(expected))
     harness.stop()
     must_equal(kit, expected, harness.records, what, smallest)
 
 
-@check(
-    "RC-35", "must", requires="replayable", change="give store_all or store_arrow the offset after the records as JSON"
-)
+@check("RC-35", "must", requires="replayable", change="pass the offset after the records as metadata to store_all")
 def offsets_are_plain_and_monotone(kit: ReceiverKit) -> None:
-    """Each block has a position of plain JSON values, which never goes back.
+    """Each block has a position of JSON values, which never moves backwards.
 
     Purpose: a position outlives the process, the release and the machine that wrote it.
     Method: store five records one by one; read the metadata of the blocks.
-    Condition: each has metadata that JSON gives back unchanged; no number in it decreases from block to block, no
-        other value returns to an earlier one.
+    Condition: each block has metadata that survives a conversion to JSON and back. From block to block no number in it
+        decreases, and no other value returns to an earlier one.
     Requires: Capabilities.replayable, a feeder.
     """
     feeder = kit.feeder()
@@ -81,17 +80,20 @@ def offsets_are_plain_and_monotone(kit: ReceiverKit) -> None:
     for number, block in enumerate(harness.blocks):
         metadata = _without_lag(block.metadata)
         if not metadata:
-            fail(f"block {number} has no metadata, so no position", f"{number + 1} records")
+            fail(f"block {number} has no metadata, and therefore no position", f"{number + 1} records")
         if (loaded := json.loads(json.dumps(metadata))) != metadata:
-            fail(f"the position {metadata!r} is {loaded!r} after JSON", f"{number + 1} records")
+            fail(f"the position {metadata!r} reads as {loaded!r} after JSON", f"{number + 1} records")
         for key, value in metadata.items():
             before = values.setdefault(key, [])
             if before and _is_back(before, value):
-                fail(f"{key!r} goes back from {before[-1]!r} to {value!r} in block {number}", f"{number + 1} records")
+                fail(
+                    f"the position moves backwards in block {number}: {key!r} changes from {before[-1]!r} to {value!r}",
+                    f"{number + 1} records",
+                )
             before.append(value)
 
 
-def _ends() -> bool:
+def _is_ending() -> bool:
     """Whether a stop or restart that the receiver has asked for is under way."""
     return any(each.name in {"receiver stop", "receiver restart"} for each in threading.enumerate())
 
@@ -102,16 +104,15 @@ def _is_back(before: list[Any], value: Any) -> bool:
     return value != before[-1] and value in before
 
 
-@check(
-    "RC-36", "must", requires="replayable", change="read from the given position, and from nothing else that is saved"
-)
+@check("RC-36", "must", requires="replayable", change="start at the given position, and ignore offsets saved elsewhere")
 def same_range_same_records(kit: ReceiverKit) -> None:
-    """A receiver from an earlier position stores the same records as the one before.
+    """A receiver that starts at an earlier position stores the same records again.
 
     Purpose: a batch that is computed again must have the same input.
     Method: store six records one by one; run a new receiver from the position after the first, then another one from
         the position after the third.
-    Condition: each stores the records that followed, in the same order if the receiver keeps it, and nothing else.
+    Condition: each stores the records after its position and no others, in the same order if Capabilities.ordered is
+        set.
     Requires: Capabilities.replayable, a feeder, make with a position.
     """
     feeder = kit.feeder()
@@ -129,15 +130,16 @@ def same_range_same_records(kit: ReceiverKit) -> None:
     "RC-37",
     "must",
     requires="replayable",
-    change="save with a block the offset after its records, not that of the read",
+    change="pass with a block the offset after its last record, not the offset after the last record read",
 )
 def resumes_from_every_prefix(kit: ReceiverKit) -> None:
-    """Stopped after any record, a new receiver continues with the next.
+    """A receiver that starts after any stored record continues with the next record.
 
-    Purpose: a driver may die after any block; what it has accepted is neither lost nor repeated.
-    Method: for k from 0 to 4: store k of five records one by one, put the others together, accept one block of them and
-        refuse the next, stop the receiver; put a last one, run a new receiver from the position after the stored ones.
-    Condition: the new one stores the records that the first did not store, and nothing else.
+    Purpose: a driver may die after any block; accepted records must be neither lost nor repeated.
+    Method: store the first k of five records one by one, for k from 0 to 4. Put the others together, accept one block
+        of them, refuse the next, and stop the receiver. Put another record, and run a new receiver from the position
+        after the stored records.
+    Condition: the new receiver stores the records that the first one did not store, and no others.
     Requires: Capabilities.replayable, a feeder, make with a position.
     """
     for count in range(5):
@@ -149,22 +151,22 @@ def resumes_from_every_prefix(kit: ReceiverKit) -> None:
         feeder.put(records[count:])
         kit.until(
             lambda before=offers, run=harness: run.offers > before + 1 or run.count == 5,  # type: ignore[misc]
-            lambda run=harness: f"{run.count} of 5 records given to store",  # type: ignore[misc]
+            lambda run=harness: f"the receiver stored {run.count} of 5 records",  # type: ignore[misc]
         )
         harness.stop()
         stored = harness.records
-        # What is read again comes before the last one.
+        # The new receiver reads the last record after those that it reads again.
         feeder.put([last])
         rest = [*(Counter(records) - Counter(stored)).elements(), last]
-        what = f"stopped after {len(stored)} of 5 records, continued"
+        what = f"a receiver that continues after {len(stored)} of 5 records"
         must_continue(kit, feeder, position_after(harness.blocks), rest, what, f"{len(stored)} records stored")
 
 
 @check("RC-38", "must", requires="replayable", change="compute the offset after the records are read, for every block")
 def data_moves_the_offset(kit: ReceiverKit) -> None:
-    """Each block with records has another position than the one before.
+    """Each block with records changes the position.
 
-    Purpose: records without a new offset are read again, or taken for none.
+    Purpose: records without a new offset are read again, or are treated as no data.
     Method: store five records one by one; compare the positions after each block.
     Condition: no position equals the one before.
     Requires: Capabilities.replayable, a feeder.
@@ -175,18 +177,18 @@ def data_moves_the_offset(kit: ReceiverKit) -> None:
     for number in range(len(harness.blocks)):
         position = position_after(harness.blocks[: number + 1])
         if position == before:
-            fail(f"block {number} has records and leaves the position at {position}", f"{number + 1} records")
+            fail(f"block {number} has records and does not change the position {position}", f"{number + 1} records")
         before = position
 
 
-@check("RC-39", "must", requires="replayable", change="set the offset in the source, do not add to it")
+@check("RC-39", "must", requires="replayable", change="commit absolute offsets to the source, not increments")
 def commit_is_idempotent(kit: ReceiverKit) -> None:
-    """A position that is given twice is the same position.
+    """A receiver can start at the same position several times.
 
-    Purpose: a driver that dies between a commit and its next step commits again.
-    Method: store two records; then twice run a new receiver from the position after the first, put nothing, refuse its
-        blocks and stop it; then once more from this position.
-    Condition: the last one stores the second record, and nothing else.
+    Purpose: a driver that dies between a commit and its next step commits the same position again.
+    Method: store two records; twice run a new receiver from the position after the first, refuse its blocks and stop
+        it; then run a third one from this position.
+    Condition: the third receiver stores the second record, and no others.
     Requires: Capabilities.replayable, a feeder, make with a position.
     """
     feeder = kit.feeder()
@@ -201,18 +203,18 @@ def commit_is_idempotent(kit: ReceiverKit) -> None:
         refused.stop()
     rest = harness.records[harness.blocks[0].num_records :]
     must_continue(
-        kit, feeder, position, rest, f"the third run from {position}", "two records, one position three times"
+        kit, feeder, position, rest, f"the third receiver from {position}", "two records, one position three times"
     )
 
 
 @check("RC-40", "must", requires="bounded", change="return from receive(), or call stop, at the end of the source")
 def bounded_run_ends(kit: ReceiverKit) -> None:
-    """At the end of the source the receiver has stored every record, and its work ends.
+    """The receiver ends its work when it has stored every record of a source that has ended.
 
-    Purpose: what waits for a source that has ended waits for ever.
+    Purpose: a program over a bounded source must be able to end.
     Method: put five records, mark the end of the source.
-    Condition: all records are stored, without an error; within 10 s the receiver's threads and processes have ended, or
-        it has stopped.
+    Condition: all records are stored, without an error. Within 10 s the receiver's threads and processes have ended, or
+        the receiver has stopped.
     Requires: Capabilities.bounded, Feeder.end.
     """
     feeder = kit.feeder()
@@ -224,13 +226,13 @@ def bounded_run_ends(kit: ReceiverKit) -> None:
     feeder.end()
     kit.until_stored(harness, records)
     kit.until(
-        lambda: harness.is_terminated or not (workers.alive() or _ends()),
-        lambda: f"the source has ended, and {', '.join(workers.alive())} of the receiver runs",
+        lambda: harness.is_terminated or not (workers.alive() or _is_ending()),
+        lambda: f"the source has ended, and the receiver's {', '.join(workers.alive())} still runs",
         10,
     )
     harness.stop()
     if harness.errors:
-        fail(f"the end of the source is reported as an error: {harness.errors[0]}", "five records, the end")
+        fail(f"the receiver reported the end of the source as an error: {harness.errors[0]}", "five records, the end")
     must_equal(kit, records, harness.records, "at the end of the source", "five records, the end")
 
 
@@ -252,11 +254,11 @@ def partitions_cover_once(kit: ReceiverKit) -> None:
 
 @check("RC-42", "should", requires="partitioned", change="save an offset for each partition, not for each instance")
 def repartition_on_restore(kit: ReceiverKit) -> None:
-    """Another number of instances continues where the former ones were.
+    """A different number of instances continues at the position of the former ones.
 
     Purpose: a program is restarted with more or fewer receivers when its load changes.
-    Method: two instances store twelve records; three continue with twelve more, then one.
-    Condition: the records of each step are those that were put in it, each once.
+    Method: store twelve records with two instances, twelve more with three, and twelve more with one.
+    Condition: each step stores the records that were put in it, each once.
     Requires: Capabilities.partitioned, and replayable or acknowledged; a feeder, make with index and count.
     """
     if not (kit.capabilities.replayable or kit.capabilities.acknowledged):
@@ -273,7 +275,7 @@ def repartition_on_restore(kit: ReceiverKit) -> None:
 def _cover(
     kit: ReceiverKit, feeder: Feeder, position: dict[str, Any] | None, count: int, records: list[Any]
 ) -> list[Block]:
-    """Run instances from a position, put records; fail unless these store each of them once. Return the blocks."""
+    """Run instances from a position and put records; return the blocks. Fail unless each record is stored once."""
     runs = [kit.run(kit.make(feeder, position, index=index, count=count)) for index in range(count)]
     third = len(records) // 3
     for part in (records[:third], records[third : 2 * third], records[2 * third :]):
@@ -286,7 +288,7 @@ def _cover(
     if missing or extra:
         some_missing, some_extra = list(missing.elements())[:3], list(extra.elements())[:3]
         fail(
-            f"{count} instances: missing {some_missing}, twice or unexpected {some_extra}",
+            f"{count} instances: missing {some_missing}, stored twice or unexpectedly {some_extra}",
             f"{count} instances, {len(records)} records",
         )
     return [block for run in runs for block in run.blocks]

@@ -20,12 +20,12 @@ _SMALL_BUFFERS = {"spark.penstock.receiver.maxBufferedRecords": "100", "spark.st
 _SETTLE_S = 0.3
 _ARRIVE_S = 5.0
 _STOP_S = 3.0
-# Rounds of large records that an unbounded receiver takes while nothing is accepted, and records in each.
+# The number of rounds of large records while no block is accepted, and the number of records in each.
 _ROUNDS, _ROUND_RECORDS = 4, 1000
 
 
 class _Limited:
-    """A receiver on a manual clock, with more records than its rate limit lets pass.
+    """A receiver on a manual clock, whose source has more records than the rate limit permits.
 
     Raises:
         NotApplicable: the suite has no feeder, and the receiver stores nothing by itself.
@@ -52,27 +52,30 @@ class _Limited:
             self.feeder.put(self.feeder.sample(self.kit.rng, count))
 
     def advance(self, duration_ms: int) -> None:
-        """Move the clock, and let the receiver store what it may then."""
+        """Advance the clock, and let the receiver store the records that the rate limit permits then."""
         self.clock.advance(duration_ms)
         self.settle()
 
     def advance_until(self, count: int, limit_ms: int = 2000) -> bool:
-        """Move the clock until this many records are stored; return whether they are."""
+        """Advance the clock until this many records are stored; return whether they are."""
         return self.kit.advance_until(self.clock, lambda: self.harness.count >= count, _BLOCK_MS, limit_ms)
 
     def settle(self) -> None:
-        """Wait until a store waits for the rate limit, or for a moment if none does."""
-        # Two wait on the clock: the timer that cuts blocks, and the store.
+        """Wait until a store waits for the rate limit, or for 0.3 s if none does."""
+        # Two threads wait on the clock: the timer that cuts blocks, and the thread in store.
         with suppress(TimeoutError):
             self.clock.await_waiters(2, self.kit.deadline_s(_SETTLE_S))
 
     def require(self, allowed: float, what: str) -> None:
         """Fail if more records are stored than allowed."""
         if (stored := self.harness.count) > allowed + 1e-6:
-            fail(f"{stored} records are stored, and at most {allowed:g} may be: {what}", f"{self.elapsed_ms} ms")
+            fail(
+                f"the receiver stored {stored} records in {self.elapsed_ms} ms, and {what} permits {allowed:g}",
+                f"{self.elapsed_ms} ms",
+            )
 
     def end(self, allowed: float, what: str) -> None:
-        """Stop the receiver, which stores what has passed the rate limit, and require as before."""
+        """Stop the receiver, which stores its buffered records, and call ``require``."""
         self.kit.finishes(self.harness.stop, _STOP_S)
         self.require(allowed, what)
 
@@ -86,9 +89,9 @@ def stays_under_the_limit(kit: ReceiverKit) -> None:
     """A receiver stores at most rate x time + burst records.
 
     Purpose: batches finish in time only if no receiver exceeds the rate that the estimator has computed.
-    Method: with a limit of 1, 30 and 800 records/s, a burst of 100 ms and more records than may pass, move a manual
-        clock by 4 x 100 ms and stop the receiver.
-    Condition: at each step no more records are stored than the limit allows, and some are.
+    Method: set a limit of 1, 30 and 800 records/s and a burst of 100 ms; put more records than they permit; advance a
+        manual clock by 4 x 100 ms and stop the receiver.
+    Condition: at each step the receiver has stored at most the permitted number of records, and at least one in all.
     Requires: a feeder, or a receiver that needs none.
     """
     for rate in (1, 30, 800):
@@ -100,7 +103,7 @@ def stays_under_the_limit(kit: ReceiverKit) -> None:
             limited.require(allowed, what)
         limited.end(allowed, what)
         if not limited.harness.count:
-            fail(f"no record is stored with {what}; errors: {limited.harness.errors[-2:]}")
+            fail(f"with {what} the receiver stored no record; reported errors: {limited.harness.errors[-2:]}")
 
 
 @check("RC-19", "must", change="store the first records by store, store_all or store_arrow too")
@@ -108,9 +111,9 @@ def limit_holds_from_the_first_record(kit: ReceiverKit) -> None:
     """The rate limit holds from the first record on.
 
     Purpose: the backlog of a source arrives in the first second, before any estimate.
-    Method: with an initial rate of 20 records/s, a burst of 100 ms and 200 records, start the receiver, move the clock
-        by 10 ms, and stop it.
-    Condition: no more than the burst, 2 records, are stored.
+    Method: set an initial rate of 20 records/s and a burst of 100 ms; put 200 records, start the receiver, advance the
+        clock by 10 ms, and stop the receiver.
+    Condition: the receiver stores at most the burst of 2 records.
     Requires: a feeder, or a receiver that needs none.
     """
     limited = _Limited(kit, 200, {_INITIAL_RATE: "20"})
@@ -120,11 +123,12 @@ def limit_holds_from_the_first_record(kit: ReceiverKit) -> None:
 
 @check("RC-20", "must", change="store by store, store_all or store_arrow only, which wait during a pause")
 def pause_stops_intake(kit: ReceiverKit) -> None:
-    """A paused receiver stores nothing, and continues once it resumes.
+    """A paused receiver stores nothing until it is resumed.
 
     Purpose: the driver pauses receivers when blocks fill the disk.
-    Method: put 10 records, pause when they are stored, put 200 more, move the clock by 10 block intervals; resume.
-    Condition: nothing is stored between pause and resume, and all are stored after.
+    Method: put 10 records, pause the receiver once they are stored, put 200 more, advance the clock by 10 block
+        intervals, resume the receiver.
+    Condition: no record is stored during the pause, and all are stored after it.
     Requires: a feeder, or a receiver that needs none.
     """
     limited = _Limited(kit, 10, {})
@@ -132,7 +136,7 @@ def pause_stops_intake(kit: ReceiverKit) -> None:
     limited.advance_until(10)
     harness.pause()
     if limited.feeder is None:
-        # A record may have passed the rate limit before.
+        # A record may have passed the rate limit before the pause.
         limited.settle()
         limited.advance(_BLOCK_MS)
         kit.is_quiet(1)
@@ -143,21 +147,22 @@ def pause_stops_intake(kit: ReceiverKit) -> None:
         limited.clock.advance(_BLOCK_MS)
         kit.becomes(lambda: harness.count > before, 0.002)
     if stored := harness.count - before:
-        fail(f"{stored} records are stored while the receiver is paused", "pause; put(200 records)")
+        fail(f"the receiver stored {stored} records during a pause", "pause; put(200 records)")
     harness.resume()
     if not limited.advance_until(before + (1 if kit.capabilities.drops else 200)):
         fail(
-            f"{harness.count - before} of 200 records are stored after the pause; errors: {harness.errors[-2:]}",
+            f"the receiver stored {harness.count - before} of 200 records after the pause; "
+            f"reported errors: {harness.errors[-2:]}",
             "pause; put(200 records); resume",
         )
 
 
-@check("RC-21", "must", change="ask for rate_limit each time, or adapt in on_rate_change, in both directions")
+@check("RC-21", "must", change="read rate_limit each time, or override on_rate_change for higher and lower rates")
 def raise_resumes_intake(kit: ReceiverKit) -> None:
     """A higher rate limit takes effect at once, without a restart.
 
     Purpose: an estimator lowers the rate in an overload and raises it afterwards.
-    Method: with a rate of 1 record/s and 100 records, remove the limit; move the clock by 2 s at most.
+    Method: set a rate of 1 record/s and put 100 records; remove the limit; advance the clock by at most 2 s.
     Condition: all records are stored, and the receiver has not restarted.
     Requires: a feeder, or a receiver that needs none.
     """
@@ -167,38 +172,40 @@ def raise_resumes_intake(kit: ReceiverKit) -> None:
     limited.harness.update_rate(None)
     what = "a rate of 1 record/s; put(100 records); no limit"
     if not limited.advance_until(100):
-        fail(f"{limited.harness.count} of 100 records are stored after the limit has gone", what)
+        fail(f"the receiver stored {limited.harness.count} of 100 records after the limit was removed", what)
     if limited.harness.starts > starts:
-        fail(f"it has restarted: {limited.harness.ends[-1:]}", what)
+        fail(f"the receiver restarted when the limit was removed: {limited.harness.ends[-1:]}", what)
 
 
-@check("RC-22", "must", change="let store, store_all or store_arrow wait, and remember no rate of your own")
+@check(
+    "RC-22", "must", change="rely on store, store_all or store_arrow, which wait; do not save the rate in the receiver"
+)
 def change_midstream_obeyed(kit: ReceiverKit) -> None:
-    """A lower rate limit holds from the moment it is set.
+    """A lower rate limit takes effect at once.
 
-    Purpose: in an overload each record too many is a delay of every batch that follows.
-    Method: with a rate of 200 records/s and 400 records, move the clock by 100 ms, set 20 records/s, move it by 5 x
-        100 ms, and stop the receiver.
-    Condition: no more records are stored than both limits allow, each with its burst.
+    Purpose: in an overload each additional record delays all later batches.
+    Method: set a rate of 200 records/s and put 400 records; advance the clock by 100 ms; set 20 records/s; advance the
+        clock by 5 x 100 ms; stop the receiver.
+    Condition: the receiver stores at most the records that both limits permit, each with its burst.
     Requires: a feeder, or a receiver that needs none.
     """
     limited = _Limited(kit, 400, {_INITIAL_RATE: "200"})
     limited.advance(100)
     allowed = _burst(200) + 200 * limited.elapsed_ms / 1000
-    limited.require(allowed, "200 records/s")
+    limited.require(allowed, "a limit of 200 records/s")
     limited.harness.update_rate(20)
     for _ in range(5):
         limited.advance(100)
         allowed += 20 * 0.1
-        limited.require(allowed + _burst(20), "first 200 records/s, then 20 records/s")
-    limited.end(allowed + _burst(20), "first 200 records/s, then 20 records/s")
+        limited.require(allowed + _burst(20), "a limit of first 200 records/s, then 20 records/s")
+    limited.end(allowed + _burst(20), "a limit of first 200 records/s, then 20 records/s")
 
 
 @check("RC-23", "must", change="store on the thread that reads, or bound the queue between the two", limit_s=40)
 def buffers_are_bounded(kit: ReceiverKit) -> None:
     """A receiver takes a bounded number of records while none is accepted.
 
-    Purpose: what a receiver takes and cannot store fills the memory of the executor.
+    Purpose: records that a receiver takes and cannot store fill the memory of the executor.
     Method: accept no block; put 4 times 1,000 large records, each time once the receiver has taken those before.
     Condition: it stops taking records before the last.
     Requires: a feeder with taken.
@@ -206,16 +213,19 @@ def buffers_are_bounded(kit: ReceiverKit) -> None:
     feeder = kit.feeder()
     feeder.taken()
     if kit.capabilities.drops:
-        raise NotApplicable("it drops what it cannot store: see RC-24")
+        raise NotApplicable("Capabilities.drops is set: RC-24 checks a receiver that drops records")
     harness = kit.harness(kit.make(feeder), conf=_CONF | _SMALL_BUFFERS)
     harness.hold()
     harness.start()
     for number in range(1, _ROUNDS + 1):
         feeder.put(feeder.large(kit.rng, _ROUND_RECORDS))
-        # The core's own buffer ends before the first round.
+        # The core's own buffers are full before the end of the first round.
         if not _takes_all(kit, feeder, number * _ROUND_RECORDS):
             return
-    fail(f"it has taken {feeder.taken()} records while none was accepted", f"{_ROUNDS} x put(1,000 large records)")
+    fail(
+        f"the receiver has taken {feeder.taken()} records while none was accepted",
+        f"{_ROUNDS} x put(1,000 large records)",
+    )
 
 
 def _takes_all(kit: ReceiverKit, feeder: Feeder, count: int) -> bool:
@@ -228,14 +238,14 @@ def _takes_all(kit: ReceiverKit, feeder: Feeder, count: int) -> bool:
     return True
 
 
-@check("RC-24", "must", change="wait in store until there is room, or report how many records were dropped")
+@check("RC-24", "must", change="let store wait for space, or report the number of dropped records as an error")
 def overflow_is_declared_and_counted(kit: ReceiverKit) -> None:
-    """What cannot be stored at once is stored later, or its loss is declared and reported.
+    """The receiver stores records late that it cannot store at once, or declares and reports their loss.
 
-    Purpose: a record that is dropped without a word is missed by nobody until the books do not balance.
-    Method: accept no block; put 20 times 100 records, and accept again when the receiver is idle.
-    Condition: every record is stored. With ``Capabilities.drops``, the errors reported say how many were dropped, and
-        these and the stored ones are all.
+    Purpose: silently dropped records are noticed when results are already wrong.
+    Method: accept no block; put 20 times 100 records; accept blocks again once the receiver is idle.
+    Condition: every record is stored. With ``Capabilities.drops``, the stored records and the dropped ones, whose
+        number the receiver reports as errors, add up to the records fed.
     Requires: a feeder.
     """
     feeder = kit.feeder()
@@ -250,15 +260,15 @@ def overflow_is_declared_and_counted(kit: ReceiverKit) -> None:
     kit.arrives(lambda: harness.count + _dropped(kit, harness), len(records), _ARRIVE_S)
     stored, dropped = harness.count, _dropped(kit, harness)
     if stored + dropped != len(records):
-        reported = f"; {dropped} reported as dropped" if kit.capabilities.drops else ""
+        reported = f" and reported {dropped} as dropped" if kit.capabilities.drops else ""
         fail(
-            f"{len(records)} records fed, {stored} stored{reported}; errors: {harness.errors[-2:]}",
+            f"the receiver stored {stored} of {len(records)} records{reported}; reported errors: {harness.errors[-2:]}",
             "hold blocks; 20 x put(100 records); accept blocks",
         )
 
 
 def _dropped(kit: ReceiverKit, harness: ReceiverHarness) -> int:
-    """The sum of the first numbers in the errors that speak of dropped records."""
+    """The sum of the first numbers in the errors that contain ``drop``."""
     if not kit.capabilities.drops:
         return 0
     numbers = [re.search(r"\d+", error.replace(",", "")) for error in harness.errors if "drop" in error]
