@@ -163,7 +163,7 @@ class ReceiverKit(Kit):
 
         Args:
             feeder: the source; ``None`` makes a new feeder.
-            position: where a replayable receiver continues: the merged metadata of the blocks stored so far, in which a
+            position: a replayable receiver continues there: the merged metadata of the blocks stored so far, in which a
                 later block's values replace earlier ones. ``None``: from the start.
             index: the number of this instance among those that share the source's partitions, from 0.
             count: the number of these instances.

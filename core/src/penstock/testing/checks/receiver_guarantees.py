@@ -13,7 +13,7 @@ from penstock.testing.receiver_harness import ReceiverHarness
 
 #: The deadline of an acknowledgement: sound receivers acknowledge by a timer, often every 5 s.
 ACKNOWLEDGED_S = 15.0
-# Below the time after which the harness refuses a block that it holds.
+# Less than the 20 s after which the harness refuses a held block.
 _MOST_HELD_S = 18.0
 #: Without retries, a refused block fails its store at once.
 NO_RETRIES = {"spark.penstock.receiver.storeRetries": "0"}
@@ -40,9 +40,9 @@ def acks_only_after_stored(kit: ReceiverKit) -> None:
 
     Purpose: the source forgets an acknowledged record, so that the record is lost if it is not stored.
     Method: put five records whose blocks are refused, and stop the receiver. Store five others from another source,
-        then one more, and measure the longer of both times until the acknowledgement. Put five records whose blocks
-        are neither accepted nor refused for 0.3 s more than 1.5 times as long.
-    Condition: the stored records are acknowledged within 15 s; no other record is acknowledged.
+        then one more, and measure the time until each acknowledgement. Put five records whose blocks the kit holds
+        without an answer, 1.5 times as long as the longer of these times plus 0.3 s.
+    Condition: the receiver acknowledges the stored records within 15 s, and no others.
     Requires: Capabilities.acknowledged, Feeder.acknowledged.
     """
     feeder = kit.feeder()
@@ -52,7 +52,7 @@ def acks_only_after_stored(kit: ReceiverKit) -> None:
     feeder = kit.feeder()
     records = feeder.sample(kit.rng, 11)
     harness = kit.run(kit.make(feeder))
-    # The second begins just after a timer has acknowledged the first: it takes the timer's whole period.
+    # The last record is stored just after a timer has acknowledged the others, and waits for the timer's full period.
     period_s = max(_acknowledged_after_s(kit, feeder, harness, part) for part in (records[:5], records[5:6]))
     harness.hold()
     offers, held = harness.offers, Counter(records[6:])
@@ -72,7 +72,7 @@ def _check_none(acknowledged: list[Any], what: str) -> None:
 
 
 def _acknowledged_after_s(kit: ReceiverKit, feeder: Feeder, harness: ReceiverHarness, records: list[Any]) -> float:
-    """Store records and wait until the receiver has acknowledged them; return how many seconds both took."""
+    """Put records, and wait until the receiver has acknowledged them; return the seconds until then."""
     began = time.monotonic()
     feeder.put(records)
     kit.until_stored(harness, records)
