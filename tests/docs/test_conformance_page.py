@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 from tests.docs.write_conformance import PAGE, START, reference
 
+from penstock import testing
 from penstock.testing import Capabilities
 
 
@@ -30,3 +31,10 @@ def test_programs_of_the_page_run() -> None:
     assert names["TestQueue"].run_checks(["RC-10"]).ok
     assert names["report"].grade == "hardened"
     names["QueueFeeder"]().put(["a"])
+
+
+def test_every_public_name_is_listed_once() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Public names")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(names) == dir(testing)
