@@ -155,7 +155,7 @@ MUTANTS = [
     _mutant("RC-25", ConnectsInOnStart, "onStart raised", also=("RC-26",)),
     _mutant("RC-25", HidesRefusal, "reported no error for a refused connection", scale=0.1),
     _mutant("RC-26", EndsWithConnection, "the record after the cut is not stored", scale=0.1),
-    _mutant("RC-27", ConstantDelay, "the delays between attempts do not grow: [5"),
+    _mutant("RC-27", ConstantDelay, ", 500, 500, 500] ms"),
     _mutant("RC-27", WaitsConstantly, "in real time"),
     _mutant("RC-27", Spins, "attempts to connect without a delay"),
     _mutant("RC-28", RepeatsBadRecord, "the record after the bad one is not stored", scale=0.1),
