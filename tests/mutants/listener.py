@@ -338,6 +338,18 @@ class ServesSecretly(Counts):
         self.port.close()
 
 
+class KeepsBatches(Counts):
+    """Keeps every batch."""
+
+    def __init__(self, context: ListenerContext) -> None:
+        super().__init__(context)
+        self.kept: list[object] = []
+
+    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
+        super().onBatchCompleted(batchCompleted)
+        self.kept.append(batchCompleted)
+
+
 class HoldsAll(Exports):
     """Holds every batch until the backend takes it."""
 
@@ -395,6 +407,7 @@ MUTANTS = [
     _mutant("LI-05", "the listener changed the event to", ClearsMetadata),
     _mutant("LI-06", "last_batch is", SwapsPairs, "LI-11"),
     _mutant("LI-07", "onBatchCompleted takes", Slow),
+    _mutant("LI-07", "bytes of memory", KeepsBatches),
     _mutant(
         "LI-07",
         "the listener got 2016 events, and its snapshot shows",

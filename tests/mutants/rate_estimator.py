@@ -37,6 +37,16 @@ class GivesNaN(Answers):
         return math.nan if batch[1] == 10**6 else rate
 
 
+class GivesNaNLater(Answers):
+    """Has no answer after 500 batches."""
+
+    calls = 0
+
+    def answer(self, batch: Batch, rate: float | None) -> float | None:
+        self.calls += 1
+        return math.nan if self.calls > 500 else rate
+
+
 class HasNoFloor(SteadyEstimator):
     """Decays with the capacity, however low."""
 
@@ -258,6 +268,18 @@ class RemembersAll(Answers):
         return rate
 
 
+class KeepsTimes(Answers):
+    """Keeps the time of each batch outside its state."""
+
+    def __init__(self, batch_interval_ms: int) -> None:
+        super().__init__(batch_interval_ms)
+        self.times: list[int] = []
+
+    def answer(self, batch: Batch, rate: float | None) -> float | None:
+        self.times.append(batch[0])
+        return rate
+
+
 class Expensive(Answers):
     """Searches for a rate among 200,000, for a while."""
 
@@ -316,6 +338,7 @@ def _mutant(
 
 MUTANTS = [
     _mutant("RE-01", "compute returned nan", GivesNaN),
+    _mutant("RE-01", "compute returned nan", GivesNaNLater),
     _mutant("RE-02", "outside of the declared 1e-05 to", HasNoFloor),
     _mutant(
         "RE-02",
@@ -351,6 +374,7 @@ MUTANTS = [
     _mutant("RE-20", "Capabilities.restores is not set", SaysItHasNoState, "PK-14", capabilities=Capabilities()),
     _mutant("RE-21", "no rate for 20 plausible batches", SpoiltByOutage),
     _mutant("RE-22", "the saved state has", RemembersAll),
+    _mutant("RE-22", "bytes of memory", KeepsTimes),
     _mutant("RE-22", "ms of CPU", Expensive),
     _mutant("RE-22", "thread 'forgotten' is alive", StartsThread),
     _mutant("RE-23", "beside another estimator", SharesRecords, "RE-03", "RE-04", "RE-05", "RE-19", "RE-20"),

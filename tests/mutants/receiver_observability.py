@@ -26,6 +26,13 @@ class GuessesLag(ReplayableReceiver):
         return {"offset": after, "lag": after + connection.lag}
 
 
+class SaysNoLag(ReplayableReceiver):
+    """Reports a lag of 0 always."""
+
+    def metadata(self, connection: MemoryConnection, after: int) -> dict[str, Any]:
+        return {"offset": after, "lag": 0}
+
+
 MUTANTS = [
     Mutant(
         check="RC-45",
@@ -41,6 +48,14 @@ MUTANTS = [
         words="reports a lag of 1, and the source had 0 more records",
         kind="receiver",
         make=GuessesLag,
+        feeder=MemoryFeeder,
+        capabilities=Capabilities(replayable=True, bounded=True),
+    ),
+    Mutant(
+        check="RC-46",
+        words="10 blocks report a lag of 0",
+        kind="receiver",
+        make=SaysNoLag,
         feeder=MemoryFeeder,
         capabilities=Capabilities(replayable=True, bounded=True),
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from pyspark.streaming import StreamingListener
 from tests.mutants import listener
 
@@ -20,7 +22,7 @@ class PySparkListener(StreamingListener):
 
     def __init__(self, _context: ListenerContext) -> None:
         super().__init__()
-        self.delays: list[int] = []
+        self.delays: deque[int] = deque(maxlen=100)
 
     def onBatchCompleted(self, batchCompleted: object) -> None:
         info = batchCompleted.batchInfo()  # type: ignore[attr-defined]  # a view

@@ -14,30 +14,38 @@ from pathlib import Path
 from penstock.listen.events import BatchCompleted, BatchInfo, Event, StreamInputInfo
 from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.event_runs import START_MS, totals_of
+from penstock.testing.leak_meter import MOST_GROWTH, memory_growth
 from penstock.testing.listener_kit import BUDGET_S, ListenerKit, RunningListener
 
 #: The number of batches that a listener may hold during an outage of its backend: an hour of one-second batches.
 _MOST_WAITING = 4096
+# Batches to fill windows and caches, and again to measure.
+_MEMORY_BATCHES = 2000
 #: The limit of memory blocks for the next 4,096 batches. An unbounded queue takes at least one block for each batch.
 _MOST_GROWTH = _MOST_WAITING // 4
 
 
-@check("LI-07", "must", change="hand slow work to a thread of the listener, through a bounded queue")
+@check("LI-07", "must", limit_s=60, change="hand slow work to a thread of the listener, through a bounded queue")
 def slow_is_not_fatal(kit: ListenerKit) -> None:
     """A callback returns quickly; a listener with a full queue drops events and counts them.
 
     Purpose: the bus drops a slow listener's events, and waits for it when the program stops.
     Method: deliver a run of 15 batches, and time each callback. Deliver 2,000 more batches to a listener with its own
-        queue, as fast as it takes them.
+        queue, as fast as it takes them. Deliver 2,000 completed batches to a new listener, then measure the memory with
+        tracemalloc before and after 2,000 more.
     Condition: the median time of each callback is at most 5 ms, since a batch of 50 ms has 8 events. The numbers of
-        handled and dropped events add up to the number delivered.
+        handled and dropped events add up to the number delivered. The last 2,000 batches add at most 16 bytes each.
     Requires: nothing; the second part queues.
     """
     running = kit.start()
     running.deliver(kit.events(batches=15, stops=False))
     _check_budget(kit, running)
-    if not kit.capabilities.queues:
-        return
+    if kit.capabilities.queues:
+        _check_queue(kit, running)
+    _check_memory(kit)
+
+
+def _check_queue(kit: ListenerKit, running: RunningListener) -> None:
     shown = running.snapshot()
     if not {"handled", "dropped"} <= shown.keys():
         fail(
@@ -49,6 +57,25 @@ def slow_is_not_fatal(kit: ListenerKit) -> None:
     for _ in range(100):
         running.deliver(batches)
     running.settle()
+
+
+def _check_memory(kit: ListenerKit) -> None:
+    running = kit.start()
+
+    def deliver(first: int) -> None:
+        running.deliver(_batches(kit, _MEMORY_BATCHES, first))
+        running.settle()
+        # The kit's own records of the run.
+        running.seconds.clear()
+        running.context.commands.clear()
+
+    growth = memory_growth(lambda: deliver(1), lambda: deliver(1 + _MEMORY_BATCHES), MOST_GROWTH)
+    if growth > MOST_GROWTH:
+        fail(
+            f"{_MEMORY_BATCHES} batches add {growth} bytes of memory, and {MOST_GROWTH} are permitted",
+            f"{2 * _MEMORY_BATCHES} completed batches",
+            "keep totals, or a limited number of the last batches",
+        )
 
 
 def _check_budget(kit: ListenerKit, running: RunningListener) -> None:

@@ -20,6 +20,7 @@ from penstock.rate.guarded_estimator import GuardedEstimator
 from penstock.runtime.global_state import GlobalState
 from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.checks.rate_estimator import START_MS, Batch, plausible_batches
+from penstock.testing.leak_meter import MOST_GROWTH, memory_growth
 from penstock.testing.rate_estimator_kit import RateEstimatorKit
 
 _CLOCKS = {
@@ -31,6 +32,10 @@ _NOW = {"now", "utcnow", "today"}
 _LOGGING = ("logging", "structlog", "penstock.runtime.log")
 # The limit of the mean CPU seconds of one call.
 _MOST_CPU_S = 0.001
+
+
+# Batches to fill windows and caches, and again to measure.
+_MEMORY_BATCHES = 2000
 
 
 def answers(kit: RateEstimatorKit, estimator: RateEstimator, batches: Sequence[Batch]) -> list[float | None]:
@@ -135,14 +140,15 @@ def state_round_trips(kit: RateEstimatorKit) -> None:
 
 @check("RE-22", "should", change="do constant work for each batch; open no file, start no thread, print nothing")
 def cheap_and_pure(kit: RateEstimatorKit) -> None:
-    """A call of compute is cheap, the state stays small, and there are no side effects.
+    """A call of compute is cheap, memory and state stay small, and there are no side effects.
 
     Purpose: one thread calls compute for each stream and batch, and each checkpoint saves the state.
     Method: call compute with 1,000 batches; measure the CPU time of 100 calls, the length of the saved state, threads,
-        descriptors, and the process's global state.
+        descriptors, and the process's global state. Call compute of a new estimator with 2,000 batches, then measure
+        the memory with tracemalloc before and after 2,000 more.
     Condition: a call takes at most 1 ms of CPU on average, so that 1,000 streams fill one core at an interval of 1 s.
         The state's length after 1,000 batches is at most 1.5 times that after 500, plus 1 kB. No thread is started, no
-        descriptor stays open, and the global state is unchanged.
+        descriptor stays open, and the global state is unchanged. The last 2,000 batches add at most 16 bytes each.
     Requires: nothing.
     """
     estimator, state = kit.make(), GlobalState()
@@ -165,6 +171,25 @@ def cheap_and_pure(kit: RateEstimatorKit) -> None:
     changes = state.changes() + (["the random module's state changed"] if random.getstate() != was else [])
     if changes := changes + kit.leak_meter.leaks(0):
         fail(f"compute has side effects: {'; '.join(changes)}", f"compute{batches[0]}, and 999 more")
+    _check_memory(kit)
+
+
+def _check_memory(kit: RateEstimatorKit) -> None:
+    estimator = kit.make()
+
+    def ask(first: int) -> None:
+        # Made here, one by one: what an estimator keeps of a batch counts.
+        for number in range(first, first + _MEMORY_BATCHES):
+            took = kit.rng.randrange(300, 900)
+            kit.ask(estimator, (START_MS + number * 1000 + took, kit.rng.randrange(500, 1500), took, 0))
+
+    growth = memory_growth(lambda: ask(0), lambda: ask(_MEMORY_BATCHES), MOST_GROWTH)
+    if growth > MOST_GROWTH:
+        fail(
+            f"{_MEMORY_BATCHES} batches add {growth} bytes of memory, and {MOST_GROWTH} are permitted",
+            f"{2 * _MEMORY_BATCHES} batches",
+            "keep a fixed number of values, such as averages or a window of limited length",
+        )
 
 
 def _state_length(estimator: RateEstimator) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from penstock.testing.check import check, fail
+from penstock.testing.check import NotApplicable, check, fail
+from penstock.testing.feeder import Feeder
 from penstock.testing.kit import ReceiverKit
 
 
@@ -55,9 +56,10 @@ def lag_or_unknown(kit: ReceiverKit) -> None:
 
     Purpose: alarms and autoscaling rely on the lag; a missing value is better than a wrong one.
     Method: put 1, 10 and 1 records, each group once the earlier ones are stored. Read ``lag`` from the metadata of each
-        block: the number of records that the source had after those of the block when the receiver read them.
+        block: the number of records that the source had after those of the block when the receiver read them. If the
+        feeder has pause, put each group while the source is paused, so that the receiver can read none before all.
     Condition: ``lag`` is absent, None or an integer: 0 in the last block of each group, and in the others at most the
-        number of records put and not yet stored.
+        number of records put and not yet stored. If the feeder has pause, it is not 0 in all of these others.
     Requires: a feeder.
     """
     feeder = kit.feeder()
@@ -65,7 +67,7 @@ def lag_or_unknown(kit: ReceiverKit) -> None:
     harness = kit.run(kit.make(feeder))
     put = stored = number = 0
     for count in (1, 10, 1):
-        feeder.put(records[put : put + count])
+        paused = _put_at_once(feeder, records[put : put + count])
         put += count
         kit.until_stored(harness, records[:put], 10)
         blocks = harness.blocks[number:]
@@ -79,3 +81,21 @@ def lag_or_unknown(kit: ReceiverKit) -> None:
                     f"{put} records",
                 )
             number += 1
+        lags = [(block.metadata or {}).get("lag") for block in blocks[:-1]]
+        if paused and lags and all(lag == 0 for lag in lags):
+            fail(
+                f"{len(blocks)} blocks report a lag of 0, and the source had up to {count - 1} more records",
+                f"{count} records at once",
+            )
+
+
+def _put_at_once(feeder: Feeder, records: list[Any]) -> bool:
+    """Put records while the source is paused; return false if the feeder has no pause."""
+    try:
+        feeder.pause()
+    except NotApplicable:
+        feeder.put(records)
+        return False
+    feeder.put(records)
+    feeder.heal()
+    return True
