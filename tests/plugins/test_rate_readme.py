@@ -6,7 +6,6 @@ import importlib.metadata
 import json
 import re
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -32,12 +31,8 @@ def aimd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RateEstimatorSpec:
     (tmp_path / "penstock_aimd.py").write_text(block("python"))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "penstock_aimd", raising=False)
-    entry_points = tomllib.loads(block("toml"))["project"]["entry-points"]
-    found = [
-        importlib.metadata.EntryPoint(name, value, group)
-        for group, points in entry_points.items()
-        for name, value in points.items()
-    ]
+    # As `penstock plugins new` writes it, which the README tells to run.
+    found = [importlib.metadata.EntryPoint("aimd", "penstock_aimd", "penstock")]
     spec = Plugins(strict=True, entry_points=found).spec("rate_estimators", "aimd")
     assert isinstance(spec, RateEstimatorSpec)
     return spec
