@@ -26,7 +26,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 # What runs here is what .venv holds: no Spark, Python or environment set up for something else gets in.
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME VIRTUAL_ENV
 
-.PHONY: help setup demo test without-spark on-spark programs faults lint style types format lock clean FORCE
+.PHONY: help setup demo test without-spark commands on-spark programs faults lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -45,12 +45,18 @@ demo: $(READY)  ## run the main job: a stream at work
 	$(BIN)/penstock demo $(ARGS)
 
 # Three parts at a time, the longest first: those that run whole programs mostly wait.
-PARTS := types on-spark faults without-spark programs
+PARTS := types on-spark faults without-spark commands programs
 test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
 
+# Tests that start processes, and so wait: beside the others they use what those leave of two processors.
+STARTING := tests/cli tests/docs tests/examples tests/mutants tests/testing
+
 without-spark: $(READY)
-	$(BIN)/pytest -m 'not spark'
+	$(BIN)/pytest -m 'not spark' $(STARTING:%=--ignore=%)
+
+commands: $(READY)
+	$(BIN)/pytest -m 'not spark' $(STARTING)
 
 # Files that name a mark: to import every other test file, too, takes as long as the shorter parts run.
 marked = $$(grep -rl --include='test_*.py' 'pytest\.mark\.$1' tests plugins)
