@@ -137,14 +137,13 @@ def test_webhook_answers_200_once_a_request_is_stored() -> None:
 def test_webhook_tries_again_while_its_port_is_in_use() -> None:
     with socket.create_server(("", 0)) as other:
         port = other.getsockname()[1]
-        harness = ReceiverHarness(example("webhook")["Webhook"](port))
-        harness.__enter__()
-        harness.until_error(f"cannot listen on port {port}")
-    with harness:
-        until(lambda: hasattr(harness.receiver, "server"))
-        # While the receiver restarts, a caller gets 503 and sends again.
-        until(lambda: post(port, b"a") == 200)
-        assert harness.records == [b"a"]
+        with ReceiverHarness(example("webhook")["Webhook"](port)) as harness:
+            harness.until_error(f"cannot listen on port {port}")
+            other.close()
+            until(lambda: hasattr(harness.receiver, "server"))
+            # While the receiver restarts, a caller gets 503 and sends again.
+            until(lambda: post(port, b"a") == 200)
+            assert harness.records == [b"a"]
 
 
 # -- WebSocket --
