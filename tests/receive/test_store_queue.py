@@ -63,6 +63,22 @@ def test_on_stored_of_a_record_that_a_stop_finds_in_the_queue_gets_the_error(
     assert not queue.put(5)
 
 
+def test_a_stopped_queue_takes_nothing_though_it_still_stores(
+    supervise: Supervise, receiver: Noting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_queue, "_STOP_S", 0.01)
+    supervisor = supervise(receiver, {"spark.streaming.receiver.maxRate": "0.01"})
+    supervisor.start()
+    receiver.store("first")
+    queue: StoreQueue[int] = StoreQueue(receiver)
+    assert queue.put(0)
+    await_blocked(RateLimiter.acquire)
+    assert not queue.stop()
+    # It would wait behind the end of the queue, and neither be stored nor be reported.
+    assert not queue.put(1)
+    supervisor.stop("enough")
+
+
 def test_stop_returns_though_the_queue_is_held(
     supervise: Supervise, receiver: Noting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ limit or a full buffer holds it; the queue waits on a thread of its own instead.
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -46,6 +47,8 @@ class StoreQueue(Generic[T]):
         self._receiver = receiver
         self._waiting: queue.Queue[tuple[T, OnStored | None] | None] = queue.Queue()
         self._max_records = max_records
+        # Guards the bound and the end of the queue, behind which nothing may be put.
+        self._lock, self._stopped = threading.Lock(), False
         self._thread = EngineThread(f"{type(receiver).__name__} store queue", self._store_all)
         self._thread.start()
 
@@ -57,16 +60,20 @@ class StoreQueue(Generic[T]):
             on_stored: as for ``store``; called with an error also when the receiver stops before the record is stored.
 
         Returns:
-            Whether it was taken. When the queue is full it was not: drop it, or have the source send it again.
+            Whether it was taken. When the queue is full or stopped it was not: drop it, or have the source send it
+            again.
         """
-        if self._waiting.qsize() >= self._max_records or not self._thread.is_alive():
-            return False
-        self._waiting.put((record, on_stored))
-        return True
+        with self._lock:
+            if self._stopped or self._waiting.qsize() >= self._max_records or not self._thread.is_alive():
+                return False
+            self._waiting.put((record, on_stored))
+            return True
 
     def stop(self) -> bool:
         """Store what waits, as far as the rate limit permits at once; return whether that was done within 4 s."""
-        self._waiting.put(None)
+        with self._lock:
+            self._stopped = True
+            self._waiting.put(None)
         return self._thread.finish(_STOP_S)
 
     def _store_all(self) -> None:
