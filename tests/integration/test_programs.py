@@ -74,10 +74,13 @@ print("terminated", ssc.awaitTerminationOrTimeout(100), "Spark stopped", sc._jsc
 
 SPARK_GONE = """
 import time
+deadline = time.monotonic() + 150
 while seen < 10:
+    assert time.monotonic() < deadline
     time.sleep(0.1)
 sc.stop()
 while StreamingContext.getActive() is not None:
+    assert time.monotonic() < deadline
     time.sleep(0.1)
 try:
     print("ended", ssc.awaitTerminationOrTimeout(30), flush=True)
