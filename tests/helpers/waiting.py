@@ -8,7 +8,7 @@ from collections.abc import Callable
 from penstock.runtime.clock import ManualClock
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60.0, poll_s: float = 0.01) -> None:
+def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 120.0, poll_s: float = 0.01) -> None:
     """Poll ``condition`` until it is true; fail with ``what`` after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not condition():
