@@ -13,6 +13,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +45,10 @@ def test_example_is_short_and_says_how_to_run_it(path: Path) -> None:
 # -- MQTT --
 
 
-def listens(port: int) -> bool:
+def listens_or_ended(process: subprocess.Popen[bytes], port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
-    return False
+    return process.poll() is not None
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def broker(tmp_path: Path) -> Iterator[int]:
         conf.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n")
         with subprocess.Popen([MOSQUITTO, "-c", conf], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
-                wait_for(lambda p=process, at=port: p.poll() is not None or listens(at), "the broker listens")
+                wait_for(partial(listens_or_ended, process, port), "the broker listens")
                 if process.poll() is None:
                     yield port
                     return
@@ -125,7 +126,7 @@ def test_webhook_answers_200_once_a_request_is_stored() -> None:
     assert receiver.preferredLocation() == "a-host"
     with ReceiverHarness(receiver, {"spark.penstock.receiver.storeRetries": "0"}) as harness:
         wait_for(lambda: hasattr(harness.receiver, "server"), "the receiver listens")
-        port = harness.receiver.server.server_port
+        port = vars(harness.receiver)["server"].server_port
         assert [post(port, body) for body in (b"a", b"b")] == [200, 200]
         harness.until_records([b"a", b"b"])
         harness.refuse()

@@ -16,7 +16,7 @@ def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 120.
         time.sleep(poll_s)
 
 
-def advance_until(clock: ManualClock, condition: Callable[[], object], what: str, step_ms: float) -> None:
+def advance_until(clock: ManualClock, condition: Callable[[], object], what: str, step_ms: int) -> None:
     """Advance a manual clock by ``step_ms``, again and again, until ``condition`` is true."""
 
     def advanced() -> bool:
