@@ -10,7 +10,6 @@ import pytest
 
 from penstock.testing import throttle
 
-
 # A shell's background job ignores Ctrl-C, and the programs that tests start and interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -200,6 +200,7 @@ def without_delays(errors: str) -> list[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("pysparks_daemon")
 def test_demo_runs_on_spark(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "demo", "--batches", "3", "--rate", "1000", "--seed", "7"]
     with (tmp_path / "error").open("w") as error:
@@ -215,6 +216,7 @@ def test_demo_runs_on_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("pysparks_daemon")
 def test_ctrl_c_leaves_no_process_running(tmp_path: Path) -> None:
     # A session of its own: its processes are those to look for afterwards.
     command = [sys.executable, "-m", "penstock", "demo", "--batches", "100"]
