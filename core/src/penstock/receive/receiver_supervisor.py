@@ -431,7 +431,8 @@ def _with_error(message: str, error: object) -> str:
     if not isinstance(error, BaseException):
         return message if text_of(error) in message else f"{message} - {text_of(error)}"
     if (text := text_of(error)) and text in message:
-        return f"{message} ({type(error).__name__})"
+        # Penstock's own errors are sentences.
+        return message if isinstance(error, PenstockError) else f"{message} ({type(error).__name__})"
     return f"{message} - {summary_of(error)}"
 
 
