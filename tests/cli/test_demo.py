@@ -69,7 +69,11 @@ def test_invalid_option_is_refused_before_spark_starts(cli: Cli, install: Instal
     [
         (("--receiver", "sockett"), 1, "unknown receiver 'sockett'. Did you mean 'socket'?"),
         (("--receiver", "socket"), 1, "receiver 'socket' needs the option 'host'"),
-        (("--receiver", "socket", "--rate", "5"), 2, "--rate is of the receiver synthetic: give options with --option"),
+        (
+            ("--receiver", "socket", "--rate", "5"),
+            2,
+            "--rate is an option of synthetic: use --option for socket",
+        ),
         (("--option", "rate"), 2, "must be NAME=VALUE"),
     ],
 )
