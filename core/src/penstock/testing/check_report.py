@@ -14,6 +14,12 @@ from penstock.testing.check import Check, Level
 Outcome = Literal["passed", "failed", "excused", "not applicable"]
 #: Where each check is documented; the anchor is its id in lower case.
 PAGE = "docs/conformance.md"
+# Kind → the check that must have passed for a grade above ``loads``: without data it is not applicable.
+_DATA_CHECKS = {"receiver": "RC-10", "listener": "LI-06"}
+_NO_DATA = {
+    "receiver": "nothing that needs data was tested: give a suite with a feeder",
+    "listener": "nothing that it counts was tested: return a ListenerProbe from make",
+}
 
 
 @frozen
@@ -111,21 +117,37 @@ class Report:
 
     @property
     def grade(self) -> str:
-        """``fails``; ``loads``: all packaging musts; ``behaves``: all musts; ``hardened``: all musts and shoulds."""
+        """``fails``; ``loads``: all packaging musts; ``behaves``: all musts; ``hardened``: all musts and shoulds.
+
+        Empty for a run that selected checks.
+        """
         levels = {each.level for each in self.failed}
+        if self.pinned is None:
+            return ""
         if not self.is_complete or any(each.id.startswith("PK") and each.level == "must" for each in self.failed):
             return "fails"
-        return "loads" if "must" in levels else "behaves" if "should" in levels else "hardened"
+        if "must" in levels or not self._has_data:
+            return "loads"
+        return "behaves" if "should" in levels else "hardened"
+
+    @property
+    def _has_data(self) -> bool:
+        """Whether the check that needs data ran: what passes without data says little about the plugin."""
+        needed = _DATA_CHECKS.get(self.kind)
+        return needed is None or any(each.id == needed and each.outcome != "not applicable" for each in self.results)
 
     def summary(self) -> str:
         """The last line: run, not applicable, excused, failed, and the pinned total."""
         counts = Counter(each.outcome for each in self.results)
         missing = "" if self.is_complete else f" INCOMPLETE: {len(self.results)} results."
         total = f"{len(self.results)} selected" if self.pinned is None else f"{self.pinned} pinned"
+        excused = f" ({counts['excused']} excused)" if counts["excused"] else ""
+        no_data = f" ({_NO_DATA[self.kind]})" if self.grade == "loads" and not self._has_data else ""
+        grade = f" grade: {self.grade}{excused}{no_data};" if self.grade else ""
         return (
             f"{self.subject} ({self.kind}): {counts['passed'] + counts['failed'] + counts['excused']} run, "
             f"{counts['not applicable']} not applicable, {counts['excused']} excused, {counts['failed']} failed; "
-            f"{total}; grade: {self.grade}; seed {self.seed}.{missing}"
+            f"{total};{grade} seed {self.seed}.{missing}"
         )
 
     def text(self) -> str:
