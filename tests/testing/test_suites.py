@@ -166,10 +166,10 @@ def test_suite_that_lost_a_check_fails_the_run(tmp_path: Path, option: str, stat
     assert ended.returncode == status, ended.stdout
 
 
-def _report(kind: Kind, not_applicable: str = "", excused: str = "", *, selected: bool = False) -> Report:
+def _report(kind: Kind, *not_applicable: str, excused: str = "", selected: bool = False) -> Report:
     results = tuple(
         Result.of(
-            each, "not applicable" if each.id == not_applicable else "excused" if each.id == excused else "passed"
+            each, "not applicable" if each.id in not_applicable else "excused" if each.id == excused else "passed"
         )
         for each in checks_for(kind)
     )
@@ -182,7 +182,10 @@ def _report(kind: Kind, not_applicable: str = "", excused: str = "", *, selected
         (_report("receiver"), "grade: hardened; seed"),
         (_report("receiver", excused="RC-06"), "grade: hardened (1 excused); seed"),
         (_report("receiver", "RC-10"), "grade: loads (nothing that needs data was tested: give a suite with a feeder)"),
-        (_report("listener", "LI-06"), "grade: loads (nothing that it counts was tested: return a ListenerProbe"),
+        (
+            _report("listener", "LI-06", "LI-11"),
+            "grade: loads (nothing that it counts was tested: return a ListenerProbe",
+        ),
         (_report("receiver", selected=True), "67 selected; seed"),
     ],
     ids=["complete", "excused", "no feeder", "no probe", "selected"],

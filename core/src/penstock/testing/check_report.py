@@ -14,8 +14,8 @@ from penstock.testing.check import Check, Level
 Outcome = Literal["passed", "failed", "excused", "not applicable"]
 #: Where each check is documented; the anchor is its id in lower case.
 PAGE = "docs/conformance.md"
-# Kind → the check that must have passed for a grade above ``loads``: without data it is not applicable.
-_DATA_CHECKS = {"receiver": "RC-10", "listener": "LI-06"}
+# Kind → the checks of which one must have run for a grade above ``loads``: without data they are not applicable.
+_DATA_CHECKS = {"receiver": {"RC-10"}, "listener": {"LI-06", "LI-11"}}
 _NO_DATA = {
     "receiver": "nothing that needs data was tested: give a suite with a feeder",
     "listener": "nothing that it counts was tested: return a ListenerProbe from make",
@@ -132,9 +132,9 @@ class Report:
 
     @property
     def _has_data(self) -> bool:
-        """Whether the check that needs data ran: what passes without data says little about the plugin."""
+        """Whether a check that needs data ran: what passes without data says little about the plugin."""
         needed = _DATA_CHECKS.get(self.kind)
-        return needed is None or any(each.id == needed and each.outcome != "not applicable" for each in self.results)
+        return needed is None or any(each.id in needed and each.outcome != "not applicable" for each in self.results)
 
     def summary(self) -> str:
         """The last line: run, not applicable, excused, failed, and the pinned total."""
