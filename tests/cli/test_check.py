@@ -112,7 +112,7 @@ def test_misplaced_entry_point_is_reported(cli: Cli) -> None:
     with installed_files(distribution("cli_typo", entry_points="[penstok]\n{name} = {name}")):
         result = cli("plugins", "check", "cli_typo")
     assert result.exit_code == 4
-    assert "in the group 'penstok', which is not read" in result.stdout
+    assert "in the group 'penstok', which Penstock ignores" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A receiver plugin from a distribution of its own is found and runs on separate executors."""
+"""A receiver plugin from a distribution of its own runs on separate executors, beside a zoo of bad plugins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.badplugins.zoo import FAULTY, LATE, SPOILERS, Zoo
 
 from penstock.launch.java import ensure_java
 
@@ -17,8 +18,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.programs]
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
+import shutil
 import sys
+from pathlib import Path
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from penstock import StreamingContext
 
 conf = SparkConf().setMaster(sys.argv[1]).setAppName("external").set("spark.ui.enabled", "false")
@@ -32,7 +36,13 @@ for _ in range(120):
     ssc.awaitTerminationOrTimeout(0.5)
     if len(seen) >= 100:
         break
+application = ssc.sparkContext.applicationId
 ssc.stop(stopGracefully=True)
+# The workers of a local-cluster keep the output of executors there.
+work = Path(_find_spark_home(), "work", application)
+for output in work.glob("*/stderr"):
+    Path(sys.argv[3]).open("a").write(output.read_text(errors="replace"))
+shutil.rmtree(work, ignore_errors=True)
 print("seen all" if seen == list(range(100)) else seen)
 """
 
@@ -50,25 +60,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "site")
-    add_broken_plugin(folder / "site")
+    Zoo(folder / "site").add_all()
     return folder / "site"
 
 
-def add_broken_plugin(site: Path) -> None:
-    """Install a second plugin, whose module cannot be imported, on the driver and on executors."""
-    (site / "penstock_broken.py").write_text('raise ImportError("a library is missing")\n')
-    metadata = site / "penstock_broken-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: penstock-broken\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[penstock]\nbroken = penstock_broken\n")
-
-
-def test_a_plugin_runs_on_separate_executors_beside_one_that_cannot_be_imported(site: Path, tmp_path: Path) -> None:
+def test_a_plugin_runs_on_separate_executors_beside_every_bad_plugin(site: Path, tmp_path: Path) -> None:
     ensure_java()
-    program = tmp_path / "program.py"
+    program, executors = tmp_path / "program.py", tmp_path / "executors.log"
     program.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, str(program), "local-cluster[2,1,1024]", str(site)],
+        [sys.executable, str(program), "local-cluster[2,1,1024]", str(site), str(executors)],
         env={**os.environ, "PYTHONPATH": str(site)},
         capture_output=True,
         text=True,
@@ -76,4 +77,9 @@ def test_a_plugin_runs_on_separate_executors_beside_one_that_cannot_be_imported(
         check=False,
     )
     assert done.stdout.splitlines()[-1:] == ["seen all"], done.stdout + done.stderr[-3000:]
-    assert "penstock-broken" in done.stdout + done.stderr
+    for log in (done.stderr, executors.read_text()):
+        unnamed = [name for name in (*FAULTY, *SPOILERS) if f"plugin='{name} (bad-{name} 2.5)'" not in log]
+        assert unnamed == []
+        assert "aaa (bad-clash 2.5)" in log
+    listeners = [name for name in LATE if name.startswith("listener")]
+    assert [name for name in listeners if f"{name} (bad-{name} 2.5)" not in done.stderr] == []

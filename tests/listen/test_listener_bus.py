@@ -121,11 +121,12 @@ def test_listener_is_disabled_after_consecutive_errors(
     assert "consecutive_failures=3 listener=failing" in disabled
 
 
-def test_system_exit_counts_as_an_error(
-    make_bus: MakeBus, make_listener: MakeListener, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("error", [SystemExit(1), BaseException("panic")], ids=["exit", "panic"])
+def test_error_that_is_no_exception_counts_as_an_error(
+    make_bus: MakeBus, make_listener: MakeListener, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
     def leave(_time: int) -> None:
-        raise SystemExit(1)
+        raise error
 
     bus, listener = make_bus(max_failures=3), make_listener(leave)
     bus.add(listener, "leaver")

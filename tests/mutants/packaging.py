@@ -147,7 +147,7 @@ MUTANTS = [
     packaged("PK-01", "did not load within", "pk_hang", "import threading\nthreading.Event().wait()\n", scale=0.03),
     packaged(
         "PK-02",
-        "in the group 'penstock.receivers', which is not read",
+        "in the group 'penstock.receivers', which Penstock ignores",
         "pk_group",
         files=distribution(
             "pk_group", entry_points="[penstock]\n{name} = {name}\n[penstock.receivers]\n{name} = {name}"
@@ -155,14 +155,14 @@ MUTANTS = [
     ),
     packaged(
         "PK-02",
-        "in the group 'penstok', which is not read",
+        "in the group 'penstok', which Penstock ignores",
         "pk_typo",
         files=distribution("pk_typo", entry_points="[penstok]\n{name} = {name}"),
         also=("PK-01",),
     ),
     packaged(
         "PK-03",
-        "dist-pk_other offers the receiver 'pk_taken' too",
+        "dist-pk_other offers the receiver 'pk_taken', too",
         "pk_taken",
         files=distribution("pk_taken") | distribution("pk_other", reference(("NAME", "pk_taken"))),
     ),
@@ -200,16 +200,21 @@ MUTANTS = [
         "pk_type",
         reference(("address: str", "address: object")),
     ),
-    packaged("PK-09", "ignore the unknown spark.penstock.pk_listener.no_such_option", "pk_listener", _LISTENER),
-    packaged("PK-10", "takes 'nan'", "pk_nan", reference((" validator=attrs.validators.gt(0),", ""))),
+    packaged("PK-09", "ignores the unknown key spark.penstock.pk_listener.no_such_option", "pk_listener", _LISTENER),
+    packaged("PK-10", "accepts 'nan'", "pk_nan", reference((" validator=attrs.validators.gt(0),", ""))),
     packaged(
         "PK-10",
-        "refused with AttributeError",
+        "raised AttributeError",
         "pk_raises",
         reference(("self.options, self", "options.address.no_such_method\n        self.options, self")),
         also=("PK-11",),
     ),
-    packaged("PK-11", "'password' of the receiver 'pk_secret' is shown", "pk_secret", reference((" repr=False,", ""))),
+    packaged(
+        "PK-11",
+        "repr shows the secret option 'password' of the receiver 'pk_secret'",
+        "pk_secret",
+        reference((" repr=False,", "")),
+    ),
     packaged(
         "PK-11",
         "'password' is in a log event",
@@ -233,7 +238,7 @@ MUTANTS = [
     ),
     Mutant(
         check="PK-13",
-        words="'seen' of two instances is the same list",
+        words="two instances share one list as the attribute 'seen'",
         kind="receiver",
         make=SharesList,
         feeder=MemoryFeeder,
@@ -241,7 +246,7 @@ MUTANTS = [
     ),
     Mutant(
         check="PK-13",
-        words="after the stop of receiver 0, receiver 1 stored 0 of 20",
+        words="after a stop of receiver 0, receiver 1 stored 0 of 20",
         kind="receiver",
         make=SharesStop,
         feeder=MemoryFeeder,
@@ -250,7 +255,7 @@ MUTANTS = [
     ),
     Mutant(
         check="PK-14",
-        words="Capabilities.acknowledged is not set, and 20 records were acknowledged",
+        words="Capabilities.acknowledged is not set, and the receiver acknowledged 20 records",
         kind="receiver",
         make=MemoryReceiver,
         feeder=MemoryFeeder,
@@ -258,11 +263,13 @@ MUTANTS = [
     ),
     Mutant(
         check="PK-14",
-        words="Capabilities.durable is declared, which is of a block-store",
+        words="Capabilities.durable is set for a receiver, and is a flag of a block-store",
         kind="receiver",
         make=ClaimsDurable,
         feeder=MemoryFeeder,
         capabilities=Capabilities(acknowledged=True, bounded=True, durable=True),
     ),
-    packaged("PK-15", "does not name address", "pk_readme", files=distribution("pk_readme", readme="A receiver.")),
+    packaged(
+        "PK-15", "does not name the options address", "pk_readme", files=distribution("pk_readme", readme="A receiver.")
+    ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, ClassVar
 
 from tests.mutants.mutant import Mutant
@@ -29,6 +30,30 @@ class AcknowledgesBuffered(MemoryReceiver):
         for position, record in found:
             self.store(record)
             connection.acknowledge(position)
+
+
+class AcknowledgesByTimer(MemoryReceiver):
+    """Acknowledges every 0.2 s what it has read, as Kafka's ``enable.auto.commit``."""
+
+    def receive(self) -> None:
+        self.read: list[int] = []
+        done = threading.Event()
+        timer = threading.Thread(target=self.acknowledge_all, args=(done,), daemon=True)
+        timer.start()
+        try:
+            super().receive()
+        finally:
+            done.set()
+            timer.join()
+
+    def acknowledge_all(self, done: threading.Event) -> None:
+        while not done.wait(0.2):
+            for position in list(self.read):
+                self.connection.acknowledge(position)  # type: ignore[union-attr]  # nothing is read without it
+
+    def take(self, connection: MemoryConnection, found: Found) -> None:
+        self.read += [position for position, _ in found]
+        self.store_all([record for _, record in found])
 
 
 class NeverAcknowledges(MemoryReceiver):
@@ -104,6 +129,7 @@ def _mutant(check: str, make: type, words: str, also: tuple[str, ...] = (), scal
 MUTANTS = [
     _mutant("RC-31", AcknowledgesFirst, "acknowledged 5 records that are not stored", also=("RC-32", "RC-33")),
     _mutant("RC-31", AcknowledgesBuffered, "acknowledged 5 records that are not stored", also=("RC-32", "RC-33")),
+    _mutant("RC-31", AcknowledgesByTimer, "5 records that are not stored"),
     _mutant("RC-31", NeverAcknowledges, "acknowledged 0 of 5 stored records", also=("PK-14", "RC-34"), scale=0.1),
     _mutant("RC-32", Rejects, "5 of 5 records are not stored", also=("RC-33",), scale=0.1),
     _mutant("RC-33", AcknowledgesUpTo, "acknowledged records that are not stored"),

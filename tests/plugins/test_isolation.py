@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.listen.listener_bus import ListenerBus
-
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.plugins.conftest import Neighbours, Zoo
+    from tests.badplugins.zoo import Zoo
+    from tests.plugins.conftest import Neighbours
 
 
 def test_second_entry_point_for_an_object_keeps_the_first(zoo: Zoo, neighbours: Neighbours) -> None:
@@ -39,31 +38,6 @@ def test_distribution_without_metadata_is_tolerated(
     zoo.entry_points.extend(kind(info).entry_points)
     plugins = zoo.load()
     assert "zoo_torn" in zoo.record(plugins, "torn").fault
-    neighbours.check(plugins)
-
-
-def test_offered_object_without_callbacks_is_left_out(
-    zoo: Zoo, neighbours: Neighbours, caplog: pytest.LogCaptureFixture
-) -> None:
-    zoo.add("odd", "@hookimpl\ndef listeners(context):\n    return [object(), None]", distribution="dist-odd")
-    plugins = zoo.load()
-    neighbours.check(plugins)
-    bus = ListenerBus(queue_size=10, max_failures=3)
-    for listener, origin in plugins.listeners(None):
-        bus.add(listener, origin)
-    assert len(plugins.listeners(None)) == 4
-    assert "odd (dist-odd 1.0)" in caplog.text
-
-
-def test_system_exit_in_the_listeners_hook_is_contained(zoo: Zoo, neighbours: Neighbours) -> None:
-    zoo.add("leaver", "@hookimpl\ndef listeners(context):\n    raise SystemExit(1)")
-    neighbours.check(zoo.load())
-
-
-def test_hook_that_returns_none_is_a_fault(zoo: Zoo, neighbours: Neighbours) -> None:
-    zoo.add("forgetful", "@hookimpl\ndef receivers():\n    [penstock.ReceiverSpec('r', dict)]")
-    plugins = zoo.load()
-    assert "receivers" in zoo.record(plugins, "forgetful").fault
     neighbours.check(plugins)
 
 

@@ -13,7 +13,7 @@ from penstock.errors import UnknownNameError
 from penstock.plugins.discovery import Plugins
 
 if TYPE_CHECKING:
-    from tests.plugins.conftest import Zoo
+    from tests.badplugins.zoo import Zoo
 
 RECEIVERS = """
 @hookimpl

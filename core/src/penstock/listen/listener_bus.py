@@ -75,8 +75,9 @@ class _Listener:
         hook = HOOK_OF[type(event)]
         try:
             self._callbacks[hook](EventView(event) if self._wants_view else event)
-        # SystemExit too: a listener ends at most itself.
-        except (Exception, SystemExit):
+        # A listener ends at most itself, also by SystemExit or by the panic of an extension written in Rust, which are
+        # no Exception. Ctrl-C does not reach this thread.
+        except BaseException:
             self.failed += 1
             self._consecutive_failures += 1
             log.exception("listener failed", listener=self.label, hook=hook, failed=self.failed, throttle_s=600)

@@ -1,7 +1,9 @@
 """Discovers plugins through the entry-point group ``penstock`` and loads each one isolated from the others.
 
-A plugin that does not load is logged with its distribution and version, and left out. Used on the driver when a context
-is made, and on executors when a receiver starts.
+A plugin that does not load is logged with its distribution and version, and left out. What the import of a plugin
+changes in the process, such as ``sys.path`` or signal handlers, is restored. Used on the driver when a context is made,
+and on executors when a receiver starts. An import that ends the process or never returns does the same to the program:
+``penstock plugins check`` finds such a plugin, and ``spark.penstock.plugins.disable`` skips it without importing it.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from attrs import Factory, define, field
 
 from penstock import hookspecs
 from penstock.conf import OPTION_SECTIONS
-from penstock.errors import PenstockError, PluginError, UnknownNameError
+from penstock.errors import PenstockError, PluginError, UnknownNameError, summary_of, text_of
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF, callbacks_of
 from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, options_of
+from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
 
 log = get_logger("plugins")
@@ -129,17 +132,25 @@ class Plugins:
             if record.name in skip:
                 record.disabled = True
                 continue
+            state = GlobalState()
             try:
                 self._load(entry_point, record)
-            # Third-party code: whatever it raises while it loads, SystemExit included, concerns this plugin only.
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            # Third-party code: whatever it raises while it loads concerns this plugin only. SystemExit and the panics
+            # of extensions written in Rust are no Exception.
+            except BaseException as error:
                 # Under this name: another entry point may have registered the same object before.
                 if self.manager.has_plugin(record.name) and self.manager.get_plugin(record.name) is record.plugin:
                     self.manager.unregister(record.plugin)
-                record.fault = f"{type(error).__name__}: {error}" if not isinstance(error, PluginError) else str(error)
+                record.fault = str(error) if isinstance(error, PluginError) else summary_of(error)
                 if strict:
                     raise PluginError(f"plugin {record.origin} does not load: {record.fault}") from error
                 log.warning("plugin left out", plugin=record.origin, value=record.value, fault=record.fault)
+            finally:
+                if changed := state.changed():
+                    state.restore(keep_additions=True)
+                    log.warning("global state restored after plugin load", plugin=record.origin, changed=changed)
         for name in sorted(skip - {record.name for record in self.loaded}):
             log.warning("disabled plugin not installed", plugin=name, key="spark.penstock.plugins.disable")
 
@@ -198,7 +209,9 @@ class Plugins:
             except PenstockError:
                 # The program's configuration is wrong, not the plugin: the start must fail with this message.
                 raise
-            except (Exception, SystemExit):
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 log.exception("plugin's listeners left out", plugin=record.origin)
                 continue
             for item in offered:
@@ -234,6 +247,8 @@ class Plugins:
         clash = next((other for other in self._working() if other is not record and other.name == record.name), None)
         if clash:
             raise PluginError(f"the name {record.name!r} is taken by {clash.origin}")
+        if not entry_point.pattern.match(record.value):
+            raise PluginError(f"its entry point {record.value!r} is not MODULE or MODULE:ATTRIBUTE")
         target = entry_point.load()
         api = str(getattr(target, "penstock_api", API_VERSION))
         if api != API_VERSION:
@@ -260,11 +275,7 @@ class Plugins:
             for spec in [result] if isinstance(result, spec_class) else result:
                 if not isinstance(spec, spec_class):
                     raise PluginError(f"its hook {hook} returned {spec!r}, not a {spec_class.__name__}")
-                if spec.options is not None and not attrs.has(spec.options):
-                    raise PluginError(
-                        f"the options of the {kind} {spec.name!r} are not an attrs class: {spec.options!r}"
-                    )
-                options_of(spec)  # fails for a type that cannot be resolved
+                _check_made_from_options(kind, spec)
                 if not LEGAL_NAME.fullmatch(spec.name):
                     raise PluginError(f"the {kind} name {spec.name!r} is not lowercase ASCII")
                 if spec.name in specs or spec.name in self._specs[hook]:
@@ -280,6 +291,20 @@ class Plugins:
                 optional = all(impl.optionalhook for impl in caller.get_hookimpls() if impl.plugin is plugin)
                 if not optional:
                     raise UnknownNameError("hook", caller.name, _hook_names())
+
+
+def _check_made_from_options(kind: str, spec: Any) -> None:
+    """Refuse a spec from whose options and factory nothing can be made."""
+    if not callable(spec.factory):
+        raise PluginError(f"the factory of the {kind} {spec.name!r} cannot be called: {spec.factory!r}")
+    if spec.options is not None and not (isinstance(spec.options, type) and attrs.has(spec.options)):
+        raise PluginError(f"the options of the {kind} {spec.name!r} are not an attrs class: {spec.options!r}")
+    try:
+        options_of(spec)
+    except Exception as error:
+        raise PluginError(
+            f"the options of the {kind} {spec.name!r} have a type that cannot be resolved: {text_of(error)}"
+        ) from error
 
 
 def _is_listener(item: object) -> bool:

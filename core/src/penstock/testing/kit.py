@@ -104,7 +104,8 @@ class Kit:
             CheckFailure: the condition is not true before the deadline.
         """
         if not self.becomes(condition, timeout_s):
-            fail(f"{seen if isinstance(seen, str) else seen()} (within {self.deadline_s(timeout_s):g} s)")
+            what = seen if isinstance(seen, str) else seen()
+            fail(f"{what} (within {self.deadline_s(timeout_s):g} s; PENSTOCK_TEST_SCALE scales the deadline)")
 
     def finishes(self, function: Callable[[], object], timeout_s: float) -> bool:
         """Call a function on a thread of its own; return whether it returns or raises before a deadline."""
@@ -171,7 +172,7 @@ class ReceiverKit(Kit):
 
         Args:
             feeder: the source; ``None`` makes a new feeder.
-            position: where a replayable receiver continues: the merged metadata of the blocks stored so far, in which a
+            position: a replayable receiver continues there: the merged metadata of the blocks stored so far, in which a
                 later block's values replace earlier ones. ``None``: from the start.
             index: the number of this instance among those that share the source's partitions, from 0.
             count: the number of these instances.

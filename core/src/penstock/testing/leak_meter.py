@@ -1,16 +1,13 @@
-"""``LeakMeter`` finds resources that a plugin has not released; ``GlobalState`` finds changes to the process."""
+"""``LeakMeter`` finds resources that a plugin has not released."""
 
 from __future__ import annotations
 
 import os
-import signal
-import socket
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 _POLL_S = 0.005
 _ALLOWED_THREADS = ("penstock kit",)
@@ -102,54 +99,3 @@ def _descriptors() -> _Descriptors:
 def _temporary_files() -> set[str]:
     # The runner gives each check a folder of its own for temporary files.
     return {entry.name for entry in Path(tempfile.gettempdir()).iterdir()}
-
-
-class GlobalState:
-    """A snapshot of the process's global state, which a plugin must not change."""
-
-    def __init__(self) -> None:
-        self._was = self._read()
-
-    def changes(self) -> list[str]:
-        """The changes since the snapshot, one line each."""
-        now = self._read()
-        return [
-            f"{name} changed from {was!r} to {now[name]!r}"
-            if name != "os.environ"
-            # Its values may be secrets.
-            else f"os.environ changed: {', '.join(sorted({key for key, _ in was.items() ^ now[name].items()}))}"
-            for name, was in self._was.items()
-            if now[name] != was
-        ]
-
-    def restore(self) -> None:
-        """Restore the snapshot. Signal handlers are restored on the main thread only, as Python requires."""
-        os.chdir(self._was["the working directory"])
-        environment = self._was["os.environ"]
-        for name in set(os.environ) - set(environment):
-            del os.environ[name]
-        os.environ.update(environment)
-        socket.setdefaulttimeout(self._was["the default socket timeout"])
-        sys.excepthook, threading.excepthook = self._was["sys.excepthook"], self._was["threading.excepthook"]
-        sys.stdout, sys.stderr = self._was["sys.stdout"], self._was["sys.stderr"]
-        sys.path[:] = self._was["sys.path"]
-        sys.setrecursionlimit(self._was["the recursion limit"])
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, self._was[f"the handler of {number.name}"])
-
-    @staticmethod
-    def _read() -> dict[str, Any]:
-        return {
-            "the working directory": str(Path.cwd()),
-            "os.environ": dict(os.environ),
-            "the default socket timeout": socket.getdefaulttimeout(),
-            "the handler of SIGINT": signal.getsignal(signal.SIGINT),
-            "the handler of SIGTERM": signal.getsignal(signal.SIGTERM),
-            "sys.excepthook": sys.excepthook,
-            "threading.excepthook": threading.excepthook,
-            "sys.stdout": sys.stdout,
-            "sys.stderr": sys.stderr,
-            "sys.path": list(sys.path),
-            "the recursion limit": sys.getrecursionlimit(),
-        }

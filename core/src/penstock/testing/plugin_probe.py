@@ -29,7 +29,8 @@ from attrs import frozen
 from penstock.errors import summary_of
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.plugins.discovery import KINDS, LEGAL_NAME, LoadedPlugin, Plugins
-from penstock.testing.leak_meter import GlobalState, LeakMeter
+from penstock.runtime.global_state import GlobalState
+from penstock.testing.leak_meter import LeakMeter
 
 #: The step of loading that failed; empty when the plugin loaded.
 Step = Literal["", "import", "api", "hooks"]
@@ -228,7 +229,7 @@ def _unpickled(pickled: bytes) -> dict[str, Any]:
 def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
     """Load an entry point; return the fields of ``Facts``."""
     entry_point = importlib.metadata.EntryPoint(_any_name(name), value, GROUP)
-    before, state, root = LeakMeter(), GlobalState(), _root_logger()
+    before, state = LeakMeter(), GlobalState()
     began = time.perf_counter()
     try:
         target = entry_point.load()
@@ -237,9 +238,6 @@ def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
     seconds = time.perf_counter() - began
     sys.stdout.flush()
     effects = [*before.leaks(deadline_s=0), *state.changes()]
-    effects += [
-        f"{what} of the root logger changed to {now}" for what, now in _root_logger().items() if now != root[what]
-    ]
     if printed := output.read_text(errors="replace"):
         effects.append(f"it printed {printed[:100]!r}")
     if "pyspark" in sys.modules:
@@ -258,11 +256,6 @@ def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
 def _any_name(name: str) -> str:
     """The name if it is legal, else a replacement: PK-03 finds illegal names without loading the plugin."""
     return name if LEGAL_NAME.fullmatch(name) else "illegal"
-
-
-def _root_logger() -> dict[str, str]:
-    root = logging.getLogger()
-    return {"the handlers": str(root.handlers), "the level": str(root.level), "the filters": str(root.filters)}
 
 
 if __name__ == "__main__":

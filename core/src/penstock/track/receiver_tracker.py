@@ -137,7 +137,7 @@ class ReceiverTracker:
         """Launch every receiver once enough executors have joined.
 
         Raises:
-            ConfigurationError: see ``prepare``, which runs here unless it was called before.
+            ConfigurationError: ``prepare`` raised it; ``start`` calls it unless it was called before.
             WriteAheadLogError: the write-ahead log cannot be written.
         """
         if self._endpoint is None:

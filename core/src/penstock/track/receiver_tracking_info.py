@@ -150,7 +150,7 @@ class Ending:
     """The application stops; the receiver does not receive, but its launch has not ended and may still hold records.
 
     Attributes:
-        undelivered: as in ``Stopping``. A launch that never registered is sent no stop: its job is cancelled.
+        undelivered: the same as in ``Stopping``. A launch that never registered gets no stop: its job is cancelled.
     """
 
     launch: Launch

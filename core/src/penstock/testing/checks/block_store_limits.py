@@ -169,7 +169,7 @@ def close_releases(kit: BlockStoreKit) -> None:
 
     Purpose: an executor runs one receiver after another.
     Method: open a store, store a block, read it, close the store.
-    Condition: there are no additional threads, descriptors and temporary files.
+    Condition: threads, descriptors and temporary files are the same as before.
     Requires: nothing.
     """
     store = kit.store()

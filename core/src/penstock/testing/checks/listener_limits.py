@@ -103,7 +103,7 @@ def nothing_left_behind(kit: ListenerKit) -> None:
 
     Purpose: a program may start and stop many contexts.
     Method: deliver a run of 5 batches with its stop, and delete the listener.
-    Condition: there are no additional threads, descriptors and temporary files.
+    Condition: threads, descriptors and temporary files are the same as before.
     Requires: nothing.
     """
     kit.start().deliver(kit.events(batches=5))

@@ -1,4 +1,4 @@
-"""Plugin checks PK-12 to PK-14: instances travel, are independent, and can do what they declare."""
+"""Plugin checks PK-12 to PK-14: instances can be pickled, share no state, and match the declared capabilities."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pyspark import cloudpickle
 
 from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import NotApplicable, check, fail
+from penstock.testing.checks.receiver_guarantees import ACKNOWLEDGED_S
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import ReceiverKit
 from penstock.testing.packaging_kit import PackagingKit
@@ -21,32 +22,30 @@ _RECORDS = 20
 _LIMIT_S = 10.0
 
 
-@check("PK-12", "must", change="make what travels importable on executors, and __getstate__ and __setstate__ complete")
+@check("PK-12", "must", change="make the receiver's modules importable, and its __getstate__ and __setstate__ complete")
 def travels_when_it_must(kit: PackagingKit) -> None:
-    """A receiver that was pickled loads in a process that has imported nothing of the plugin.
+    """A pickled receiver can be loaded in a process that has imported nothing of the plugin.
 
     Purpose: receivers are made on the driver and run in new processes on executors.
     Method: pickle a new receiver as Spark does, and load it in a clean process with the same search path.
-    Condition: it loads.
-    Requires: a receiver; other kinds of plugins do not travel.
+    Condition: the receiver loads without an error.
+    Requires: a receiver; other kinds of plugins are not pickled.
     """
     if kit.subject.kind != "receiver":
-        raise NotApplicable("only receivers travel to executors")
+        raise NotApplicable("only receivers are pickled for executors")
     pickled = cloudpickle.dumps(kit.of_kind().make())
     if failure := unpickle(pickled, kit.deadline_s(_LIMIT_S)):
-        fail(f"it does not load in a clean process: {failure}", "a new receiver")
+        fail(f"the pickled receiver does not load in a clean process: {failure}", "a new receiver")
 
 
-@check(
-    "PK-13", "must", change="keep state in attributes of the instance, made in __init__, not in the class or the module"
-)
+@check("PK-13", "must", change="create mutable state in __init__ or onStart, not in the class or the module")
 def instances_are_independent(kit: PackagingKit) -> None:
     """Two instances in one process share no state.
 
-    Purpose: one program runs several receivers and estimators of a plugin, often in one process.
-    Method: compare the attributes of two new instances; of receivers with a feeder, run two with a source each and
-    stop one of them.
-    Condition: no attribute is the same list, dict, set or bytearray; each receiver stores the records of its source.
+    Purpose: one program may run several receivers and estimators of a plugin in one process.
+    Method: compare the attributes of two new instances. For receivers with a feeder, run two with a source each, and
+        stop one of them.
+    Condition: the instances share no list, dict, set or bytearray; each receiver stores the records of its own source.
     Requires: nothing; the second part a feeder.
     """
     of_kind = kit.of_kind()
@@ -54,13 +53,13 @@ def instances_are_independent(kit: PackagingKit) -> None:
     first, second = (getattr(each, "__dict__", {}) for each in made)
     for name in first.keys() & second.keys():
         if isinstance(first[name], _CONTAINERS) and first[name] is second[name]:
-            fail(f"the attribute {name!r} of two instances is the same {type(first[name]).__name__}", name)
+            fail(f"two instances share one {type(first[name]).__name__} as the attribute {name!r}", name)
     if isinstance(of_kind, ReceiverKit) and kit.subject.feeder is not None:
         _run_two(kit, of_kind)
 
 
 def _arguments(of_kind: ReceiverKit | RateEstimatorKit) -> list[Any]:
-    """For a new instance."""
+    """The arguments of ``make`` for a new instance."""
     if isinstance(of_kind, RateEstimatorKit):
         return [1000]
     return [of_kind.feeder()] if of_kind.subject.feeder is not None else []
@@ -80,35 +79,36 @@ def _run_two(kit: PackagingKit, receivers: ReceiverKit) -> None:
     second = harnesses[1]
     kit.until(
         lambda: second.count >= 2 * _RECORDS,
-        lambda: f"after the stop of receiver 0, receiver 1 stored {second.count - _RECORDS} of {_RECORDS} records",
+        lambda: f"after a stop of receiver 0, receiver 1 stored {second.count - _RECORDS} of {_RECORDS} records",
     )
 
 
 def _check_own(kit: PackagingKit, harness: ReceiverHarness, own: list[Any], number: int) -> None:
-    """A receiver stores the records of its own source."""
+    """Fail unless a receiver stores the records of its own source and no others."""
     kit.until(
         lambda: harness.count >= len(own),
         lambda: f"receiver {number} of two stored {harness.count} of the {len(own)} records of its source",
     )
     if foreign := [each for each in harness.records if each not in own]:
-        fail(f"receiver {number} of two stored {foreign[0]!r}, a record of the other's source", foreign[0])
+        fail(f"receiver {number} of two stored {foreign[0]!r}, a record of the other receiver's source", foreign[0])
 
 
-@check("PK-14", "must", change="declare in Capabilities what the plugin can do, and nothing else")
+@check("PK-14", "must", limit_s=60, change="set exactly those flags of Capabilities that the plugin fulfils")
 def capabilities_are_true(kit: PackagingKit) -> None:
-    """What the plugin declares is what it does.
+    """The declared capabilities match the plugin's behaviour.
 
-    Purpose: a flag decides which checks run; a wrong one hides a defect, or promises what nobody tests.
-    Method: look for flags of another kind of plugin; run a receiver on 20 records and look at the acknowledgements;
-    give an estimator 20 batches and look at its state.
-    Condition: acknowledgements arrive, and a state exists, exactly when they are declared.
+    Purpose: flags select the checks. A wrong flag hides a defect, or claims an ability that no check tests.
+    Method: look for flags of another kind of plugin. Run a receiver on 20 records and read the acknowledgements; give
+        an estimator 20 batches and read its state.
+    Condition: no flag belongs to another kind. The source gets acknowledgements, and the estimator has a state, if and
+        only if the flag is set.
     Requires: nothing.
     """
     declared, kind = kit.capabilities, kit.subject.kind
     for name, default in attrs.asdict(Capabilities()).items():
         value, belongs = getattr(declared, name), Capabilities.kind_of(name)
         if value != default and kind not in {belongs, "plugin"}:
-            fail(f"Capabilities.{name} is declared, which is of a {belongs}, for a {kind}", f"{name}={value}")
+            fail(f"Capabilities.{name} is set for a {kind}, and is a flag of a {belongs}", f"{name}={value}")
     of_kind = kit.of_kind()
     if isinstance(of_kind, ReceiverKit):
         _check_acknowledgements(kit, of_kind)
@@ -118,7 +118,8 @@ def capabilities_are_true(kit: PackagingKit) -> None:
             estimator.compute(number * 1000, 1000 + number, 400 + number, 10)
         if (estimator.state is not None) != declared.restores:
             fail(
-                f"Capabilities.restores is {declared.restores}, and state is a {type(estimator.state).__name__}",
+                f"Capabilities.restores is {declared.restores}, and the estimator's state is a "
+                f"{type(estimator.state).__name__}",
                 "20 batches",
             )
 
@@ -129,18 +130,20 @@ def _check_acknowledgements(kit: PackagingKit, of_kind: ReceiverKit) -> None:
     if type(feeder).acknowledged is Feeder.acknowledged:
         if declared:
             fail(
-                "Capabilities.acknowledged is set, and nothing tests it",
-                change=f"implement acknowledged in {type(feeder).__name__}, or remove the flag",
+                f"Capabilities.acknowledged is set, and {type(feeder).__name__} has no method acknowledged to test it",
+                change=f"implement acknowledged in {type(feeder).__name__}, or do not set the flag",
             )
         return
     harness = of_kind.run(of_kind.make(feeder))
     records = feeder.sample(kit.rng, _RECORDS)
     feeder.put(records)
-    kit.until(lambda: harness.count >= _RECORDS, lambda: f"{harness.count} of {_RECORDS} records stored")
+    kit.until(lambda: harness.count >= _RECORDS, lambda: f"the receiver stored {harness.count} of {_RECORDS} records")
     if declared:
         kit.until(
-            feeder.acknowledged, "Capabilities.acknowledged is set, and no stored record was acknowledged at the source"
+            feeder.acknowledged,
+            "Capabilities.acknowledged is set, and the receiver acknowledged no stored record",
+            ACKNOWLEDGED_S,
         )
     harness.stop()
     if not declared and (seen := feeder.acknowledged()):
-        fail(f"Capabilities.acknowledged is not set, and {len(seen)} records were acknowledged", seen[0])
+        fail(f"Capabilities.acknowledged is not set, and the receiver acknowledged {len(seen)} records", seen[0])

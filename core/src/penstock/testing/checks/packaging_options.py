@@ -1,4 +1,4 @@
-"""Plugin checks PK-08 to PK-11: options are described, checked, and keep secrets."""
+"""Plugin checks PK-08 to PK-11: options are described and validated, and their secrets stay hidden."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _GARBAGE = "no such value"
 
 
 def _with_options(kit: PackagingKit) -> list[tuple[str, Spec, list[Option]]]:
-    """Kind, spec and options of everything that has options."""
+    """Kind, spec and options of everything that the plugin offers; not applicable without any option."""
     found = [(kind, spec, options_of(spec)) for kind, spec in kit.specs()]
     if not any(options for _, _, options in found):
-        raise NotApplicable("it has no options")
+        raise NotApplicable("the plugin has no options")
     return found
 
 
 def _given(kit: PackagingKit) -> dict[str, Any]:
-    """The options of the suite, those of the feeder included."""
+    """The options of the suite and of its feeder."""
     feeder = kit.subject.feeder
     return {**kit.subject.options, **(kit.enter(feeder()).options() if feeder else {})}
 
 
 @check("PK-08", "must", change='declare each option with a type and metadata={"help": "what it means, with the unit"}')
 def options_are_described(kit: PackagingKit) -> None:
-    """Every option has a type, and says what it means.
+    """Every option has a type and a help text.
 
-    Purpose: ``penstock plugins show`` and the errors are all that a user sees of an option.
+    Purpose: users see an option only in ``penstock plugins show`` and in error messages.
     Method: read the options as ``penstock plugins show`` does.
-    Condition: each has a type other than Any, and a help text.
+    Condition: each has a type other than Any, and a help text that is not empty.
     Requires: an installed plugin with options.
     """
     for kind, spec, options in _with_options(kit):
@@ -56,18 +56,18 @@ def options_are_described(kit: PackagingKit) -> None:
 
 @check("PK-09", "must", change="read options through an attrs class: spec.options, or ListenerContext.options")
 def unknown_option_refused(kit: PackagingKit) -> None:
-    """An option that does not exist is refused, and the error names the nearest that does.
+    """The plugin refuses an unknown option, and the error names the nearest known one.
 
-    Purpose: a misspelt option that is ignored leaves a default in force, and nobody notices.
-    Method: set each option with its last letter doubled; make its listeners with an option that does not exist, if they
-    read any.
-    Condition: UnknownNameError, and its message names the option.
+    Purpose: if a misspelt option were ignored, its default would apply unnoticed.
+    Method: set each option with its last letter doubled; make the plugin's listeners, if they read options, with an
+        unknown one.
+    Condition: each raises UnknownNameError, whose message names the known option.
     Requires: an installed plugin that offers a receiver, an input stream, a rate estimator or listeners.
     """
     specs, plugin = kit.specs(), kit.loaded()
     listens = "listeners" in kit.facts().hooks
     if not specs and not listens:
-        raise NotApplicable("it offers nothing that has options")
+        raise NotApplicable("the plugin offers nothing that could have options")
     if listens:
         _check_listeners(kit.facts().name, plugin)
     for kind, spec in specs:
@@ -77,18 +77,19 @@ def unknown_option_refused(kit: PackagingKit) -> None:
                 read_options(kind, spec, {misspelt: "1"})
             except UnknownNameError as error:
                 if known and known not in str(error):
-                    fail(f"the error does not name {known!r}: {error}", misspelt)
+                    fail(f"the error for {misspelt!r} does not name {known!r}: {error}", misspelt)
             else:
-                fail(f"the {kind} {spec.name!r} takes the unknown option {misspelt!r}", misspelt)
+                fail(f"the {kind} {spec.name!r} accepts the unknown option {misspelt!r}", misspelt)
 
 
-@check("PK-10", "must", change="declare types and attrs validators, so that a bad value cannot become an instance")
+@check("PK-10", "must", change="declare types and attrs validators for the options, which refuse bad values")
 def bad_value_refused_early(kit: PackagingKit) -> None:
-    """A value that an option cannot have is refused when the options are read, with a ConfigurationError.
+    """The plugin refuses an invalid value of an option when the options are read, with a ConfigurationError.
 
-    Purpose: a bad value that is found by a running receiver is found on an executor, after a restart or at night.
-    Method: give each option a text that is no number, boolean or choice, and each number NaN; then make the instance.
-    Condition: refused with a ConfigurationError for these types; text that is taken does not break the factory.
+    Purpose: otherwise the receiver finds the bad value on an executor, long after the program's start.
+    Method: set each option to a text that is not a number, boolean or choice, and each float to NaN; make the instance.
+    Condition: options of these types raise ConfigurationError; for other types the factory accepts the text, or raises
+        ConfigurationError, too.
     Requires: an installed plugin with options.
     """
     given = _given(kit)
@@ -101,7 +102,7 @@ def bad_value_refused_early(kit: PackagingKit) -> None:
             for value in [*refused, *(["nan"] if base is float else [])]:
                 if _takes(kind, spec, {**given, option.name: value}):
                     fail(
-                        f"the option {option.name!r} of the {kind} {spec.name!r} takes {value!r}",
+                        f"the option {option.name!r} of the {kind} {spec.name!r} accepts {value!r}",
                         f"{option.name}={value}",
                         "add a validator, such as attrs.validators.gt(0), which NaN fails" if value == "nan" else "",
                     )
@@ -109,16 +110,14 @@ def bad_value_refused_early(kit: PackagingKit) -> None:
                 _takes(kind, spec, {**given, option.name: _GARBAGE})
 
 
-@check(
-    "PK-11", "must", change="declare secrets with attrs.field(repr=False), and never log or format options one by one"
-)
+@check("PK-11", "must", change="declare secrets with attrs.field(repr=False), and do not log or format their values")
 def secrets_stay_secret(kit: PackagingKit) -> None:
-    """The value of a secret option is in no repr, no log event and no error message.
+    """No repr, log event or error message contains the value of a secret option.
 
-    Purpose: logs and error reports are read by more people than may know the secret.
+    Purpose: logs and error reports have more readers than a secret may have.
     Method: set each option that has repr=False, or a name such as password or token, to a known text; make the
-    instance; look for the text.
-    Condition: it is in no repr of the options or the instance, in no log event, no error and no shown default.
+        instance, and search for the text.
+    Condition: the text is in no repr of the options or the instance, no log event and no error message.
     Requires: an installed plugin with such an option.
     """
     given, found = _given(kit), 0
@@ -129,13 +128,13 @@ def secrets_stay_secret(kit: PackagingKit) -> None:
                 continue
             found += 1
             if option.name not in hidden:
-                fail(f"the option {option.name!r} of the {kind} {spec.name!r} is shown by repr", option.name)
+                fail(f"repr shows the secret option {option.name!r} of the {kind} {spec.name!r}", option.name)
             marker = f"s3cret{kit.rng.getrandbits(64):x}"
-            said = _said_with(kind, spec, {**given, option.name: marker})
-            if places := [place for place, text in said.items() if marker in text]:
-                fail(f"the value of the option {option.name!r} is in {' and in '.join(places)}", option.name)
+            texts = _texts_with(kind, spec, {**given, option.name: marker})
+            if places := [place for place, text in texts.items() if marker in text]:
+                fail(f"the value of the secret option {option.name!r} is in {' and in '.join(places)}", option.name)
     if not found:
-        raise NotApplicable("it has no secret option: none with repr=False, none with such a name")
+        raise NotApplicable("the plugin has no secret option: none has repr=False or a name such as password")
 
 
 @attrs.frozen
@@ -154,10 +153,10 @@ def _without_none(kind: Any) -> Any:
 
 
 def _takes(kind: str, spec: Spec, given: Mapping[str, Any]) -> bool:
-    """Whether options are accepted. The instance is made of them, too.
+    """Whether the plugin accepts options and makes an instance with them.
 
     Raises:
-        CheckFailure: they are refused with another error than ConfigurationError.
+        CheckFailure: the plugin raises another error than ConfigurationError.
     """
     known = {option.name for option in options_of(spec)}
     try:
@@ -170,7 +169,7 @@ def _takes(kind: str, spec: Spec, given: Mapping[str, Any]) -> bool:
         shown = {
             name: value for name, value in given.items() if isinstance(value, float) and math.isnan(value)
         } or given
-        fail(f"refused with {summary_of(error)} instead of a ConfigurationError", dict(shown))
+        fail(f"the {kind} {spec.name!r} raised {summary_of(error)} instead of a ConfigurationError", dict(shown))
     return True
 
 
@@ -181,45 +180,45 @@ def _make(kind: str, spec: Spec, given: Mapping[str, Any]) -> tuple[Any, Any]:
         NotApplicable: the suite lacks a required option.
     """
     if missing := [each.name for each in options_of(spec) if each.default is None and each.name not in given]:
-        raise NotApplicable(f"the {kind} {spec.name!r} needs the option {missing[0]!r}: give options or a feeder")
+        raise NotApplicable(f"the {kind} {spec.name!r} needs the option {missing[0]!r}: set options or a feeder")
     options = read_options(kind, spec, given)
     arguments = [] if options is None and kind != "rate estimator" else [options]
     return options, spec.factory(*arguments, *([1000] if kind == "rate estimator" else []))
 
 
-def _said_with(kind: str, spec: Spec, given: Mapping[str, Any]) -> dict[str, str]:
-    """Where a value could be read, by place: with these options the instance is made, and its text asked for."""
-    said: dict[str, str] = {}
+def _texts_with(kind: str, spec: Spec, given: Mapping[str, Any]) -> dict[str, str]:
+    """Make an instance with options; return the texts that may contain a value, by place."""
+    texts: dict[str, str] = {}
     records = _Records()
     logging.getLogger().addHandler(records)
     known = {option.name for option in options_of(spec)}
     try:
         options, made = _make(kind, spec, {name: value for name, value in given.items() if name in known})
-        said = {"the repr of the options": repr(options), "the repr of the instance": f"{made!r} {made}"}
+        texts = {"the repr of the options": repr(options), "the repr of the instance": f"{made!r} {made}"}
     except NotApplicable:
         raise
-    # The message of an error is read, too.
+    # Users also read the message of an error.
     except Exception as error:
-        said["an error message"] = str(error)
+        texts["an error message"] = str(error)
     finally:
         logging.getLogger().removeHandler(records)
-    return said | {"a log event": "\n".join(records.texts)}
+    return texts | {"a log event": "\n".join(records.texts)}
 
 
 class _Records(logging.Handler):
-    """Collects the text of log events of every level that is logged."""
+    """Collects the text of the logged events."""
 
     def __init__(self) -> None:
         super().__init__(logging.NOTSET)
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the text."""
+        """Append the text."""
         self.texts.append(f"{record.getMessage()} {record.__dict__}")
 
 
 class _Read(dict[str, str]):
-    """A configuration that remembers which keys were asked for."""
+    """A configuration that records the keys that were read."""
 
     def __init__(self, pairs: Mapping[str, str]) -> None:
         super().__init__(pairs)
@@ -239,28 +238,28 @@ class _Read(dict[str, str]):
 
 
 class _ConfiguredContext(ListenerContext):
-    """A context that has a configuration and no program."""
+    """A context with a configuration and without a program."""
 
     def __init__(self, pairs: Mapping[str, str]) -> None:
         self.read = _Read(pairs)
 
     @property
     def configuration(self) -> Mapping[str, str]:
-        """What the hook may read by itself."""
+        """The configuration, which the hook may also read without ``options``."""
         return self.read
 
     def options(self, prefix: str, options: type[Any]) -> Any:
-        """As in a program."""
+        """Structure the configuration values below a prefix, as in a program."""
         configured = {key.removeprefix(prefix): value for key, value in self.read.items() if key.startswith(prefix)}
         return structure_options(prefix, options, configured)
 
 
-# A program is what it lacks.
+# The other methods need a program: a hook that calls one raises.
 _ConfiguredContext.__abstractmethods__ = frozenset()
 
 
 def _check_listeners(plugin: str, plugins: Plugins) -> None:
-    """The hook ``listeners`` refuses an unknown option of its plugin, if it reads options at all."""
+    """Fail unless the hook ``listeners`` refuses an unknown option of its plugin, if it reads options at all."""
     prefix = f"spark.penstock.{plugin}."
     clean = _context({})
     if not (_listen(plugins, clean) and any(key.startswith(prefix) for key in clean.read.asked)):
@@ -268,7 +267,8 @@ def _check_listeners(plugin: str, plugins: Plugins) -> None:
     with suppress(UnknownNameError):
         _listen(plugins, _context({f"{prefix}no_such_option": "1"}))
         fail(
-            f"its listeners read {', '.join(sorted(clean.read.asked))}, and ignore the unknown {prefix}no_such_option",
+            f"the hook listeners reads {', '.join(sorted(clean.read.asked))}, and ignores the unknown key "
+            f"{prefix}no_such_option",
             f"{prefix}no_such_option=1",
             f"read the options with context.options({prefix!r}, Options)",
         )
@@ -279,7 +279,7 @@ def _context(pairs: Mapping[str, str]) -> _ConfiguredContext:
 
 
 def _listen(plugins: Plugins, context: ListenerContext) -> bool:
-    """Call the hook ``listeners``; whether it did without a program."""
+    """Call the hook ``listeners``; return whether it needs no program."""
     try:
         for result in plugins.manager.hook.listeners(context=context):
             list(result)

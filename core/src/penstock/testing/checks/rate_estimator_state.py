@@ -17,9 +17,9 @@ import cattrs
 
 from penstock.plugins.specs import RateEstimator
 from penstock.rate.guarded_estimator import GuardedEstimator
+from penstock.runtime.global_state import GlobalState
 from penstock.testing.check import NotApplicable, check, fail
 from penstock.testing.checks.rate_estimator import START_MS, Batch, plausible_batches
-from penstock.testing.leak_meter import GlobalState
 from penstock.testing.rate_estimator_kit import RateEstimatorKit
 
 _CLOCKS = {

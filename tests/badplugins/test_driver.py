@@ -1,0 +1,137 @@
+"""The whole zoo, installed beside good plugins, in one process that loads and uses them as a driver does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+from tests.badplugins.zoo import FATAL, FAULTY, LATE, SPOILERS, Zoo
+
+from penstock.plugins.discovery import LoadedPlugin
+from penstock.testing.plugin_probe import probe
+
+PROGRAM = """
+import json, logging, sys
+logging.basicConfig(format="%(message)s")
+
+from penstock.errors import summary_of
+from penstock.listen.events import BatchCompleted
+from penstock.listen.listener_bus import ListenerBus
+from penstock.plugins.discovery import Plugins
+from penstock.runtime.global_state import GlobalState
+
+state = GlobalState()
+plugins = Plugins()
+changed = state.changed()
+bus = ListenerBus(queue_size=100, max_failures=3)
+for listener, origin in plugins.listeners("context"):
+    bus.add(listener, origin)
+bus.start()
+for number in range(10):
+    bus.post(BatchCompleted(number))
+bus.stop(30)
+uses = {}
+for name, spec in plugins.specs("receivers").items():
+    if spec.options is None:
+        try:
+            uses[name] = repr(spec.factory())
+        except Exception as error:
+            uses[name] = summary_of(error)
+known = {name: module for name, module in sys.modules.items() if name.startswith("zoo_")}
+heard = {name: len(module.heard) for name, module in known.items() if hasattr(module, "heard")}
+faults = {each.origin: each.fault for each in plugins.loaded}
+print(json.dumps({"faults": faults, "uses": uses, "heard": list(heard.values()), "changed": changed}))
+"""
+
+
+@frozen
+class Ended:
+    """What the program printed."""
+
+    faults: dict[str, str]
+    uses: dict[str, str]
+    heard: list[int]
+    changed: list[str]
+    log: str
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    folder = tmp_path_factory.mktemp("zoo")
+    Zoo(folder).add_all()
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    printed: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return Ended(**printed, log=ended.stderr)
+
+
+def _line(log: str, *parts: str) -> str:
+    return next((line for line in log.splitlines() if all(part in line for part in parts)), "")
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_faulty_plugin_is_left_out_and_logged_with_its_reason(driver: Ended, name: str) -> None:
+    origin = f"{name} (bad-{name} 2.5)"
+    assert FAULTY[name].words in driver.faults[origin]
+    assert _line(driver.log, "plugin left out", origin)
+
+
+@pytest.mark.parametrize("name", SPOILERS)
+def test_global_state_that_a_plugin_spoils_is_restored_and_logged(driver: Ended, name: str) -> None:
+    assert SPOILERS[name].words in _line(driver.log, "global state restored", f"{name} (bad-{name} 2.5)")
+
+
+def test_namesake_of_a_good_plugin_is_left_out(driver: Ended) -> None:
+    assert driver.faults["aaa (bad-clash 2.5)"] == "the name 'aaa' is taken by aaa (good-aaa 1.0)"
+    assert _line(driver.log, "plugin left out", "aaa (bad-clash 2.5)")
+    assert "clash" not in driver.uses
+
+
+def test_global_state_is_as_before(driver: Ended) -> None:
+    assert driver.changed == []
+
+
+@pytest.mark.parametrize("name", [name for name in LATE if name.startswith("listener")])
+def test_bad_listener_is_left_out_or_disabled_and_logged_with_its_reason(driver: Ended, name: str) -> None:
+    origin = f"{name} (bad-{name} 2.5)"
+    assert driver.faults[origin] == ""
+    assert any(LATE[name].words in after.partition("(bad-")[0] for after in driver.log.split(origin)[1:])
+
+
+@pytest.mark.parametrize("name", ["factory-raises", "constructor-raises"])
+def test_factory_that_raises_concerns_its_own_receiver_only(driver: Ended, name: str) -> None:
+    assert LATE[name].words in driver.uses[name]
+
+
+def test_good_plugins_are_offered_and_used(driver: Ended) -> None:
+    assert [driver.faults[f"{name} (good-{name} 1.0)"] for name in ("aaa", "zzz")] == ["", ""]
+    assert [driver.uses[f"{name}-receiver"] for name in ("aaa", "zzz")] == ["{}", "{}"]
+    assert driver.heard == [10, 10]
+    assert driver.faults["prints-on-import (bad-prints-on-import 2.5)"] == ""
+
+
+@pytest.mark.parametrize("name", FATAL)
+def test_probe_reports_a_plugin_that_ends_or_blocks_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    zoo = Zoo(tmp_path)
+    zoo.add_bad(name)
+    zoo.add_good("good")
+    first, second = map(LoadedPlugin.of, zoo.entry_points)
+    bad, good = probe(first, limit_s=0.3 if name == "hangs-on-import" else 30), probe(second, limit_s=30)
+    assert (bad.step, good.step) == ("import", "")
+    assert FATAL[name].words in bad.fault
+    assert good.offers == (("receiver", "good-receiver"),)

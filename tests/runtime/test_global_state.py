@@ -1,0 +1,48 @@
+"""Restoring the process's global state."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.runtime.global_state import GlobalState
+
+
+def test_everything_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    state, path = GlobalState(), list(sys.path)
+    os.environ["ADDED_BY_A_TEST"] = "secret"
+    os.chdir(tmp_path)
+    sys.path.insert(0, "added")
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    assert state.changed() == ["the working directory", "os.environ", "the handler of SIGUSR1", "sys.path"]
+    assert "os.environ changed: ADDED_BY_A_TEST" in state.changes()
+    state.restore()
+    assert state.changes() == []
+    assert sys.path == path
+
+
+def test_additions_are_kept_behind_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["first", "last"])
+    monkeypatch.setenv("CHANGED_BY_A_TEST", "was")
+    monkeypatch.delenv("ADDED_BY_A_TEST", raising=False)
+    state = GlobalState()
+    sys.path[:] = ["added", "last"]
+    os.environ.update(CHANGED_BY_A_TEST="changed", ADDED_BY_A_TEST="added")
+    state.restore(keep_additions=True)
+    assert sys.path == ["first", "last", "added"]
+    assert os.environ["CHANGED_BY_A_TEST"] == "was"
+    assert os.environ.pop("ADDED_BY_A_TEST") == "added"
+
+
+def test_deleted_working_directory_is_tolerated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    state = GlobalState()
+    folder.rmdir()
+    assert state.changed() == ["the working directory"]
+    state.restore()
