@@ -46,7 +46,9 @@ for name, spec in plugins.specs("receivers").items():
 known = {name: module for name, module in sys.modules.items() if name.startswith("zoo_")}
 heard = {name: len(module.heard) for name, module in known.items() if hasattr(module, "heard")}
 faults = {each.origin: each.fault for each in plugins.loaded}
-print(json.dumps({"faults": faults, "uses": uses, "heard": list(heard.values()), "changed": changed}))
+print(json.dumps({"faults": faults, "uses": uses, "heard": list(heard.values()), "changed": changed,
+    "left_registered": [each.origin for each in plugins.loaded
+        if each.fault and each.plugin is not None and plugins.manager.is_registered(each.plugin)]}))
 """
 
 
@@ -58,6 +60,7 @@ class Ended:
     uses: dict[str, str]
     heard: list[int]
     changed: list[str]
+    left_registered: list[str]
     log: str
 
 
@@ -97,6 +100,10 @@ def test_namesake_of_a_good_plugin_is_left_out(driver: Ended) -> None:
     assert driver.faults["aaa (bad-clash 2.5)"] == "the name 'aaa' is taken by aaa (good-aaa 1.0)"
     assert _line(driver.log, "plugin left out", "aaa (bad-clash 2.5)")
     assert "clash" not in driver.uses
+
+
+def test_plugin_that_was_left_out_is_not_registered(driver: Ended) -> None:
+    assert driver.left_registered == []
 
 
 def test_global_state_is_as_before(driver: Ended) -> None:

@@ -51,6 +51,11 @@ def test_tests_of_a_new_plugin_pass(folders: list[Path]) -> None:
     ]
 
 
+def test_check_finds_the_suite_of_a_new_plugin(folders: list[Path]) -> None:
+    command = ["penstock", "plugins", "check", "my-rate-estimator", "--only", "PK-14", "--only", "RE-20"]
+    assert "2 run, 0 not applicable, 0 excused, 0 failed; 2 selected" in _run(*command, folders=folders)
+
+
 def test_new_plugin_is_clean_for_ruff_and_mypy(folders: list[Path]) -> None:
     _run("ruff", "check", "--no-cache", "--extend-select=I,UP,B,C4,RET,RUF,SIM", ".", folders=folders)
     _run("ruff", "format", "--no-cache", "--check", ".", folders=folders)

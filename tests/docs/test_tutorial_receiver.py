@@ -56,7 +56,6 @@ class Walk:
             "pytest": ["-m", "pytest", "-p", "no:cacheprovider", *command[1:]],
             "penstock": ["-m", "penstock", *command[1:]],
             "pip": ["-m", "hatchling", "build", "-t", "wheel"],
-            "mv": ["-c", f"import os; os.replace(*{command[1:]})"],
         }[command[0]]
         environment = environment_with(self.plugin) if self.plugin.exists() else None
         ended = subprocess.run(

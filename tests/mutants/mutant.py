@@ -23,14 +23,14 @@ class Mutant:
 
     Attributes:
         check: the id of the check that it must fail.
-        words: a part of what the failure has seen.
-        kind: of the plugin.
-        make: makes it.
-        feeder: its source.
-        capabilities: what it declares.
-        scale: ``PENSTOCK_TEST_SCALE`` for its own check: below 1 where the check waits for something that never comes.
-        also: other checks that it fails by the same rule, which the rules make unavoidable.
-        files: path → text, in a folder that is on the search path while it is checked: an installed distribution.
+        words: a part of the failure's ``seen``.
+        kind: the kind of plugin.
+        make: makes an instance.
+        feeder: makes a feeder; receivers only.
+        capabilities: the declared capabilities.
+        scale: ``PENSTOCK_TEST_SCALE`` for its own check; below 1 if the check waits for an event that never occurs.
+        also: other checks that the same defect fails unavoidably.
+        files: path → text of an installed distribution, in a folder that is on the search path during the checks.
         extra: further arguments of ``run_checks``.
     """
 
@@ -47,11 +47,11 @@ class Mutant:
 
     @property
     def id(self) -> str:
-        """Names it in reports."""
+        """The name for reports."""
         return f"{self.check}-{getattr(self.make, '__name__', self.extra.get('name', self.make))}"
 
     def run(self, only: list[str], scale: float = 1.0) -> Report:
-        """Run these checks on it."""
+        """Run these checks on the mutant."""
         with installed_files(self.files), patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": str(scale)}):
             return run_checks(self.kind, self.make, self.feeder, only, capabilities=self.capabilities, **self.extra)
 

@@ -102,7 +102,7 @@ _here: dict[int, Receiver[Any]] = {}
 
 
 class TravelsByNumber(MemoryReceiver):
-    """Leaves itself behind when it is pickled."""
+    """Pickles as its number, by which only this process finds it."""
 
     def __reduce__(self) -> tuple[Callable[[int], Any], tuple[int]]:
         _here[id(self)] = self

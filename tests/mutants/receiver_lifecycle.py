@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import subprocess
 import threading
+from typing import ClassVar
 
-from tests.mutants.references import MemoryReceiver, memory_mutant
+from tests.mutants.mutant import Mutant
+from tests.mutants.receiver_references import BareReceiver
+from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, memory_mutant
 
 from penstock import ReceiverStoppedError, ThreadReceiver
 from penstock.testing import MemoryFeeder, MemorySource
@@ -87,6 +91,21 @@ class NeverWakes(MemoryReceiver):
         ThreadReceiver.onStop(self)
 
 
+class ForgetsThread(BareReceiver):
+    """Only forgets its thread when it is stopped: the thread waits in ``read`` for ever."""
+
+    def read_all(self) -> None:
+        own = self.thread
+        connection = MemorySource.find(self.address).connect()
+        while (found := connection.read()) and self.thread is own and not self.isStopped():
+            self.store_all([record for _, record in found])
+            for position, _ in found:
+                connection.acknowledge(position)
+
+    def onStop(self) -> None:
+        self.thread = None
+
+
 class ReusesConnection(MemoryReceiver):
     """Connects once in its life."""
 
@@ -102,6 +121,16 @@ class LeavesDescriptors(MemoryReceiver):
 
     def onStart(self) -> None:
         os.pipe()
+        super().onStart()
+
+
+class LeavesProcesses(MemoryReceiver):
+    """Starts a process that nobody ends."""
+
+    processes: ClassVar[list[subprocess.Popen[bytes]]] = []
+
+    def onStart(self) -> None:
+        self.processes.append(subprocess.Popen(["sleep", "5"]))
         super().onStart()
 
 
@@ -132,7 +161,18 @@ MUTANTS = [
     memory_mutant("RC-04", NeedsStart, "onStop raised AttributeError"),
     memory_mutant("RC-05", StopsOnce, "onStop raised IndexError"),
     memory_mutant("RC-06", NeverWakes, "has not ended", 0.05, "PK-13", "PK-14", *_NEVER_STOPS),
+    Mutant(
+        check="RC-06",
+        words="thread 'bare reader'",
+        kind="receiver",
+        make=ForgetsThread,
+        feeder=MemoryFeeder,
+        capabilities=MEMORY_RECEIVER,
+        scale=0.05,
+        also=("RC-08",),
+    ),
     memory_mutant("RC-07", ReusesConnection, "after 1 restarts the receiver stores no record", 0.1, "RC-26"),
     memory_mutant("RC-08", LeavesDescriptors, "descriptor", scale=0.1),
+    memory_mutant("RC-08", LeavesProcesses, "process", 0.1),
     memory_mutant("RC-09", StoresLate, "called store after its stop", 1.0, "RC-27"),
 ]

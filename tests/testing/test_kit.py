@@ -43,7 +43,21 @@ def test_report_without_a_pinned_check_fails() -> None:  # KK-03
     shrunk = Report("receiver", "shrunk", 0, len(checks), results[1:])
     assert not shrunk.ok
     assert shrunk.grade == "fails"
-    assert f"INCOMPLETE: {len(checks) - 1} results" in shrunk.summary()
+    assert f"INCOMPLETE: only {len(checks) - 1} of {len(checks)} checks have run" in shrunk.summary()
+
+
+def test_summary_names_the_checks_that_failed() -> None:
+    checks = checks_for("receiver", ["PK-15", "RC-06"])
+    results = (testing.Result.of(checks[0], "failed"), testing.Result.of(checks[1], "passed"))
+    assert " 1 failed (PK-15); 2 selected; grade: hardened" in Report("receiver", "mqtt", 0, None, results).summary()
+
+
+def test_feeder_that_lacks_a_required_option_is_a_failure() -> None:
+    assert run_checks("receiver", name="socket", only=["RC-01"])["RC-01"].outcome == "not applicable"
+    result = run_checks("receiver", feeder=MemoryFeeder, name="socket", only=["RC-01"])["RC-01"]
+    assert result.outcome == "failed"
+    assert result.seen == "receiver 'socket' needs the option 'host', and MemoryFeeder gives address"
+    assert result.change == "return the receiver's options from MemoryFeeder.options, or set options in the suite"
 
 
 @pytest.mark.parametrize("check", [pytest.param(each, id=each.id) for each in all_checks().values()])

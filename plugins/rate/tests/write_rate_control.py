@@ -112,7 +112,8 @@ Which estimator should I use?
 
 With `spark.streaming.backpressure.enabled=true` an estimator says after each batch how many records a second a
 receiver may store. Which one is configuration: `spark.streaming.backpressure.rateEstimator`. Options, how `model`
-decides, and how to write one: [penstock-rate](../plugins/rate/README.md).
+decides, and how to write one: [penstock-rate](../plugins/rate/README.md). `penstock plugins new rate-estimator NAME`
+writes a working one to change.
 
 Limits that no estimate lifts: `spark.streaming.receiver.maxRate` for a receiver, `spark.penstock.maxTotalRate` for all
 of an application together. Over any time *t* a receiver stores no more than *rate x (t + burst)* records, whatever form

@@ -137,8 +137,9 @@ class Report:
         return needed is None or any(each.id in needed and each.outcome != "not applicable" for each in self.results)
 
     def summary(self) -> str:
-        """The last line: run, not applicable, excused, failed, and the pinned total."""
+        """The last line: run, not applicable, excused, failed with their ids, and the pinned total."""
         counts = Counter(each.outcome for each in self.results)
+<<<<<<< HEAD
         missing = "" if self.is_complete else f" INCOMPLETE: {len(self.results)} results."
         total = f"{len(self.results)} selected" if self.pinned is None else f"{self.pinned} pinned"
         excused = f" ({counts['excused']} excused)" if counts["excused"] else ""
@@ -148,6 +149,16 @@ class Report:
             f"{self.subject} ({self.kind}): {counts['passed'] + counts['failed'] + counts['excused']} run, "
             f"{counts['not applicable']} not applicable, {counts['excused']} excused, {counts['failed']} failed; "
             f"{total};{grade} seed {self.seed}.{missing}"
+=======
+        missing = "" if self.is_complete else f" INCOMPLETE: only {len(self.results)} of {self.pinned} checks have run."
+        total = f"{len(self.results)} selected" if self.pinned is None else f"{self.pinned} in all"
+        failed = f" ({', '.join(each.id for each in self.failed)})" if self.failed else ""
+        run = counts["passed"] + counts["failed"] + counts["excused"]
+        return (
+            f"{self.subject} ({self.kind}): {run} run, {counts['not applicable']} not applicable, "
+            f"{counts['excused']} excused, {counts['failed']} failed{failed}; {total}; "
+            f"grade: {self.grade}; seed {self.seed}.{missing}"
+>>>>>>> main
         )
 
     def text(self) -> str:

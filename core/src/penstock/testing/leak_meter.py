@@ -14,10 +14,10 @@ _ALLOWED_THREADS = ("penstock kit",)
 
 
 class LeakMeter:
-    """Finds the threads, descriptors and temporary files that were added since the meter was made."""
+    """Finds the threads, child processes, descriptors and temporary files added since the meter was made."""
 
     def __init__(self) -> None:
-        self._threads = set(threading.enumerate())
+        self._threads, self._processes = set(threading.enumerate()), children()
         self._files, self._temporary = _descriptors(), _temporary_files()
 
     def __enter__(self) -> Self:
@@ -28,7 +28,7 @@ class LeakMeter:
         """Do nothing: ``leaks`` reports."""
 
     def leaks(self, deadline_s: float = 5.0) -> list[str]:
-        """The leaked resources, one line each. Waits up to a deadline for threads that are ending."""
+        """The leaked resources, one line each. Waits up to a deadline for threads and processes that are ending."""
         deadline = time.monotonic() + deadline_s
         while (left := self._now()) and time.monotonic() < deadline:
             threading.Event().wait(_POLL_S)
@@ -45,9 +45,31 @@ class LeakMeter:
     def _now(self) -> list[str]:
         return [
             *(f"thread {each.name!r} is alive" for each in self.threads()),
+            *(f"process {each} runs" for each in sorted(children() - self._processes) if not _has_exited(each)),
             *(f"{what} is open" for what in sorted((_descriptors() - self._files).values())),
             *(f"temporary file {name} exists" for name in sorted(_temporary_files() - self._temporary)),
         ]
+
+
+def children() -> set[int]:
+    """The processes that this process has started; empty where /proc is missing."""
+    folder = Path("/proc/self/task")
+    if not folder.exists():
+        return set()
+    return {int(child) for task in folder.iterdir() for child in _read(task / "children").split()}
+
+
+def _has_exited(process: int) -> bool:
+    """Whether a child process has exited: Python reaps it when the next one starts."""
+    state = _read(Path(f"/proc/{process}/stat")).rpartition(")")[2].split()
+    return not state or state[0] == "Z"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""  # the thread or process has ended meanwhile
 
 
 class ReceiverThreads:

@@ -8,11 +8,11 @@ import signal
 import sys
 import threading
 from concurrent.futures import thread as executors
-from pathlib import Path
 from typing import Any, Self
 
 from penstock.receive.receiver import Receiver
 from penstock.runtime.threads import EngineThread
+from penstock.testing.leak_meter import children
 
 
 class WorkerEnded(Exception):
@@ -32,7 +32,9 @@ class ReceiverWorkers:
     def __init__(self, receiver: Receiver[Any]) -> None:
         self._receiver = receiver
         self._threads: list[threading.Thread] = []
-        self._others = _children()
+        # A thread pool catches the errors of its tasks: they do not end its threads.
+        self._pooled: list[threading.Thread] = []
+        self._others = children()
 
     def __enter__(self) -> Self:
         """Start recording."""
@@ -40,7 +42,7 @@ class ReceiverWorkers:
 
         def recorded(thread: threading.Thread) -> None:
             if self._is_own(thread):
-                self._threads.append(thread)
+                (self._pooled if _is_pooled(thread) else self._threads).append(thread)
             start(thread)
 
         threading.Thread.start = recorded  # type: ignore[method-assign,assignment]
@@ -53,6 +55,10 @@ class ReceiverWorkers:
     def alive(self) -> list[str]:
         """Names of the threads and processes that run."""
         return [*map(_name, self._alive_threads()), *map(_name, self._processes())]
+
+    def alive_threads(self) -> list[str]:
+        """Names of the threads that run, also of those in thread pools."""
+        return [_name(each) for each in (*self._threads, *self._pooled) if each.is_alive()]
 
     def end_threads(self) -> list[str]:
         """Raise ``WorkerEnded`` in every thread, as soon as it executes Python code; return the threads' names."""
@@ -73,16 +79,14 @@ class ReceiverWorkers:
         return [each for each in self._threads if each.is_alive()]
 
     def _processes(self) -> list[int]:
-        return sorted(_children() - self._others)
+        return sorted(children() - self._others)
 
     def _is_own(self, thread: threading.Thread) -> bool:
         """Whether the receiver's code starts this thread, now."""
         # Frames: this method's, the recorder's, the starter's.
         starter = frame = sys._getframe(2)
-        # The core starts its own threads in calls by the receiver. A thread pool catches the errors of its tasks.
+        # The core starts its own threads in calls by the receiver.
         if isinstance(thread, EngineThread) and starter.f_locals.get("self") is not self._receiver:
-            return False
-        if getattr(thread, "_target", None) is executors._worker:
             return False
         while frame is not None:
             if frame.f_locals.get("self") is self._receiver:
@@ -91,20 +95,9 @@ class ReceiverWorkers:
         return threading.current_thread() in self._threads
 
 
+def _is_pooled(thread: threading.Thread) -> bool:
+    return getattr(thread, "_target", None) is executors._worker
+
+
 def _name(worker: threading.Thread | int) -> str:
     return f"process {worker}" if isinstance(worker, int) else f"thread {worker.name!r}"
-
-
-def _children() -> set[int]:
-    """The processes that this process has started; empty where /proc is missing."""
-    folder = Path("/proc/self/task")
-    if not folder.exists():
-        return set()
-    return {int(child) for task in folder.iterdir() for child in _read(task / "children").split()}
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""  # the thread has ended meanwhile

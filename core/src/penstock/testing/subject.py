@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from attrs import field, frozen
 
@@ -16,7 +16,7 @@ from penstock.errors import ConfigurationError
 from penstock.plugins.discovery import KINDS, Plugins
 from penstock.plugins.specs import options_of, read_options
 from penstock.testing.capabilities import Capabilities
-from penstock.testing.check import SUBJECT_KINDS, Kind, NotApplicable
+from penstock.testing.check import SUBJECT_KINDS, CheckFailure, Kind, NotApplicable
 from penstock.testing.feeder import Feeder
 
 #: Kind of plugin → the hook that offers specs of this kind. Other kinds have no specs.
@@ -101,17 +101,34 @@ class Subject:
     ) -> Callable[[], Any]:
         spec = Plugins().spec(HOOKS[self.kind], self.name)
         given = dict(self.options)
-        if arguments and isinstance(arguments[0], Feeder):
-            feeder, arguments = arguments[0], ()
+        feeder = arguments[0] if arguments and isinstance(arguments[0], Feeder) else None
+        if feeder is not None:
+            arguments = ()
             given |= feeder.options()
             given |= {} if position is None else feeder.position_options(position)
             given |= {} if count == 1 else feeder.share_options(index, count)
         kind = KINDS[HOOKS[self.kind]][0]
         for option in options_of(spec):
             if option.default is None and option.name not in given:
-                raise NotApplicable(f"{kind} {self.name!r} needs the option {option.name!r}: set options or a feeder")
+                _refuse(f"{kind} {self.name!r} needs the option {option.name!r}", feeder, given)
         options = read_options(kind, spec, given)
         return partial(spec.factory, *(() if options is None and self.kind == "receiver" else (options,)), *arguments)
+
+
+def _refuse(needed: str, feeder: Feeder | None, given: Mapping[str, Any]) -> NoReturn:
+    """Report that a required option is missing. With a feeder, which gives the options, it is a failure.
+
+    Raises:
+        NotApplicable: there is no feeder.
+        CheckFailure: the feeder does not give the option.
+    """
+    if feeder is None:
+        raise NotApplicable(f"{needed}: set options or a feeder")
+    name, names = type(feeder).__name__, ", ".join(given) or "no option"
+    raise CheckFailure(
+        f"{needed}, and {name} gives {names}",
+        change=f"return the receiver's options from {name}.options, or set options in the suite",
+    )
 
 
 def _positional(function: Callable[..., Any]) -> int:
