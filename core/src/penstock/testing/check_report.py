@@ -139,26 +139,16 @@ class Report:
     def summary(self) -> str:
         """The last line: run, not applicable, excused, failed with their ids, and the pinned total."""
         counts = Counter(each.outcome for each in self.results)
-<<<<<<< HEAD
-        missing = "" if self.is_complete else f" INCOMPLETE: {len(self.results)} results."
-        total = f"{len(self.results)} selected" if self.pinned is None else f"{self.pinned} pinned"
-        excused = f" ({counts['excused']} excused)" if counts["excused"] else ""
-        no_data = f" ({_NO_DATA[self.kind]})" if self.grade == "loads" and not self._has_data else ""
-        grade = f" grade: {self.grade}{excused}{no_data};" if self.grade else ""
-        return (
-            f"{self.subject} ({self.kind}): {counts['passed'] + counts['failed'] + counts['excused']} run, "
-            f"{counts['not applicable']} not applicable, {counts['excused']} excused, {counts['failed']} failed; "
-            f"{total};{grade} seed {self.seed}.{missing}"
-=======
         missing = "" if self.is_complete else f" INCOMPLETE: only {len(self.results)} of {self.pinned} checks have run."
         total = f"{len(self.results)} selected" if self.pinned is None else f"{self.pinned} in all"
         failed = f" ({', '.join(each.id for each in self.failed)})" if self.failed else ""
+        excused = f" ({counts['excused']} excused)" if counts["excused"] else ""
+        no_data = f" ({_NO_DATA[self.kind]})" if self.grade == "loads" and not self._has_data else ""
+        grade = f" grade: {self.grade}{excused}{no_data};" if self.grade else ""
         run = counts["passed"] + counts["failed"] + counts["excused"]
         return (
             f"{self.subject} ({self.kind}): {run} run, {counts['not applicable']} not applicable, "
-            f"{counts['excused']} excused, {counts['failed']} failed{failed}; {total}; "
-            f"grade: {self.grade}; seed {self.seed}.{missing}"
->>>>>>> main
+            f"{counts['excused']} excused, {counts['failed']} failed{failed}; {total};{grade} seed {self.seed}.{missing}"
         )
 
     def text(self) -> str:
