@@ -148,7 +148,8 @@ class Report:
         run = counts["passed"] + counts["failed"] + counts["excused"]
         return (
             f"{self.subject} ({self.kind}): {run} run, {counts['not applicable']} not applicable, "
-            f"{counts['excused']} excused, {counts['failed']} failed{failed}; {total};{grade} seed {self.seed}.{missing}"
+            f"{counts['excused']} excused, {counts['failed']} failed{failed}; {total};{grade} "
+            f"seed {self.seed}.{missing}"
         )
 
     def text(self) -> str:
