@@ -43,7 +43,7 @@ def test_shipped_suite_feeds_the_receiver(cli: Cli) -> None:
     with _suited("cli_suited"):
         result = cli("plugins", "check", "cli_suited", "--only", "PK-13", "--seed", "7")
     assert result.exit_code == 0, result.output
-    assert "1 run, 0 not applicable, 0 excused, 0 failed; 1 selected; grade: hardened; seed 7." in result.stdout
+    assert "1 run, 0 not applicable, 0 excused, 0 failed; 1 selected; seed 7." in result.stdout
 
 
 def test_suite_of_the_command_line_feeds_the_receiver(cli: Cli) -> None:

@@ -49,7 +49,7 @@ def test_report_without_a_pinned_check_fails() -> None:  # KK-03
 def test_summary_names_the_checks_that_failed() -> None:
     checks = checks_for("receiver", ["PK-15", "RC-06"])
     results = (testing.Result.of(checks[0], "failed"), testing.Result.of(checks[1], "passed"))
-    assert " 1 failed (PK-15); 2 selected; grade: hardened" in Report("receiver", "mqtt", 0, None, results).summary()
+    assert " 1 failed (PK-15); 2 selected; seed 0." in Report("receiver", "mqtt", 0, None, results).summary()
 
 
 def test_feeder_that_lacks_a_required_option_is_a_failure() -> None:

@@ -34,6 +34,7 @@ from penstock.testing.leak_meter import LeakMeter
 
 #: The step of loading that failed; empty when the plugin loaded.
 Step = Literal["", "import", "api", "hooks"]
+_START_LIMIT_S = 60.0
 _NEEDS_SPARK = {"DStream", "State", "StateSpec", "StorageLevel", "StreamingContext"}
 
 
@@ -107,6 +108,12 @@ def _ask(request: dict[str, Any]) -> dict[str, Any]:
     if _probe is None:
         _probe = _Probe()
     return _probe.ask(request)
+
+
+def start_probe() -> None:
+    """Start the probe process and wait until it answers."""
+    if _probe is None:
+        unpickle(pickle.dumps(None), _START_LIMIT_S)
 
 
 def installed() -> list[LoadedPlugin]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -11,8 +12,9 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -42,6 +44,10 @@ _KITS: Mapping[str, type[Kit]] = {
 }
 # A forked process gets this long after a check's time limit to report the hang itself.
 _GRACE_S = 5.0
+_HANGS = "did not end within its time limit"
+_ENDED = "(ended meanwhile)"
+# The innermost frames of a check that hangs; two checks with the same ones hang for the same reason.
+_PLACE_FRAMES = 3
 
 
 def run_checks(
@@ -75,7 +81,7 @@ def run_checks(
         seed: seeds every random value.
         live: whether to run the checks that start Spark.
         isolated: run the checks in a forked process. A check that ends this process fails; a new process runs the
-            remaining checks. Call it from a program without other threads.
+            remaining checks. Call it from a program without other threads. ``PENSTOCK_TEST_ISOLATED=1`` sets it, too.
         on_result: called with each result as soon as the check ends.
 
     Raises:
@@ -106,8 +112,9 @@ def run_subject(
 ) -> Report:
     """Run the checks on a subject; see ``run_checks``."""
     checks = checks_for(subject.kind, only)
-    results = []
-    for result in _isolated(subject, checks) if isolated else (run_check(subject, each) for each in checks):
+    results = list[Result]()
+    in_this_process = (run_check(subject, each, results) for each in checks)
+    for result in run_isolated(subject, checks) if is_isolated(isolated) else in_this_process:
         results.append(result)
         if on_result is not None:
             on_result(result)
@@ -115,14 +122,31 @@ def run_subject(
     return Report(subject.kind, subject.title, subject.seed, pinned, tuple(results))
 
 
-def run_check(subject: Subject, check: Check) -> Result:
-    """Run one check in this process, on a thread of its own. An error of the plugin is a failed result."""
+def is_isolated(asked: bool) -> bool:
+    """Whether checks run in processes of their own: ``isolated``, or ``PENSTOCK_TEST_ISOLATED=1``."""
+    return asked or os.environ.get("PENSTOCK_TEST_ISOLATED") == "1"
+
+
+def run_check(subject: Subject, check: Check, earlier: Iterable[Result] = ()) -> Result:
+    """Run one check in this process, on a thread of its own. An error of the plugin is a failed result.
+
+    Args:
+        subject: the plugin under test.
+        check: the check to run.
+        earlier: the results so far. After two checks that hang at the same place the check fails without running.
+    """
     if check.requires and not getattr(subject.capabilities, check.requires):
         return Result.of(check, "not applicable", seen=f"Capabilities.{check.requires} is not set")
     if check.kind == "live" and not subject.live:
         return Result.of(check, "not applicable", seen="live checks are off: set live=True, or pass --live")
+    hanging = _hanging(each for each in earlier if each.id != check.id)
+    _prepare(subject, check.kind)
     began = time.monotonic()
-    error = _error_of(subject, check)
+    error: BaseException | None
+    if hanging:
+        error = CheckFailure(f"not run: {hanging} hang at the same place", change="repair what these two report")
+    else:
+        error = _error_of(subject, check)
     seconds = round(time.monotonic() - began, 3)
     reason = subject.expected_failures.get(check.id)
     if isinstance(error, NotApplicable):
@@ -140,6 +164,30 @@ def run_check(subject: Subject, check: Check) -> Result:
         error = CheckFailure(_unexpected(error))
     failed = Result.of(check, "failed", seconds, error.seen, error.smallest)
     return attrs.evolve(failed, change=error.change or check.change, excuse=_excuse(check))
+
+
+def _prepare(subject: Subject, kind: str) -> None:
+    # What cannot be prepared fails in the check.
+    with suppress(Exception):
+        _KITS[kind].prepare(subject)
+
+
+def _hangs(result: Result) -> bool:
+    return result.outcome == "failed" and _HANGS in result.seen
+
+
+def _hanging(results: Iterable[Result]) -> str:
+    """The ids of two checks that hang at the same place; empty if there are none."""
+    places = dict[tuple[str, ...], str]()
+    for each in filter(_hangs, results):
+        place = tuple(re.findall(r"^  File .*", each.seen, re.MULTILINE)[-_PLACE_FRAMES:])
+        # A check that was still polling is slow; it does not hang in the plugin.
+        if _ENDED in each.seen or any(frame.endswith(", in becomes") for frame in place):
+            continue
+        if place in places:
+            return f"{places[place]} and {each.id}"
+        places[place] = each.id
+    return ""
 
 
 def _excuse(check: Check) -> str:
@@ -187,7 +235,7 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
     if exits:
         return exits[0]
     if not outcome:
-        return CheckFailure(f"the check did not end within its time limit of {limit_s:g} s; its stack:\n{where}")
+        return CheckFailure(f"the check {_HANGS} of {limit_s:g} s; its stack:\n{where}")
     return outcome[0]
 
 
@@ -221,50 +269,73 @@ def _no_exit(exits: list[CheckFailure]) -> Iterator[None]:
 
 def _stack(thread: threading.Thread) -> str:
     frame = sys._current_frames().get(thread.ident or 0)
-    return "".join(traceback.format_stack(frame)[-4:]).rstrip() if frame else "(ended meanwhile)"
+    return "".join(traceback.format_stack(frame)[-4:]).rstrip() if frame else _ENDED
 
 
 # -- a process of its own --
 
 
-def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
-    """Run checks in a forked process; after the plugin ended or hung it, in a new one."""
-    remaining = list(checks)
+def run_isolated(subject: Subject, checks: Iterable[Check], earlier: Iterable[Result] = ()) -> Iterator[Result]:
+    """Run checks in a forked process; after the plugin ended or hung it, in a new one.
+
+    Args:
+        subject: the plugin under test.
+        checks: the checks to run.
+        earlier: the results so far; see ``run_check``.
+    """
+    remaining, done = list(checks), list(earlier)
+    for kind in {check.kind for check in remaining}:
+        _prepare(subject, kind)
     while remaining:
-        process = _Worker(subject, tuple(remaining))
+        process = _Worker(subject, tuple(remaining), tuple(done))
+        hung = False
         try:
             for result in process.results():
                 remaining.pop(0)
+                done.append(result)
+                hung = _hangs(result)
                 yield result
         finally:
             ended = process.end()
-        if remaining:
+        if remaining and not hung:
             check = remaining.pop(0)
-            yield attrs.evolve(
+            failed = attrs.evolve(
                 Result.of(check, "failed", seen=f"the process of the check {ended}"),
                 change="do not end or crash the process: raise an exception, or call Receiver.stop",
                 excuse=_excuse(check),
             )
+            done.append(failed)
+            yield failed
 
 
 class _Worker:
-    """A forked process that runs checks and sends their results through a pipe, one line of JSON each."""
+    """A forked process that runs checks and sends their results through a pipe, one line of JSON each.
 
-    def __init__(self, subject: Subject, checks: tuple[Check, ...]) -> None:
+    It ends after a check that hangs: what hangs may use the processor for as long as the process lives.
+    """
+
+    def __init__(self, subject: Subject, checks: tuple[Check, ...], earlier: tuple[Result, ...]) -> None:
         self._checks, self._hung = checks, False
         self._reader, writer = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
-        self._pid = os.fork()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of a fork beside other threads; those of libraries such as Arrow are idle here.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._pid = os.fork()
         if self._pid == 0:
             status = 1
             try:
                 os.close(self._reader)
                 # The plugin prints to standard error: standard output is for the report.
                 os.dup2(2, 1)
+                done = list(earlier)
                 for check in checks:
-                    line = json.dumps(attrs.asdict(run_check(subject, check))) + "\n"
+                    done.append(run_check(subject, check, done))
+                    line = json.dumps(attrs.asdict(done[-1])) + "\n"
                     os.write(writer, line.encode())
+                    if _hangs(done[-1]):
+                        break
                 status = 0
             finally:
                 os._exit(status)
@@ -286,14 +357,17 @@ class _Worker:
                     return
                 buffer += data
             line, _, buffer = buffer.partition(b"\n")
-            yield Result(**json.loads(line))
+            result = Result(**json.loads(line))
+            yield result
+            if _hangs(result):
+                return
 
     def end(self) -> str:
         """Wait for the end of the process; return how it ended, for messages."""
         os.close(self._reader)
         _, status = os.waitpid(self._pid, 0)
         if self._hung:
-            return "did not end within its time limit and was killed"
+            return f"{_HANGS} and was killed"
         if os.WIFSIGNALED(status):
             return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
         return f"ended with exit status {os.WEXITSTATUS(status)}"
