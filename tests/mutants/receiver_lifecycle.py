@@ -9,9 +9,8 @@ import subprocess
 import threading
 from typing import ClassVar
 
-from tests.mutants.mutant import Mutant
 from tests.mutants.receiver_references import BareReceiver
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, memory_mutant
+from tests.mutants.references import MemoryReceiver, memory_mutant
 
 from penstock import ReceiverStoppedError, ThreadReceiver
 from penstock.testing import MemoryFeeder, MemorySource
@@ -161,16 +160,7 @@ MUTANTS = [
     memory_mutant("RC-04", NeedsStart, "onStop raised AttributeError"),
     memory_mutant("RC-05", StopsOnce, "onStop raised IndexError"),
     memory_mutant("RC-06", NeverWakes, "has not ended", 0.05, "PK-13", "PK-14", *_NEVER_STOPS),
-    Mutant(
-        check="RC-06",
-        words="thread 'bare reader'",
-        kind="receiver",
-        make=ForgetsThread,
-        feeder=MemoryFeeder,
-        capabilities=MEMORY_RECEIVER,
-        scale=0.05,
-        also=("RC-08",),
-    ),
+    memory_mutant("RC-06", ForgetsThread, "thread 'bare reader'", 0.05, "RC-08"),
     memory_mutant("RC-07", ReusesConnection, "after 1 restarts the receiver stores no record", 0.1, "RC-26"),
     memory_mutant("RC-08", LeavesDescriptors, "descriptor", scale=0.1),
     memory_mutant("RC-08", LeavesProcesses, "process", 0.1),

@@ -10,7 +10,6 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
 
 _POLL_S = 0.005
 #: Bytes by which the memory may grow in 2,000 batches: 16 each. An integer or float that is kept takes 24 or more.
@@ -24,13 +23,6 @@ class LeakMeter:
     def __init__(self) -> None:
         self._threads, self._processes = set(threading.enumerate()), children()
         self._files, self._temporary = _descriptors(), _temporary_files()
-
-    def __enter__(self) -> Self:
-        """Return the meter."""
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Do nothing: ``leaks`` reports."""
 
     def leaks(self, deadline_s: float = 5.0) -> list[str]:
         """The leaked resources, one line each. Waits up to a deadline for threads and processes that are ending."""

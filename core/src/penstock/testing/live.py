@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -247,23 +247,18 @@ class LiveKit(ReceiverKit):
         """
         subject = self.subject
         options = {**subject.options, **(feeder.options() if feeder is not None else {})}
-        if subject.kind == "rate-estimator":
-            section = OPTION_SECTIONS[HOOKS[subject.kind]]
-            conf = {f"{section}{subject.name}.{option}": str(value) for option, value in options.items()}
-            chosen = {
-                "spark.streaming.backpressure.enabled": "true",
-                "spark.streaming.backpressure.rateEstimator": subject.name,
-            }
-            return LiveSpec(str(folder), {**conf, **chosen})
-        if subject.kind != "receiver":
+        if subject.kind not in {"receiver", "rate-estimator"}:
             return LiveSpec(str(folder))
-        if by_name and subject.name:
-            section = OPTION_SECTIONS[HOOKS[subject.kind]]
-            conf = {f"{section}{subject.name}.{option}": str(value) for option, value in options.items()}
+        if subject.kind == "receiver" and not (by_name and subject.name):
+            pickled = folder / "receiver.pickle"
+            pickled.write_bytes(_pickled(self.make(feeder)))
+            return LiveSpec(str(folder), pickled=str(pickled))
+        section = OPTION_SECTIONS[HOOKS[subject.kind]]
+        conf = {f"{section}{subject.name}.{option}": str(value) for option, value in options.items()}
+        if subject.kind == "receiver":
             return LiveSpec(str(folder), conf, receiver=subject.name)
-        pickled = folder / "receiver.pickle"
-        pickled.write_bytes(_pickled(self.make(feeder)))
-        return LiveSpec(str(folder), pickled=str(pickled))
+        backpressure = {"enabled": "true", "rateEstimator": subject.name}
+        return LiveSpec(str(folder), conf | {f"spark.streaming.backpressure.{k}": v for k, v in backpressure.items()})
 
     @staticmethod
     def _site(folder: Path) -> Path:
@@ -287,12 +282,8 @@ def _identity(subject: Subject) -> tuple[Any, ...]:
 
 def _pickled(receiver: Any) -> bytes:
     """Pickle a receiver for another process; by value if that process cannot import its module."""
-    module = sys.modules.get(type(receiver).__module__)
-    try:
-        importable = module is not None and module.__name__ != "__main__" and find_spec(module.__name__) is not None
-    except (ImportError, ValueError):
-        importable = False
-    if importable or module is None or module.__name__ == "__main__":
+    module = sys.modules[type(receiver).__module__]
+    if PathFinder.find_spec(module.__name__.partition(".")[0]) is not None:
         return bytes(cloudpickle.dumps(receiver))
     cloudpickle.register_pickle_by_value(module)
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import pickle
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -19,7 +18,6 @@ import cattrs
 from attrs import field, frozen
 
 from penstock.context import StreamingContext
-from penstock.errors import ReceiverStoppedError
 from penstock.launch.java import ensure_java
 from penstock.receive.thread_receiver import ThreadReceiver
 
@@ -62,15 +60,13 @@ class CountingReceiver(ThreadReceiver[int]):
 
     def receive(self) -> None:
         """Store numbers."""
-        pause, number = threading.Event(), 0
+        number = 0
         try:
-            while True:
+            while not self.wait(_PAUSE_S):
                 self.store(number)
                 number += 1
-                pause.wait(_PAUSE_S)
-        except ReceiverStoppedError:
+        finally:
             Path(self._path).write_text(str(number))
-            raise
 
 
 def main(spec_file: str) -> None:

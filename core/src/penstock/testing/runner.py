@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import signal
 import sys
@@ -44,10 +43,6 @@ _KITS: Mapping[str, type[Kit]] = {
 }
 # A forked process gets this long after a check's time limit to report the hang itself.
 _GRACE_S = 5.0
-_HANGS = "did not end within its time limit"
-_ENDED = "(ended meanwhile)"
-# The innermost frames of a check that hangs; two checks with the same ones hang for the same reason.
-_PLACE_FRAMES = 3
 
 
 def run_checks(
@@ -113,7 +108,7 @@ def run_subject(
     """Run the checks on a subject; see ``run_checks``."""
     checks = checks_for(subject.kind, only)
     results = list[Result]()
-    in_this_process = (run_check(subject, each, results) for each in checks)
+    in_this_process = (run_check(subject, each) for each in checks)
     for result in run_isolated(subject, checks) if is_isolated(isolated) else in_this_process:
         results.append(result)
         if on_result is not None:
@@ -127,26 +122,15 @@ def is_isolated(asked: bool) -> bool:
     return asked or os.environ.get("PENSTOCK_TEST_ISOLATED") == "1"
 
 
-def run_check(subject: Subject, check: Check, earlier: Iterable[Result] = ()) -> Result:
-    """Run one check in this process, on a thread of its own. An error of the plugin is a failed result.
-
-    Args:
-        subject: the plugin under test.
-        check: the check to run.
-        earlier: the results so far. After two checks that hang at the same place the check fails without running.
-    """
+def run_check(subject: Subject, check: Check) -> Result:
+    """Run one check in this process, on a thread of its own. An error of the plugin is a failed result."""
     if check.requires and not getattr(subject.capabilities, check.requires):
         return Result.of(check, "not applicable", seen=f"Capabilities.{check.requires} is not set")
     if check.kind == "live" and not subject.live:
         return Result.of(check, "not applicable", seen="live checks are off: set live=True, or pass --live")
-    hanging = _hanging(each for each in earlier if each.id != check.id)
     _prepare(subject, check.kind)
     began = time.monotonic()
-    error: BaseException | None
-    if hanging:
-        error = CheckFailure(f"not run: {hanging} hang at the same place", change="repair what these two report")
-    else:
-        error = _error_of(subject, check)
+    error = _error_of(subject, check)
     seconds = round(time.monotonic() - began, 3)
     reason = subject.expected_failures.get(check.id)
     if isinstance(error, NotApplicable):
@@ -170,24 +154,6 @@ def _prepare(subject: Subject, kind: str) -> None:
     # What cannot be prepared fails in the check.
     with suppress(Exception):
         _KITS[kind].prepare(subject)
-
-
-def _hangs(result: Result) -> bool:
-    return result.outcome == "failed" and _HANGS in result.seen
-
-
-def _hanging(results: Iterable[Result]) -> str:
-    """The ids of two checks that hang at the same place; empty if there are none."""
-    places = dict[tuple[str, ...], str]()
-    for each in filter(_hangs, results):
-        place = tuple(re.findall(r"^  File .*", each.seen, re.MULTILINE)[-_PLACE_FRAMES:])
-        # A check that was still polling is slow; it does not hang in the plugin.
-        if _ENDED in each.seen or any(frame.endswith(", in becomes") for frame in place):
-            continue
-        if place in places:
-            return f"{places[place]} and {each.id}"
-        places[place] = each.id
-    return ""
 
 
 def _excuse(check: Check) -> str:
@@ -225,7 +191,7 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
                     outcome.append(error)
             outcome.append(None)
 
-        thread = threading.Thread(target=body, name=f"penstock kit {check.id}", daemon=True)
+        thread = threading.Thread(target=body, name=_thread_name(check), daemon=True)
         with _temporary_files_in(temporary), _no_exit(exits):
             thread.start()
             thread.join(limit_s)
@@ -235,8 +201,17 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
     if exits:
         return exits[0]
     if not outcome:
-        return CheckFailure(f"the check {_HANGS} of {limit_s:g} s; its stack:\n{where}")
+        return CheckFailure(f"the check did not end within its time limit of {limit_s:g} s; its stack:\n{where}")
     return outcome[0]
+
+
+def _thread_name(check: Check) -> str:
+    return f"penstock kit {check.id}"
+
+
+def _is_running(check: Check) -> bool:
+    """Whether a check that had to end still hangs in this process."""
+    return any(each.name == _thread_name(check) for each in threading.enumerate())
 
 
 @contextmanager
@@ -269,53 +244,43 @@ def _no_exit(exits: list[CheckFailure]) -> Iterator[None]:
 
 def _stack(thread: threading.Thread) -> str:
     frame = sys._current_frames().get(thread.ident or 0)
-    return "".join(traceback.format_stack(frame)[-4:]).rstrip() if frame else _ENDED
+    return "".join(traceback.format_stack(frame)[-4:]).rstrip() if frame else "(ended meanwhile)"
 
 
 # -- a process of its own --
 
 
-def run_isolated(subject: Subject, checks: Iterable[Check], earlier: Iterable[Result] = ()) -> Iterator[Result]:
-    """Run checks in a forked process; after the plugin ended or hung it, in a new one.
-
-    Args:
-        subject: the plugin under test.
-        checks: the checks to run.
-        earlier: the results so far; see ``run_check``.
-    """
-    remaining, done = list(checks), list(earlier)
+def run_isolated(subject: Subject, checks: Iterable[Check]) -> Iterator[Result]:
+    """Run checks in a forked process; after the plugin ended it, or a check hung, in a new one."""
+    remaining = list(checks)
     for kind in {check.kind for check in remaining}:
         _prepare(subject, kind)
     while remaining:
-        process = _Worker(subject, tuple(remaining), tuple(done))
-        hung = False
+        process = _Worker(subject, tuple(remaining))
         try:
             for result in process.results():
                 remaining.pop(0)
-                done.append(result)
-                hung = _hangs(result)
                 yield result
         finally:
             ended = process.end()
-        if remaining and not hung:
+        if ended and remaining:
             check = remaining.pop(0)
-            failed = attrs.evolve(
+            yield attrs.evolve(
                 Result.of(check, "failed", seen=f"the process of the check {ended}"),
                 change="do not end or crash the process: raise an exception, or call Receiver.stop",
                 excuse=_excuse(check),
             )
-            done.append(failed)
-            yield failed
 
 
 class _Worker:
     """A forked process that runs checks and sends their results through a pipe, one line of JSON each.
 
-    It ends after a check that hangs: what hangs may use the processor for as long as the process lives.
+    It ends after a check that hangs: what hangs may use the processor for as long as the process lives. It says so
+    by an empty line.
     """
 
-    def __init__(self, subject: Subject, checks: tuple[Check, ...], earlier: tuple[Result, ...]) -> None:
-        self._checks, self._hung = checks, False
+    def __init__(self, subject: Subject, checks: tuple[Check, ...]) -> None:
+        self._checks, self._killed, self._hands_over = checks, False, False
         self._reader, writer = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -329,12 +294,11 @@ class _Worker:
                 os.close(self._reader)
                 # The plugin prints to standard error: standard output is for the report.
                 os.dup2(2, 1)
-                done = list(earlier)
                 for check in checks:
-                    done.append(run_check(subject, check, done))
-                    line = json.dumps(attrs.asdict(done[-1])) + "\n"
+                    line = json.dumps(attrs.asdict(run_check(subject, check))) + "\n"
                     os.write(writer, line.encode())
-                    if _hangs(done[-1]):
+                    if _is_running(check):
+                        os.write(writer, b"\n")
                         break
                 status = 0
             finally:
@@ -349,7 +313,7 @@ class _Worker:
             while b"\n" not in buffer:
                 ready, _, _ = select.select([self._reader], [], [], max(0.0, deadline - time.monotonic()))
                 if not ready:
-                    self._hung = True
+                    self._killed = True
                     os.kill(self._pid, signal.SIGKILL)
                     return
                 data = os.read(self._reader, 65536)
@@ -357,17 +321,19 @@ class _Worker:
                     return
                 buffer += data
             line, _, buffer = buffer.partition(b"\n")
-            result = Result(**json.loads(line))
-            yield result
-            if _hangs(result):
+            if not line:
+                self._hands_over = True
                 return
+            yield Result(**json.loads(line))
 
     def end(self) -> str:
-        """Wait for the end of the process; return how it ended, for messages."""
+        """Wait for the end of the process; return how the plugin ended it, empty if it did not."""
         os.close(self._reader)
         _, status = os.waitpid(self._pid, 0)
-        if self._hung:
-            return f"{_HANGS} and was killed"
+        if self._hands_over:
+            return ""
+        if self._killed:
+            return "did not end within its time limit and was killed"
         if os.WIFSIGNALED(status):
             return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"
         return f"ended with exit status {os.WEXITSTATUS(status)}"

@@ -91,14 +91,11 @@ class ConformanceSuite:
         Args:
             is_selected: the run selected tests: checks that did not run are not missed.
         """
-        pinned = None if is_selected else sum(PINNED[kind] for kind in ("plugin", cls.kind, "live"))
+        pinned = sum(PINNED[kind] for kind in ("plugin", cls.kind, "live"))
         results = tuple(cls.results[check.id] for check in checks_for(cls.kind) if check.id in cls.results)
+        if is_selected and len(results) < pinned:
+            return Report(cls.kind, cls.__name__, cls.seed, None, results)
         return Report(cls.kind, cls.__name__, cls.seed, pinned, results)
-
-    def test_every_check_is_present(self) -> None:
-        """The kit has every check, and nothing has removed a test from this class."""
-        removed = [check.id for check in checks_for(self.kind) if not callable(getattr(self, _test_name(check), None))]
-        assert not removed, f"{type(self).__name__} lacks the tests of {removed}; use expected_failures instead"
 
 
 class ReceiverSuite(ConformanceSuite, base=True):
@@ -135,12 +132,11 @@ def _test_name(check: Check) -> str:
 def _add_test(cls: type[ConformanceSuite], check: Check) -> None:
     def test(self: ConformanceSuite) -> None:
         __tracebackhide__ = True
-        results = type(self).results
         if is_isolated(self.isolated):
-            (result,) = run_isolated(self.subject(), [check], results.values())
+            (result,) = run_isolated(self.subject(), [check])
         else:
-            result = run_check(self.subject(), check, results.values())
-        results[check.id] = result
+            result = run_check(self.subject(), check)
+        type(self).results[check.id] = result
         if result.outcome == "failed" and check.level != "may":
             raise CheckFailure("\n" + result.text())
         if result.outcome != "passed":
