@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import subprocess
 import threading
+import warnings
 from typing import ClassVar
 
 from tests.mutants.receiver_references import BareReceiver
@@ -133,6 +135,26 @@ class LeavesProcesses(MemoryReceiver):
         super().onStart()
 
 
+class Prints(MemoryReceiver):
+    """Says on standard output what it does."""
+
+    def receive(self) -> None:
+        print("connecting to", self.address)
+        super().receive()
+
+
+class SetsUp(MemoryReceiver):
+    """Sets the process up as if it were its own."""
+
+    def onStart(self) -> None:
+        os.environ["MEMORY_ADDRESS"] = self.address
+        os.umask(0)
+        os.chdir("/")
+        warnings.simplefilter("ignore")
+        logging.basicConfig(level=logging.DEBUG)
+        super().onStart()
+
+
 class StoresLate(MemoryReceiver):
     """Has a thread that does not notice the stop at once."""
 
@@ -164,5 +186,7 @@ MUTANTS = [
     memory_mutant("RC-07", ReusesConnection, "after 1 restarts the receiver stores no record", 0.1, "RC-26"),
     memory_mutant("RC-08", LeavesDescriptors, "descriptor", scale=0.1),
     memory_mutant("RC-08", LeavesProcesses, "process", 0.1),
+    memory_mutant("RC-08", Prints, "'connecting to memory-"),
+    memory_mutant("RC-08", SetsUp, "os.environ changed: MEMORY_ADDRESS; "),
     memory_mutant("RC-09", StoresLate, "called store after its stop", 1.0, "RC-27"),
 ]

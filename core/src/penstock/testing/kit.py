@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -33,6 +34,8 @@ _POLL_S = 0.002
 _CLOSE_S = 3.0
 # A receiver is idle when its threads need less than a fifth of the time in several windows in a row.
 _WINDOW_S, _QUIET_WINDOWS = 0.02, 3
+# Characters of what a plugin prints that a failure shows.
+_PRINTED = 100
 
 
 def scale() -> float:
@@ -64,8 +67,11 @@ class Kit:
         self.subject, self.check, self.folder = subject, check, folder
         #: Seeded by the run's seed and the check's id: a check draws the same values alone and among others.
         self.rng = random.Random(f"{subject.seed} {check.id}")
-        self.leak_meter = LeakMeter()
         self._entered = ExitStack()
+        # The runner restores it, with the rest of the global state, after the check.
+        self._output: Any = _Output(sys.stdout)
+        sys.stdout = self._output
+        self.leak_meter = LeakMeter()
 
     @classmethod
     def prepare(cls, subject: Subject) -> None:
@@ -87,6 +93,15 @@ class Kit:
     def close(self) -> None:
         """Close what was entered, the last first."""
         self._entered.close()
+
+    def leaks(self, deadline_s: float) -> list[str]:
+        """What the plugin has left behind since the check began, and its ``effects``, one line each."""
+        return list(dict.fromkeys([*self.leak_meter.leaks(self.deadline_s(deadline_s)), *self.effects()]))
+
+    def effects(self) -> list[str]:
+        """The changes of the global state since the check began, and what was printed, one line each."""
+        printed = self._output.beginning
+        return [*self.leak_meter.changes(), *([f"{printed!r} was printed"] if printed else [])]
 
     def deadline_s(self, seconds: float) -> float:
         """A deadline, multiplied by ``PENSTOCK_TEST_SCALE``."""
@@ -139,6 +154,21 @@ class Kit:
             # Polls: a third-party plugin sets no event that this could wait for.
             threading.Event().wait(_POLL_S)
         return True
+
+
+class _Output:
+    """Standard output that remembers the beginning of what is printed."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.beginning = stream, ""
+
+    def write(self, text: str) -> Any:
+        """Print text."""
+        self.beginning = (self.beginning + text)[:_PRINTED]
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class ReceiverKit(Kit):

@@ -29,7 +29,6 @@ from attrs import frozen
 from penstock.errors import summary_of
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.plugins.discovery import KINDS, LEGAL_NAME, LoadedPlugin, Plugins
-from penstock.runtime.global_state import GlobalState
 from penstock.testing.leak_meter import LeakMeter
 
 #: The step of loading that failed; empty when the plugin loaded.
@@ -229,7 +228,7 @@ def _unpickled(pickled: bytes) -> dict[str, Any]:
 def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
     """Load an entry point; return the fields of ``Facts``."""
     entry_point = importlib.metadata.EntryPoint(_any_name(name), value, GROUP)
-    before, state = LeakMeter(), GlobalState()
+    before = LeakMeter()
     began = time.perf_counter()
     try:
         target = entry_point.load()
@@ -237,7 +236,7 @@ def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
         return {"step": "import", "fault": summary_of(error)}
     seconds = time.perf_counter() - began
     sys.stdout.flush()
-    effects = [*before.leaks(deadline_s=0), *state.changes()]
+    effects = before.leaks(deadline_s=0)
     if printed := output.read_text(errors="replace"):
         effects.append(f"it printed {printed[:100]!r}")
     if "pyspark" in sys.modules:

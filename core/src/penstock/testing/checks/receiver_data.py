@@ -50,7 +50,12 @@ def _shown(record: Any) -> str:
     return text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)"
 
 
-@check("RC-10", "must", change="store each record that was read once; compare what the code does between two reads")
+@check(
+    "RC-10",
+    "must",
+    limit_s=60,
+    change="store each record that was read once; compare what the code does between two reads",
+)
 def every_record_arrives(kit: ReceiverKit) -> None:
     """The receiver stores every record of an undisturbed source once.
 

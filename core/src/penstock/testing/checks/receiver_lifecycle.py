@@ -224,22 +224,29 @@ def _put_and_await(kit: ReceiverKit, feeder: Feeder, harness: ReceiverHarness, r
     )
 
 
-@check("RC-08", "must", change="close in onStop, or when receive() returns, everything that was opened")
+@check(
+    "RC-08",
+    "must",
+    change="close in onStop, or when receive() returns, everything that was opened; set nothing global, and print nothing",
+)
 def nothing_left_behind(kit: ReceiverKit) -> None:
-    """A stopped receiver has released its threads, processes, descriptors and temporary files.
+    """A stopped receiver has released what it opened, and has changed nothing else in the process.
 
-    Purpose: a receiver restarts many times in the life of an executor, and leaks add up.
+    Purpose: a receiver restarts many times in the life of an executor, and leaks add up. Global state, such as the
+        working directory, the environment or the root logger, belongs to the program, and so does standard output.
     Method: start the receiver, store a record if there is a feeder, restart it, stop it; twice. Compare the resources
-        after the second run with those after the first: a library may open some once for the process.
-    Condition: the second run leaves no additional thread, process, descriptor or temporary file.
+        after the second run with those after the first: a library may open some once for the process. Compare the
+        global state with that at the beginning.
+    Condition: the second run leaves no additional thread, process, descriptor or temporary file; the global state is
+        unchanged; the receiver prints nothing to ``sys.stdout``.
     Requires: nothing.
     """
     _run_once(kit)
     kit.leak_meter.leaks(kit.deadline_s(0.5))
     meter = LeakMeter()
     threads = _run_once(kit)
-    if leaks := [*threads, *meter.leaks(kit.deadline_s(2))]:
-        fail("; ".join(leaks), "a start, a restart and a stop")
+    if leaks := [*threads, *meter.leaks(kit.deadline_s(2)), *kit.effects()]:
+        fail("; ".join(dict.fromkeys(leaks)), "a start, a restart and a stop")
 
 
 def _run_once(kit: ReceiverKit) -> list[str]:

@@ -238,7 +238,12 @@ def _takes_all(kit: ReceiverKit, feeder: Feeder, count: int) -> bool:
     return True
 
 
-@check("RC-24", "must", change="let store wait for space, or report the number of dropped records as an error")
+@check(
+    "RC-24",
+    "must",
+    limit_s=60,
+    change="let store wait for space, or report the number of dropped records as an error",
+)
 def overflow_is_declared_and_counted(kit: ReceiverKit) -> None:
     """The receiver stores records late that it cannot store at once, or declares and reports their loss.
 
