@@ -227,7 +227,7 @@ def _put_and_await(kit: ReceiverKit, feeder: Feeder, harness: ReceiverHarness, r
 @check(
     "RC-08",
     "must",
-    change="close in onStop, or when receive() returns, everything that was opened; set nothing global, and print nothing",
+    change="close in onStop, or when receive() returns, what was opened; set nothing global, and print nothing",
 )
 def nothing_left_behind(kit: ReceiverKit) -> None:
     """A stopped receiver has released what it opened, and has changed nothing else in the process.
