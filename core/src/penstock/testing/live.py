@@ -18,7 +18,7 @@ import attrs
 from pyspark import cloudpickle
 
 from penstock.conf import OPTION_SECTIONS
-from penstock.testing.check import NotApplicable, fail
+from penstock.testing.check import CheckFailure, NotApplicable, fail
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import Kit, ReceiverKit
 from penstock.testing.live_program import LiveSpec
@@ -173,7 +173,8 @@ class LiveResult:
     numbers: int
 
 
-_finished: dict[Any, LiveResult] = {}
+# Of the runs in this process; of a failed one its error.
+_finished: dict[Any, LiveResult | CheckFailure] = {}
 
 
 class LiveKit(ReceiverKit):
@@ -196,7 +197,7 @@ class LiveKit(ReceiverKit):
         return feeder
 
     def run_to_the_end(self, *, with_neighbours: bool) -> LiveResult:
-        """Run the program, feed it and stop it gracefully, or return the result of an earlier equal run.
+        """Run the program, feed it and stop it gracefully, or repeat the outcome of an earlier equal run.
 
         Args:
             with_neighbours: choose the plugin by configuration alone, and add a second stream and two failing plugins.
@@ -204,8 +205,14 @@ class LiveKit(ReceiverKit):
         self.needs_plugin()
         key = (with_neighbours, *_identity(self.subject))
         if key not in _finished:
-            _finished[key] = self._run(with_neighbours=with_neighbours)
-        return _finished[key]
+            try:
+                _finished[key] = self._run(with_neighbours=with_neighbours)
+            except CheckFailure as failure:
+                _finished[key] = failure
+        outcome = _finished[key]
+        if isinstance(outcome, CheckFailure):
+            raise outcome
+        return outcome
 
     def _run(self, *, with_neighbours: bool) -> LiveResult:
         folder = Path(tempfile.mkdtemp(prefix="live", dir=self.folder))

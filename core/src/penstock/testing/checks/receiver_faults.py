@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 
 from penstock.runtime.clock import ManualClock
@@ -232,9 +236,21 @@ def dead_worker_is_noticed(kit: ReceiverKit) -> None:
     Condition: the receiver reports an error, ends, restarts, or stores the second record.
     Requires: a feeder; a receiver that starts threads or processes.
     """
+    kit.enter(_resource_warnings_ignored())
     ends = [_end_workers(kit, what) for what in ("threads", "processes")]
     if not any(ends):
         raise NotApplicable("the receiver starts neither threads nor processes")
+
+
+@contextmanager
+def _resource_warnings_ignored() -> Iterator[None]:
+    """Hide the resources that a library loses when the exception hits it between opening one and returning it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            yield
+        finally:
+            gc.collect()
 
 
 def _end_workers(kit: ReceiverKit, what: str) -> bool:
