@@ -12,8 +12,8 @@ from attrs import frozen
 from penstock.testing.check import Check, Level
 
 Outcome = Literal["passed", "failed", "excused", "not applicable"]
-#: Where each check is documented; the anchor is its id in lower case.
-PAGE = "docs/conformance.md"
+#: The title of the page of the documentation that describes each check; the anchor is its id in lower case.
+PAGE = "Conformance checks"
 # Kind → the checks of which one must have run for a grade above ``loads``: without data they are not applicable.
 _DATA_CHECKS = {"receiver": {"RC-10"}, "listener": {"LI-06", "LI-11"}}
 _NO_DATA = {
@@ -55,8 +55,8 @@ class Result:
     @classmethod
     def of(cls, check: Check, outcome: Outcome, seconds: float = 0.0, seen: str = "", smallest: str = "") -> Result:
         """The result of a check that did not fail."""
-        anchor = f"{PAGE}#{check.id.lower()}"
-        return cls(check.id, check.name, check.level, outcome, seconds, check.rule, seen, smallest, docs=anchor)
+        docs = f'page "{PAGE}" of the Penstock documentation, #{check.id.lower()}'
+        return cls(check.id, check.name, check.level, outcome, seconds, check.rule, seen, smallest, docs=docs)
 
     def text(self) -> str:
         """The result as readable text: one line, several for a failure."""

@@ -34,6 +34,8 @@ _POLL_S = 0.002
 _CLOSE_S = 3.0
 # A receiver is idle when its threads need less than a fifth of the time in several windows in a row.
 _WINDOW_S, _QUIET_WINDOWS = 0.02, 3
+# The check that fails if the receiver cannot be pickled.
+_PICKLED_BY = "PK-12"
 # Characters of what a plugin prints that a failure shows.
 _PRINTED = 100
 
@@ -208,7 +210,8 @@ class ReceiverKit(Kit):
             count: the number of these instances.
 
         Raises:
-            CheckFailure: the receiver cannot be pickled or loaded, or ``make`` does not take a position.
+            CheckFailure: ``make`` does not take a position, or returns no receiver; in PK-12 also: it is not pickled.
+            NotApplicable: the receiver cannot be pickled, which PK-12 reports.
         """
         if feeder is None and self.subject.feeder is not None:
             feeder = self.feeder()
@@ -221,6 +224,8 @@ class ReceiverKit(Kit):
         try:
             receiver = cloudpickle.loads(cloudpickle.dumps(made))
         except Exception as error:
+            if self.check.id != _PICKLED_BY:
+                raise NotApplicable(f"the receiver cannot be pickled: see {_PICKLED_BY}") from error
             fail(
                 f"a new {type(made).__name__} cannot be pickled: {type(error).__name__}: {error}",
                 change="create clients, sockets, locks and threads in onStart, not in __init__",
@@ -298,8 +303,8 @@ class ReceiverKit(Kit):
             return list((Counter(records) - Counter(harness.records)).elements())
 
         def seen() -> str:
-            errors = f"; reported errors: {harness.errors[-3:]}" if harness.errors else ""
-            return f"{len(missing())} of {len(records)} records are not stored, the first is {missing()[:1]}{errors}"
+            lacks = f"{len(missing())} of {len(records)} records are not stored, the first is {missing()[:1]}"
+            return f"{lacks}; {harness.reports()}"
 
         self.until(lambda: harness.count >= len(records) and not missing(), seen, timeout_s)
 

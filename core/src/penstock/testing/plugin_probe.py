@@ -189,7 +189,9 @@ def _serve(request: dict[str, Any]) -> dict[str, Any]:
             return {"end": f"it did not load within {request['limit_s']:g} s"}
         if not data:
             said = Path(folder, "output").read_text(errors="replace").strip().splitlines()
-            return {"end": f"it ended the process with exit status {status}" + (f": {said[-1]}" if said else "")}
+            killed = f"its process was killed by {signal.Signals(-status).name}" if status < 0 else ""
+            end = killed or f"it ended the process with exit status {status}"
+            return {"end": end + (f": {said[-1]}" if said else "")}
         answer: dict[str, Any] = json.loads(data)
         return answer
 

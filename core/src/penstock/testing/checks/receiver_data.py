@@ -71,7 +71,7 @@ def every_record_arrives(kit: ReceiverKit) -> None:
         _await(kit, harness, stop)
     kit.finishes(harness.stop, _STOP_S)
     if seen := differences(records, harness.records):
-        fail(f"{seen}; reported errors: {harness.errors[-2:]}", "put(1 record); put(99 records); put(200 records)")
+        fail(f"{seen}; {harness.reports()}", "put(1 record); put(99 records); put(200 records)")
 
 
 @check("RC-11", "must", requires="ordered", change="store from one thread, in the order of the source")
@@ -264,7 +264,7 @@ def wakes_after_idle(kit: ReceiverKit) -> None:
         _await(kit, harness, number)
         if harness.count < number:
             fail(
-                f"record {number} is not stored after a quiet period; reported errors: {harness.errors[-2:]}",
+                f"record {number} is not stored after a quiet period; {harness.reports()}",
                 "put([record])",
             )
 

@@ -127,7 +127,7 @@ def stop_before_start_harmless(kit: ReceiverKit) -> None:
     _stop_directly(kit, receiver, "onStop()")
     harness = kit.run(receiver)
     if harness.is_terminated:
-        fail(f"the receiver does not start after onStop; reported errors: {harness.errors[-1:]}", "onStop(); onStart()")
+        fail(f"the receiver does not start after onStop; {harness.reports()}", "onStop(); onStart()")
     if feeder is not None:
         feeder.put(feeder.sample(kit.rng, 1))
         kit.until(lambda: harness.count, "the receiver stores no record after onStop and onStart", 3)
@@ -204,7 +204,7 @@ def restart_after_stop_works(kit: ReceiverKit) -> None:
     for number in (1, 2):
         harness.restart()
         if not kit.becomes(partial(_has_started, harness, number + 1), 3):
-            fail(f"the receiver does not restart; reported errors: {harness.errors[-1:]}", f"{number} restarts")
+            fail(f"the receiver does not restart; {harness.reports()}", f"{number} restarts")
         _put_and_await(kit, feeder, harness, records[number], f"{number} restarts")
     if not kit.finishes(harness.stop, _STOP_S):
         return  # RC-06 reports it
@@ -219,7 +219,7 @@ def _put_and_await(kit: ReceiverKit, feeder: Feeder, harness: ReceiverHarness, r
     feeder.put([record])
     kit.until(
         lambda: record in harness.records,
-        lambda: f"after {what} the receiver stores no record; reported errors: {harness.errors[-2:]}",
+        lambda: f"after {what} the receiver stores no record; {harness.reports()}",
         3,
     )
 
