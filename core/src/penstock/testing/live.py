@@ -28,7 +28,10 @@ _QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.streaming.blockInterval": "100ms",
+    # Two blocks a batch: each is a task, and two receivers leave two of four slots.
+    "spark.streaming.blockInterval": "250ms",
+    # The second compiler costs more processor time than it saves in a program this short.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 # The deadline of one step of a program, its start included. Only a failure reaches it.
 _DEADLINE_S = 150.0
