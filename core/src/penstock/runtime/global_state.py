@@ -67,7 +67,7 @@ class GlobalState:
             kept = [each for each in warnings.filters if not _is_general(each)]
             warnings.resetwarnings()
             # The general ones last: a library's own filters are for its own warnings.
-            warnings.filters[:] = [*kept, *was[_WARNINGS]]
+            warnings.filters[:] = [*kept, *was[_WARNINGS]]  # type: ignore[index]  # a list, typed as a sequence
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 handler = was[f"the handler of {number.name}"]
