@@ -73,7 +73,8 @@ class LiveRun:
             site: a folder with further installed plugins, for the driver and its workers.
         """
         (self.folder / "stop").unlink(missing_ok=True)
-        path = os.pathsep.join([*([str(site)] if site else []), *filter(None, sys.path)])
+        own = [str(Path(each).absolute()) for each in sys.path]
+        path = os.pathsep.join([*([str(site)] if site else []), *own])
         conf = {**_QUIET, "spark.executorEnv.PYTHONPATH": path, **self._kit.subject.conf, **spec.conf}
         spec_file = self.folder / "spec.json"
         spec_file.write_text(json.dumps(attrs.asdict(attrs.evolve(spec, conf=conf))))
