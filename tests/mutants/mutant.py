@@ -15,7 +15,7 @@ from unittest.mock import patch
 from attrs import field, frozen
 
 from penstock.testing import Capabilities, Feeder, Report, run_checks
-from penstock.testing.kit import scale as machine_scale
+from penstock.testing.check import scale as machine_scale
 
 
 @frozen(kw_only=True)

@@ -21,7 +21,7 @@ from penstock import testing
 from penstock.cli.shared import option_pairs
 from penstock.errors import ConfigurationError, UnknownNameError, summary_of
 from penstock.hookspecs import GROUP, SUITES_GROUP
-from penstock.testing.kit import scale
+from penstock.testing.check import scale
 from penstock.testing.plugin_probe import installed, probe
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import threading
@@ -23,7 +22,7 @@ from penstock.blocks import arrow_form
 from penstock.receive.receiver import Receiver
 from penstock.runtime.clock import Clock, ManualClock
 from penstock.testing.capabilities import Capabilities
-from penstock.testing.check import Check, NotApplicable, fail
+from penstock.testing.check import Check, NotApplicable, fail, scale
 from penstock.testing.feeder import Feeder
 from penstock.testing.leak_meter import LeakMeter, ReceiverThreads
 from penstock.testing.receiver_harness import ReceiverHarness
@@ -38,22 +37,6 @@ _WINDOW_S, _QUIET_WINDOWS = 0.02, 3
 _PICKLED_BY = "PK-12"
 # Characters of what a plugin prints that a failure shows.
 _PRINTED = 100
-
-
-def scale() -> float:
-    """The factor of every deadline, from ``PENSTOCK_TEST_SCALE``: above 1 on a slow machine.
-
-    Raises:
-        ValueError: the variable is not a number above 0.
-    """
-    text = os.environ.get("PENSTOCK_TEST_SCALE", "1")
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0
-    if value <= 0:
-        raise ValueError(f"PENSTOCK_TEST_SCALE={text!r}: must be a number above 0, a factor for all deadlines")
-    return value
 
 
 class Kit:

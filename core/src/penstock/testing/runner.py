@@ -22,10 +22,10 @@ import attrs
 from penstock.runtime.global_state import GlobalState
 from penstock.testing.block_store import BlockStoreKit
 from penstock.testing.capabilities import Capabilities
-from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for
+from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for, scale
 from penstock.testing.check_report import Report, Result
 from penstock.testing.feeder import Feeder
-from penstock.testing.kit import Kit, ReceiverKit, scale
+from penstock.testing.kit import Kit, ReceiverKit
 from penstock.testing.listener_kit import ListenerKit
 from penstock.testing.live import LiveKit
 from penstock.testing.packaging_kit import PackagingKit
