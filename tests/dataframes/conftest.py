@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from penstock.testing import ManualClock
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 Program = Callable[..., None]
 
@@ -31,7 +33,7 @@ class Run:
         self._sc, self._folder = sc, folder
         #: By batch (counted from 1) and output operation: what the operation failed with.
         self.errors: dict[tuple[int, int], str] = {}
-        self._completed = 0
+        self._completed = self._zero_ms = self._interval_ms = 0
 
     def __call__(
         self, program: Program, *inputs: Sequence[StoredBatch], num_batches: int, interval_s: float = 1.0
@@ -46,14 +48,17 @@ class Run:
         ssc.start()
         zero_ms = ssc._graph.zero_time_ms
         assert zero_ms is not None
-        self._number = lambda time_ms: round((time_ms - zero_ms) / interval_s / 1000)
+        self._zero_ms, self._interval_ms = zero_ms, round(interval_s * 1000)
         try:
             for number in range(1, num_batches + 1):
                 clock.await_waiters()
                 clock.advance(round(interval_s * 1000))
-                wait_for(lambda number=number: self._completed == number, f"the end of batch {number}")
+                wait_for(partial(self._has_completed, number), f"the end of batch {number}")
         finally:
             ssc.stop(stopSparkContext=False)
+
+    def _has_completed(self, number: int) -> bool:
+        return self._completed == number
 
     def onBatchCompleted(self, _event: Any) -> None:
         """Count it."""
@@ -63,7 +68,18 @@ class Run:
         """Note what failed."""
         info = event.outputOperationInfo
         if info.failureReason:
-            self.errors[self._number(info.batchTime), info.id] = info.failureReason
+            self.errors[(info.batchTime - self._zero_ms) // self._interval_ms, info.id] = info.failureReason
+
+
+@pytest.fixture(scope="package", autouse=True)
+def session(sc: SparkContext) -> Iterator[SparkSession]:
+    """The program's session; a task costs more than the rows of these tests."""
+    from pyspark.sql import SparkSession
+
+    found = SparkSession.builder.getOrCreate()
+    found.conf.set("spark.sql.shuffle.partitions", "1")
+    yield found
+    found.conf.unset("spark.sql.shuffle.partitions")
 
 
 @pytest.fixture

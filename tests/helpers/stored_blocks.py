@@ -17,10 +17,8 @@ from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 
-#: A block: a columnar batch, or a list of records.
-Records = pa.Table | list[Any]
-#: The partitions of a batch; each is a list of blocks.
-StoredBatch = Sequence[Sequence[Records]]
+#: The partitions of a batch; each is a list of blocks: columnar batches, or lists of records.
+StoredBatch = Sequence[Sequence[Any]]
 
 
 class StoredBlocks:
@@ -48,7 +46,7 @@ class StoredBlocks:
             for n, batch in enumerate(batches)
         ]
 
-    def _write(self, block_id: str, records: Records) -> BlockReference:
+    def _write(self, block_id: str, records: Any) -> BlockReference:
         table = arrow_form.from_columns(records) if isinstance(records, pa.Table) else arrow_form.encode(records)
         path = self._folder / f"{block_id}.arrow"
         with path.open("wb") as file:

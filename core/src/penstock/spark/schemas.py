@@ -24,7 +24,7 @@ def parse_schema(schema: object) -> tuple[StructType, bool]:
     Raises:
         ConfigurationError: it is not a schema, has no columns, or a type that cannot be read from Arrow.
     """
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
     parsed: Any = schema
     if isinstance(schema, str):
@@ -39,7 +39,7 @@ def parse_schema(schema: object) -> tuple[StructType, bool]:
             f"{schema!r} ({type(schema).__name__})"
         )
     is_value = not isinstance(parsed, StructType)
-    struct: StructType = StructType().add("value", parsed) if is_value else parsed
+    struct = StructType([StructField("value", parsed)]) if is_value else parsed
     if not struct.names:
         raise ConfigurationError("toDF: the schema has no columns")
     repeated = sorted({name for name in struct.names if struct.names.count(name) > 1})

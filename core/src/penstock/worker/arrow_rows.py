@@ -20,8 +20,8 @@ from penstock.worker.arrow_types import require_values
 
 Convert = Callable[[Any], Any]
 
-# Of a value in an error message.
-_LONGEST_VALUE = 80
+# Characters of a value in an error message, and of what Arrow says of it.
+_LONGEST_VALUE = 100
 
 
 def to_batches(records: Iterable[Any], schema: pa.Schema, *, are_values: bool = False) -> Iterator[pa.RecordBatch]:
@@ -106,13 +106,16 @@ def _complaint(values: Sequence[Any], field: pa.Field, convert: Convert | None, 
         try:
             pa.array([value if value is None or convert is None else convert(value)], field.type)
         except Exception as found:
-            reason = " ".join(str(found).split())
+            reason = _shortened(" ".join(str(found).split()))
             return f"a value of the column {field.name!r} does not fit {field.type}: {_short(value)}: {reason}"
     return f"the column {field.name!r} cannot be converted to {field.type}: {summary_of(error)}"
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
+    return _shortened(repr(value))
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
 
 
