@@ -30,11 +30,10 @@ class Seen:
         self.times: dict[str, list[Any]] = defaultdict(list)
         self.columns: dict[str, list[str]] = {}
 
-    def note(self, name: str, zero_ms: list[int]) -> Any:
+    def note(self, name: str) -> Any:
         def collect(df: DataFrame, batch_id: int) -> None:
-            zero_ms[0] = zero_ms[0] or batch_id - 1000
             self.columns[name] = [f"{field.name} {field.dataType.simpleString()}" for field in df.schema]
-            self.batches[name][(batch_id - zero_ms[0]) // 1000] = sorted(map(tuple, df.collect()), key=repr)
+            self.batches[name][batch_id // 1000] = sorted(map(tuple, df.collect()), key=repr)
 
         return collect
 
@@ -47,14 +46,12 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
 
     found, folder = Seen(), tmp_path_factory.mktemp("blocks")
     files = tmp_path_factory.mktemp("files")
-    zero_ms = [0]
 
     def program(ssc: StreamingContext, lines: DStream[Any], tables: DStream[Any]) -> None:
         def keep(name: str, stream: Any) -> None:
-            stream.foreachBatch(found.note(name, zero_ms))
+            stream.foreachBatch(found.note(name))
 
         frame = lines.toDF()
-        # The first output: its first batch has blocks, so that the times of all others can be counted.
         keep("lines", frame)
         words = frame.select(F.explode(F.split("value", " ")).alias("word"))
         keep("counts", words.groupBy("word").agg(F.count("*").alias("count")))

@@ -20,7 +20,6 @@ from penstock.graph.frames import BatchFrame, DerivedFrames, FrameDStream, Sourc
 from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
 from penstock.graph.operators.per_batch import UnionDStream
 from penstock.plugins.specs import SourceBatch
-from penstock.spark import dataframes
 from penstock.spark.rdds import LocatedPartition
 
 TEXT = pa.schema([("value", pa.string())])
@@ -33,12 +32,7 @@ class Reader:
     schema: pa.Schema | None = TEXT
 
     def batches(self, partitions: Any) -> Any:
-        return iter(
-            [] if self.schema is None else pa.Table.from_pylist([], self.schema).to_batches() or [self._empty()]
-        )
-
-    def _empty(self) -> pa.RecordBatch:
-        return pa.RecordBatch.from_pylist([], self.schema)
+        return iter([] if self.schema is None else [pa.RecordBatch.from_pylist([], self.schema)])
 
     def __call__(self, _index: int, records: Any) -> Any:
         return records
@@ -83,7 +77,7 @@ def initialized(stream: Any) -> Any:
 
 
 def references(inputs: Any) -> list[Any]:
-    return [each.references.collect() if isinstance(each, ArrowInput) else each for each in inputs]
+    return [each.references.collect() for each in inputs]
 
 
 def test_blocks_are_read_by_reference(lines: DStream[Any]) -> None:
@@ -147,7 +141,7 @@ def test_a_source_may_have_columns(context: FakeContext) -> None:
     rdd, columns = FakeRDD([["a"]]), ArrowInput(FakeRDD([[1]]), Reader(), lambda: TEXT)
     batches = {INTERVAL_MS: SourceBatch(rdd, arrow=columns), 2 * INTERVAL_MS: SourceBatch(rdd)}
     nothing = dict.fromkeys(("open", "start", "stop", "clean_up"), lambda *_arguments: None)
-    node = PulledInputDStream(context.graph, lambda: SimpleNamespace(compute=batches.__getitem__, **nothing))  # type: ignore[arg-type,return-value]
+    node = PulledInputDStream(context.graph, lambda: SimpleNamespace(compute=batches.__getitem__, **nothing))
     node.initialize(0)
     assert node.batch_inputs(INTERVAL_MS) == (columns,)
     assert node.batch_inputs(2 * INTERVAL_MS) == (rdd,)
@@ -187,7 +181,7 @@ def test_a_schema_that_cannot_be_read_is_refused(lines: DStream[Any], schema: An
 def test_a_pandas_that_pyspark_does_not_support_is_refused(
     lines: DStream[Any], monkeypatch: pytest.MonkeyPatch, version: str, words: str
 ) -> None:
-    monkeypatch.setattr(dataframes.metadata, "version", lambda _name: version)
+    monkeypatch.setattr(metadata, "version", lambda _name: version)
     with pytest.raises(ConfigurationError) as error:
         lines.toDF()
     assert "pandas >= 2.2, < 3" in str(error.value)
@@ -199,7 +193,7 @@ def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.Monke
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(dataframes.metadata, "version", missing)
+    monkeypatch.setattr(metadata, "version", missing)
     with pytest.raises(ConfigurationError, match=r"is not installed: pip install 'penstock\[columnar\]'"):
         lines.foreachDataFrame(print)
 
@@ -314,7 +308,12 @@ def _frames_are_dataframes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_frames_are_dataframes")
 def test_a_function_gets_the_frame_and_returns_another(frames: Frames) -> None:
     calls: list[Any] = []
-    derived = DerivedFrames((frames, frames), lambda *given: calls.append(given) or given[0])
+
+    def function(*given: Any) -> Any:
+        calls.append(given)
+        return given[0]
+
+    derived = DerivedFrames((frames, frames), function)
     derived.initialize(0)
     assert derived.frame(2 * INTERVAL_MS) is None
     unknown, known = derived.frame(INTERVAL_MS), derived.frame(3 * INTERVAL_MS)

@@ -39,7 +39,7 @@ def parse_schema(schema: object) -> tuple[StructType, bool]:
             f"{schema!r} ({type(schema).__name__})"
         )
     is_value = not isinstance(parsed, StructType)
-    struct = StructType([StructField("value", parsed)]) if is_value else parsed
+    struct: Any = StructType([StructField("value", parsed)]) if is_value else parsed
     if not struct.names:
         raise ConfigurationError("toDF: the schema has no columns")
     repeated = sorted({name for name in struct.names if struct.names.count(name) > 1})
