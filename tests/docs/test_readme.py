@@ -19,7 +19,9 @@ def test_program_is_that_of_the_example() -> None:
     assert program == code
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/windows-and-state.md", "docs/writing-a-receiver.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/dataframes.md", "docs/windows-and-state.md", "docs/writing-a-receiver.md"]
+)
 def test_links_have_targets(page: str) -> None:
     path = ROOT / page
     links = re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text())

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark import Accumulator, cloudpickle
 
@@ -23,7 +24,9 @@ from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.graph.dstream import DStream
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.token import Token
+from penstock.worker.arrow_rows import as_rows
 from penstock.worker.block_reader import ReadBlocks
+from penstock.worker.read_arrow import ReadArrow
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
@@ -94,11 +97,16 @@ OPERATORS: dict[str, Callable[[DStream[Any]], DStream[Any]]] = {
     ),
     "mapWithState": map_with_state,
 }
-# These send nothing of ours, or what partitionBy sends.
+# What DataFrames are read with, from blocks and from rows.
+FRAMES = (
+    ReadArrow(ReadBlocks(Token.generate()), pa.schema([]), is_declared=True, are_values=False, is_grouped=False),
+    partial(as_rows, ["value"], True),
+)
+# These send nothing of ours, what partitionBy sends, or the above.
 OTHERS = {
     *("cogroup", "join", "leftOuterJoin", "rightOuterJoin", "fullOuterJoin", "repartition", "transform"),
     *("transformWith", "foreachRDD", "pprint", "saveAsTextFiles", "saveAsPickleFiles", "cache", "checkpoint"),
-    *("persist", "slice", "context", "setName", "id"),
+    *("persist", "slice", "context", "setName", "id", "toDF", "foreachDataFrame"),
 }
 
 
@@ -145,6 +153,7 @@ def test_tasks_of_operators_import_nothing_of_the_driver_side(
         for function in sent_by(operation(pairs), sent)
     ]
     assert OPERATORS.keys() - {"union", "window"} == {name for name, _pickle in pickled}
+    pickled += [("toDF", cloudpickle.dumps(function)) for function in FRAMES]
     (tmp_path / "sent").write_bytes(pickle.dumps(pickled))
     command = [sys.executable, "-c", WORKER, str(tmp_path / "sent"), ",".join(DRIVERS_SIDE)]
     worker = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import assert_type
+from typing import Any, assert_type
 
 from pyspark import RDD, StorageLevel
 from pyspark.resultiterable import ResultIterable
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructType
 
-from penstock import DStream, StreamingContext
+from penstock import DataFrameStream, DStream, StreamingContext
 
 
 def word_count(ssc: StreamingContext) -> None:
@@ -128,3 +131,29 @@ def what_is_wrong_is_seen(numbers: DStream[int], stream: DStream[tuple[str, int]
     numbers.reduceByKey(max)  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
     stream.mapValues(len)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     stream.join(numbers)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def data_frames(lines: DStream[str], static: DataFrame) -> None:
+    frame = lines.toDF()
+    assert_type(frame, DataFrameStream)
+    assert_type(lines.toDF("value string"), DataFrameStream)
+    assert_type(lines.map(len).toDF(IntegerType()), DataFrameStream)
+    assert_type(lines.toDF(StructType().add("value", "string")), DataFrameStream)
+    words = frame.select(F.explode(F.split("value", " ")).alias("word"))
+    assert_type(words, DataFrameStream)
+    assert_type(frame.select("value", F.col("value")).selectExpr("value").drop("value", F.col("a")), DataFrameStream)
+    assert_type(frame.where("a > 1").filter(F.col("a") > 1).withColumn("b", F.lit(1)), DataFrameStream)
+    assert_type(words.groupBy("word", F.col("a")).agg(F.count("*"), {"a": "max"}), DataFrameStream)
+    assert_type(words.groupBy(["word"]).count(), DataFrameStream)
+    assert_type(words.join(static, "word"), DataFrameStream)
+    assert_type(words.join(lambda: static, ["word"], "left"), DataFrameStream)
+    assert_type(words.join(words, F.col("word") == F.col("word")), DataFrameStream)
+    assert_type(frame.sql("SELECT * FROM batch"), DataFrameStream)
+    assert_type(frame.transform(lambda df: df.orderBy("value").limit(3)), DataFrameStream)
+    assert_type(words.rows(), DStream[Row])
+    assert_type(words.rows().map(lambda row: row["word"]), DStream[Any])
+    lines.foreachDataFrame(lambda df: df.show())
+    lines.foreachDataFrame(lambda time, df: print(time.isoformat(), df.count()))
+    words.foreachDataFrame(lambda df: df.show())
+    words.foreachBatch(lambda df, batch_id: print(batch_id + 1, df.count()))
+    words.pprint(5)

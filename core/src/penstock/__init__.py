@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from penstock.errors import ConfigurationError as ConfigurationError
     from penstock.errors import PenstockError as PenstockError
     from penstock.errors import ReceiverStoppedError as ReceiverStoppedError
+    from penstock.errors import SchemaError as SchemaError
     from penstock.errors import StoreError as StoreError
+    from penstock.graph.dataframe_stream import DataFrameStream as DataFrameStream
     from penstock.graph.dstream import DStream as DStream
     from penstock.graph.state_spec import StateSpec as StateSpec
     from penstock.hookspecs import hookimpl as hookimpl
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from penstock.plugins.listener_context import DStreamInfo as DStreamInfo
     from penstock.plugins.listener_context import ListenerContext as ListenerContext
     from penstock.plugins.listener_context import ReceiverStreamInfo as ReceiverStreamInfo
+    from penstock.plugins.specs import ArrowInput as ArrowInput
+    from penstock.plugins.specs import ArrowReader as ArrowReader
     from penstock.plugins.specs import InputSource as InputSource
     from penstock.plugins.specs import InputStreamSpec as InputStreamSpec
     from penstock.plugins.specs import RateEstimator as RateEstimator

@@ -56,6 +56,10 @@ class BatchFailedError(PenstockError):
     """User code or Spark failed while a batch was generated or run; the cause is the original error."""
 
 
+class SchemaError(PenstockError):
+    """Records do not fit the schema of a DataFrame."""
+
+
 class StateUpdateError(PenstockError):
     """A state function failed for some keys. Their state is unchanged; the state of all other keys is updated."""
 

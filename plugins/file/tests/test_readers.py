@@ -20,7 +20,7 @@ from pyarrow import fs
 from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece
-from penstock_file.readers import LineReader, ProgramReader, Reader, RecordReader, line_runs
+from penstock_file.readers import LineReader, ProgramReader, Reader, RecordReader, decoded_lines, line_blocks
 
 LOCAL = fs.LocalFileSystem()
 MARK = b"\xef\xbb\xbf"
@@ -42,7 +42,7 @@ def expected_lines(data: bytes) -> list[str]:
 def lines_of(data: bytes, start: int, stop: int, chunk: int) -> list[str]:
     file = io.BytesIO(data)
     file.seek(max(start - 1, 0))
-    return list(itertools.chain.from_iterable(line_runs(file.read, start, stop, chunk)))
+    return list(itertools.chain.from_iterable(map(decoded_lines, line_blocks(file.read, start, stop, chunk))))
 
 
 @settings(deadline=None)

@@ -114,6 +114,11 @@ def is_columnar(table: pa.Table) -> bool:
     return (table.schema.metadata or {}).get(_FORM) == _COLUMNS
 
 
+def is_pickled(schema: pa.Schema) -> bool:
+    """Return whether record batches of this schema hold pickled records."""
+    return (schema.metadata or {}).get(_FORM) == _PICKLE
+
+
 def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
     """Decode records, one batch at a time."""
     return itertools.chain.from_iterable(map(_decode, batches))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 from pyspark import RDD, StorageLevel
 
 from penstock.graph.arguments import require_num_partitions, with_time
+from penstock.graph.dataframe_stream import DataFrameStream
 from penstock.graph.inputs import InputDStream
 from penstock.graph.node import Node, OnDriver
 from penstock.graph.operators.per_batch import MapPartitionsDStream, UnionDStream
@@ -28,6 +29,9 @@ from penstock.worker import functions
 from penstock.worker.map_with_state import select_mapped, select_states
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
+
     from penstock.context import StreamingContext
 
 T = TypeVar("T", covariant=True)
@@ -312,6 +316,37 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         graph = self._node.graph
         with graph.lock:
             return self._node.rdds_between(begin_ms, min(end_ms, graph.last_time_ms))
+
+    # -- DataFrames --
+
+    def toDF(self, schema: DataType | str | None = None) -> DataFrameStream:
+        """Each batch as a DataFrame.
+
+        Args:
+            schema: a StructType, or text in the form of Spark's DDL (``word string, count bigint``), to which records
+                are converted. A single type (``string``) means one column ``value``. ``None``: the schema of the stored
+                columns, which lines of text and whatever a receiver stores as Arrow have.
+
+        Raises:
+            ConfigurationError: the schema is invalid, or needed because an operator made Python objects of the columns;
+                or pandas, which PySpark uses, is missing or too new.
+        """
+        return DataFrameStream.of_records(self._node, schema, self._derive)
+
+    @overload
+    def foreachDataFrame(self, func: Callable[[DataFrame], object]) -> None: ...
+
+    @overload
+    def foreachDataFrame(self, func: Callable[[datetime, DataFrame], object]) -> None: ...
+
+    def foreachDataFrame(self, func: Callable[..., object]) -> None:
+        """Call ``func(df)`` or ``func(time, df)`` with each batch as a DataFrame: an output operation. See ``toDF``.
+
+        Raises:
+            AssertionError: the function takes neither one nor two arguments.
+            ConfigurationError: the stream has no schema; or pandas is missing or too new.
+        """
+        self.toDF().foreachDataFrame(func)
 
     # -- output operations --
 

@@ -8,18 +8,23 @@ from __future__ import annotations
 import queue
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import RDD
 
 from penstock.errors import StreamingStateError
+from penstock.graph.batch_input import BatchInput
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
-from penstock.plugins.specs import RecoverableSource
+from penstock.plugins.specs import ArrowInput, RecoverableSource
 from penstock.spark.rdds import as_rdd, located_rdd
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.graph.dstream_graph import DStreamGraph
+    from penstock.graph.graph_runtime import ReceivedBlocks
     from penstock.plugins.specs import InputSource, SourceBatch
 
 
@@ -57,6 +62,12 @@ class ReceiverInputDStream(InputDStream):
     def __init__(self, graph: DStreamGraph, receiver: Any) -> None:
         super().__init__(graph)
         self.receiver = receiver
+        # The same batches as the remembered RDDs, those without blocks left out.
+        self._columns: dict[int, ArrowInput] = {}
+
+    def program_state(self) -> dict[str, Any]:
+        """The attributes that the program set."""
+        return {**super().program_state(), "_columns": {}}
 
     def persist_by_default(self) -> None:
         """Do nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
@@ -72,11 +83,43 @@ class ReceiverInputDStream(InputDStream):
             raise StreamingStateError("a receiver stream can be computed only in a started context")
         if time_ms <= zero_time_ms:
             return self._sc.emptyRDD()
-        references = located_rdd(self._sc, received.partitions(time_ms, self.id))
+        partitions = received.partitions(time_ms, self.id)
+        references = located_rdd(self._sc, partitions)
         # Last: what fails above is tried again for the next output, and the input must be reported once.
         info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
         self.graph.runtime.report_input(time_ms, info, None)
+        if partitions:
+            schema = partial(_first_schema, received, time_ms, self.id)
+            self._columns[time_ms] = ArrowInput(references, received.reader, schema)
         return references.mapPartitionsWithIndex(received.reader)
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        """The batch's blocks."""
+        if self.get_or_compute(time_ms) is None:
+            return None
+        return (self._columns[time_ms],) if time_ms in self._columns else ()
+
+    @property
+    def has_columns(self) -> bool:
+        """Blocks have a schema, unless a receiver stores objects that have no typed form."""
+        return True
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget old batches."""
+        super().clear_metadata(time_ms, unpersist=unpersist)
+        self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
+
+
+def _first_schema(received: ReceivedBlocks, time_ms: int, stream_id: int) -> pa.Schema | None:
+    """The schema of a batch's first block that is not lost; ``None`` when all are, and lost blocks are skipped.
+
+    Raises:
+        BlockGoneError: the first block is lost, and lost blocks are not skipped.
+        BlockUnreachableError: its host cannot be reached now.
+    """
+    references = (partition.element for partition in received.partitions(time_ms, stream_id))
+    first = next(received.reader.batches(references), None)
+    return None if first is None else first.schema
 
 
 class PulledInputDStream(InputDStream):
@@ -96,6 +139,8 @@ class PulledInputDStream(InputDStream):
         self._failed: dict[int, BaseException] = {}
         # The newest batch time of an earlier run: up to here the source must repeat its batches.
         self._position_ms = -1
+        # The same batches as the remembered RDDs, where the source has columns.
+        self._columns: dict[int, ArrowInput] = {}
         self.restored()
 
     def restored(self) -> None:
@@ -105,7 +150,14 @@ class PulledInputDStream(InputDStream):
 
     def program_state(self) -> dict[str, Any]:
         """The attributes that the program set, without the source, which ``make`` creates again."""
-        return {**super().program_state(), "_source": None, "_newest_ms": -1, "_failed": {}, "_position_ms": -1}
+        return {
+            **super().program_state(),
+            "_source": None,
+            "_newest_ms": -1,
+            "_failed": {},
+            "_position_ms": -1,
+            "_columns": {},
+        }
 
     def position(self) -> Mapping[str, Any] | None:
         """The source's position between two batches, as JSON values; ``None`` for a source without one."""
@@ -159,11 +211,24 @@ class PulledInputDStream(InputDStream):
     def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
         info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
         self.graph.runtime.report_input(time_ms, info, batch.count)
+        if batch.arrow is not None:
+            self._columns[time_ms] = batch.arrow
         return batch.rdd
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        """The batch's columns if the source has them, else its RDD."""
+        rdd = self.get_or_compute(time_ms)
+        return None if rdd is None else (self._columns.get(time_ms, rdd),)
+
+    @property
+    def has_columns(self) -> bool:
+        """Only the batches of the source say so."""
+        return True
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget old batches, here and in the source."""
         super().clear_metadata(time_ms, unpersist=unpersist)
+        self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
         self._failed = {time: error for time, error in self._failed.items() if time > time_ms - self.remember_ms}
         self._source.clean_up(time_ms - self.remember_ms)
 

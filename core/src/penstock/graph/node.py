@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 from pyspark import RDD, StorageLevel
 
 from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.graph.batch_input import BatchInput
 from penstock.graph.call_site import call_site
 from penstock.spark.checkpoint import checkpoint_file
 
@@ -85,6 +86,16 @@ class Node(OnDriver):
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Generate the RDD of a valid time; ``None`` for a batch without an RDD."""
         raise TypeError(f"{type(self).__name__} must override compute")
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        """What the DataFrame of a time is read from, in order; ``None`` for a batch without one."""
+        rdd = self.get_or_compute(time_ms)
+        return None if rdd is None else (rdd,)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether every batch may consist of columns, which have a schema, and not of rows."""
+        return False
 
     @property
     def parent_remember_ms(self) -> int:
@@ -215,10 +226,18 @@ class Node(OnDriver):
         Raises:
             StreamingStateError: the context has not started.
         """
+        rdds = [self.get_or_compute(time_ms) for time_ms in self.times_between(from_ms, to_ms)]
+        return [rdd for rdd in rdds if rdd is not None]
+
+    def times_between(self, from_ms: int, to_ms: int) -> range:
+        """The times of this stream between two times, both included.
+
+        Raises:
+            StreamingStateError: the context has not started.
+        """
         zero_ms, slide_ms = self._zero_ms(), self.slide_ms
         first, last = (max(time_ms - zero_ms, 0) // slide_ms * slide_ms + zero_ms for time_ms in (from_ms, to_ms))
-        rdds = [self.get_or_compute(time_ms) for time_ms in range(first, last + 1, slide_ms)]
-        return [rdd for rdd in rdds if rdd is not None]
+        return range(first, last + 1, slide_ms)
 
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget the RDDs that are older than the remember duration at ``time_ms``, here and in the parents."""

@@ -36,10 +36,10 @@ class ForEachDStream(Node):
 
     Args:
         parent: gives the RDDs.
-        function: called with the batch's datetime and RDD.
+        function: called with the batch's datetime and RDD; subclasses call it with something else than an RDD.
     """
 
-    def __init__(self, parent: Node, function: Callable[[datetime, RDD[Any]], object]) -> None:
+    def __init__(self, parent: Node, function: Callable[[datetime, Any], object]) -> None:
         super().__init__(parent.graph, parents=(parent,))
         self._parent, self.function = parent, function
         self.output_op_id = self.graph.add_output(self)
@@ -56,12 +56,12 @@ class ForEachDStream(Node):
         """
         try:
             self.graph.runtime.before_output(time_ms, self.output_op_id)
-            rdd = self._parent.get_or_compute(time_ms)
+            batch = self._batch(time_ms)
         except BaseException as error:
             first = error  # Python unbinds `error` at the end of the block
             self.graph.retrying[time_ms] += 1
             return self._job(lambda: self._retry(time_ms, first))
-        return None if rdd is None else self._job(lambda: self._run(time_ms, rdd))
+        return None if batch is None else self._job(lambda: self._run(time_ms, batch))
 
     def failed_job(self, error: BaseException) -> Job:
         """The job of a batch that could not be generated at all: it raises the reason."""
@@ -71,15 +71,22 @@ class ForEachDStream(Node):
 
         return self._job(fail)
 
+    def _batch(self, time_ms: int) -> Any:
+        """What the function is called with; ``None`` when the batch has no such thing."""
+        return self._parent.get_or_compute(time_ms)
+
+    def _call(self, time_ms: int, batch: Any) -> None:
+        self.function(self.datetime_of(time_ms), batch)
+
     def _job(self, run: Callable[[], object]) -> Job:
         return Job(self.output_op_id, self.call_site, run)
 
-    def _run(self, time_ms: int, rdd: RDD[Any]) -> None:
+    def _run(self, time_ms: int, batch: Any) -> None:
         completed = self.graph.runtime.completed_outputs
         if completed is not None and completed.has(time_ms, self.output_op_id):
             log.info("completed output not repeated", batch_time=time_ms, operation=self.call_site.short)
             return
-        self.function(self.datetime_of(time_ms), rdd)
+        self._call(time_ms, batch)
         self.graph.raise_state_errors()
         if completed is not None:
             completed.note(time_ms, self.output_op_id)
@@ -88,16 +95,16 @@ class ForEachDStream(Node):
         """Retry to generate the RDD, then run the output; on the job's thread, so that no other batch waits."""
         graph, tries = self.graph, 0
 
-        def generate() -> RDD[Any] | None:
+        def generate() -> Any:
             nonlocal tries
             tries += 1
             if tries == 1:
                 raise first  # the first try was on the generator's loop
             with graph.lock:
-                return self._parent.get_or_compute(time_ms)
+                return self._batch(time_ms)
 
         try:
-            rdd = retry(
+            batch = retry(
                 generate,
                 generation_backoff(graph.batch_interval_ms),
                 retries=graph.runtime.generation_retries,
@@ -123,8 +130,8 @@ class ForEachDStream(Node):
                 graph.retrying[time_ms] -= 1
                 if graph.retrying[time_ms] <= 0:
                     del graph.retrying[time_ms]
-        if rdd is not None:
-            self._run(time_ms, rdd)
+        if batch is not None:
+            self._run(time_ms, batch)
 
 
 @frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints, runtime_checkable
 
@@ -16,6 +16,7 @@ from penstock.conf_values import converter, holds_several, type_name, without_va
 from penstock.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import RDD, SparkContext
 
 T = TypeVar("T")
@@ -63,6 +64,31 @@ class InputStreamSpec:
     summary: str = ""
 
 
+class ArrowReader(Protocol):
+    """Reads what the elements of a partition refer to. Pickled with the task; equal readers must read alike."""
+
+    def batches(self, partitions: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of all elements, in order."""
+        ...
+
+
+@frozen
+class ArrowInput:
+    """The records of a batch as columns: DataFrames read them without making Python objects.
+
+    Attributes:
+        references: RDD of what the reader reads, such as names of files: Python objects, from ``sc.parallelize``.
+            ``None`` for a batch without records.
+        reader: runs in the tasks, once for each partition.
+        schema: returns the schema of the record batches; ``None`` when it is not known, as there are no records. Called
+            on the driver, when the batch's jobs run.
+    """
+
+    references: RDD[Any] | None
+    reader: ArrowReader
+    schema: Callable[[], pa.Schema | None]
+
+
 @frozen
 class SourceBatch:
     """The input of one batch from an input source.
@@ -72,12 +98,14 @@ class SourceBatch:
         num_records: their number, as far as it is known before they are read.
         metadata: describes them; the key ``Description`` is text for people.
         count: called after the batch's jobs for the actual number; ``None`` when ``num_records`` is exact.
+        arrow: the same records as columns; ``None`` when the source has them as Python objects only.
     """
 
     rdd: RDD[Any]
     num_records: int = 0
     metadata: Mapping[str, Any] = field(factory=dict)
     count: Callable[[], int] | None = None
+    arrow: ArrowInput | None = None
 
 
 @runtime_checkable

@@ -61,10 +61,16 @@ class ReadBlocks:
             BlockGoneError: a block is lost, and lost blocks are not skipped.
             BlockUnreachableError: a block's host cannot be reached now.
         """
-        return arrow_form.records(batch for references in partitions for batch in self._batches(references))
+        return arrow_form.records(self.batches(partitions))
 
-    def _batches(self, references: Iterable[BlockReference]) -> Iterator[pa.RecordBatch]:
-        for reference in references:
+    def batches(self, partitions: Iterable[tuple[BlockReference, ...]]) -> Iterator[pa.RecordBatch]:
+        """Yield the record batches of every block of a partition, in the order of the references.
+
+        Raises:
+            BlockGoneError: a block is lost, and lost blocks are not skipped.
+            BlockUnreachableError: a block's host cannot be reached now.
+        """
+        for reference in itertools.chain.from_iterable(partitions):
             try:
                 batches = self._read(reference)
             except BlockGoneError as error:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import pyarrow as pa
 from attrs import astuple, field, frozen
 from attrs.validators import ge, gt, min_len
 
-from penstock import ConfigurationError, SourceBatch
+from penstock import ArrowInput, ConfigurationError, SourceBatch
 from penstock.helpers import get_logger, text_of
 from penstock_file.directory_pattern import DirectoryPattern, Listing
 from penstock_file.errors import DirectoryMissingError
@@ -27,7 +28,7 @@ from penstock_file.readers import LineReader, ProgramReader, Reader, RecordReade
 from penstock_file.record_counts import RecordCounts
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    from pyspark import RDD, SparkContext
     from pyspark.accumulators import Accumulator
 
 log = get_logger("file")
@@ -151,7 +152,7 @@ class FileSource:
             )
         taken = self._selector.take(self._options.max_files_per_batch, self._options.max_bytes_per_batch)
         if not taken:
-            return SourceBatch(self._sc.emptyRDD())
+            return SourceBatch(self._sc.emptyRDD(), arrow=self._columns(None, self._read(batch_time_ms)))
         try:
             return self._batch(self._sc, batch_time_ms, taken)
         except BaseException:
@@ -189,15 +190,29 @@ class FileSource:
         self._lister.stop()
 
     def _batch(self, sc: SparkContext, batch_time_ms: int, taken: Sequence[FileVersion]) -> SourceBatch:
-        assert self._accumulator is not None
-        references = partitions(taken, self._reader.unit, self._parallelism)
-        read = ReadPieces(self._directory.filesystem, self._reader, self._accumulator, batch_time_ms)
-        rdd = sc.parallelize(references, len(references)).mapPartitionsWithIndex(read)
+        pieces = partitions(taken, self._reader.unit, self._parallelism)
+        references, read = sc.parallelize(pieces, len(pieces)), self._read(batch_time_ms)
         self._record_counts.open(batch_time_ms)
         self._batches[batch_time_ms] = tuple(taken)
         names = [self._directory.name(version.path) for version in taken]
         metadata = {"files": names, "Description": _description(names, sum(version.size for version in taken))}
-        return SourceBatch(rdd, metadata=metadata, count=partial(self._record_counts.total, batch_time_ms))
+        return SourceBatch(
+            references.mapPartitionsWithIndex(read),
+            metadata=metadata,
+            count=partial(self._record_counts.total, batch_time_ms),
+            arrow=self._columns(references, read),
+        )
+
+    def _read(self, batch_time_ms: int) -> ReadPieces:
+        assert self._accumulator is not None
+        return ReadPieces(self._directory.filesystem, self._reader, self._accumulator, batch_time_ms)
+
+    def _columns(self, references: RDD[Any] | None, read: ReadPieces) -> ArrowInput | None:
+        """The batch as columns; ``None`` when the records are Python objects."""
+        if self._reader.column_type is None:
+            return None
+        schema = pa.schema([("value", self._reader.column_type)])
+        return ArrowInput(references, read, lambda: schema)
 
     # -- on the lister's thread --
 

@@ -1,10 +1,10 @@
-"""``ReadPieces``: the partition function of a batch's tasks, from references to file pieces to records."""
+"""``ReadPieces``: the partition function of a batch's tasks, from references to file pieces to records or columns."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 from attrs import frozen
@@ -18,6 +18,8 @@ from penstock_file.readers import Reader
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
+
+R = TypeVar("R", bound=Sized)
 
 
 @frozen
@@ -38,14 +40,23 @@ class ReadPieces:
 
     def __call__(self, _index: int, partitions: Iterable[tuple[FilePiece, ...]]) -> Iterator[Any]:
         """Read the pieces of a partition, in order."""
-        runs = (run for pieces in partitions for piece in pieces for run in self._runs(piece))
-        return itertools.chain.from_iterable(runs)
+        return itertools.chain.from_iterable(self._read(partitions, self.reader.runs))
 
-    def _runs(self, piece: FilePiece) -> Iterator[Sequence[Any]]:
+    def batches(self, partitions: Iterable[tuple[FilePiece, ...]]) -> Iterator[pa.RecordBatch]:
+        """Read the pieces of a partition as columns, in order."""
+        columns = self._read(partitions, self.reader.columns)
+        return (pa.RecordBatch.from_arrays([column], names=["value"]) for column in columns)
+
+    def _read(
+        self, partitions: Iterable[tuple[FilePiece, ...]], read: Callable[[FileBytes, FilePiece], Iterator[R]]
+    ) -> Iterator[R]:
+        return (run for pieces in partitions for piece in pieces for run in self._runs(piece, read))
+
+    def _runs(self, piece: FilePiece, read: Callable[[FileBytes, FilePiece], Iterator[R]]) -> Iterator[R]:
         count = 0
         try:
             with FileBytes(self.filesystem, piece) as data:
-                for run in self.reader.runs(data, piece):
+                for run in read(data, piece):
                     count += len(run)
                     # Counted before the yield: a consumer that stops here never resumes the generator.
                     self.counts.add({self.batch_time_ms: {piece.number: count}})

@@ -13,8 +13,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Protocol
 
+import pyarrow as pa
 from attrs import field, frozen
 
+from penstock.helpers import LineRules, split_lines
 from penstock_file.errors import FileReadError
 from penstock_file.file_bytes import FileBytes
 from penstock_file.pieces import FilePiece
@@ -25,6 +27,7 @@ _CHUNK = 1 << 18
 _TAIL = 1 << 16
 _MARK = b"\xef\xbb\xbf"
 _END = object()
+_ANY_LINE = LineRules(max_line_bytes=sys.maxsize)
 
 
 class Reader(Protocol):
@@ -35,8 +38,22 @@ class Reader(Protocol):
         """Files may be split at multiples of this many bytes; ``None``: nowhere."""
         ...
 
+    @property
+    def column_type(self) -> pa.DataType | None:
+        """Type of the column that ``columns`` yields; ``None`` for a reader of Python objects."""
+        ...
+
     def runs(self, data: FileBytes, piece: FilePiece) -> Iterator[Sequence[Any]]:
         """Yield the records of a piece, several at a time.
+
+        Raises:
+            FileReadError: the bytes are not records.
+            OSError: the file cannot be read.
+        """
+        ...
+
+    def columns(self, data: FileBytes, piece: FilePiece) -> Iterator[Any]:
+        """Yield the same records as Arrow arrays.
 
         Raises:
             FileReadError: the bytes are not records.
@@ -55,11 +72,19 @@ class LineReader:
 
     chunk: int = _CHUNK
     unit: int | None = field(default=1, init=False)
+    column_type: pa.DataType = field(default=pa.string(), init=False)
 
     def runs(self, data: FileBytes, piece: FilePiece) -> Iterator[list[str]]:
         """Yield the lines that begin in the piece."""
+        return map(decoded_lines, self._blocks(data, piece))
+
+    def columns(self, data: FileBytes, piece: FilePiece) -> Iterator[Any]:
+        """Yield the lines that begin in the piece."""
+        return (split_lines(memoryview(_unified(block))[:-1], _ANY_LINE).column for block in self._blocks(data, piece))
+
+    def _blocks(self, data: FileBytes, piece: FilePiece) -> Iterator[bytes]:
         stop = sys.maxsize if data.is_compressed else piece.stop
-        return line_runs(data.read, piece.start, stop, self.chunk)
+        return line_blocks(data.read, piece.start, stop, self.chunk)
 
 
 @frozen
@@ -73,14 +98,26 @@ class RecordReader:
 
     unit: int | None
     chunk: int = _CHUNK
+    column_type: pa.DataType = field(default=pa.binary(), init=False)
 
     def runs(self, data: FileBytes, piece: FilePiece) -> Iterator[list[bytes]]:
         """Yield the records of the piece."""
+        cut = struct.Struct(f"{self.unit}s").iter_unpack
+        return (list(itertools.chain.from_iterable(cut(chunk))) for chunk in self._chunks(data, piece))
+
+    def columns(self, data: FileBytes, piece: FilePiece) -> Iterator[Any]:
+        """Yield the records of the piece."""
+        length = self.unit or 1
+        for chunk in self._chunks(data, piece):
+            records = pa.Array.from_buffers(pa.binary(length), len(chunk) // length, [None, pa.py_buffer(chunk)])
+            yield records.cast(self.column_type)
+
+    def _chunks(self, data: FileBytes, piece: FilePiece) -> Iterator[bytes]:
+        """Yield the bytes of whole records."""
         length = self.unit or 1
         if not data.is_compressed and piece.size % length:
             raise FileReadError(self._wrong(piece, piece.size))
         at_once = max(self.chunk // length, 1) * length
-        cut = struct.Struct(f"{length}s").iter_unpack
         if piece.start:
             data.read(1)  # the byte before the piece
         left = sys.maxsize if data.is_compressed else piece.stop - piece.start
@@ -90,7 +127,7 @@ class RecordReader:
             left -= len(chunk)
             if len(chunk) % length:
                 raise FileReadError(self._wrong(piece, num_bytes))
-            yield list(itertools.chain.from_iterable(cut(chunk)))
+            yield chunk
 
     def _wrong(self, piece: FilePiece, size: int) -> str:
         return (
@@ -109,6 +146,11 @@ class ProgramReader:
 
     read: Callable[[BinaryIO], Iterable[Any]]
     unit: int | None = field(default=None, init=False)
+    column_type: None = field(default=None, init=False)
+
+    def columns(self, data: FileBytes, piece: FilePiece) -> Iterator[Any]:
+        """Refuse: the records are Python objects."""
+        raise TypeError("records that a function reads are Python objects, not columns")
 
     def runs(self, data: FileBytes, piece: FilePiece) -> Iterator[tuple[Any]]:
         """Yield the records of the file, one at a time."""
@@ -127,8 +169,8 @@ class ProgramReader:
             raise FileReadError(f"read failed on {piece.path}: {type(error).__name__}: {words}") from error
 
 
-def line_runs(read: Callable[[int], bytes], start: int, stop: int, chunk: int) -> Iterator[list[str]]:
-    """Yield the lines that begin in a range of a file.
+def line_blocks(read: Callable[[int], bytes], start: int, stop: int, chunk: int) -> Iterator[bytes]:
+    """Yield the lines that begin in a range of a file, several at a time; each block ends with a line ending.
 
     Args:
         read: reads from the byte before the start, or from the start if that is 0, to the end of the file.
@@ -180,7 +222,7 @@ def line_runs(read: Callable[[int], bytes], start: int, stop: int, chunk: int) -
         after_return = data.endswith(b"\r")
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         if end:
-            yield _lines(b"".join((*parts, data[:end])))
+            yield b"".join((*parts, data[:end]))
             parts.clear()
         if end < len(data):
             parts.append(data[end:])
@@ -194,16 +236,20 @@ def line_runs(read: Callable[[int], bytes], start: int, stop: int, chunk: int) -
         parts.append(data if end < 0 else data[:end])
         if end >= 0 or not data:
             if end >= 0 or any(parts):
-                yield [b"".join(parts).decode("utf-8", "replace")]
+                yield b"".join((*parts, b"\n"))
             return
     if parts:
-        yield [b"".join(parts).decode("utf-8", "replace")]
+        yield b"".join((*parts, b"\n"))
 
 
-def _lines(block: bytes) -> list[str]:
+def _unified(block: bytes) -> bytes:
+    """Replace each line ending by a newline."""
+    return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in block else block
+
+
+def decoded_lines(block: bytes) -> list[str]:
     """Split bytes that end with a line ending."""
-    if b"\r" in block:
-        block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    block = _unified(block)
     # Decoded at once: in UTF-8 no other character contains a newline's byte, not even malformed.
     lines = block.decode("utf-8", "replace").split("\n")
     lines.pop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import sys
 from typing import Any
 
 from attrs import frozen
@@ -16,8 +17,10 @@ from pyspark import SparkContext, cloudpickle
 
 from penstock.checkpoint.program import Program
 from penstock.errors import CheckpointError, ConfigurationError, text_of
+from penstock.graph.dataframe_stream import DataFrameStream
 from penstock.graph.dstream import DStream
 from penstock.graph.node import Node
+from penstock.spark import dataframes
 
 
 @frozen
@@ -99,9 +102,17 @@ class _Pickler(cloudpickle.CloudPickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Node):
             return _new, (type(obj),), obj.program_state()
-        if isinstance(obj, DStream):  # in a function of the program
+        if isinstance(obj, DStream | DataFrameStream):  # in a function of the program
             return _new, (type(obj),), vars(obj)
+        if _is_column(obj):
+            return dataframes.load_column, (dataframes.dump_column(obj),)
         return super().reducer_override(obj)  # type: ignore[no-untyped-call]
+
+
+def _is_column(value: Any) -> bool:
+    # pyspark.sql takes a while to import: without it, there are no columns.
+    sql = sys.modules.get("pyspark.sql")
+    return sql is not None and isinstance(value, sql.Column)
 
 
 def _new(kind: Any) -> Any:

@@ -11,7 +11,9 @@ from pyspark.core.rdd import portable_hash
 
 from penstock.errors import StreamingStateError
 from penstock.graph.arguments import require_num_partitions
+from penstock.graph.batch_input import BatchInput, RowInput
 from penstock.graph.node import Node
+from penstock.plugins.specs import ArrowInput
 from penstock.worker import functions
 from penstock.worker.functions import PartitionFunction
 
@@ -34,15 +36,32 @@ class MapPartitionsDStream(Node):
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """One ``mapPartitionsWithIndex`` for the whole chain."""
+        chain, preserves, source = self._chain()
+        rdd = source.get_or_compute(time_ms)
+        if rdd is None:
+            return None
+        return rdd.mapPartitionsWithIndex(partial(functions.fused, chain), preserves)
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        """The chain over columns, where these are all of the source's batch; else the RDD."""
+        chain, _preserves, source = self._chain()
+        if self.is_fusible and source.has_columns:
+            inputs = source.batch_inputs(time_ms)
+            if not inputs:
+                return inputs
+            # A function may use the partition's index, which is another one in a union.
+            if len(inputs) == 1 and isinstance(inputs[0], ArrowInput):
+                return (RowInput(inputs[0], chain),)
+        return super().batch_inputs(time_ms)
+
+    def _chain(self) -> tuple[tuple[PartitionFunction, ...], bool, Node]:
+        """The fused functions, whether they preserve the partitioning, and the stream that they are applied to."""
         chain, preserves, source = [self._function], self._preserves_partitioning, self.parents[0]
         while isinstance(source, MapPartitionsDStream) and source.is_fusible:
             chain.append(source._function)
             preserves = preserves and source._preserves_partitioning
             source = source.parents[0]
-        rdd = source.get_or_compute(time_ms)
-        if rdd is None:
-            return None
-        return rdd.mapPartitionsWithIndex(partial(functions.fused, tuple(reversed(chain))), preserves)
+        return tuple(reversed(chain)), preserves, source
 
 
 class ShuffledDStream(Node):
@@ -82,6 +101,23 @@ class UnionDStream(Node):
         if missing:
             raise StreamingStateError(f"{missing[0]}, a parent of a union, has no RDD at time {time_ms} ms")
         return self._sc.union([rdd for rdd in rdds if rdd is not None])
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...]:
+        """The inputs of the parents.
+
+        Raises:
+            StreamingStateError: a parent has no batch at that time.
+        """
+        found = [parent.batch_inputs(time_ms) for parent in self.parents]
+        if None in found:
+            missing = type(self.parents[found.index(None)]).__name__
+            raise StreamingStateError(f"{missing}, a parent of a union, has no RDD at time {time_ms} ms")
+        return tuple(each for inputs in found for each in inputs or ())
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the batches of all parents may consist of columns."""
+        return all(parent.has_columns for parent in self.parents)
 
 
 class TransformedDStream(Node):

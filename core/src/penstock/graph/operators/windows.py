@@ -5,11 +5,13 @@ Computed on the generator's loop.
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import Any
 
 from pyspark import RDD, StorageLevel
 
+from penstock.graph.batch_input import BatchInput
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import ShuffledDStream
 from penstock.runtime.clock import require_duration_ms
@@ -60,8 +62,21 @@ class WindowedDStream(Node):
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """The union of the batches in the window."""
-        rdds = self._parent.rdds_between(time_ms - self.window_ms + self._parent.slide_ms, time_ms)
+        rdds = self._parent.rdds_between(self._begin_ms(time_ms), time_ms)
         return self._sc.union(rdds) if rdds else self._sc.emptyRDD()
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...]:
+        """The inputs of the batches in the window."""
+        times = self._parent.times_between(self._begin_ms(time_ms), time_ms)
+        return tuple(itertools.chain.from_iterable(self._parent.batch_inputs(each) or () for each in times))
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether the batches of the parent may consist of columns."""
+        return self._parent.has_columns
+
+    def _begin_ms(self, time_ms: int) -> int:
+        return time_ms - self.window_ms + self._parent.slide_ms
 
 
 class TreeWindowDStream(Node):

@@ -1,0 +1,165 @@
+"""Rows to Arrow: records of Python as columns of a schema, several thousand at a time.
+
+A record is a tuple, a Row, a list or an object with attributes for several columns, a dictionary by name, and in a
+schema of one column also the value itself. Runs in the tasks of a batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from penstock.blocks.arrow_form import ROWS_PER_BATCH
+from penstock.errors import SchemaError, summary_of
+from penstock.worker.arrow_types import require_values
+
+Convert = Callable[[Any], Any]
+
+# Characters of a value in an error message, and of what Arrow says of it.
+_LONGEST_VALUE = 100
+
+
+def to_batches(records: Iterable[Any], schema: pa.Schema, *, are_values: bool = False) -> Iterator[pa.RecordBatch]:
+    """Convert records to record batches.
+
+    Args:
+        records: consumed a batch at a time.
+        schema: types that Spark reads.
+        are_values: each record is the value of the only column, also if it is a tuple or a dictionary.
+
+    Raises:
+        SchemaError: a record does not fit; names column and value.
+    """
+    source = iter(records)
+    while run := list(itertools.islice(source, ROWS_PER_BATCH)):
+        yield from _converted(run, schema, are_values)
+
+
+def as_rows(names: list[str], are_values: bool, _index: int, records: Iterable[Any]) -> Iterator[Sequence[Any]]:
+    """Partition function: the values of each record in the order of the columns.
+
+    Raises:
+        SchemaError: a record has another number of values than the schema has columns.
+    """
+    return ((record,) if are_values else _row(record, names) for record in records)
+
+
+def _converted(run: list[Any], schema: pa.Schema, are_values: bool) -> Iterator[pa.RecordBatch]:
+    columns: Sequence[Sequence[Any]] = [run] if are_values else _columns(run, schema.names)
+    arrays = [_array(values, field) for values, field in zip(columns, schema, strict=True)]
+    if any(isinstance(array, pa.ChunkedArray) for array in arrays) and len(run) > 1:
+        # More than 2 GiB in a column.
+        half = len(run) // 2
+        yield from _converted(run[:half], schema, are_values)
+        yield from _converted(run[half:], schema, are_values)
+        return
+    for array, field in zip(arrays, schema, strict=True):
+        require_values(array, field, field.name)
+    yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _columns(run: list[Any], names: list[str]) -> list[Sequence[Any]]:
+    rows = [_row(record, names) for record in run]
+    return list(zip(*rows, strict=True))
+
+
+def _row(record: Any, names: list[str]) -> Sequence[Any]:
+    """The values of a record, in the order of the columns."""
+    if isinstance(record, tuple) or (isinstance(record, list) and len(names) > 1):
+        if len(record) != len(names):
+            raise SchemaError(
+                f"a record has {len(record)} values, and the schema has {len(names)} columns, {', '.join(names)}: "
+                f"{_short(record)}"
+            )
+        return record
+    if isinstance(record, dict):
+        return [record.get(name) for name in names]
+    if len(names) == 1:
+        return (record,)
+    if hasattr(record, "__dict__"):
+        attributes = vars(record)
+        return [attributes.get(name) for name in names]
+    raise SchemaError(
+        f"the schema has {len(names)} columns, {', '.join(names)}, and a record is {_short(record)}: make each a "
+        "tuple, a Row or a dictionary first, with map"
+    )
+
+
+def _array(values: Sequence[Any], field: pa.Field) -> Any:
+    convert = _converter(field.type)
+    try:
+        if convert is not None:
+            values = [None if value is None else convert(value) for value in values]
+        return pa.array(values, field.type)
+    except (pa.ArrowException, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SchemaError(_complaint(values, field, convert, error)) from None
+
+
+def _complaint(values: Sequence[Any], field: pa.Field, convert: Convert | None, error: Exception) -> str:
+    """The message about the first value that does not fit."""
+    for value in values:
+        try:
+            pa.array([value if value is None or convert is None else convert(value)], field.type)
+        except Exception as found:
+            reason = _shortened(" ".join(str(found).split()))
+            return f"a value of the column {field.name!r} does not fit {field.type}: {_short(value)}: {reason}"
+    return f"the column {field.name!r} cannot be converted to {field.type}: {summary_of(error)}"
+
+
+def _short(value: Any) -> str:
+    return _shortened(repr(value))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}..."
+
+
+def _converter(data_type: pa.DataType) -> Convert | None:
+    """What prepares values for Arrow; ``None`` where Arrow takes them as they are."""
+    if kinds.is_timestamp(data_type):
+        return _local_instant if data_type.tz else _naive
+    if kinds.is_map(data_type):
+        return _optional_map(_converter(data_type.key_type), _converter(data_type.item_type))
+    if kinds.is_struct(data_type):
+        return _struct([(field.name, _converter(field.type)) for field in data_type])
+    if kinds.is_list(data_type):
+        convert = _converter(data_type.value_type)
+        return None if convert is None else lambda values: [_apply(convert, value) for value in values]
+    return None
+
+
+def _apply(convert: Convert | None, value: Any) -> Any:
+    return value if value is None or convert is None else convert(value)
+
+
+def _local_instant(value: datetime) -> datetime:
+    # As PySpark: a naive time is local.
+    return value if value.tzinfo is not None else value.astimezone()
+
+
+def _naive(value: datetime) -> datetime:
+    if value.tzinfo is not None:
+        raise TypeError("it has a time zone, and the column is of type timestamp_ntz")
+    return value
+
+
+def _optional_map(key: Convert | None, item: Convert | None) -> Convert:
+    def convert(value: Any) -> list[tuple[Any, Any]]:
+        pairs = value.items() if hasattr(value, "items") else value
+        return [(_apply(key, k), _apply(item, v)) for k, v in pairs]
+
+    return convert
+
+
+def _struct(fields: list[tuple[str, Convert | None]]) -> Convert:
+    names = [name for name, _convert in fields]
+
+    def convert(value: Any) -> dict[str, Any]:
+        return {name: _apply(convert, each) for (name, convert), each in zip(fields, _row(value, names), strict=True)}
+
+    return convert

@@ -1,0 +1,21 @@
+"""Count the words of the files that appear in a directory, with DataFrames: `penstock run dataframes.py FOLDER`."""
+
+import sys
+
+from pyspark import SparkContext
+from pyspark.sql import functions as F
+
+from penstock import StreamingContext
+
+sc = SparkContext(appName="words")
+ssc = StreamingContext(sc, 1.0)
+
+lines = ssc.textFileStream(sys.argv[1]).toDF()
+words = lines.select(F.explode(F.split("value", " ")).alias("word"))
+counts = words.groupBy("word").agg(F.count("*").alias("count"))
+counts.transform(lambda df: df.orderBy(F.desc("count"), "word")).pprint(5)
+lines.sql("SELECT count(*) AS lines, max(length(value)) AS longest FROM batch").pprint()
+
+ssc.start()
+ssc.awaitTermination(10)
+ssc.stop()

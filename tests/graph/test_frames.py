@@ -1,0 +1,417 @@
+"""DataFrame streams without Spark: what a batch is read from, when its DataFrame is made, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import metadata
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from attrs import evolve, frozen
+from pyspark.sql import types
+from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRDD
+
+from penstock import ArrowInput, ConfigurationError, DStream, SchemaError
+from penstock.errors import StreamingStateError
+from penstock.graph.batch_input import RowInput
+from penstock.graph.frames import BatchFrame, DerivedFrames, FrameDStream, SourceFrames
+from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
+from penstock.graph.operators.per_batch import UnionDStream
+from penstock.plugins.specs import SourceBatch
+from penstock.spark.rdds import LocatedPartition
+
+TEXT = pa.schema([("value", pa.string())])
+
+
+@frozen
+class Reader:
+    """Of no records, as a driver has it."""
+
+    schema: pa.Schema | None = TEXT
+
+    def batches(self, partitions: Any) -> Any:
+        return iter([] if self.schema is None else [pa.RecordBatch.from_pylist([], self.schema)])
+
+    def __call__(self, _index: int, records: Any) -> Any:
+        return records
+
+
+class Received:
+    """Blocks of one partition in every batch but the second."""
+
+    def __init__(self, schema: pa.Schema | None = TEXT) -> None:
+        self.reader: Any = Reader(schema)
+
+    def partitions(self, batch_time_ms: int, _stream_id: int) -> list[LocatedPartition]:
+        return [] if batch_time_ms == 2 * INTERVAL_MS else [LocatedPartition(batch_time_ms)]
+
+    def count(self, _batch_time_ms: int, _stream_id: int) -> int:
+        return 1
+
+    def rate_limit(self, _stream_id: int) -> None: ...
+
+
+@pytest.fixture
+def received(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> Received:
+    monkeypatch.setattr(
+        "penstock.graph.inputs.located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions])
+    )
+    blocks = Received()
+    context.graph.connect(evolve(context.graph.runtime, received_blocks=blocks))
+    context.graph.zero_time_ms = 0
+    return blocks
+
+
+@pytest.fixture
+def lines(context: FakeContext, received: Received) -> DStream[Any]:
+    stream: DStream[Any] = DStream(ReceiverInputDStream(context.graph, object()), context)  # type: ignore[arg-type]
+    return stream
+
+
+def initialized(stream: Any) -> Any:
+    stream._node.initialize(0)
+    stream._node.remember(0)
+    return stream._node
+
+
+def references(inputs: Any) -> list[Any]:
+    return [each.references.collect() for each in inputs]
+
+
+def test_blocks_are_read_by_reference(lines: DStream[Any]) -> None:
+    node = initialized(lines)
+    (found,) = node.batch_inputs(INTERVAL_MS)
+    assert (found.references.collect(), found.reader, found.schema()) == ([INTERVAL_MS], Reader(), TEXT)
+    assert node.batch_inputs(2 * INTERVAL_MS) == ()
+
+
+def test_blocks_of_forgotten_batches_are_forgotten(lines: DStream[Any]) -> None:
+    node = initialized(lines)
+    node.batch_inputs(INTERVAL_MS)
+    node.clear_metadata(3 * INTERVAL_MS, unpersist=True)
+    assert node._columns == {}
+
+
+def test_a_window_is_read_from_the_blocks_of_its_batches(lines: DStream[Any]) -> None:
+    node = initialized(lines.window(4 * INTERVAL_MS / 1000))
+    assert references(node.batch_inputs(3 * INTERVAL_MS)) == [[INTERVAL_MS], [3 * INTERVAL_MS]]
+
+
+def test_a_union_is_read_from_the_blocks_of_all(lines: DStream[Any]) -> None:
+    node = initialized(lines.union(lines))
+    assert node.has_columns
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
+
+
+def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStream[Any]) -> None:
+    node = UnionDStream(context.graph, (lines._node, FakeInput(context, lambda _time_ms: None).node))
+    node.initialize(0)
+    with pytest.raises(StreamingStateError, match="FakeInputNode, a parent of a union, has no RDD"):
+        node.batch_inputs(INTERVAL_MS)
+
+
+def test_functions_of_rows_run_where_the_blocks_are_read(lines: DStream[Any]) -> None:
+    node = initialized(lines.map(str).filter(bool))
+    (found,) = node.batch_inputs(INTERVAL_MS)
+    assert isinstance(found, RowInput)
+    assert found.source.references is not None
+    assert len(found.chain) == 2
+    assert node.batch_inputs(2 * INTERVAL_MS) == ()
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda lines: lines.map(str).cache(),
+        lambda lines: lines.window(4 * INTERVAL_MS / 1000).map(str),
+        lambda lines: lines.transform(lambda rdd: rdd),
+    ],
+    ids=["persisted", "window", "transform"],
+)
+def test_all_else_is_read_from_the_rdd(lines: DStream[Any], operation: Callable[[DStream[Any]], DStream[Any]]) -> None:
+    node = initialized(operation(lines))
+    node.batch_inputs(INTERVAL_MS)
+    (found,) = node.batch_inputs(3 * INTERVAL_MS)
+    assert isinstance(found, FakeRDD)
+
+
+def test_a_source_may_have_columns(context: FakeContext) -> None:
+    rdd, columns = FakeRDD([["a"]]), ArrowInput(FakeRDD([[1]]), Reader(), lambda: TEXT)
+    batches = {INTERVAL_MS: SourceBatch(rdd, arrow=columns), 2 * INTERVAL_MS: SourceBatch(rdd)}
+    nothing = dict.fromkeys(("open", "start", "stop", "clean_up"), lambda *_arguments: None)
+    node = PulledInputDStream(context.graph, lambda: SimpleNamespace(compute=batches.__getitem__, **nothing))
+    node.initialize(0)
+    assert node.batch_inputs(INTERVAL_MS) == (columns,)
+    assert node.batch_inputs(2 * INTERVAL_MS) == (rdd,)
+    node.clear_metadata(2 * INTERVAL_MS, unpersist=True)
+    assert node._columns == {}
+
+
+# -- schemas --
+
+
+def test_records_that_are_python_objects_need_a_schema(lines: DStream[Any]) -> None:
+    words = lines.map(str)
+    for use in (words.toDF, lambda: words.foreachDataFrame(print)):
+        with pytest.raises(ConfigurationError, match=r"map at test_frames\.py:\d+ are Python objects, so toDF needs"):
+            use()
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (17, "toDF takes a schema such as 'word string, count bigint', or a StructType, not 17 (int)"),
+        (str, "not <class 'str'> (type)"),
+        (types.StructType(), "the schema has no columns"),
+        (types.StructType().add("a", "integer").add("a", "string"), "two columns of the schema are named 'a'"),
+        (types.StructType().add("a", types.CalendarIntervalType()), "the column 'a' is of type interval"),
+        (types.ArrayType(types.YearMonthIntervalType()), "the column 'value' is of type array<interval"),
+    ],
+    ids=["number", "class", "no columns", "repeated name", "interval", "nested interval"],
+)
+def test_a_schema_that_cannot_be_read_is_refused(lines: DStream[Any], schema: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        lines.toDF(schema)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(("version", "words"), [("3.0.1", "pandas 3.0.1 is installed"), ("2.1.4", "pandas 2.1.4 is")])
+def test_a_pandas_that_pyspark_does_not_support_is_refused(
+    lines: DStream[Any], monkeypatch: pytest.MonkeyPatch, version: str, words: str
+) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _name: version)
+    with pytest.raises(ConfigurationError) as error:
+        lines.toDF()
+    assert "pandas >= 2.2, < 3" in str(error.value)
+    assert words in str(error.value)
+    assert str(error.value).endswith("pip install 'penstock[columnar]'")
+
+
+def test_pandas_must_be_installed(lines: DStream[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    with pytest.raises(ConfigurationError, match=r"is not installed: pip install 'penstock\[columnar\]'"):
+        lines.foreachDataFrame(print)
+
+
+def schema_of(node: SourceFrames, *inputs: Any) -> Any:
+    found = node._schema(inputs)
+    return None if found is None else found.struct.simpleString()
+
+
+def columns(schema: pa.Schema | None) -> ArrowInput:
+    return ArrowInput(None, Reader(), lambda: schema)
+
+
+def test_the_schema_is_that_of_the_first_columns(lines: DStream[Any]) -> None:
+    node = SourceFrames(lines._node, None)
+    assert schema_of(node) is None
+    assert schema_of(node, columns(None)) is None
+    assert (
+        schema_of(node, columns(None), columns(TEXT), columns(pa.schema([("a", pa.int8())]))) == "struct<value:string>"
+    )
+    assert schema_of(node, columns(pa.schema([("a", pa.int8())]))) == "struct<value:string>"
+    node.restored()
+    assert schema_of(node, columns(pa.schema([("a", pa.int8())]))) == "struct<a:tinyint>"
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (columns(TEXT.with_metadata({"penstock.form": "pickle"})), "records of several types, or of one that Arrow"),
+        (FakeRDD([]), "records that are Python objects"),
+        (columns(pa.schema([("a", pa.month_day_nano_interval())])), "no type for the column 'a'"),
+    ],
+    ids=["pickled", "rows", "interval"],
+)
+def test_records_without_a_schema_fail_the_batch(lines: DStream[Any], records: Any, message: str) -> None:
+    frame = lines.toDF()
+    assert isinstance(frame._node, SourceFrames)
+    with pytest.raises(SchemaError, match=message):
+        schema_of(frame._node, records)
+
+
+# -- DataFrames of a batch --
+
+
+class Frame:
+    """Stands for a DataFrame."""
+
+
+class Frames(FrameDStream):
+    """Frames that are made when they are needed; ``None`` in the second batch."""
+
+    made = 0
+
+    def make_frame(self, time_ms: int) -> BatchFrame | None:
+        def make() -> Any:
+            self.made += 1
+            return None if time_ms == INTERVAL_MS else Frame()
+
+        return None if time_ms == 2 * INTERVAL_MS else BatchFrame(make)
+
+
+@pytest.fixture
+def frames(lines: DStream[Any]) -> Frames:
+    node = Frames((lines._node,))
+    node.initialize(0)
+    node.remember(0)
+    return node
+
+
+def test_a_frame_is_made_once_and_when_it_is_needed(frames: Frames) -> None:
+    frame = frames.frame(3 * INTERVAL_MS)
+    assert frame is frames.frame(3 * INTERVAL_MS)
+    assert frames.made == 0
+    assert frame is not None
+    assert frame.get() is frame.get()
+    assert frames.made == 1
+
+
+def test_a_frame_that_could_not_be_made_is_tried_again() -> None:
+    results: list[Any] = [RuntimeError("not now"), Frame()]
+
+    def make() -> Any:
+        if isinstance(result := results.pop(0), Exception):
+            raise result
+        return result
+
+    frame = BatchFrame(make)
+    with pytest.raises(RuntimeError, match="not now"):
+        frame.get()
+    assert isinstance(frame.get(), Frame)
+
+
+def test_a_time_without_a_batch_has_no_frame(frames: Frames) -> None:
+    assert frames.frame(2 * INTERVAL_MS) is None
+    assert frames.frame(0) is None
+    assert frames.frame(INTERVAL_MS + 1) is None
+
+
+def test_old_frames_are_forgotten(frames: Frames) -> None:
+    frames.frame(INTERVAL_MS)
+    frames.frame(3 * INTERVAL_MS)
+    frames.clear_metadata(3 * INTERVAL_MS, unpersist=True)
+    assert list(frames._frames) == [3 * INTERVAL_MS]
+    assert frames.program_state()["_frames"] == {}
+
+
+@pytest.fixture
+def _frames_are_dataframes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.sql.DataFrame", Frame)
+
+
+@pytest.mark.usefixtures("_frames_are_dataframes")
+def test_a_function_gets_the_frame_and_returns_another(frames: Frames) -> None:
+    calls: list[Any] = []
+
+    def function(*given: Any) -> Any:
+        calls.append(given)
+        return given[0]
+
+    derived = DerivedFrames((frames, frames), function)
+    derived.initialize(0)
+    assert derived.frame(2 * INTERVAL_MS) is None
+    unknown, known = derived.frame(INTERVAL_MS), derived.frame(3 * INTERVAL_MS)
+    assert unknown is not None
+    assert unknown.get() is None
+    assert calls == []
+    assert known is not None
+    assert isinstance(known.get(), Frame)
+    assert len(calls) == 1
+
+
+@pytest.mark.usefixtures("_frames_are_dataframes")
+def test_a_function_that_returns_no_frame_fails_the_batch(frames: Frames) -> None:
+    derived = DerivedFrames((frames,), lambda _frame: 17)
+    derived.initialize(0)
+    frame = derived.frame(3 * INTERVAL_MS)
+    assert frame is not None
+    with pytest.raises(TypeError, match=r"test_frames\.py:\d+: the function returned int, not a DataFrame"):
+        frame.get()
+
+
+def output(context: FakeContext, time_ms: int) -> None:
+    for job in context.graph.generate_jobs(time_ms):
+        job.run()
+
+
+def test_outputs_get_the_frame_with_what_they_ask_for(
+    context: FakeContext, lines: DStream[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SourceFrames, "_frame_of", lambda _self, inputs: Frame() if inputs else None)
+    calls: list[Any] = []
+    stream = lines.toDF()
+    stream.foreachDataFrame(lambda frame: calls.append(("frame", type(frame))))
+    stream.foreachDataFrame(lambda time, frame: calls.append((time.timestamp() * 1000, type(frame))))
+    stream.foreachBatch(lambda frame, batch_id: calls.append((batch_id, type(frame))))
+    context.graph.zero_time_ms = None
+    context.graph.start(0)
+    output(context, INTERVAL_MS)
+    assert calls == [("frame", Frame), (INTERVAL_MS, Frame), (INTERVAL_MS, Frame)]
+    # Empty, and the schema is unknown.
+    output(context, 2 * INTERVAL_MS)
+    assert len(calls) == 3
+
+
+def test_rows_of_an_unknown_schema_are_none(
+    context: FakeContext, lines: DStream[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame: Any = SimpleNamespace(rdd=FakeRDD([["row"]]))
+    monkeypatch.setattr(SourceFrames, "_frame_of", lambda _self, inputs: frame if inputs else None)
+    node = initialized(lines.toDF().rows())
+    assert node.get_or_compute(INTERVAL_MS) is frame.rdd
+    assert node.get_or_compute(2 * INTERVAL_MS).collect() == []
+
+
+# -- arguments --
+
+
+@pytest.mark.parametrize(
+    ("use", "error", "message"),
+    [
+        (lambda df: df.select(1), TypeError, "select takes names of columns and expressions, not 1 (int)"),
+        (lambda df: df.select(["a", None]), TypeError, "select takes names of columns"),
+        (lambda df: df.where(lambda row: True), TypeError, "where takes names of columns and expressions"),
+        (lambda df: df.withColumn("a", 1), TypeError, "withColumn takes"),
+        (lambda df: df.groupBy(1), TypeError, "groupBy takes"),
+        (lambda df: df.groupBy("a").agg(sum), TypeError, "agg takes"),
+        (lambda df: df.groupBy("a").agg(), ValueError, "agg needs at least one expression"),
+        (lambda df: df.join(17), TypeError, "join takes a DataFrame, a function that returns one"),
+        (lambda df: df.sql(None), TypeError, "sql takes the text of a query, not None"),
+        (lambda df: df.transform("a"), TypeError, "func must be a function, not 'a'"),
+        (lambda df: df.foreachBatch(None), TypeError, "func must be a function"),
+        (lambda df: df.foreachDataFrame(lambda a, b, c: None), AssertionError, "one or two arguments"),
+        (lambda df: df.pprint("all"), TypeError, "pprint takes a number of rows, not 'all'"),
+    ],
+    ids=[
+        "select",
+        "select list",
+        "where",
+        "withColumn",
+        "groupBy",
+        "agg",
+        "agg nothing",
+        "join",
+        "sql",
+        "transform",
+        "foreachBatch",
+        "foreachDataFrame",
+        "pprint",
+    ],
+)
+def test_a_bad_argument_is_refused_at_once(
+    lines: DStream[Any], use: Callable[[Any], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as raised:
+        use(lines.toDF())
+    assert message in str(raised.value)
+
+
+def test_a_stream_of_records_is_not_joined_with_frames(lines: DStream[Any]) -> None:
+    with pytest.raises(TypeError, match="not DStream: use its toDF"):
+        lines.toDF().join(lines)  # type: ignore[arg-type]

@@ -1,0 +1,131 @@
+"""From pickled references to record batches of one schema."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark import cloudpickle
+
+from penstock.blocks import arrow_form
+from penstock.errors import SchemaError
+from penstock.worker import functions
+from penstock.worker.arrow_types import spark_schema
+from penstock.worker.read_arrow import ReadArrow, merged
+
+TEXT = pa.schema([("value", pa.string())])
+
+
+@frozen
+class Reader:
+    """Reads lists of records, encoded as blocks are, a block for each reference."""
+
+    blocks: tuple[Any, ...]
+
+    def batches(self, partitions: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for number in partitions:
+            block = self.blocks[number]
+            yield from (block if isinstance(block, pa.Table) else arrow_form.encode(block)).to_batches()
+
+
+def read(blocks: tuple[Any, ...], schema: pa.Schema, *, index: int = 0, **options: Any) -> list[Any]:
+    """The rows of blocks that are read in one partition; pickled as Spark does."""
+    chosen = {"is_declared": False, "are_values": False, "is_grouped": False, **options}
+    reads = cloudpickle.loads(cloudpickle.dumps(ReadArrow(Reader(blocks), schema, **chosen)))
+    elements: list[Any] = list(range(len(blocks)))
+    payloads = [pickle.dumps(each) for each in ([elements] if chosen["is_grouped"] else elements)]
+    given = pa.RecordBatch.from_arrays(
+        [pa.array(payloads), pa.array([index] * len(payloads))], names=["value", "index"]
+    )
+    batches = list(reads(iter([given])))
+    assert all(batch.schema == schema for batch in batches)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_blocks_are_read_in_order(is_grouped: bool) -> None:
+    rows = read((["a", "b"], ["c"]), TEXT, is_grouped=is_grouped)
+    assert [row["value"] for row in rows] == ["a", "b", "c"]
+
+
+def test_an_empty_partition_gives_nothing() -> None:
+    reads = ReadArrow(Reader(()), TEXT, is_declared=False, are_values=False, is_grouped=False)
+    assert list(reads(iter([]))) == []
+
+
+def test_a_block_of_another_schema_is_an_error() -> None:
+    with pytest.raises(SchemaError, match=r"it was \(value string\), and there is a block with \(value int64\)"):
+        read((["a"], [1]), TEXT)
+
+
+def test_pickled_records_are_converted_to_a_declared_schema() -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    assert read(([(1, "x"), {"a": 2}],), schema, is_declared=True) == [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+
+
+def test_pickled_records_need_a_declared_schema() -> None:
+    with pytest.raises(SchemaError, match="a block of records of several types"):
+        read((["a"], ["a", 1]), TEXT)
+
+
+def test_functions_get_the_rows_and_the_index_of_the_partition() -> None:
+    chain = (
+        partial(functions.map_records, str.upper),
+        partial(functions.map_partitions_with_index, lambda index, records: [(index, record) for record in records]),
+    )
+    schema = pa.schema([("index", pa.int32()), ("text", pa.string())])
+    found = read((["a"], ["b"]), schema, index=7, is_declared=True, chain=chain)
+    assert found == [{"index": 7, "text": "A"}, {"index": 7, "text": "B"}]
+
+
+@given(st.lists(st.integers(0, 5), max_size=20))
+def test_merged_batches_have_the_same_rows(sizes: list[int]) -> None:
+    batches = [
+        pa.RecordBatch.from_pydict({"value": [f"{n}-{i}" for i in range(size)]}, TEXT) for n, size in enumerate(sizes)
+    ]
+    found = list(merged(batches))
+    assert [row for batch in found for row in batch.to_pylist()] == [
+        row for each in batches for row in each.to_pylist()
+    ]
+    assert len(found) == bool(sum(sizes))
+
+
+def test_a_large_batch_is_passed_on_as_it_is() -> None:
+    large = pa.RecordBatch.from_pydict({"value": ["x" * 100] * 16_384})
+    small = pa.RecordBatch.from_pydict({"value": ["x"]})
+    assert [batch.num_rows for batch in merged([large, small, small, large])] == [16_384, 16_386]
+    assert next(merged([large])) is large
+
+
+VALUES = {
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(allow_nan=False),
+    "string": st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    "binary": st.binary(max_size=5),
+    "boolean": st.booleans(),
+}
+ARROW = {
+    "long": pa.int64(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+}
+
+
+@given(st.data())
+def test_typed_and_pickled_blocks_of_the_same_records_read_alike(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(sorted(VALUES)))
+    records = data.draw(st.lists(VALUES[kind], min_size=1, max_size=10))
+    schema = pa.schema([("value", ARROW[kind])])
+    pickled = arrow_form.table([arrow_form.column(records, pickled=True)])
+    typed = read((records,), spark_schema(arrow_form.encode(records).schema))
+    assert [row["value"] for row in typed] == records
+    assert read((pickled,), schema, is_declared=True, are_values=True) == typed
