@@ -24,6 +24,19 @@ _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 
 @frozen
+class Parallelism:
+    """How many tasks run at the same time.
+
+    Attributes:
+        number: task slots, those of receivers included; or the number that the user chose.
+        is_chosen: whether the user chose it, with ``spark.default.parallelism``.
+    """
+
+    number: int
+    is_chosen: bool
+
+
+@frozen
 class TaskLocation:
     """Host and executor of a task, as Spark names them."""
 
@@ -60,6 +73,12 @@ def fixed_cores(sc: SparkContext) -> int | None:
     """Number of task slots of a local or ``local-cluster`` master; ``None`` where executors come and go."""
     match = _CLUSTER.fullmatch(_master(sc))
     return local_cores(sc) if match is None else int(match[1]) * int(match[2])
+
+
+def parallelism(sc: SparkContext) -> Parallelism:
+    """The task slots that Spark has now."""
+    is_chosen = sc.getConf().get("spark.default.parallelism") is not None
+    return Parallelism(max(sc.defaultParallelism, 1), is_chosen)
 
 
 def executors(sc: SparkContext) -> list[TaskLocation]:

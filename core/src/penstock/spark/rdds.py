@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import frozen
 from pyspark import RDD, SparkContext
+from pyspark.core.rdd import Partitioner, portable_hash
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
 
 # Elements pickled together; the elements of a state store are chunks of it.
@@ -51,6 +52,34 @@ def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD
     byte_arrays = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
     java_rdd = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), byte_arrays).toJavaRDD()
     return RDD(java_rdd, sc, CPickleSerializer())
+
+
+def num_partitions(rdd: RDD[Any]) -> int | None:
+    """The number of partitions; ``None`` if it cannot be found, for instance because the input is missing."""
+    try:
+        return rdd.getNumPartitions()
+    except Exception:
+        return None
+
+
+def shuffled(chunks: RDD[bytes], num_partitions: int) -> RDD[Any]:
+    """Shuffle pickled chunks of pairs to their partitions, in which equal keys have the same portable hash.
+
+    Args:
+        chunks: the number of a partition and a pickled chunk for it, alternately.
+        num_partitions: of the result.
+
+    Returns:
+        The chunks.
+    """
+    bypassing: Any = chunks
+    bypassing._bypass_serializer = True
+    sc: Any = chunks.ctx
+    pairs = sc._jvm.PairwiseRDD(bypassing._jrdd.rdd()).asJavaPairRDD()
+    placed = pairs.partitionBy(sc._jvm.PythonPartitioner(num_partitions, id(portable_hash)))
+    result: RDD[Any] = RDD(sc._jvm.PythonRDD.valueOfPair(placed), sc, CPickleSerializer())
+    result.partitioner = Partitioner(num_partitions, portable_hash)
+    return result
 
 
 def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partitions: int) -> RDD[Any]:
