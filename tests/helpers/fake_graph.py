@@ -25,6 +25,11 @@ class FakeRDD(RDD[Any]):
     def __init__(self, partitions: Sequence[Sequence[Any]]) -> None:
         self.partitions = [list(partition) for partition in partitions]
         self.partitioner = None
+        # What a PipelinedRDD asks for.
+        self._jrdd: Any = None
+        self._jrdd_deserializer: Any = None
+        self.ctx: Any = FakeSparkContext()
+        self.is_cached = self.is_checkpointed = self.has_resource_profile = False
         #: What was done with it, in order.
         self.done: list[str] = []
 
@@ -78,7 +83,7 @@ def fake_shuffle(chunks: FakeRDD, num_partitions: int) -> FakeRDD:
 
 
 class FakeSparkContext:
-    defaultParallelism, master = 2, "local[2]"
+    defaultParallelism, master, serializer = 2, "local[2]", None
 
     def emptyRDD(self) -> FakeRDD:
         return FakeRDD([])

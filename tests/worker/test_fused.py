@@ -26,6 +26,16 @@ def stop(*_args: Any) -> Any:
     raise StopIteration
 
 
+def noting(notes: list[int], value: Callable[[], int], result: int) -> Callable[[], int]:
+    """A function that notes a value at each call."""
+
+    def note() -> int:
+        notes.append(value())
+        return result
+
+    return note
+
+
 def run(chain: FusedChain | AnyStep, records: Iterable[Any], index: int = 0) -> list[Any]:
     """The results of a chain, or of a step alone."""
     return list((chain if isinstance(chain, FusedChain) else FusedChain((chain,)))(index, records))
@@ -139,11 +149,11 @@ def test_checks_of_the_memory_change_no_result(
 ) -> None:
     spread = Step("flatMap", lambda pair: as_items([pair] * 3))
     steps = (spread, CombineValues(Combiner(lambda n: [n], lambda a, n: [*a, n], operator.add, 1e9)))
-    checks = []
+    checks: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(combine, "_RECORDS_PER_CHECK", records_per_check)
         patch.setattr(combine, "_EXPANDING_PER_CHECK", records_per_check)
-        patch.setattr("pyspark.shuffle.get_used_memory", lambda: checks.append(1) or 100)
+        patch.setattr("pyspark.shuffle.get_used_memory", noting(checks, lambda: 1, 100))
         assert run(FusedChain(steps), pairs) == list(nested(steps, 0, pairs))
     assert len(checks) >= len(pairs) // records_per_check
 
@@ -159,7 +169,7 @@ def test_memory_is_checked_while_an_iterator_of_one_record_is_read(monkeypatch: 
             yield number, 1
 
     monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 10)
-    monkeypatch.setattr("pyspark.shuffle.get_used_memory", lambda: checked_at.append(made) or 100)
+    monkeypatch.setattr("pyspark.shuffle.get_used_memory", noting(checked_at, lambda: made, 100))
     assert len(run(FusedChain((Step("flatMap", items), CombineValues(SUM))), [0])) == 100
     assert len(checked_at) >= 10
     assert checked_at[0] <= 11
@@ -183,7 +193,12 @@ def test_chain_runs_in_order_and_lazily() -> None:
 @pytest.mark.parametrize("last", [CombineValues(SUM), CountValues(1e9), CountRecords()], ids=["combine", "values", "n"])
 def test_last_steps_read_nothing_until_they_are_read(last: LastStep) -> None:
     taken: list[int] = []
-    results = FusedChain((Step("map", lambda n: taken.append(n) or (n, n)), last))(0, range(3))
+
+    def noting_pair(n: int) -> tuple[int, int]:
+        taken.append(n)
+        return n, n
+
+    results = FusedChain((Step("map", noting_pair), last))(0, range(3))
     assert taken == []
     assert len(list(results)) in (1, 3)
     assert taken == [0, 1, 2]
@@ -218,9 +233,7 @@ def test_stop_iteration_of_a_function_is_an_error_and_not_the_end_of_the_partiti
 @pytest.mark.parametrize("kind", ["map", "flatMap", "filter", "mapValues", "flatMapValues"])
 @pytest.mark.parametrize("last", [(), (CombineValues(SUM),)], ids=["alone", "combine"])
 @pytest.mark.parametrize("error", [KeyError("mine"), TypeError("mine"), ValueError("mine")], ids=repr)
-def test_error_of_a_function_is_raised_unchanged(
-    kind: fused.Kind, last: tuple[AnyStep, ...], error: Exception
-) -> None:
+def test_error_of_a_function_is_raised_unchanged(kind: fused.Kind, last: tuple[AnyStep, ...], error: Exception) -> None:
     def fail(_value: Any) -> Any:
         raise error
 

@@ -21,6 +21,7 @@ from penstock.graph.outputs import ForEachDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.spark.cluster import Parallelism, is_on_this_machine, parallelism
+from penstock.spark.rdds import PartitionSlots
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -67,6 +68,7 @@ class DStreamGraph:
         self.stopping = threading.Event()
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
+        self.partition_slots = PartitionSlots(spark_context)
         # With the batch time at which Spark was asked.
         self._parallelism: tuple[int, Parallelism] | None = None
         self._table_partitions: int | None = None

@@ -5,6 +5,7 @@ Computed on the generator's loop.
 
 from __future__ import annotations
 
+import pickle
 import queue
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -16,11 +17,16 @@ from penstock.errors import StreamingStateError
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
 from penstock.plugins.specs import RecoverableSource
-from penstock.spark.rdds import as_rdd, located_rdd
+from penstock.spark.rdds import BlocksRDD, as_rdd
+from penstock.worker.block_reader import ReadPartition
+from penstock.worker.combine import CountRecords
+from penstock.worker.fused import FusedChain
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
     from penstock.plugins.specs import InputSource, SourceBatch
+
+_COUNT = FusedChain((CountRecords(),))
 
 
 class InputDStream(Node):
@@ -72,11 +78,14 @@ class ReceiverInputDStream(InputDStream):
             raise StreamingStateError("a receiver stream can be computed only in a started context")
         if time_ms <= zero_time_ms:
             return self._sc.emptyRDD()
-        references = located_rdd(self._sc, received.partitions(time_ms, self.id))
+        partitions = received.partitions(time_ms, self.id)
+        references = tuple(pickle.dumps(each.element, pickle.HIGHEST_PROTOCOL) for each in partitions)
+        slots = self.graph.partition_slots.at([each.hosts for each in partitions])
+        rdd = BlocksRDD(slots, len(partitions), ReadPartition(received.reader, references), _COUNT)
         # Last: what fails above is tried again for the next output, and the input must be reported once.
         info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
         self.graph.runtime.report_input(time_ms, info, None)
-        return references.mapPartitionsWithIndex(received.reader)
+        return rdd
 
 
 class PulledInputDStream(InputDStream):

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from attrs import frozen
 from pyspark import RDD, SparkContext
-from pyspark.core.rdd import Partitioner, portable_hash
+from pyspark.core.rdd import Partitioner, PipelinedRDD, portable_hash
 from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
+
+_Function = Callable[[int, Iterable[Any]], Iterable[Any]]
 
 # Elements pickled together; the elements of a state store are chunks of it.
 _BATCH = 10
+# Sets of preferred locations whose RDDs are remembered.
+_MAX_SLOTS = 64
 
 
 @frozen
@@ -54,8 +59,62 @@ def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD
     return RDD(java_rdd, sc, CPickleSerializer())
 
 
+class BlocksRDD(PipelinedRDD[Any, Any]):
+    """The records of some partitions of blocks. Knows its number of partitions without a call of the JVM.
+
+    Args:
+        slots: an RDD with that many partitions, and with the preferred locations of the blocks.
+        number: of partitions.
+        read: the partition function that reads the blocks of a partition; ignores the elements of ``slots``.
+        count: the partition function that gives the number of records.
+    """
+
+    def __init__(self, slots: RDD[Any], number: int, read: _Function, count: _Function) -> None:
+        super().__init__(slots, read)
+        self._number, self._count = number, count
+
+    def getNumPartitions(self) -> int:
+        """The number of partitions."""
+        return self._number
+
+    def count(self) -> int:
+        """The number of records, which the tasks count without making Python objects of them."""
+        return sum(self.mapPartitionsWithIndex(self._count).collect())
+
+
+class PartitionSlots:
+    """RDDs that only say how many partitions there are and where; the functions of their tasks do the rest.
+
+    Batches whose blocks are at the same locations share one, so that its JVM object is created once.
+
+    Args:
+        sc: creates the RDDs.
+    """
+
+    def __init__(self, sc: SparkContext) -> None:
+        self._sc = sc
+        self._made: OrderedDict[tuple[tuple[str, ...], ...], RDD[Any]] = OrderedDict()
+
+    def at(self, locations: Sequence[tuple[str, ...]]) -> RDD[Any]:
+        """The RDD with a partition for each of some preferred locations."""
+        key = tuple(locations)
+        if key not in self._made:
+            self._made[key] = located_rdd(self._sc, [LocatedPartition(None, hosts) for hosts in key])
+            if len(self._made) > _MAX_SLOTS:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
+        return self._made[key]
+
+
 def num_partitions(rdd: RDD[Any]) -> int | None:
-    """The number of partitions; ``None`` if it cannot be found, for instance because the input is missing."""
+    """The number of partitions; ``None`` if it cannot be found, for instance because the input is missing.
+
+    Asks the JVM only about RDDs that Penstock did not create.
+    """
+    while isinstance(rdd, PipelinedRDD) and not isinstance(rdd, BlocksRDD):
+        rdd = rdd.prev
+    if rdd.partitioner is not None:
+        return rdd.partitioner.numPartitions
     try:
         return rdd.getNumPartitions()
     except Exception:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import pickle
 import struct
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,9 @@ _RECORDS_PER_CHECK, _EXPANDING_PER_CHECK = 10_000, 1_000
 
 # Pairs that are pickled together for a shuffle: the first number, and how large a pickle may become.
 _FIRST_PAIRS_PER_CHUNK, _CHUNK_BYTES = 256, 1 << 20
+
+# How much more memory is used between two spills.
+_GROWTH = 1.05
 
 # A number, as PySpark writes it.
 _PACK = struct.Struct("!q").pack
@@ -63,13 +67,15 @@ class _Combined:
         from pyspark.shuffle import get_used_memory
 
         self.pairs: dict[Any, Any] = {} if pairs is None else pairs
-        self._combiner, self._used_memory_mb = combiner, get_used_memory
+        self._combiner, self._used_memory_mb, self._limit_mb = combiner, get_used_memory, combiner.memory_limit_mb
         self._merger: Any = None
 
     def relieve(self) -> None:
         """Check the worker's memory; above the limit, move all combiners to the merger, which spills to disk."""
-        if self._used_memory_mb() > self._combiner.memory_limit_mb:
+        if self._used_memory_mb() > self._limit_mb:
             self._spill()
+            # Python may not return the memory. As in PySpark's merger, some more is used before the next spill.
+            self._limit_mb = max(self._limit_mb, self._used_memory_mb() * _GROWTH)
 
     def groups(self, records: Iterable[Any], size: int) -> Iterator[Iterator[Any]]:
         """The records in groups of a size. Memory is checked after each group."""
@@ -226,7 +232,7 @@ class Buckets:
 
     def __call__(self, _index: int, pairs: Iterable[tuple[Any, Any]]) -> Iterator[bytes]:
         """The number of a partition and a chunk for it, alternately: what Spark's ``PairwiseRDD`` takes."""
-        number, dumps = self.num_partitions, CPickleSerializer().dumps
+        number = self.num_partitions
         buckets: list[tuple[list[Any], list[Any]]] = [([], []) for _ in range(number)]
         limit = _FIRST_PAIRS_PER_CHUNK
         for key, combiner in pairs:
@@ -235,7 +241,7 @@ class Buckets:
             keys.append(key)
             combiners.append(combiner)
             if len(keys) >= limit:
-                chunk = dumps((keys, combiners))
+                chunk = pickle.dumps((keys, combiners), pickle.HIGHEST_PROTOCOL)
                 yield _PACK(hashed % number)
                 yield chunk
                 keys.clear()
@@ -244,7 +250,7 @@ class Buckets:
         for partition, bucket in enumerate(buckets):
             if bucket[0]:
                 yield _PACK(partition)
-                yield dumps(bucket)
+                yield pickle.dumps(bucket, pickle.HIGHEST_PROTOCOL)
 
 
 def merge_by_key(

@@ -13,6 +13,7 @@ from typing import Any
 #: From a partition's index and records to its new records.
 PartitionFunction = Callable[[int, Iterable[Any]], Iterable[Any]]
 
+
 def map_partitions(f: Callable[[Any], Iterable[Any]], _index: int, records: Iterable[Any]) -> Iterator[Any]:
     """``mapPartitions``: the result of ``f`` for the records of the partition."""
     yield from f(iter(records))
