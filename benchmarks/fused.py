@@ -125,7 +125,11 @@ def main(number: int) -> None:
             lambda: nested_combine((w, 1) for line in read(batches) for w in split(line)),
             chain(flat_map, CountValues(1e9)),
         ),
-        ("flatMap · count", lambda: sum(1 for line in read(batches) for _ in split(line)), chain(flat_map, CountRecords())),
+        (
+            "flatMap · count",
+            lambda: sum(1 for line in read(batches) for _ in split(line)),
+            chain(flat_map, CountRecords()),
+        ),
     ]
     best: dict[tuple[str, int], float] = {}
     for _ in range(ROUNDS):

@@ -33,6 +33,9 @@ class FakeRDD(RDD[Any]):
         #: What was done with it, in order.
         self.done: list[str] = []
 
+    def _is_barrier(self) -> bool:
+        return False
+
     def mapPartitionsWithIndex(
         self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False
     ) -> FakeRDD:

@@ -20,7 +20,7 @@ from penstock.graph.node import Node
 from penstock.graph.outputs import ForEachDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
-from penstock.spark.cluster import Parallelism, is_on_this_machine, parallelism
+from penstock.spark.cluster import FreeSlots
 from penstock.spark.rdds import PartitionSlots
 
 if TYPE_CHECKING:
@@ -69,25 +69,14 @@ class DStreamGraph:
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
         self.partition_slots = PartitionSlots(spark_context)
-        # With the batch time at which Spark was asked.
-        self._parallelism: tuple[int, Parallelism] | None = None
+        #: The task slots that receivers leave free: by default reductions have this many partitions.
+        self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
         self._table_partitions: int | None = None
 
     @property
     def table_partitions(self) -> int:
         """The number of partitions of states and panes, unless the program asks for one; fixed at the start."""
         return self._table_partitions or self.free_slots()
-
-    def free_slots(self) -> int:
-        """The task slots that receivers leave free, at least one; ``spark.default.parallelism`` if that is set.
-
-        Where executors come and go, Spark is asked once for each batch.
-        """
-        sc = self.spark_context
-        if self._parallelism is None or (self._parallelism[0] != self.last_time_ms and not is_on_this_machine(sc)):
-            self._parallelism = self.last_time_ms, parallelism(sc)
-        found = self._parallelism[1]
-        return found.number if found.is_chosen else max(found.number - len(list(self.receivers())), 1)
 
     # -- before the start --
 

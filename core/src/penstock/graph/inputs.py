@@ -96,6 +96,8 @@ class PulledInputDStream(InputDStream):
         make: creates the source.
     """
 
+    runs_foreign_code = True
+
     def __init__(self, graph: DStreamGraph, make: Callable[[], InputSource]) -> None:
         super().__init__(graph)
         self._make = make

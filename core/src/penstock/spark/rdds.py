@@ -56,7 +56,14 @@ def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD
         rows.add(jvm.scala.Tuple2(payload, jvm.PythonUtils.toSeq(hosts)))
     byte_arrays = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
     java_rdd = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), byte_arrays).toJavaRDD()
-    return RDD(java_rdd, sc, CPickleSerializer())
+    return _PlainRDD(java_rdd, sc, CPickleSerializer())
+
+
+class _PlainRDD(RDD[Any]):
+    """An RDD of which it is known, without a call of the JVM, that it is in no barrier stage."""
+
+    def _is_barrier(self) -> bool:
+        return False
 
 
 class BlocksRDD(PipelinedRDD[Any, Any]):
@@ -136,7 +143,7 @@ def shuffled(chunks: RDD[bytes], num_partitions: int) -> RDD[Any]:
     sc: Any = chunks.ctx
     pairs = sc._jvm.PairwiseRDD(bypassing._jrdd.rdd()).asJavaPairRDD()
     placed = pairs.partitionBy(sc._jvm.PythonPartitioner(num_partitions, id(portable_hash)))
-    result: RDD[Any] = RDD(sc._jvm.PythonRDD.valueOfPair(placed), sc, CPickleSerializer())
+    result = _PlainRDD(sc._jvm.PythonRDD.valueOfPair(placed), sc, CPickleSerializer())
     result.partitioner = Partitioner(num_partitions, portable_hash)
     return result
 

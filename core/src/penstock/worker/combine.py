@@ -137,6 +137,7 @@ class CombineValues(LastStep):
             combiner.createCombiner,
             combiner.mergeValue,
             combined.watched,
+            MISSING,
         )
         yield from combined.items()
 
@@ -205,14 +206,14 @@ class MergeChunks(LastStep):
         """Keys and combiners."""
         combined = _Combined(self.combiner)
         pairs, merge, number = combined.pairs, self.combiner.mergeCombiners, 0
-        find = pairs.get
+        find, missing = pairs.get, MISSING
         for keys, combiners in chunks:
             if not pairs:
                 pairs.update(zip(keys, combiners, strict=True))  # the keys of a chunk differ
             else:
                 for key, other in zip(keys, combiners, strict=True):
-                    combiner = find(key, MISSING)
-                    pairs[key] = other if combiner is MISSING else merge(combiner, other)
+                    combiner = find(key, missing)
+                    pairs[key] = other if combiner is missing else merge(combiner, other)
             number += len(keys)
             if number >= _RECORDS_PER_CHECK:
                 number = 0

@@ -12,13 +12,11 @@ import functools
 import linecache
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import MappingProxyType
 from typing import Any, Literal
 
 from attrs import frozen
 
 from penstock.worker.functions import PartitionFunction, check_pair
-from penstock.worker.state import MISSING
 
 Kind = Literal["map", "flatMap", "filter", "mapValues", "flatMapValues", "checkPairs"]
 
@@ -53,7 +51,7 @@ _NESTING = EXPANDING | {"filter"}
 _FIND = """\
 try:
     key, value = {record}
-    combiner = find(key, MISSING)
+    combiner = find(key, missing)
 except (TypeError, ValueError):
     check_pair({record})
     raise
@@ -61,9 +59,9 @@ except (TypeError, ValueError):
 # What is done with each record behind the last operator.
 _ENDINGS = {
     "yield": "yield {record}",
-    "combineByKey": _FIND + "combined[key] = create(value) if combiner is MISSING else merge(combiner, value)",
-    "reduceByKey": _FIND + "combined[key] = value if combiner is MISSING else merge(combiner, value)",
-    "sumByKey": _FIND + "combined[key] = value if combiner is MISSING else combiner + value",
+    "combineByKey": _FIND + "combined[key] = create(value) if combiner is missing else merge(combiner, value)",
+    "reduceByKey": _FIND + "combined[key] = value if combiner is missing else merge(combiner, value)",
+    "sumByKey": _FIND + "combined[key] = value if combiner is missing else combiner + value",
 }
 
 
@@ -147,19 +145,16 @@ def compiled(operators: tuple[Kind, ...], ending: str) -> Callable[..., Any]:
     Returns:
         For the ending ``yield`` a generator function; it takes the records, then the program's functions. Otherwise a
         function that takes groups of records, the program's functions, a dictionary with the combiner of each key,
-        ``create``, ``merge`` and ``watched``.
+        ``create``, ``merge``, ``watched`` and what ``combined`` returns for a key that it lacks.
     """
     source = source_of(operators, ending)
     name = f"<penstock {' · '.join([*operators, *([] if ending == 'yield' else [ending])])}>"
     # Without a time of modification `linecache` never drops an entry.
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    names = dict(_GLOBALS)
+    names: dict[str, Any] = {"check_pair": check_pair}
     exec(compile(source, name, "exec"), names)
     function: Callable[..., Any] = names["chain"]
     return function
-
-
-_GLOBALS: MappingProxyType[str, Any] = MappingProxyType({"MISSING": MISSING, "check_pair": check_pair})
 
 
 def source_of(operators: Sequence[str], ending: str) -> str:
@@ -169,7 +164,7 @@ def source_of(operators: Sequence[str], ending: str) -> str:
     if yields:
         lines = [f"def chain({', '.join(['records', *functions])}):"]
     else:
-        lines = [f"def chain({', '.join(['groups', *functions, 'combined', 'create', 'merge', 'watched'])}):"]
+        lines = [f"def chain({', '.join(['groups', *functions, 'combined', 'create', 'merge', 'watched', 'missing'])}):"]
         lines += ["    find = combined.get", "    for records in groups:"]
         depth = 2
     lines.append("    " * depth + "for record in records:")

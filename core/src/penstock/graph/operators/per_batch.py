@@ -135,6 +135,8 @@ class TransformedDStream(Node):
             an empty one.
     """
 
+    runs_foreign_code = True
+
     def __init__(self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any]) -> None:
         super().__init__(graph, parents)
         self._function = function
