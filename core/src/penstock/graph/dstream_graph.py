@@ -21,7 +21,7 @@ from penstock.graph.outputs import ForEachDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.spark.cluster import FreeSlots
-from penstock.spark.rdds import PartitionSlots
+from penstock.spark.rdds import PartitionSlots, remember_classes
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -189,6 +189,7 @@ class DStreamGraph:
         if self.zero_time_ms is not None:
             raise StreamingStateError("the graph was started already")
         self.zero_time_ms, self._table_partitions = zero_time_ms, self.free_slots()
+        remember_classes(self.spark_context)
         for output in self.outputs:
             output.initialize(zero_time_ms)
         for output in self.outputs:

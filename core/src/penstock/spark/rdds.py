@@ -24,6 +24,28 @@ _BATCH = 10
 _MAX_SLOTS = 64
 
 
+# What PySpark and this module look up to create and run an RDD: classes and their static methods.
+_LOOKED_UP = {
+    "PairwiseRDD": (),
+    "PythonPartitioner": (),
+    "PythonRDD": ("collectAndServe", "runJob", "valueOfPair"),
+    "PythonUtils": ("getBroadcastThreshold",),
+    "SimplePythonFunction": (),
+}
+
+
+def remember_classes(sc: SparkContext) -> None:
+    """Look up once what every batch needs of the JVM, for PySpark's code as well: each lookup is a call."""
+    jvm: Any = getattr(sc, "_jvm", None)
+    if jvm is None:
+        return
+    for name, methods in _LOOKED_UP.items():
+        if name not in vars(jvm):
+            found = getattr(jvm, name)
+            vars(found).update({method: getattr(found, method) for method in methods})
+            vars(jvm)[name] = found
+
+
 @frozen
 class LocatedPartition:
     """A partition with one element.
