@@ -34,7 +34,7 @@ from penstock.worker.functions import same
 from penstock.worker.fused import FusedChain, Step
 
 sys.path.insert(0, str(Path(__file__).parent))
-from fused import make_lines  # noqa: E402
+from fused import make_lines
 
 SLOTS, BLOCK_LINES = 2, 2560
 PLOT = Path(__file__).parents[1] / "docs" / "partition-size.svg"

@@ -102,7 +102,7 @@ def main(batches: int) -> None:
             time.sleep(0.5)  # a block or two
             clock.await_waiters()
             clock.advance(1000)
-            if not done.acquire(timeout=60):
+            if not done.acquire(timeout=600):
                 raise TimeoutError("a batch has not ended")
         total = sum(calls.values())
     ssc.stop(stopSparkContext=True)

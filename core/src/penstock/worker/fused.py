@@ -164,7 +164,8 @@ def source_of(operators: Sequence[str], ending: str) -> str:
     if yields:
         lines = [f"def chain({', '.join(['records', *functions])}):"]
     else:
-        lines = [f"def chain({', '.join(['groups', *functions, 'combined', 'create', 'merge', 'watched', 'missing'])}):"]
+        parameters = ["groups", *functions, "combined", "create", "merge", "watched", "missing"]
+        lines = [f"def chain({', '.join(parameters)}):"]
         lines += ["    find = combined.get", "    for records in groups:"]
         depth = 2
     lines.append("    " * depth + "for record in records:")
