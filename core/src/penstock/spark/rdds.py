@@ -14,7 +14,7 @@ from typing import Any
 from attrs import frozen
 from pyspark import RDD, SparkContext
 from pyspark.core.rdd import Partitioner, PipelinedRDD, portable_hash
-from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
+from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, pack_long
 
 _Function = Callable[[int, Iterable[Any]], Iterable[Any]]
 
@@ -67,7 +67,8 @@ def as_rdd(sc: SparkContext, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
 def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
     """Create an RDD with one element per partition; an empty RDD for no partitions."""
     if not partitions:
-        return sc.emptyRDD()
+        java_context: Any = sc._jsc
+        return _PlainRDD(java_context.emptyRDD(), sc, NoOpSerializer())
     jvm: Any = sc._jvm
     rows = jvm.java.util.ArrayList()
     for partition in partitions:
