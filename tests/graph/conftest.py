@@ -10,10 +10,10 @@ from typing import Any
 import pyspark.shuffle
 import pytest
 from pyspark import RDD
-from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
+from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD, fake_shuffle
 
 from penstock.graph.dstream import DStream
-from penstock.graph.operators import windows
+from penstock.graph.operators import per_batch, windows
 from penstock.graph.state import stateful
 from penstock.worker.state_store import StateStore
 
@@ -22,6 +22,7 @@ from penstock.worker.state_store import StateStore
 def context(monkeypatch: pytest.MonkeyPatch) -> FakeContext:
     monkeypatch.setenv("PYTHONHASHSEED", "0")  # PySpark's hash of keys asks for it
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)  # PySpark's leaves a file open
+    monkeypatch.setattr(per_batch, "shuffled", fake_shuffle)
     return FakeContext()
 
 

@@ -1,7 +1,7 @@
 """``combineByKey`` inside a partition: in a dictionary, and above the memory limit in PySpark's merger."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.worker import functions
-from penstock.worker.functions import Combiner, combine_combiners, combine_values
+from penstock.worker import combine
+from penstock.worker.combine import Combiner, CombineValues, combine_combiners
+
+
+def combine_values(combiner: Combiner, _index: int, records: Iterable[Any]) -> Iterable[Any]:
+    """The map side, without operators before it."""
+    return CombineValues(combiner).results((), records)
+
 
 KEY = st.integers(-3, 3) | st.text(max_size=2) | st.none() | st.tuples(st.integers(0, 2), st.booleans())
 PAIRS = st.lists(st.tuples(KEY, st.integers()), max_size=60)
@@ -35,7 +41,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A worker that uses 100 MB, looks at its memory often, and spills into the test's folder."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
-    monkeypatch.setattr(functions, "_RECORDS_PER_CHECK", 3)
+    monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 3)
 
 
 @pytest.fixture

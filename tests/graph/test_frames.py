@@ -117,7 +117,7 @@ def test_functions_of_rows_run_where_the_blocks_are_read(lines: DStream[Any]) ->
     (found,) = node.batch_inputs(INTERVAL_MS)
     assert isinstance(found, RowInput)
     assert found.source.references is not None
-    assert len(found.chain) == 2
+    assert len(found.chain.steps) == 2
     assert node.batch_inputs(2 * INTERVAL_MS) == ()
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
+from tests.helpers.fake_graph import FakeContext, FakeRDD
 
 from penstock import Receiver, StreamingContext, StreamInputInfo
 from penstock.errors import StreamingStateError
-from penstock.graph import inputs
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import QueueInputDStream, ReceiverInputDStream
+from penstock.spark import rdds
 from penstock.spark.rdds import LocatedPartition
 from penstock.wire.token import Token
-from penstock.worker.block_reader import ReadBlocks
-
-if TYPE_CHECKING:
-    from tests.helpers.fake_graph import FakeContext
+from penstock.worker.block_reader import ReadBlocks, ReadPartition
 
 TOKEN = Token("t")
 
@@ -44,14 +43,6 @@ class Silent(Receiver[Any]):
         """Receives nothing."""
 
 
-class NotedRDD:
-    def __init__(self, partitions: list[LocatedPartition]) -> None:
-        self.elements = [partition.element for partition in partitions]
-
-    def mapPartitionsWithIndex(self, f: object) -> tuple[list[Any], object]:
-        return self.elements, f
-
-
 @pytest.fixture
 def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, StreamInputInfo]]:
     """What the streams report; the graph has blocks."""
@@ -60,7 +51,7 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
         received_blocks=Received(), report_input=lambda time_ms, info, _count: reports.append((time_ms, info))
     )
     context.graph.connect(runtime)
-    monkeypatch.setattr(inputs, "located_rdd", lambda _sc, partitions: NotedRDD(partitions))
+    monkeypatch.setattr(rdds, "located_rdd", lambda _sc, partitions: FakeRDD([[]] * len(partitions)))
     return reports
 
 
@@ -75,7 +66,11 @@ def test_receiver_stream_reads_the_blocks_of_its_batch(
     DStream(received, cast(StreamingContext, context)).foreachRDD(print)
     context.graph.start(0)
     found: Any = received.get_or_compute(100)
-    assert found == ([("100-0-0",), ("100-0-1",)], ReadBlocks(TOKEN))
+    references = tuple(pickle.dumps((f"100-0-{n}",), pickle.HIGHEST_PROTOCOL) for n in range(2))
+    assert (found.func, found.getNumPartitions()) == (ReadPartition(ReadBlocks(TOKEN), references), 2)
+    # The RDD of the partitions and their locations is created once.
+    later: Any = received.get_or_compute(200)
+    assert later.prev is found.prev
 
 
 def test_input_is_reported_once_for_several_outputs(

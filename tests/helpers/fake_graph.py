@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from pyspark import RDD, StorageLevel
+from pyspark.serializers import read_long
 
 from penstock import StreamingContext
 from penstock.errors import StreamingStateError
@@ -21,8 +24,17 @@ class FakeRDD(RDD[Any]):
 
     def __init__(self, partitions: Sequence[Sequence[Any]]) -> None:
         self.partitions = [list(partition) for partition in partitions]
+        self.partitioner = None
+        # What a PipelinedRDD asks for.
+        self._jrdd: Any = None
+        self._jrdd_deserializer: Any = None
+        self.ctx: Any = FakeSparkContext()
+        self.is_cached = self.is_checkpointed = self.has_resource_profile = False
         #: What was done with it, in order.
         self.done: list[str] = []
+
+    def _is_barrier(self) -> bool:
+        return False
 
     def mapPartitionsWithIndex(
         self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False
@@ -63,8 +75,18 @@ class FakeAccumulator:
         self.value = self._param.addInPlace(self.value, term)
 
 
+def fake_shuffle(chunks: FakeRDD, num_partitions: int) -> FakeRDD:
+    """As ``penstock.spark.rdds.shuffled``."""
+    chunks.done.append(f"shuffled {num_partitions}")
+    placed: list[list[Any]] = [[] for _ in range(num_partitions)]
+    for partition in chunks.partitions:
+        for number, chunk in zip(partition[::2], partition[1::2], strict=True):
+            placed[read_long(io.BytesIO(number))].append(pickle.loads(chunk))
+    return FakeRDD(placed)
+
+
 class FakeSparkContext:
-    defaultParallelism = 2
+    defaultParallelism, master, serializer = 2, "local[2]", None
 
     def emptyRDD(self) -> FakeRDD:
         return FakeRDD([])

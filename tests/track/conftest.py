@@ -155,7 +155,7 @@ class FakeSparkContext:
     applicationId = "app-1"
     #: Of Spark; a test may add to it.
     conf: ClassVar[dict[str, str]] = {}
-    _jvm = None
+    _jvm, defaultParallelism = None, 2
 
     def __init__(self, master: str) -> None:
         self.master = master

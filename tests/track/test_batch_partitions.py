@@ -5,69 +5,125 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.blocks.block import BlockReference
 from penstock.spark.rdds import LocatedPartition
-from penstock.track.block_locations import pack
+from penstock.track.batch_partitions import Located, PartitionBounds, how_many, pack
 from penstock.worker.block_reader import ReadBlocks
 
-Located = list[tuple[str, int, BlockReference]]
+BOUNDS = PartitionBounds(min_bytes=100, max_bytes=1000)
 
 
-def located(*blocks: tuple[str, int]) -> Located:
+def located(*blocks: tuple[str, int]) -> list[Located]:
     """Blocks, by host and size."""
     return [(host, size, BlockReference(f"b{n}", f"/b{n}", 1, "")) for n, (host, size) in enumerate(blocks)]
 
 
-def packed(blocks: Located, partition_bytes: int) -> list[tuple[str, tuple[str, ...]]]:
-    """The names of each partition's blocks, without spaces, and its hosts."""
-    return [
-        ("".join(reference.block_id for reference in partition.element), partition.hosts)
-        for partition in pack(blocks, partition_bytes)
-    ]
+@pytest.mark.parametrize(
+    ("num_bytes", "slots", "number"),
+    [
+        (0, 4, 1),
+        (1, 4, 1),
+        (199, 4, 1),
+        (200, 4, 2),
+        (399, 4, 3),
+        (400, 4, 4),
+        (4000, 4, 4),
+        (4001, 4, 8),
+        (8000, 4, 8),
+        (8001, 4, 12),
+        (50, 1, 1),
+        (1000, 1, 1),
+        (1001, 1, 2),
+        (3000, 1, 3),
+        (10**9, 2, 10**6),
+    ],
+)
+def test_number_of_partitions_follows_bytes_and_slots(num_bytes: int, slots: int, number: int) -> None:
+    assert how_many(num_bytes, slots, BOUNDS) == number
+
+
+@pytest.mark.parametrize("num_bytes", [1, 500, 10**6])
+def test_number_of_partitions_that_the_user_asked_for_wins(num_bytes: int) -> None:
+    assert how_many(num_bytes, 4, evolve(BOUNDS, number=3)) == 3
+
+
+@given(st.integers(1, 10**12), st.integers(1, 1000), st.integers(1, 10**9), st.integers(1, 10**10))
+@settings(max_examples=200, derandomize=True, deadline=None)
+def test_number_of_partitions_is_within_the_bounds(num_bytes: int, slots: int, min_bytes: int, max_bytes: int) -> None:
+    number = how_many(num_bytes, slots, PartitionBounds(min_bytes, max_bytes))
+    assert number >= 1
+    assert num_bytes <= number * max_bytes  # none above the maximum
+    if number > slots:
+        assert number % slots == 0  # full waves, and no wave too many
+        assert num_bytes > (number - slots) * max_bytes
+    elif number > 1:
+        assert num_bytes >= number * min_bytes or num_bytes > (number - 1) * max_bytes
 
 
 @pytest.mark.parametrize(
-    ("blocks", "partition_bytes", "partitions"),
+    ("blocks", "slots", "partitions"),
     [
-        ([], 100, []),
-        ([("a", 10)], 100, [("b0", ("a",))]),
-        ([("a", 10), ("a", 10), ("a", 10)], 100, [("b0b1b2", ("a",))]),
-        ([("a", 60), ("a", 60), ("a", 60)], 100, [("b0b1", ("a",)), ("b2", ("a",))]),
-        ([("a", 100), ("a", 1)], 100, [("b0", ("a",)), ("b1", ("a",))]),
-        ([("a", 99), ("a", 500), ("a", 1)], 100, [("b0b1", ("a",)), ("b2", ("a",))]),
-        ([("a", 10), ("b", 10), ("a", 10)], 100, [("b0", ("a",)), ("b1", ("b",)), ("b2", ("a",))]),
-        ([("", 10), ("", 10)], 100, [("b0b1", ())]),
-        ([("a", 0), ("a", 0)], 100, [("b0b1", ("a",))]),
-        ([("a", 10), ("a", 10)], 1, [("b0", ("a",)), ("b1", ("a",))]),
+        ([], 2, []),
+        ([("a", 10)], 2, [("b0", ("a",))]),
+        ([("a", 10), ("a", 10), ("a", 10)], 2, [("b0b1b2", ("a",))]),
+        ([("a", 60), ("a", 60), ("a", 60), ("a", 60)], 2, [("b0b1", ("a",)), ("b2b3", ("a",))]),
+        ([("a", 60)] * 5, 2, [("b0b1b2", ("a",)), ("b3b4", ("a",))]),
+        ([("a", 60)] * 4, 1, [("b0b1b2b3", ("a",))]),
+        ([("a", 900), ("a", 10), ("a", 10), ("a", 90)], 2, [("b0", ("a",)), ("b1b2b3", ("a",))]),
+        ([("a", 5000)], 2, [("b0", ("a",))]),
+        ([("a", 10), ("b", 30), ("a", 10)], 2, [("b0b1b2", ("b",))]),
+        ([("a", 150), ("b", 100)], 1, [("b0", ("a",)), ("b1", ("b",))]),
+        ([("a", 150), ("b", 100)], 2, [("b0", ("a",)), ("b1", ("b",))]),
+        ([("", 10), ("", 10)], 2, [("b0b1", ())]),
+        ([("a", 0), ("a", 0)], 2, [("b0b1", ("a",))]),
+        ([("a", 1000)] * 6, 2, [(f"b{n}", ("a",)) for n in range(6)]),
     ],
-    ids=range(10),
+    ids=range(14),
 )
-def test_small_blocks_of_one_host_share_a_partition(
-    blocks: list[tuple[str, int]], partition_bytes: int, partitions: list[tuple[str, tuple[str, ...]]]
+def test_blocks_share_partitions_in_order(
+    blocks: list[tuple[str, int]], slots: int, partitions: list[tuple[str, tuple[str, ...]]]
 ) -> None:
-    assert packed(located(*blocks), partition_bytes) == partitions
+    found = pack(located(*blocks), slots, BOUNDS)
+    names = ["".join(reference.block_id for reference in partition.element) for partition in found]
+    assert list(zip(names, (partition.hosts for partition in found), strict=True)) == partitions
 
 
-@given(st.lists(st.tuples(st.sampled_from(["a", "b", ""]), st.integers(0, 300)), max_size=30), st.integers(1, 400))
-@settings(max_examples=200, derandomize=True, deadline=None)
-def test_every_block_is_there_once_in_order_on_its_host(blocks: list[tuple[str, int]], partition_bytes: int) -> None:
-    given_blocks = located(*blocks)
-    partitions = pack(given_blocks, partition_bytes)
+@given(
+    st.lists(st.tuples(st.sampled_from(["a", "b", ""]), st.integers(0, 300)), max_size=40),
+    st.integers(1, 8),
+    st.integers(1, 400),
+    st.integers(1, 2000),
+    st.sampled_from([0, 0, 3]),
+)
+@settings(max_examples=300, derandomize=True, deadline=None)
+def test_every_block_is_in_one_partition_in_order_and_shares_are_even(
+    blocks: list[tuple[str, int]], slots: int, min_bytes: int, max_bytes: int, number: int
+) -> None:
+    bounds, given_blocks = PartitionBounds(min_bytes, max_bytes, number), located(*blocks)
+    partitions = pack(given_blocks, slots, bounds)
     assert [each for partition in partitions for each in partition.element] == [each for _, _, each in given_blocks]
     of = {reference: (host, size) for host, size, reference in given_blocks}
+    total, largest = sum(size for _, size in blocks), max((size for _, size in blocks), default=0)
+    wanted = how_many(total, slots, bounds)
+    sizes = [sum(of[each][1] for each in partition.element) for partition in partitions]
+    assert all(size <= total / wanted + largest for size in sizes)
+    changes = sum(one[0] != other[0] for one, other in pairwise(blocks))
+    assert len(partitions) <= wanted + min(changes, total // min_bytes)
     for partition in partitions:
-        assert {of[each][0] for each in partition.element} == {partition.hosts[0] if partition.hosts else ""}
-        assert sum(of[each][1] for each in partition.element[:-1]) < partition_bytes
-    for before, after in pairwise(partitions):
-        filled = sum(of[each][1] for each in before.element)
-        assert filled >= partition_bytes or before.hosts != after.hosts
+        assert partition.element
+        bytes_at = dict.fromkeys(("a", "b", ""), 0)
+        for each in partition.element:
+            bytes_at[of[each][0]] += of[each][1]
+        host = partition.hosts[0] if partition.hosts else ""
+        assert bytes_at[host] == max(bytes_at.values())
 
 
 def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callable[..., Any]) -> None:
-    tracked = make_tracker(conf={"spark.penstock.partitionBytes": "2000"})
+    tracked = make_tracker(conf={"spark.penstock.partition.maxBytes": "2000"})
     tracked.tracker.start()
     process = tracked.registered()
     assert process.add(0, 1, 2).accepted

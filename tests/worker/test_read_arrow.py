@@ -18,6 +18,7 @@ from penstock.blocks import arrow_form
 from penstock.errors import SchemaError
 from penstock.worker import functions
 from penstock.worker.arrow_types import spark_schema
+from penstock.worker.fused import FusedChain, Step
 from penstock.worker.read_arrow import ReadArrow, merged
 
 TEXT = pa.schema([("value", pa.string())])
@@ -76,10 +77,10 @@ def test_pickled_records_need_a_declared_schema() -> None:
 
 
 def test_functions_get_the_rows_and_the_index_of_the_partition() -> None:
-    chain = (
-        partial(functions.map_records, str.upper),
-        partial(functions.map_partitions_with_index, lambda index, records: [(index, record) for record in records]),
+    with_index = partial(
+        functions.map_partitions_with_index, lambda index, records: [(index, record) for record in records]
     )
+    chain = FusedChain((Step("map", str.upper), with_index))
     schema = pa.schema([("index", pa.int32()), ("text", pa.string())])
     found = read((["a"], ["b"]), schema, index=7, is_declared=True, chain=chain)
     assert found == [{"index": 7, "text": "A"}, {"index": 7, "text": "B"}]

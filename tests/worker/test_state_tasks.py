@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from penstock import State
 from penstock.errors import StateUpdateError
-from penstock.worker import functions, map_with_state, state_pairs
-from penstock.worker.functions import Combiner
+from penstock.worker import combine, map_with_state, state_pairs
+from penstock.worker.combine import Combiner
 from penstock.worker.map_with_state import MappedRecords, MapWithState, StateHandle, select_mapped, select_states
 from penstock.worker.slide_window import SlideWindow
 from penstock.worker.state_errors import PartitionErrors, Reported
@@ -59,7 +59,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "0")  # PySpark's hash of keys asks for it
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(pyspark.shuffle, "get_used_memory", lambda: 100)
-    monkeypatch.setattr(functions, "_RECORDS_PER_CHECK", 3)
+    monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 3)
     monkeypatch.setattr(state_pairs, "_PAIRS_PER_GROUP", 2)
     monkeypatch.setattr(map_with_state, "_RECORDS_PER_GROUP", 3)
 

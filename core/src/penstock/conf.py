@@ -18,6 +18,8 @@ from penstock.conf_values import (
     Count,
     DiskLimit,
     DurationMs,
+    Group,
+    Key,
     LogLevel,
     Names,
     PositiveBytes,
@@ -31,7 +33,6 @@ from penstock.conf_values import (
 )
 from penstock.errors import ConfigurationError
 
-Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "security", "advanced"]
 _PREFIXES = ("spark.app.", "spark.streaming.", "spark.penstock.")
 #: Hook of a plugin → where the options of what it offers are set: ``<section><name>.<option>``.
 OPTION_SECTIONS = {
@@ -39,25 +40,6 @@ OPTION_SECTIONS = {
     "input_streams": "spark.penstock.input.",
     "rate_estimators": "spark.streaming.backpressure.",
 }
-
-
-@frozen
-class Key:
-    """A configuration key.
-
-    Attributes:
-        name: in full, as it is set.
-        default: text in Spark's spelling.
-        group: heading in the documentation.
-        help: one or two sentences on the effect.
-        falls_back_to: the attribute of :class:`Settings` whose value applies when this key is not set.
-    """
-
-    name: str
-    default: str
-    group: Group
-    help: str
-    falls_back_to: str | None = None
 
 
 def _key(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
@@ -129,10 +111,21 @@ class Settings:
         "The same limit in bytes: the sum of `sys.getsizeof` of the buffered records, and the block size for "
         "`store_all`.",
     )
-    partition_bytes: PositiveBytes = _inputs(
-        "spark.penstock.partitionBytes",
+    partition_min_bytes: PositiveBytes = _inputs(
+        "spark.penstock.partition.minBytes",
         "1m",
-        "Maximum size of a batch partition; blocks on one host share a partition up to this size.",
+        "A batch of a receiver stream has as many partitions as slots are free of receivers, but none smaller than "
+        "this. A batch below twice this size is one partition, which reductions need not shuffle.",
+    )
+    partition_max_bytes: PositiveBytes = _inputs(
+        "spark.penstock.partition.maxBytes",
+        "128m",
+        "Above this size of a partition a batch has a multiple of the free slots as its number of partitions.",
+    )
+    partition_number: Count = _inputs(
+        "spark.penstock.partition.number",
+        "0",
+        "Number of partitions of each batch of a receiver stream, if it has that many blocks. 0: by its size.",
     )
     max_unprocessed: DiskLimit = _inputs(
         "spark.penstock.blocks.maxUnprocessed",

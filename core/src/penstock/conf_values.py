@@ -1,6 +1,6 @@
 """Option types: how text becomes a typed value, for configuration keys and for the options of plugins.
 
-Owns Spark's spellings of times and sizes, and the one cattrs converter. Knows no key.
+Owns Spark's spellings of times and sizes, the one cattrs converter, and the description of a key. Knows no key.
 """
 
 from __future__ import annotations
@@ -24,6 +24,28 @@ _QUANTITY = re.compile(r"\s*(-?\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 _COLLECTIONS = (list, tuple, set, frozenset, Sequence, MutableSequence, Set, MutableSet)
 _TYPE_NAMES = {bool: "boolean", str: "text", int: "integer", float: "number"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+#: Headings of the documentation.
+Group = Literal["start here", "inputs", "receivers", "rate", "batches", "recovery", "security", "advanced"]
+
+
+@frozen
+class Key:
+    """A configuration key.
+
+    Attributes:
+        name: in full, as it is set.
+        default: text in Spark's spelling.
+        group: heading in the documentation.
+        help: one or two sentences on the effect.
+        falls_back_to: the attribute of :class:`Settings` whose value applies when this key is not set.
+    """
+
+    name: str
+    default: str
+    group: Group
+    help: str
+    falls_back_to: str | None = None
 
 
 def _quantity(text: str, units: Mapping[str, float], default_unit: str) -> int:

@@ -124,6 +124,13 @@ def records(batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
     return itertools.chain.from_iterable(map(_decode, batches))
 
 
+def num_records(batch: pa.RecordBatch) -> int:
+    """The number of records in a record batch; decodes only pickled ones."""
+    if (batch.schema.metadata or {}).get(_FORM) == _PICKLE:
+        return sum(len(pickle.loads(run)) for run in batch.column(0).to_pylist())
+    return int(batch.num_rows)
+
+
 def _decode(batch: pa.RecordBatch) -> Iterable[Any]:
     form = (batch.schema.metadata or {}).get(_FORM)
     if form == _PICKLE:

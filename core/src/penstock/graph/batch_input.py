@@ -8,7 +8,7 @@ from attrs import frozen
 from pyspark import RDD
 
 from penstock.plugins.specs import ArrowInput
-from penstock.worker.functions import PartitionFunction
+from penstock.worker.fused import FusedChain
 
 
 @frozen
@@ -17,11 +17,11 @@ class RowInput:
 
     Attributes:
         source: the columns.
-        chain: the functions, the first one first.
+        chain: the functions.
     """
 
     source: ArrowInput
-    chain: tuple[PartitionFunction, ...]
+    chain: FusedChain
 
 
 #: Columns as they are stored; rows made from such columns; or any other rows.

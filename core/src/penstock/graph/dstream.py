@@ -9,15 +9,16 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from pyspark import RDD, StorageLevel
 
-from penstock.graph.arguments import require_num_partitions, with_time
+from penstock.graph.arguments import require_callable, require_num_partitions, with_time
 from penstock.graph.dataframe_stream import DataFrameStream
 from penstock.graph.inputs import InputDStream
 from penstock.graph.node import Node, OnDriver
-from penstock.graph.operators.per_batch import MapPartitionsDStream, UnionDStream
+from penstock.graph.operators.per_batch import MapPartitionsDStream, ShuffledDStream, UnionDStream
 from penstock.graph.operators.windows import WindowedDStream, window_durations
 from penstock.graph.outputs import ForEachDStream, PrintRecords, SaveFiles
 from penstock.graph.pair_dstream_functions import PairDStreamFunctions, require_stream
@@ -25,7 +26,9 @@ from penstock.graph.state.keyed_state import InternalMapWithStateDStream
 from penstock.graph.state.stateful import StateView
 from penstock.graph.state_spec import StateSpec
 from penstock.runtime.clock import milliseconds, require_duration_ms
+from penstock.spark.rdds import num_partitions
 from penstock.worker import functions
+from penstock.worker.combine import CountRecords, CountValues
 from penstock.worker.map_with_state import select_mapped, select_states
 
 if TYPE_CHECKING:
@@ -90,7 +93,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     def map(self, f: Callable[[T], Any], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record."""
-        return self._narrow(functions.map_records, f, preservesPartitioning)
+        return self._narrow("map", f, preservesPartitioning)
 
     @overload
     def flatMap(
@@ -102,21 +105,23 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
 
     def flatMap(self, f: Callable[[T], Iterable[Any]], preservesPartitioning: bool = False) -> DStream[Any]:
         """Apply ``f`` to each record and flatten the results."""
-        return self._narrow(functions.flat_map_records, f, preservesPartitioning)
+        return self._narrow("flatMap", f, preservesPartitioning)
 
     def filter(self, f: Callable[[T], object]) -> DStream[T]:
         """Select the records for which ``f`` is true."""
-        return self._narrow(functions.filter_records, f)
+        return self._narrow("filter", f)
 
     def mapPartitions(self, f: Callable[[Iterable[T]], Iterable[U]], preservesPartitioning: bool = False) -> DStream[U]:
         """Apply ``f`` to the records of each partition."""
-        return self._narrow(functions.map_partitions, f, preservesPartitioning)
+        function = partial(functions.map_partitions, require_callable("f", f))
+        return self._derive(MapPartitionsDStream(self._node, function, preservesPartitioning))
 
     def mapPartitionsWithIndex(
         self, f: Callable[[int, Iterable[T]], Iterable[U]], preservesPartitioning: bool = False
     ) -> DStream[U]:
         """Apply ``f`` to the index and the records of each partition."""
-        return self._narrow(functions.map_partitions_with_index, f, preservesPartitioning)
+        function = partial(functions.map_partitions_with_index, require_callable("f", f))
+        return self._derive(MapPartitionsDStream(self._node, function, preservesPartitioning))
 
     def glom(self) -> DStream[list[T]]:
         """Turn each partition into one list."""
@@ -129,16 +134,14 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
     def count(self) -> DStream[int]:
         """Count the records of each batch; an empty batch counts 0."""
         sc = self._node.graph.spark_context
-
-        def counts(rdd: RDD[Any]) -> RDD[int]:
-            found = rdd.mapPartitionsWithIndex(functions.count_records)
-            return found if rdd.getNumPartitions() else sc.parallelize([0], 1)
-
-        return self.transform(counts).reduce(operator.add)
+        counts = self._derive(MapPartitionsDStream(self._node, CountRecords(), False))
+        found = counts.transform(lambda rdd: sc.parallelize([0], 1) if num_partitions(rdd) == 0 else rdd)
+        return found.reduce(operator.add)
 
     def countByValue(self) -> DStream[tuple[T, int]]:
         """Count the occurrences of each distinct record, batch by batch."""
-        return self.map(functions.counted).reduceByKey(operator.add)
+        combiner = self._combiner(functions.same, operator.add, operator.add)
+        return self._derive(ShuffledDStream(self._node, combiner, None, CountValues(combiner.memory_limit_mb)))
 
     def repartition(self, numPartitions: int) -> DStream[T]:
         """Change the number of partitions of each RDD."""

@@ -20,6 +20,8 @@ from penstock.graph.node import Node
 from penstock.graph.outputs import ForEachDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
+from penstock.spark.cluster import FreeSlots
+from penstock.spark.rdds import PartitionSlots, remember_classes
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -66,6 +68,15 @@ class DStreamGraph:
         self.stopping = threading.Event()
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
+        self.partition_slots = PartitionSlots(spark_context)
+        #: The task slots that receivers leave free: by default reductions have this many partitions.
+        self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
+        self._table_partitions: int | None = None
+
+    @property
+    def table_partitions(self) -> int:
+        """The number of partitions of states and panes, unless the program asks for one; fixed at the start."""
+        return self._table_partitions or self.free_slots()
 
     # -- before the start --
 
@@ -177,7 +188,8 @@ class DStreamGraph:
         """
         if self.zero_time_ms is not None:
             raise StreamingStateError("the graph was started already")
-        self.zero_time_ms = zero_time_ms
+        self.zero_time_ms, self._table_partitions = zero_time_ms, self.free_slots()
+        remember_classes(self.spark_context)
         for output in self.outputs:
             output.initialize(zero_time_ms)
         for output in self.outputs:

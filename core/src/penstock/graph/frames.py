@@ -174,7 +174,7 @@ class SourceFrames(FrameDStream):
             reader, to_arrow(schema.struct), schema.is_declared, schema.are_values, is_grouped=is_grouped, chain=chain
         )
         references = self._one([_references(each) for each in inputs])
-        return dataframes.of_references(spark, references, read, schema.struct, with_index=bool(chain))
+        return dataframes.of_references(spark, references, read, schema.struct, with_index=chain is not None)
 
     def _one(self, rdds: list[RDD[Any]]) -> RDD[Any]:
         return rdds[0] if len(rdds) == 1 else self._sc.union(rdds)
@@ -194,7 +194,7 @@ def _kind(each: BatchInput) -> tuple[Any, ...] | None:
     """Inputs of the same kind are read together; ``None`` for rows."""
     if isinstance(each, RDD):
         return None
-    chain = each.chain if isinstance(each, RowInput) else ()
+    chain = each.chain if isinstance(each, RowInput) else None
     return _source(each).reader, chain, dataframes.is_grouped(_references(each))
 
 

@@ -50,8 +50,8 @@ class GraphRuntime:
             is called when the batch's jobs have ended and returns the exact number of records.
         completed_outputs: which outputs a recovered run must not repeat; ``None`` when that is not recorded.
         generation_retries: maximum retries of an output whose RDD could not be generated.
-        before_output: called with batch time and output operation id before the output's RDD is generated, because
-            Spark jobs may run for it.
+        before_output: called with batch time and output operation id before the output's RDD is generated, if the
+            program's functions or a plugin's source are called for it, because these may run Spark jobs.
         monotonic_ms: the engine's monotonic clock.
         discard_file: called with the path of a checkpointed RDD that no stream needs any more.
         recoverable_ms: the oldest batch time from which a later run may recover; ``None`` without checkpoints.

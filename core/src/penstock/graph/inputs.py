@@ -5,6 +5,7 @@ Computed on the generator's loop.
 
 from __future__ import annotations
 
+import pickle
 import queue
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -18,7 +19,10 @@ from penstock.graph.batch_input import BatchInput
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
 from penstock.plugins.specs import ArrowInput, RecoverableSource
-from penstock.spark.rdds import as_rdd, located_rdd
+from penstock.spark.rdds import BlocksRDD, as_rdd, located_rdd
+from penstock.worker.block_reader import ReadPartition
+from penstock.worker.combine import CountRecords
+from penstock.worker.fused import FusedChain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
     from penstock.graph.graph_runtime import ReceivedBlocks
     from penstock.plugins.specs import InputSource, SourceBatch
+
+_COUNT = FusedChain((CountRecords(),))
 
 
 class InputDStream(Node):
@@ -62,7 +68,7 @@ class ReceiverInputDStream(InputDStream):
     def __init__(self, graph: DStreamGraph, receiver: Any) -> None:
         super().__init__(graph)
         self.receiver = receiver
-        # The same batches as the remembered RDDs, those without blocks left out.
+        # The blocks of remembered batches, for DataFrames.
         self._columns: dict[int, ArrowInput] = {}
 
     def program_state(self) -> dict[str, Any]:
@@ -84,20 +90,28 @@ class ReceiverInputDStream(InputDStream):
         if time_ms <= zero_time_ms:
             return self._sc.emptyRDD()
         partitions = received.partitions(time_ms, self.id)
-        references = located_rdd(self._sc, partitions)
+        references = tuple(pickle.dumps(each.element, pickle.HIGHEST_PROTOCOL) for each in partitions)
+        slots = self.graph.partition_slots.at([each.hosts for each in partitions])
+        rdd = BlocksRDD(slots, len(partitions), ReadPartition(received.reader, references), _COUNT)
         # Last: what fails above is tried again for the next output, and the input must be reported once.
         info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
         self.graph.runtime.report_input(time_ms, info, None)
-        if partitions:
-            schema = partial(_first_schema, received, time_ms, self.id)
-            self._columns[time_ms] = ArrowInput(references, received.reader, schema)
-        return references.mapPartitionsWithIndex(received.reader)
+        return rdd
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
         """The batch's blocks."""
         if self.get_or_compute(time_ms) is None:
             return None
-        return (self._columns[time_ms],) if time_ms in self._columns else ()
+        if time_ms not in self._columns:
+            received, zero_time_ms = self.graph.runtime.received_blocks, self.graph.zero_time_ms
+            assert received is not None
+            assert zero_time_ms is not None
+            partitions = received.partitions(time_ms, self.id) if time_ms > zero_time_ms else []
+            if not partitions:
+                return ()
+            schema = partial(_first_schema, received, time_ms, self.id)
+            self._columns[time_ms] = ArrowInput(located_rdd(self._sc, partitions), received.reader, schema)
+        return (self._columns[time_ms],)
 
     @property
     def has_columns(self) -> bool:
@@ -129,6 +143,8 @@ class PulledInputDStream(InputDStream):
         graph: the graph it belongs to.
         make: creates the source.
     """
+
+    runs_foreign_code = True
 
     def __init__(self, graph: DStreamGraph, make: Callable[[], InputSource]) -> None:
         super().__init__(graph)

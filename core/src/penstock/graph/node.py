@@ -54,6 +54,8 @@ class Node(OnDriver):
 
     #: Each RDD is computed from the previous one: without checkpoints its lineage would grow with every batch.
     must_checkpoint: ClassVar[bool] = False
+    #: Code of a program or a plugin runs while an RDD is generated, and may run Spark jobs.
+    runs_foreign_code: ClassVar[bool] = False
 
     def __init__(
         self, graph: DStreamGraph, parents: Iterable[Node], window_ms: int = 0, slide_ms: int | None = None

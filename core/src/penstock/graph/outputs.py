@@ -6,6 +6,7 @@ the retries of an RDD that could not be generated.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -55,13 +56,26 @@ class ForEachDStream(Node):
         generated: state must be updated by every batch.
         """
         try:
-            self.graph.runtime.before_output(time_ms, self.output_op_id)
+            if self._runs_foreign_code:
+                self.graph.runtime.before_output(time_ms, self.output_op_id)
             batch = self._batch(time_ms)
         except BaseException as error:
             first = error  # Python unbinds `error` at the end of the block
             self.graph.retrying[time_ms] += 1
             return self._job(lambda: self._retry(time_ms, first))
         return None if batch is None else self._job(lambda: self._run(time_ms, batch))
+
+    @functools.cached_property
+    def _runs_foreign_code(self) -> bool:
+        """Whether Spark jobs may run while the RDD is generated: then they must carry the batch's properties."""
+        streams: dict[int, Node] = {self._parent.number: self._parent}
+        waiting = [self._parent]
+        while waiting:
+            for parent in waiting.pop().parents:
+                if parent.number not in streams:
+                    streams[parent.number] = parent
+                    waiting.append(parent)
+        return any(stream.runs_foreign_code for stream in streams.values())
 
     def failed_job(self, error: BaseException) -> Job:
         """The job of a batch that could not be generated at all: it raises the reason."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark import RDD
@@ -21,6 +20,8 @@ from penstock.graph.state.keyed_state import StateDStream
 from penstock.graph.state.reduced_windowed import ReducedWindowedDStream
 from penstock.graph.state.stateful import StateView
 from penstock.worker import functions
+from penstock.worker.combine import Combiner
+from penstock.worker.fused import CHECK_PAIRS, Kind, Step
 from penstock.worker.state_pairs import from_state_pairs
 
 if TYPE_CHECKING:
@@ -47,11 +48,11 @@ class PairDStreamFunctions(Generic[T]):
 
     def mapValues(self: PairDStreamFunctions[tuple[K, V]], f: Callable[[V], U]) -> DStream[tuple[K, U]]:
         """Apply ``f`` to the value of each pair."""
-        return self._narrow(functions.map_values, f)
+        return self._narrow("mapValues", f)
 
     def flatMapValues(self: PairDStreamFunctions[tuple[K, V]], f: Callable[[V], Iterable[U]]) -> DStream[tuple[K, U]]:
         """Apply ``f`` to the value of each pair and flatten the results; each result keeps the key."""
-        return self._narrow(functions.flat_map_values, f)
+        return self._narrow("flatMapValues", f)
 
     def reduceByKey(
         self: PairDStreamFunctions[tuple[K, V]], func: Callable[[V, V], V], numPartitions: int | None = None
@@ -156,7 +157,7 @@ class PairDStreamFunctions(Generic[T]):
                 reduced from panes, and their keys are those of their batches.
             windowDuration: seconds.
             slideDuration: seconds; by default the stream's slide duration.
-            numPartitions: by default the default parallelism.
+            numPartitions: by default the slots that receivers leave free.
             filterFunc: drops the pairs for which it is false.
 
         Raises:
@@ -189,7 +190,7 @@ class PairDStreamFunctions(Generic[T]):
         Args:
             updateFunc: called in every batch for every key with a state or new values. It gets the list of new values
                 and the state, or ``None``, and returns the new state, or ``None`` to remove the key.
-            numPartitions: by default the default parallelism.
+            numPartitions: by default the slots that receivers leave free.
             initialRDD: pairs of key and initial state.
         """
         function = require_callable("updateFunc", updateFunc)
@@ -198,30 +199,28 @@ class PairDStreamFunctions(Generic[T]):
 
     # -- inside --
 
-    def _narrow(
-        self, apply: Callable[..., Iterable[Any]], f: Callable[..., Any], preserves_partitioning: bool = True
-    ) -> DStream[Any]:
-        function = partial(apply, require_callable("f", f))
-        return self._derive(MapPartitionsDStream(self._node, function, preserves_partitioning))
+    def _narrow(self, kind: Kind, f: Callable[[Any], Any], preserves_partitioning: bool = True) -> DStream[Any]:
+        step = Step(kind, require_callable("f", f))
+        return self._derive(MapPartitionsDStream(self._node, step, preserves_partitioning))
 
     def _transformed(self, parents: Sequence[Node], function: Callable[..., Any]) -> DStream[Any]:
         return self._derive(TransformedDStream(self._node.graph, parents, function))
 
     def _checked(self) -> Node:
-        return MapPartitionsDStream(self._node, functions.check_pairs)
+        return MapPartitionsDStream(self._node, CHECK_PAIRS)
 
     def _joined(
         self, operation: Callable[..., RDD[Any]], other: DStream[Any], num_partitions: int | None
     ) -> DStream[Any]:
-        count = require_num_partitions(num_partitions, self._node.graph.spark_context.defaultParallelism)
-        pairs = require_stream(operation.__name__, other)._checked()
-        return self._transformed((self._checked(), pairs), lambda _time, a, b: operation(a, b, count))
+        asked = None if num_partitions is None else require_num_partitions(num_partitions)
+        pairs, slots = require_stream(operation.__name__, other)._checked(), self._node.graph.free_slots
+        return self._transformed((self._checked(), pairs), lambda _time, a, b: operation(a, b, asked or slots()))
 
-    def _gathering(self) -> functions.Combiner:
+    def _gathering(self) -> Combiner:
         return self._combiner(lambda value: [value], functions.appended, operator.iadd)
 
-    def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> functions.Combiner:
-        return functions.Combiner(create, merge_value, merge_combiners, self._memory_limit_mb)
+    def _combiner(self, create: Any, merge_value: Any, merge_combiners: Any) -> Combiner:
+        return Combiner(create, merge_value, merge_combiners, self._memory_limit_mb)
 
     @property
     def _memory_limit_mb(self) -> float:

@@ -68,7 +68,7 @@ class StateSpec(Generic[K, V, S, M]):
         return self
 
     def numPartitions(self, numPartitions: int) -> Self:
-        """Set the number of partitions of the states; by default the default parallelism.
+        """Set the number of partitions of the states; by default the slots that receivers leave free.
 
         Raises:
             TypeError: it is not an integer.

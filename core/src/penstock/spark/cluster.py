@@ -1,6 +1,6 @@
 """Queries of the cluster: master, cores, executors, the location of a running task.
 
-Nothing is cached. Most functions call the JVM and block meanwhile.
+Functions cache nothing. Most of them call the JVM and block meanwhile.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from attrs import frozen
@@ -17,6 +19,9 @@ from penstock.launch.launch_conf import UDS
 from penstock.runtime.log import get_logger
 
 log = get_logger("spark")
+
+# For this long a number of slots is not asked for again.
+_KNOWN_S = 1.0
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
@@ -158,3 +163,24 @@ def check_unix_sockets(sc: SparkContext) -> None:
             key=UDS,
             advice=f"set {UDS}=true before the SparkContext is created, or start with `penstock run`",
         )
+
+
+class FreeSlots:
+    """The task slots that receivers leave free, at least one; ``spark.default.parallelism`` if the user set that.
+
+    Args:
+        sc: asked again only where executors come and go, and at most once a second.
+        receivers: returns the number of receivers.
+    """
+
+    def __init__(self, sc: SparkContext, receivers: Callable[[], int]) -> None:
+        self._sc, self._receivers = sc, receivers
+        self._slots, self._is_chosen, self._asked_at = 0, False, 0.0
+
+    def __call__(self) -> int:
+        """The number now."""
+        is_known = self._slots and (is_on_this_machine(self._sc) or time.monotonic() - self._asked_at < _KNOWN_S)
+        if not is_known:
+            self._is_chosen = self._sc.getConf().get("spark.default.parallelism") is not None
+            self._slots, self._asked_at = max(self._sc.defaultParallelism, 1), time.monotonic()
+        return self._slots if self._is_chosen else max(self._slots - self._receivers(), 1)

@@ -7,15 +7,43 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from attrs import frozen
 from pyspark import RDD, SparkContext
-from pyspark.serializers import BatchedSerializer, CPickleSerializer, pack_long
+from pyspark.core.rdd import Partitioner, PipelinedRDD, portable_hash
+from pyspark.serializers import BatchedSerializer, CPickleSerializer, NoOpSerializer, pack_long
+
+_Function = Callable[[int, Iterable[Any]], Iterable[Any]]
 
 # Elements pickled together; the elements of a state store are chunks of it.
 _BATCH = 10
+# Sets of preferred locations whose RDDs are remembered.
+_MAX_SLOTS = 64
+
+
+# What PySpark and this module look up to create and run an RDD: classes and their static methods.
+_LOOKED_UP = {
+    "PairwiseRDD": (),
+    "PythonPartitioner": (),
+    "PythonRDD": ("collectAndServe", "runJob", "valueOfPair"),
+    "PythonUtils": ("getBroadcastThreshold",),
+    "SimplePythonFunction": (),
+}
+
+
+def remember_classes(sc: SparkContext) -> None:
+    """Look up once what every batch needs of the JVM, for PySpark's code as well: each lookup is a call."""
+    jvm: Any = getattr(sc, "_jvm", None)
+    if jvm is None:
+        return
+    for name, methods in _LOOKED_UP.items():
+        if name not in vars(jvm):
+            found = getattr(jvm, name)
+            vars(found).update({method: getattr(found, method) for method in methods})
+            vars(jvm)[name] = found
 
 
 @frozen
@@ -39,7 +67,8 @@ def as_rdd(sc: SparkContext, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
 def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
     """Create an RDD with one element per partition; an empty RDD for no partitions."""
     if not partitions:
-        return sc.emptyRDD()
+        java_context: Any = sc._jsc
+        return _PlainRDD(java_context.emptyRDD(), sc, NoOpSerializer())
     jvm: Any = sc._jvm
     rows = jvm.java.util.ArrayList()
     for partition in partitions:
@@ -50,7 +79,96 @@ def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD
         rows.add(jvm.scala.Tuple2(payload, jvm.PythonUtils.toSeq(hosts)))
     byte_arrays = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
     java_rdd = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), byte_arrays).toJavaRDD()
-    return RDD(java_rdd, sc, CPickleSerializer())
+    return _PlainRDD(java_rdd, sc, CPickleSerializer())
+
+
+class _PlainRDD(RDD[Any]):
+    """An RDD of which it is known, without a call of the JVM, that it is in no barrier stage."""
+
+    def _is_barrier(self) -> bool:
+        return False
+
+
+class BlocksRDD(PipelinedRDD[Any, Any]):
+    """The records of some partitions of blocks. Knows its number of partitions without a call of the JVM.
+
+    Args:
+        slots: an RDD with that many partitions, and with the preferred locations of the blocks.
+        number: of partitions.
+        read: the partition function that reads the blocks of a partition; ignores the elements of ``slots``.
+        count: the partition function that gives the number of records.
+    """
+
+    def __init__(self, slots: RDD[Any], number: int, read: _Function, count: _Function) -> None:
+        super().__init__(slots, read)
+        self._number, self._count = number, count
+
+    def getNumPartitions(self) -> int:
+        """The number of partitions."""
+        return self._number
+
+    def count(self) -> int:
+        """The number of records, which the tasks count without making Python objects of them."""
+        return sum(self.mapPartitionsWithIndex(self._count).collect())
+
+
+class PartitionSlots:
+    """RDDs that only say how many partitions there are and where; the functions of their tasks do the rest.
+
+    Batches whose blocks are at the same locations share one, so that its JVM object is created once.
+
+    Args:
+        sc: creates the RDDs.
+    """
+
+    def __init__(self, sc: SparkContext) -> None:
+        self._sc = sc
+        self._made: OrderedDict[tuple[tuple[str, ...], ...], RDD[Any]] = OrderedDict()
+
+    def at(self, locations: Sequence[tuple[str, ...]]) -> RDD[Any]:
+        """The RDD with a partition for each of some preferred locations."""
+        key = tuple(locations)
+        if key not in self._made:
+            self._made[key] = located_rdd(self._sc, [LocatedPartition(None, hosts) for hosts in key])
+            if len(self._made) > _MAX_SLOTS:
+                self._made.popitem(last=False)
+        self._made.move_to_end(key)
+        return self._made[key]
+
+
+def num_partitions(rdd: RDD[Any]) -> int | None:
+    """The number of partitions; ``None`` if it cannot be found, for instance because the input is missing.
+
+    Asks the JVM only about RDDs that Penstock did not create.
+    """
+    while isinstance(rdd, PipelinedRDD) and not isinstance(rdd, BlocksRDD):
+        rdd = rdd.prev
+    if rdd.partitioner is not None:
+        return rdd.partitioner.numPartitions
+    try:
+        return rdd.getNumPartitions()
+    except Exception:
+        return None
+
+
+def shuffled(chunks: RDD[bytes], num_partitions: int) -> RDD[Any]:
+    """Shuffle pickled chunks of pairs to their partitions, in which equal keys have the same portable hash.
+
+    Args:
+        chunks: the number of a partition and a pickled chunk for it, alternately.
+        num_partitions: of the result.
+
+    Returns:
+        The chunks.
+    """
+    bypassing: Any = chunks
+    bypassing._bypass_serializer = True
+    sc: Any = chunks.ctx
+    pairs = sc._jvm.PairwiseRDD(bypassing._jrdd.rdd()).asJavaPairRDD()
+    placed = pairs.partitionBy(sc._jvm.PythonPartitioner(num_partitions, id(portable_hash)))
+    result = _PlainRDD(sc._jvm.PythonRDD.valueOfPair(placed), sc, CPickleSerializer())
+    result.partitioner = Partitioner(num_partitions, portable_hash)
+    return result
 
 
 def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partitions: int) -> RDD[Any]:

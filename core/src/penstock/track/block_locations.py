@@ -16,8 +16,8 @@ from pathlib import Path
 from penstock.blocks.block import BlockReference, StoredBlock
 from penstock.blocks.messages import BlockSource, FindBlock, LostBlock
 from penstock.receive.messages import CleanUpBlocks
-from penstock.spark.rdds import LocatedPartition
 from penstock.storage.uri import is_remote
+from penstock.track.batch_partitions import Located
 from penstock.track.receiver_connection import Connections, ReceiverConnection
 from penstock.track.receiver_launcher import ReceiverLauncher
 from penstock.track.receiver_tracking_info import BlockLocation
@@ -58,7 +58,7 @@ class BlockLocations:
         """What bounds the backlog of blocks that are stored from an address: its disk, or the log that all share."""
         return address if self._logs is None else self._logs.home
 
-    def references(self, blocks: Iterable[StoredBlock]) -> list[tuple[str, int, BlockReference]]:
+    def references(self, blocks: Iterable[StoredBlock]) -> list[Located]:
         """For each block: its host, its size in bytes, and where a task reads it now."""
         connections = {each.location: each for each in self.connections.serving()} if self._logs is None else {}
         found = []
@@ -153,24 +153,3 @@ class BlockLocations:
         elif self._may_be_there(location):
             self._leftovers[location] = block_ids
         # Where no executor is left, Spark removes the files, or they are gone with the host.
-
-
-def pack(located: list[tuple[str, int, BlockReference]], partition_bytes: int) -> list[LocatedPartition]:
-    """Put references into partitions.
-
-    Args:
-        located: host, size in bytes and reference of each block.
-        partition_bytes: a partition is complete at this size.
-
-    Returns:
-        Partitions whose elements are tuples of references, each of one host.
-    """
-    partitions: list[tuple[str, list[BlockReference]]] = []
-    filled = partition_bytes
-    for host, num_bytes, reference in located:
-        if filled >= partition_bytes or partitions[-1][0] != host:
-            partitions.append((host, []))
-            filled = 0
-        partitions[-1][1].append(reference)
-        filled += num_bytes
-    return [LocatedPartition(tuple(references), (host,) if host else ()) for host, references in partitions]

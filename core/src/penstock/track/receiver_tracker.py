@@ -38,7 +38,8 @@ from penstock.spark import cluster
 from penstock.spark.rdds import LocatedPartition
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.backlog import Backlog, BacklogChange
-from penstock.track.block_locations import BlockLocations, pack
+from penstock.track.batch_partitions import PartitionBounds, pack
+from penstock.track.block_locations import BlockLocations
 from penstock.track.block_logs import BlockLogs
 from penstock.track.received_block_tracker import ReceivedBlockTracker
 from penstock.track.receiver_launcher import ReceiverLauncher
@@ -101,6 +102,10 @@ class ReceiverTracker:
         self._tracked = TrackedReceivers(self.blocks, clock, self._launcher, self._locations, post, fail_application)
         self._backlog = Backlog(
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
+        )
+        self._free_slots = cluster.FreeSlots(sc, lambda: len(receivers))
+        self._bounds = PartitionBounds(
+            settings.partition_min_bytes, settings.partition_max_bytes, settings.partition_number
         )
         self._endpoint: Endpoint | None = None
         # Set once a stop is requested, before the loop handles it.
@@ -289,12 +294,9 @@ class ReceiverTracker:
         return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
 
     def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
-        """The blocks that a batch has from a stream, as partitions of block references.
-
-        Small blocks of one host share a partition, in the order of their arrival.
-        """
+        """The blocks that a batch has from a stream, as partitions of block references."""
         blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
-        return pack(self._locations.references(blocks), self._settings.partition_bytes)
+        return pack(self._locations.references(blocks), self._free_slots(), self._bounds)
 
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""

@@ -9,6 +9,7 @@ so it imports what needs structlog, Flight or cattrs only to fetch a block from 
 from __future__ import annotations
 
 import itertools
+import pickle
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -54,14 +55,9 @@ class ReadBlocks:
     driver_location: str = ""
     skips_lost: bool = False
 
-    def __call__(self, _index: int, partitions: Iterable[tuple[BlockReference, ...]]) -> Iterator[Any]:
-        """Yield the records of every block of a partition, in the order of the references.
-
-        Raises:
-            BlockGoneError: a block is lost, and lost blocks are not skipped.
-            BlockUnreachableError: a block's host cannot be reached now.
-        """
-        return arrow_form.records(self.batches(partitions))
+    def __call__(self, _index: int, partitions: Iterable[tuple[BlockReference, ...]]) -> BlockRecords:
+        """The records of every block of a partition, in the order of the references; nothing is read yet."""
+        return BlockRecords(self.batches(partitions))
 
     def batches(self, partitions: Iterable[tuple[BlockReference, ...]]) -> Iterator[pa.RecordBatch]:
         """Yield the record batches of every block of a partition, in the order of the references.
@@ -150,6 +146,44 @@ class ReadBlocks:
 
         with closing(Client(self.driver_location, self.token, _ASK_TIMEOUT_MS, retry=False)) as driver:
             return driver.ask(message, reply_kind)
+
+
+@frozen
+class ReadPartition:
+    """Partition function of an RDD without elements of its own: the records of the blocks of each partition.
+
+    Attributes:
+        read: reads block references.
+        references: pickled, of each partition: a task needs one of them only.
+    """
+
+    read: ReadBlocks
+    references: tuple[bytes, ...]
+
+    def __call__(self, index: int, _elements: Iterable[Any]) -> BlockRecords:
+        """The records of a partition."""
+        return self.read(index, (pickle.loads(self.references[index]),))
+
+
+class BlockRecords:
+    """The records of a partition: an iterator over Python objects, or their number without making any.
+
+    Args:
+        batches: the record batches of its blocks; read once.
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches, self._records = batches, arrow_form.records(batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._records
+
+    def __next__(self) -> Any:
+        return next(self._records)
+
+    def count_records(self) -> int:
+        """The number of records; none may be read before."""
+        return sum(map(arrow_form.num_records, self._batches))
 
 
 def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from penstock.blocks.arrow_form import ROWS_PER_BATCH
 from penstock.errors import SchemaError
 from penstock.worker.arrow_rows import to_batches
 from penstock.worker.arrow_types import conform, describe
-from penstock.worker.functions import PartitionFunction, fused
+from penstock.worker.fused import FusedChain
 
 if TYPE_CHECKING:
     from penstock.plugins.specs import ArrowReader
@@ -38,7 +38,7 @@ class ReadArrow:
         is_declared: whether the program declared the schema, to which all input is converted.
         are_values: each record is the value of the only column.
         is_grouped: each element of the input column is a pickled list of references.
-        chain: row functions to apply in between; empty for none.
+        chain: row functions to apply in between.
     """
 
     reader: ArrowReader
@@ -46,7 +46,7 @@ class ReadArrow:
     is_declared: bool
     are_values: bool
     is_grouped: bool
-    chain: tuple[PartitionFunction, ...] = ()
+    chain: FusedChain | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read a partition."""
@@ -54,8 +54,8 @@ class ReadArrow:
         if first is None:
             return
         found = self.reader.batches(self._references(itertools.chain((first,), batches)))
-        if self.chain:
-            rows = fused(self.chain, first.column(1)[0].as_py(), arrow_form.records(found))
+        if self.chain is not None:
+            rows = self.chain(first.column(1)[0].as_py(), arrow_form.records(found))
             yield from to_batches(rows, self.schema, are_values=self.are_values)
         else:
             yield from merged(each for batch in found for each in self._conformed(batch))

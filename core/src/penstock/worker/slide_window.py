@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from penstock.worker.functions import Combiner, merge_by_key
+from penstock.worker.combine import Combiner, merge_by_key
 from penstock.worker.state import MISSING
 from penstock.worker.state_pairs import StatePairs, grouped
 

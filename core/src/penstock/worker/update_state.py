@@ -12,7 +12,7 @@ from typing import Any
 from attrs import frozen
 from pyspark import Accumulator
 
-from penstock.worker.functions import merge_by_key
+from penstock.worker.combine import merge_by_key
 from penstock.worker.state_errors import PartitionErrors, Reported
 from penstock.worker.state_pairs import StatePairs, grouped
 

@@ -3,88 +3,124 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
-from pyspark.core.rdd import portable_hash
+from pyspark.core.rdd import Partitioner, portable_hash
 
 from penstock.errors import StreamingStateError
 from penstock.graph.arguments import require_num_partitions
 from penstock.graph.batch_input import BatchInput, RowInput
 from penstock.graph.node import Node
 from penstock.plugins.specs import ArrowInput
-from penstock.worker import functions
-from penstock.worker.functions import PartitionFunction
+from penstock.spark.rdds import num_partitions, shuffled
+from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunks
+from penstock.worker.fused import AnyStep, FusedChain, LastStep
 
 if TYPE_CHECKING:
     from penstock.graph.dstream_graph import DStreamGraph
 
 
 class MapPartitionsDStream(Node):
-    """The result of a partition function. Functions of parents that are not persisted are fused with it.
+    """The result of an operator on partitions. Operators of parents that are not persisted are fused with it.
 
     Args:
-        parent: the input of the function.
-        function: applied to each partition.
+        parent: the input of the operator.
+        step: the operator.
         preserves_partitioning: pairs stay in their partitions.
     """
 
-    def __init__(self, parent: Node, function: PartitionFunction, preserves_partitioning: bool = True) -> None:
+    def __init__(self, parent: Node, step: AnyStep, preserves_partitioning: bool = True) -> None:
         super().__init__(parent.graph, (parent,))
-        self._function, self._preserves_partitioning = function, preserves_partitioning
+        self.step, self.preserves_partitioning = step, preserves_partitioning
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """One ``mapPartitionsWithIndex`` for the whole chain."""
-        chain, preserves, source = self._chain()
+        source, steps, preserves = _fused(self)
         rdd = source.get_or_compute(time_ms)
-        if rdd is None:
-            return None
-        return rdd.mapPartitionsWithIndex(partial(functions.fused, chain), preserves)
+        return None if rdd is None else rdd.mapPartitionsWithIndex(FusedChain(steps), preserves)
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
         """The chain over columns, where these are all of the source's batch; else the RDD."""
-        chain, _preserves, source = self._chain()
+        source, steps, _preserves = _fused(self)
         if self.is_fusible and source.has_columns:
             inputs = source.batch_inputs(time_ms)
             if not inputs:
                 return inputs
             # A function may use the partition's index, which is another one in a union.
             if len(inputs) == 1 and isinstance(inputs[0], ArrowInput):
-                return (RowInput(inputs[0], chain),)
+                return (RowInput(inputs[0], FusedChain(steps)),)
         return super().batch_inputs(time_ms)
 
-    def _chain(self) -> tuple[tuple[PartitionFunction, ...], bool, Node]:
-        """The fused functions, whether they preserve the partitioning, and the stream that they are applied to."""
-        chain, preserves, source = [self._function], self._preserves_partitioning, self.parents[0]
-        while isinstance(source, MapPartitionsDStream) and source.is_fusible:
-            chain.append(source._function)
-            preserves = preserves and source._preserves_partitioning
-            source = source.parents[0]
-        return tuple(reversed(chain)), preserves, source
+
+def _fused(node: Node) -> tuple[Node, tuple[AnyStep, ...], bool]:
+    """The operators from the next RDD up to a stream: where that is, the steps, whether they preserve partitioning."""
+    steps, preserves = list[AnyStep](), True
+    while isinstance(node, MapPartitionsDStream) and (not steps or node.is_fusible):
+        steps.append(node.step)
+        preserves = preserves and node.preserves_partitioning
+        node = node.parents[0]
+    return node, tuple(reversed(steps)), preserves
 
 
 class ShuffledDStream(Node):
     """``combineByKey``: combine the values of each key within partitions, shuffle, and combine again.
 
+    Nothing is shuffled when each key is in one partition already: when the input has a single partition and the program
+    asked for no other number, or when it is partitioned as the result.
+
     Args:
         parent: key-value pairs.
         combiner: how the values of a key are combined.
-        num_partitions: partitions of the result; ``None`` for the default parallelism.
+        num_partitions: partitions of the result; ``None`` for the slots that receivers leave free.
+        map_side: combines within partitions; by default ``CombineValues``.
     """
 
-    def __init__(self, parent: Node, combiner: functions.Combiner, num_partitions: int | None) -> None:
-        super().__init__(parent.graph, (MapPartitionsDStream(parent, partial(functions.combine_values, combiner)),))
-        self.combiner = combiner
-        self.num_partitions = require_num_partitions(num_partitions, self._sc.defaultParallelism)
+    def __init__(
+        self, parent: Node, combiner: Combiner, num_partitions: int | None, map_side: LastStep | None = None
+    ) -> None:
+        super().__init__(parent.graph, (parent,))
+        self.combiner, self._map_side = combiner, map_side or CombineValues(combiner)
+        #: The number that the program asked for.
+        self.asked_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
+        self._is_table = False
+
+    @property
+    def num_partitions(self) -> int:
+        """The number of partitions after a shuffle."""
+        if self.asked_partitions is not None:
+            return self.asked_partitions
+        return self.graph.table_partitions if self._is_table else self.graph.free_slots()
+
+    def make_table(self, num_partitions: int | None = None) -> None:
+        """Partition every RDD alike, by key, because they are united partition by partition.
+
+        Args:
+            num_partitions: ``None`` to keep the number that the program asked for, or the graph's.
+        """
+        self._is_table, self.asked_partitions = True, num_partitions or self.asked_partitions
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
-        """Shuffle the combined values of the parent, and combine again."""
-        rdd = self.parents[0].get_or_compute(time_ms)
+        """Combine the values of each key."""
+        parent = self.parents[0]
+        source, steps, preserves = _fused(parent) if parent.is_fusible else (parent, (), True)
+        rdd = source.get_or_compute(time_ms)
         if rdd is None:
             return None
-        shuffled = rdd.partitionBy(self.num_partitions, portable_hash)
-        return shuffled.mapPartitionsWithIndex(partial(functions.combine_combiners, self.combiner), True)
+        if not self._is_table and self._is_single(rdd):
+            return rdd.mapPartitionsWithIndex(FusedChain((*steps, self._map_side)), preserves)
+        number = self.num_partitions
+        if preserves and rdd.partitioner == Partitioner(number, portable_hash):
+            return rdd.mapPartitionsWithIndex(FusedChain((*steps, self._map_side)), True)
+        chunks = rdd.mapPartitionsWithIndex(FusedChain((*steps, self._map_side, Buckets(number))))
+        return shuffled(chunks, number).mapPartitionsWithIndex(FusedChain((MergeChunks(self.combiner),)), True)
+
+    def _is_single(self, rdd: RDD[Any]) -> bool:
+        """Whether an RDD has a single partition, or none, and the result may have the same number."""
+        if self.asked_partitions not in (None, 1):
+            return False
+        number = num_partitions(rdd)
+        return number == 1 or (number == 0 and self.asked_partitions is None)
 
 
 class UnionDStream(Node):
@@ -129,6 +165,8 @@ class TransformedDStream(Node):
         function: called on the generator's loop with the batch's datetime and the RDDs; a parent without an RDD gives
             an empty one.
     """
+
+    runs_foreign_code = True
 
     def __init__(self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any]) -> None:
         super().__init__(graph, parents)

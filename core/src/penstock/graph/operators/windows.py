@@ -16,7 +16,7 @@ from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import ShuffledDStream
 from penstock.runtime.clock import require_duration_ms
 from penstock.spark.rdds import co_partitioned_union
-from penstock.worker import functions
+from penstock.worker.combine import combine_combiners
 
 
 def window_durations(parent: Node, windowDuration: float, slideDuration: float | None) -> tuple[int, int]:
@@ -102,6 +102,7 @@ class TreeWindowDStream(Node):
         # (level, number) -> panes number * 2^level to (number + 1) * 2^level, reduced; None when all are empty.
         self._nodes: dict[tuple[int, int], RDD[Any] | None] = {}
         panes.persist_by_default()
+        panes.make_table()
 
     def program_state(self) -> dict[str, Any]:
         """The attributes that the program set, without the nodes of the tree."""
@@ -150,7 +151,7 @@ class TreeWindowDStream(Node):
         if len(present) <= 1:
             return present[0] if present else None
         union = co_partitioned_union(self._sc, present, self._panes.num_partitions)
-        return union.mapPartitionsWithIndex(partial(functions.combine_combiners, self._panes.combiner), True)
+        return union.mapPartitionsWithIndex(partial(combine_combiners, self._panes.combiner), True)
 
 
 def cover(begin: int, end: int) -> list[tuple[int, int]]:

@@ -18,7 +18,8 @@ from penstock.graph.operators.per_batch import MapPartitionsDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.spark.rdds import as_rdd
-from penstock.worker.functions import PartitionFunction, check_pairs
+from penstock.worker.functions import PartitionFunction
+from penstock.worker.fused import CHECK_PAIRS, FusedChain
 from penstock.worker.map_with_state import MapWithState, relocate_states
 from penstock.worker.state_pairs import to_state_pairs
 from penstock.worker.update_state import UpdateState
@@ -35,7 +36,7 @@ class KeyedStateDStream(StatefulDStream):
 
     Args:
         parent: pairs of key and new value.
-        num_partitions: partitions of the state; ``None`` for the default parallelism.
+        num_partitions: partitions of the state; ``None`` for the slots that receivers leave free.
         initial: pairs of key and initial state; ``None`` for none.
         partition_function: from a key to a number; its remainder is the partition.
     """
@@ -47,7 +48,7 @@ class KeyedStateDStream(StatefulDStream):
         initial: RDD[Any] | Iterable[Any] | None,
         partition_function: Callable[[Any], int] = portable_hash,
     ) -> None:
-        super().__init__(MapPartitionsDStream(parent, check_pairs), num_partitions, partition_function)
+        super().__init__(MapPartitionsDStream(parent, CHECK_PAIRS), num_partitions, partition_function)
         self._initial = initial
         #: False if it had initial states that the checkpoint of the program could not hold: then it needs saved state.
         self.can_begin = True
@@ -74,7 +75,7 @@ class KeyedStateDStream(StatefulDStream):
             return [self._generated[max(times)]]
         if self._initial is None:
             return []
-        checked = as_rdd(self._sc, self._initial).mapPartitionsWithIndex(check_pairs, True)
+        checked = as_rdd(self._sc, self._initial).mapPartitionsWithIndex(FusedChain((CHECK_PAIRS,)), True)
         return [self._partitioned(checked).mapPartitionsWithIndex(partial(to_state_pairs, time_ms), True)]
 
     def _partitioned(self, rdd: RDD[Any]) -> RDD[Any]:
@@ -87,7 +88,7 @@ class StateDStream(KeyedStateDStream):
     Args:
         parent: pairs of key and new value.
         update: from a key's new values and its state, or ``None``, to its new state, or ``None`` to remove the key.
-        num_partitions: partitions of the state; ``None`` for the default parallelism.
+        num_partitions: partitions of the state; ``None`` for the slots that receivers leave free.
         initial: pairs of key and initial state; ``None`` for none.
         memory_limit_mb: past which a worker spills.
     """

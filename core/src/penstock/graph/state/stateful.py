@@ -27,7 +27,7 @@ class StatefulDStream(Node):
 
     Args:
         parent: the new input of each batch.
-        num_partitions: partitions of the state; ``None`` for the default parallelism.
+        num_partitions: partitions of the state; ``None`` for the slots that receivers leave free.
         partition_function: from a key to a number; its remainder is the partition.
         window_ms: length of the window; 0 without one.
         slide_ms: milliseconds between two states; by default the slide of the parent.
@@ -46,8 +46,13 @@ class StatefulDStream(Node):
     ) -> None:
         super().__init__(parent.graph, (parent,), window_ms, slide_ms)
         self._parent, self.partition_function = parent, partition_function
-        self.num_partitions = require_num_partitions(num_partitions, self._sc.defaultParallelism)
+        self._asked_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
         self.persist_by_default()
+
+    @property
+    def num_partitions(self) -> int:
+        """The number of partitions of every state."""
+        return self._asked_partitions or self.graph.table_partitions
 
     @property
     def home(self) -> str:
@@ -62,7 +67,7 @@ class StatefulDStream(Node):
             num_partitions: their number of partitions.
             home: location of the files beside them.
         """
-        self.num_partitions, self._files = num_partitions, dict(files)
+        self._asked_partitions, self._files = num_partitions, dict(files)
         for time_ms, path in files.items():
             saved = checkpointed_table(self._sc, path, num_partitions, self.partition_function)
             rdd = self._relocated(saved)

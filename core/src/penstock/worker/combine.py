@@ -1,0 +1,277 @@
+"""Reductions by key within a partition: in a dictionary, and past the worker's memory limit in PySpark's merger.
+
+The map side of a shuffle makes one combiner for each key of its partition and puts them into buckets, one for each
+partition of the result. The reduce side merges what it gets from all map tasks. Runs in the Python worker.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import pickle
+import struct
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, runtime_checkable
+
+from attrs import frozen
+from pyspark.core.rdd import portable_hash
+from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
+
+from penstock.worker.functions import check_pair, same
+from penstock.worker.fused import EXPANDING, LastStep, Step, compiled, functions_of, generated, kinds
+from penstock.worker.state import MISSING
+
+# Records between two checks of the worker's memory; fewer if one record may become many.
+_RECORDS_PER_CHECK, _EXPANDING_PER_CHECK = 10_000, 1_000
+
+# Pairs that are pickled together for a shuffle: the first number, and how large a pickle may become.
+_FIRST_PAIRS_PER_CHUNK, _CHUNK_BYTES = 256, 1 << 20
+
+# How much more memory is used between two spills.
+_GROWTH = 1.05
+
+# A number, as PySpark writes it.
+_PACK = struct.Struct("!q").pack
+
+# PySpark's portable hash of these types is Python's own.
+_HASHED_BY_PYTHON = frozenset({str, int, bytes, float, bool})
+
+
+@frozen
+class Combiner:
+    """How the values of a key are combined: PySpark's three functions, under its names.
+
+    Attributes:
+        createCombiner: turns the first value of a key into a combiner.
+        mergeValue: merges another value into a combiner.
+        mergeCombiners: merges two combiners.
+        memory_limit_mb: the worker spills when it uses more (``spark.python.worker.memory``).
+    """
+
+    createCombiner: Callable[[Any], Any]
+    mergeValue: Callable[[Any, Any], Any]
+    mergeCombiners: Callable[[Any, Any], Any]
+    memory_limit_mb: float
+
+
+class _Combined:
+    """The combiners of a partition.
+
+    Args:
+        combiner: how values and combiners are merged.
+        pairs: the combiner of each key; emptied into PySpark's merger when the worker uses too much memory.
+    """
+
+    def __init__(self, combiner: Combiner, pairs: dict[Any, Any] | None = None) -> None:
+        from pyspark.shuffle import get_used_memory
+
+        self.pairs: dict[Any, Any] = {} if pairs is None else pairs
+        self._combiner, self._used_memory_mb, self._limit_mb = combiner, get_used_memory, combiner.memory_limit_mb
+        self._merger: Any = None
+
+    def relieve(self) -> None:
+        """Check the worker's memory; above the limit, move all combiners to the merger, which spills to disk."""
+        if self._used_memory_mb() > self._limit_mb:
+            self._spill()
+            # Python may not return the memory. As in PySpark's merger, some more is used before the next spill.
+            self._limit_mb = max(self._limit_mb, self._used_memory_mb() * _GROWTH)
+
+    def groups(self, records: Iterable[Any], size: int) -> Iterator[Iterator[Any]]:
+        """The records in groups of a size. Memory is checked after each group."""
+        source = iter(records)
+        for first in source:
+            yield itertools.chain((first,), itertools.islice(source, size - 1))
+            self.relieve()
+
+    def watched(self, items: Iterable[Any]) -> Iterable[Any]:
+        """What a function returned for one record; if it may be long, memory is checked while it is read."""
+        try:
+            is_short = len(items) <= _RECORDS_PER_CHECK  # type: ignore[arg-type]
+        except TypeError:
+            is_short = False
+        return items if is_short else itertools.chain.from_iterable(self.groups(items, _RECORDS_PER_CHECK))
+
+    def items(self) -> Iterable[tuple[Any, Any]]:
+        """Each key with its combiner."""
+        if self._merger is None:
+            return self.pairs.items()
+        self._spill()
+        pairs: Iterator[tuple[Any, Any]] = iter(self._merger.items())
+        return pairs
+
+    def _spill(self) -> None:
+        from pyspark.shuffle import Aggregator, ExternalMerger
+
+        combiner = self._combiner
+        if self._merger is None:
+            aggregator = Aggregator(combiner.createCombiner, combiner.mergeValue, combiner.mergeCombiners)
+            serializer = AutoBatchedSerializer(CPickleSerializer())
+            self._merger = ExternalMerger(aggregator, combiner.memory_limit_mb * 0.9, serializer)
+        self._merger.mergeCombiners(self.pairs.items())
+        self.pairs.clear()
+
+
+@frozen
+class CombineValues(LastStep):
+    """The map side of ``combineByKey``: one combiner for each key of a partition.
+
+    Attributes:
+        combiner: how the values of a key are combined.
+    """
+
+    combiner: Combiner
+
+    def results(self, run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Keys and combiners."""
+        combiner, combined = self.combiner, _Combined(self.combiner)
+        if combiner.createCombiner is not same:
+            ending = "combineByKey"
+        else:
+            ending = "sumByKey" if combiner.mergeValue is operator.add else "reduceByKey"
+        chain, size = compiled(kinds(run), ending), _group_size(run)
+        chain(
+            combined.groups(records, size),
+            *functions_of(run),
+            combined.pairs,
+            combiner.createCombiner,
+            combiner.mergeValue,
+            combined.watched,
+            MISSING,
+        )
+        yield from combined.items()
+
+
+@frozen
+class CountValues(LastStep):
+    """The map side of ``countByValue``: how often each record occurs in a partition.
+
+    Attributes:
+        memory_limit_mb: the worker spills when it uses more.
+    """
+
+    memory_limit_mb: float
+
+    def results(self, run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[tuple[Any, int]]:
+        """Records and their counts."""
+        counts: Counter[Any] = Counter()
+        combined = _Combined(Combiner(same, operator.add, operator.add, self.memory_limit_mb), counts)
+        values = _flattened(run, records)
+        while group := list(itertools.islice(values, _RECORDS_PER_CHECK)):
+            try:
+                counts.update(group)
+            except TypeError:
+                for record in group:
+                    check_pair((record, 1))
+                raise
+            combined.relieve()
+        yield from combined.items()
+
+
+@runtime_checkable
+class Countable(Protocol):
+    """Records that are counted without reading them."""
+
+    def count_records(self) -> int:
+        """The number of records."""
+        ...
+
+
+@frozen
+class CountRecords(LastStep):
+    """``count``: one number for the partition."""
+
+    def results(self, run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[int]:
+        """The number of records."""
+        if not run and isinstance(records, Countable):
+            yield records.count_records()
+            return
+        # In C: a deque without room reads all records, and the counter counts them.
+        counter = itertools.count()
+        deque(zip(_flattened(run, records), counter), maxlen=0)  # noqa: B905 - the counter has no end
+        yield next(counter)
+
+
+@frozen
+class MergeChunks(LastStep):
+    """The reduce side of ``combineByKey``: one combiner for each key, from the chunks of a shuffle.
+
+    Attributes:
+        combiner: how combiners are merged.
+    """
+
+    combiner: Combiner
+
+    def results(self, _run: tuple[Step, ...], chunks: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+        """Keys and combiners."""
+        combined = _Combined(self.combiner)
+        pairs, merge, number = combined.pairs, self.combiner.mergeCombiners, 0
+        find, missing = pairs.get, MISSING
+        for keys, combiners in chunks:
+            if not pairs:
+                pairs.update(zip(keys, combiners, strict=True))  # the keys of a chunk differ
+            else:
+                for key, other in zip(keys, combiners, strict=True):
+                    combiner = find(key, missing)
+                    pairs[key] = other if combiner is missing else merge(combiner, other)
+            number += len(keys)
+            if number >= _RECORDS_PER_CHECK:
+                number = 0
+                combined.relieve()
+        yield from combined.items()
+
+
+@frozen
+class Buckets:
+    """A partition function, the end of the map side: keys and combiners in pickled chunks for the shuffle.
+
+    Attributes:
+        num_partitions: of the result.
+    """
+
+    num_partitions: int
+
+    def __call__(self, _index: int, pairs: Iterable[tuple[Any, Any]]) -> Iterator[bytes]:
+        """The number of a partition and a chunk for it, alternately: what Spark's ``PairwiseRDD`` takes."""
+        number = self.num_partitions
+        buckets: list[tuple[list[Any], list[Any]]] = [([], []) for _ in range(number)]
+        limit = _FIRST_PAIRS_PER_CHUNK
+        for key, combiner in pairs:
+            hashed = hash(key) if type(key) in _HASHED_BY_PYTHON else portable_hash(key)
+            keys, combiners = buckets[hashed % number]
+            keys.append(key)
+            combiners.append(combiner)
+            if len(keys) >= limit:
+                chunk = pickle.dumps((keys, combiners), pickle.HIGHEST_PROTOCOL)
+                yield _PACK(hashed % number)
+                yield chunk
+                keys.clear()
+                combiners.clear()
+                limit = max(limit // 2, 1) if len(chunk) > _CHUNK_BYTES else limit * 2
+        for partition, bucket in enumerate(buckets):
+            if bucket[0]:
+                yield _PACK(partition)
+                yield pickle.dumps(bucket, pickle.HIGHEST_PROTOCOL)
+
+
+def merge_by_key(
+    merge: Callable[[Any, Any], Any], memory_limit_mb: float, records: Iterable[Any]
+) -> Iterator[tuple[Any, Any]]:
+    """Merge the values of each key; spill past a memory limit."""
+    return CombineValues(Combiner(same, merge, merge, memory_limit_mb)).results((), records)
+
+
+def combine_combiners(combiner: Combiner, _index: int, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """A partition function: from keys and combiners to one combiner for each key."""
+    return merge_by_key(combiner.mergeCombiners, combiner.memory_limit_mb, records)
+
+
+def _flattened(run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[Any]:
+    """The records that a run makes of others; what a last ``flatMap`` returns is flattened in C."""
+    if run and run[-1].kind == "flatMap":
+        return itertools.chain.from_iterable(generated((*run[:-1], Step("map", run[-1].function)), records))
+    return iter(generated(run, records))
+
+
+def _group_size(run: tuple[Step, ...]) -> int:
+    return _EXPANDING_PER_CHECK if EXPANDING.intersection(kinds(run)) else _RECORDS_PER_CHECK

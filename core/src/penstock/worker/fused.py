@@ -1,0 +1,198 @@
+"""``FusedChain``: the operators of a task as generated Python code.
+
+A run of operators becomes one function of plain loops and local names, which calls the functions of the program. A
+worker compiles it once for each sequence of operators. ``linecache`` holds the source, so tracebacks and debuggers show
+it. A StopIteration that a function of the program raises is an error, and not a silent end of the partition: the
+generated functions are generators, or generators call them.
+"""
+
+from __future__ import annotations
+
+import functools
+import linecache
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+from attrs import frozen
+
+from penstock.worker.functions import PartitionFunction, check_pair
+
+Kind = Literal["map", "flatMap", "filter", "mapValues", "flatMapValues", "checkPairs"]
+
+_PAIR = """\
+try:
+    {key}, {value} = {record}[0], {record}[1]
+except (TypeError, LookupError):
+    check_pair({record})
+    raise
+"""
+# The lines of each operator; those of the next one are nested in a `for` or an `if`. Pairs are read by
+# position, as in PySpark: further elements of a record are dropped.
+_OPERATORS = {
+    "map": "{result} = {function}({record})",
+    "flatMap": "for {result} in {function}({record}):",
+    "filter": "if {function}({record}):",
+    "mapValues": _PAIR + "{result} = {key}, {function}({value})",
+    "flatMapValues": _PAIR + "for {item} in {function}({value}):\n    {result} = {key}, {item}",
+    "checkPairs": """\
+try:
+    {key}, {value} = {record}
+    hash({key})
+except (TypeError, ValueError):
+    check_pair({record})
+    raise""",
+}
+#: Operators that make several records of one.
+EXPANDING = frozenset({"flatMap", "flatMapValues"})
+_KEEPS_RECORD = frozenset({"filter", "checkPairs"})
+_NESTING = EXPANDING | {"filter"}
+
+_FIND = """\
+try:
+    key, value = {record}
+    combiner = find(key, missing)
+except (TypeError, ValueError):
+    check_pair({record})
+    raise
+"""
+# What is done with each record behind the last operator.
+_ENDINGS = {
+    "yield": "yield {record}",
+    "combineByKey": _FIND + "combined[key] = create(value) if combiner is missing else merge(combiner, value)",
+    "reduceByKey": _FIND + "combined[key] = value if combiner is missing else merge(combiner, value)",
+    "sumByKey": _FIND + "combined[key] = value if combiner is missing else combiner + value",
+}
+
+
+@frozen
+class Step:
+    """An operator that looks at one record at a time.
+
+    Attributes:
+        kind: name of the operator.
+        function: the program's function; ``None`` if it takes none.
+    """
+
+    kind: Kind
+    function: Callable[[Any], Any] | None = None
+
+
+#: Before a shuffle by key, reject records that are not pairs, and keys that cannot be hashed.
+CHECK_PAIRS = Step("checkPairs")
+
+
+class LastStep(ABC):
+    """What reads all records of a partition: a run of operators ends there."""
+
+    @abstractmethod
+    def results(self, run: tuple[Step, ...], records: Iterable[Any]) -> Iterator[Any]:
+        """The results for the records that a run of operators makes of ``records``. Must be a generator."""
+
+
+#: What a chain consists of: operators, and other partition functions between them.
+AnyStep = Step | LastStep | PartitionFunction
+
+
+@frozen
+class FusedChain:
+    """A partition function: several operators, one after the other. Nothing runs until its results are read.
+
+    Attributes:
+        steps: in order.
+    """
+
+    steps: tuple[AnyStep, ...]
+
+    def __call__(self, index: int, records: Iterable[Any]) -> Iterable[Any]:
+        """The results for a partition."""
+        run: tuple[Step, ...] = ()
+        for step in self.steps:
+            if isinstance(step, Step):
+                run = (*run, step)
+                continue
+            records = step.results(run, records) if isinstance(step, LastStep) else step(index, generated(run, records))
+            run = ()
+        return generated(run, records)
+
+
+def generated(run: tuple[Step, ...], records: Iterable[Any]) -> Iterable[Any]:
+    """The records that a run of operators makes of others."""
+    if not run:
+        return records
+    results: Iterable[Any] = compiled(kinds(run), "yield")(records, *functions_of(run))
+    return results
+
+
+def kinds(run: Sequence[Step]) -> tuple[Kind, ...]:
+    """The operators of a run."""
+    return tuple(step.kind for step in run)
+
+
+def functions_of(run: Sequence[Step]) -> list[Callable[[Any], Any]]:
+    """The functions that the code of a run calls, in order."""
+    return [step.function for step in run if step.function is not None]
+
+
+@functools.lru_cache(maxsize=1000)
+def compiled(operators: tuple[Kind, ...], ending: str) -> Callable[..., Any]:
+    """The function for a sequence of operators.
+
+    Args:
+        operators: of a run.
+        ending: what is done with each record after it.
+
+    Returns:
+        For the ending ``yield`` a generator function; it takes the records, then the program's functions. Otherwise a
+        function that takes groups of records, the program's functions, a dictionary with the combiner of each key,
+        ``create``, ``merge``, ``watched`` and what ``combined`` returns for a key that it lacks.
+    """
+    source = source_of(operators, ending)
+    name = f"<penstock {' · '.join([*operators, *([] if ending == 'yield' else [ending])])}>"
+    # Without a time of modification `linecache` never drops an entry.
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    names: dict[str, Any] = {"check_pair": check_pair}
+    exec(compile(source, name, "exec"), names)
+    function: Callable[..., Any] = names["chain"]
+    return function
+
+
+def source_of(operators: Sequence[str], ending: str) -> str:
+    """The source of the function for a sequence of operators."""
+    yields, depth = ending == "yield", 1
+    functions = [f"{kind}_{number}" for number, kind in enumerate(operators, 1) if kind != "checkPairs"]
+    if yields:
+        lines = [f"def chain({', '.join(['records', *functions])}):"]
+    else:
+        parameters = ["groups", *functions, "combined", "create", "merge", "watched", "missing"]
+        lines = [f"def chain({', '.join(parameters)}):"]
+        lines += ["    find = combined.get", "    for records in groups:"]
+        depth = 2
+    lines.append("    " * depth + "for record in records:")
+    depth, record = depth + 1, "record"
+    for number, kind in enumerate(operators, 1):
+        result = record if kind in _KEEPS_RECORD else f"record_{number}"
+        template = _OPERATORS[kind]
+        if not yields and kind == "flatMap":
+            template = _WATCHED + template.replace("{function}({record})", "{item}")
+        text = template.format(
+            record=record,
+            result=result,
+            function=f"{kind}_{number}",
+            key=f"key_{number}",
+            value=f"value_{number}",
+            item=f"item_{number}",
+        )
+        lines += ["    " * depth + line for line in text.splitlines()]
+        depth += 1 if kind in _NESTING else 0
+        record = result
+    lines += ["    " * depth + line for line in _ENDINGS[ending].format(record=record).splitlines()]
+    return "\n".join([*lines, ""])
+
+
+# Of an iterator it is not known how many records follow: memory is checked while they are read.
+_WATCHED = """\
+{item} = {function}({record})
+if type({item}) is not list:
+    {item} = watched({item})
+"""
