@@ -46,10 +46,10 @@ setup: $(READY)  ## build .venv: every distribution, editable, its extras and th
 demo: $(READY)  ## run the main job: a stream at work
 	$(BIN)/penstock demo $(ARGS)
 
-# Two parts at a time, the longest first. With more, the programs take longer, and use the processor for longer.
-PARTS := on-spark faults without-spark commands programs types
+# Three parts at a time, the longest first. With more, programs take longer, and use the processor for longer.
+PARTS := on-spark faults without-spark programs commands types
 test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=line $(PARTS))
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
 
 # Tests that start processes, and so wait: beside the others they use what those leave of two processors.
 STARTING := tests/cli tests/docs tests/examples tests/mutants tests/testing

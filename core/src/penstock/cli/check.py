@@ -21,6 +21,7 @@ from penstock import testing
 from penstock.cli.shared import option_pairs
 from penstock.errors import ConfigurationError, UnknownNameError, summary_of
 from penstock.hookspecs import GROUP, SUITES_GROUP
+from penstock.testing.check import scale
 from penstock.testing.plugin_probe import installed, probe
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ def _subjects(name: str, kind: str | None) -> list[Subject]:
         UnknownNameError: no plugin has this name or offers anything under it.
         ConfigurationError: what has this name is of another kind.
     """
-    found = sorted((probe(each, _PROBE_LIMIT_S) for each in installed()), key=lambda facts: facts.name != name)
+    found = sorted(
+        (probe(each, _PROBE_LIMIT_S * scale()) for each in installed()), key=lambda facts: facts.name != name
+    )
     plugin = next((each for each in found if each.name == name), None)
     offering = [each for each in found if name in {offered for _, offered in each.offers}]
     suites = list(importlib.metadata.entry_points(group=SUITES_GROUP, name=name))

@@ -363,7 +363,11 @@ class ReceiverSupervisor:
         self._call_on_drained()
         self._thread_errors.stop()
         stored = self.stored_records
-        self._log.info("receiver stopped", reason=message, stored=stored, flushed=flushed, dropped=dropped)
+        if self._registered:
+            self._log.info("receiver stopped", reason=message, stored=stored, flushed=flushed, dropped=dropped)
+        else:
+            # Nobody else says it: the driver does not know the receiver.
+            self._log.warning("receiver stopped before its start", reason=message)
         if dropped:
             message = f"{message} ({dropped} buffered records could not be stored and are lost)"
         # A driver that never answered would cost another timeout.
