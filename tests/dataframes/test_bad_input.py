@@ -45,7 +45,7 @@ def test_a_batch_that_does_not_fit_fails_alone_and_says_why(run: Run) -> None:
         counted("rows", changing.map(lambda value: {"value": value}).toDF("value bigint"))
 
     run(program, [NUMBERS, TEXTS, NUMBERS], num_batches=3)
-    assert counts == {"learned": [2, 2], "declared": [2, 1, 2], "narrow": [2, 2], "rows": [2, 2]}
+    assert counts == {"learned": [2, 2], "declared": [2, 1, 2], "not null": [1], "narrow": [2, 2], "rows": [2, 2]}
     errors = {(number, outputs[output]): reason for (number, output), reason in run.errors.items()}
     expected = {
         (2, "learned"): "it was (value int64), and there is a block with (value string)",
@@ -71,7 +71,8 @@ def test_batches_of_unusual_shapes_are_read(run: Run) -> None:
 
         collect("skewed", skewed.toDF().groupBy("value").count())
         collect("tiny", tiny.toDF().groupBy("value").count())
-        collect("partitions", tiny.toDF().sql("SELECT count(DISTINCT spark_partition_id()) FROM batch"))
+        numbered = tiny.toDF().selectExpr("spark_partition_id() AS number")
+        collect("partitions", numbered.sql("SELECT count(DISTINCT number) FROM batch"))
         collect("nested", nested.toDF().selectExpr("a[0].b[0]", "hex(c)", "d"))
 
     run(program, [SKEWED], [TINY], [[[NESTED]]], num_batches=1)

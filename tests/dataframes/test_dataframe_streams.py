@@ -93,7 +93,7 @@ BATCHES: dict[str, dict[int, list[tuple[Any, ...]]]] = {
         3: [("is", 1), ("question", 1), ("that", 1), ("the", 1)],
     },
     "count": {1: [("be",), ("to",)], 2: [], 3: []},
-    "sql": {1: [(3,)], 2: [(0,)], 3: [(2,)], 4: [(0,)]},
+    "sql": {1: [(3,)], 2: [(0,)], 3: [(2,)]},
     "expressions": {1: [("OR NOT",)], 2: [], 3: [("THAT IS",), ("THE QUESTION",)]},
     "added": {1: [("or not", 6), ("to be", 5), ("to be", 5)], 2: [], 3: [("that is", 7), ("the question", 12)]},
     "changed": {1: [(1,)], 2: [], 3: [(1,)]},

@@ -183,6 +183,25 @@ def test_records_of_fixed_length(data: bytes, length: int, chunk: int, cuts: lis
     assert records == [data[start : start + length] for start in range(0, len(data), length)]
 
 
+@settings(deadline=None)
+@given(TEXT, st.integers(1, 9), st.integers(1, 30), st.lists(st.integers(0, 60), max_size=4))
+@example(b"\n", 1, 1, [])
+@example(b"\r\n\xff\n", 2, 30, [2])
+def test_columns_hold_the_same_records(data: bytes, length: int, chunk: int, cuts: list[int]) -> None:
+    for reader in (LineReader(chunk), RecordReader(length, chunk)):
+        whole = data[: len(data) - len(data) % length] if isinstance(reader, RecordReader) else data
+        unit = reader.unit or 1
+        edges = [0, *sorted(min(cut * unit, len(whole)) for cut in cuts), len(whole)]
+        for start, stop in itertools.pairwise(edges):
+            piece = FilePiece(0, "a", start, stop, len(whole))
+            with FileBytes(Memory(whole), piece) as file:
+                columns = list(reader.columns(file, piece))
+            with FileBytes(Memory(whole), piece) as file:
+                runs = list(reader.runs(file, piece))
+            assert [column.to_pylist() for column in columns] == runs
+            assert {column.type for column in columns} <= {reader.column_type}
+
+
 class Memory:
     """A file system of one file, which is not this machine's."""
 
