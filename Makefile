@@ -6,6 +6,7 @@
 
 BIN := .venv/bin
 READY := .venv/.ready
+BENCH := .venv/.bench
 ARCHIVE := .venv/spark.jsa
 DISTRIBUTIONS := . core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 LOCKS := requirements/build.txt requirements/dev.txt
@@ -26,7 +27,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 # What runs here is what .venv holds: no Spark, Python or environment set up for something else gets in.
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME VIRTUAL_ENV
 
-.PHONY: help setup demo test without-spark commands on-spark programs faults lint style types format lock clean FORCE
+.PHONY: help setup demo bench test without-spark commands on-spark programs faults lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -43,6 +44,9 @@ setup: $(READY)  ## build .venv: every distribution, editable, its extras and th
 
 demo: $(READY)  ## run the main job: a stream at work
 	$(BIN)/penstock demo $(ARGS)
+
+bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, --list, "wordcount --rounds 5")
+	$(BIN)/python -m benchmarks $(ARGS)
 
 # Three parts at a time, the longest first: those that run whole programs mostly wait.
 PARTS := types on-spark faults without-spark commands programs
@@ -95,6 +99,7 @@ lock: $(UV_HERE)  ## write requirements/ anew from the pyproject.toml files (ARG
 	$(LOCK) $(ARGS) --group build --output-file requirements/build.txt
 	$(LOCK) $(ARGS) --group dev pyproject.toml --output-file requirements/dev.txt \
 		--no-emit-package penstock $(patsubst plugins/%,--no-emit-package penstock-%,$(filter plugins/%,$(DISTRIBUTIONS)))
+	$(LOCK) $(ARGS) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 
 clean:  ## remove all that these commands made: .venv, .tools, builds, caches, what Spark left
 	rm -rf .venv .tools $(CACHES) $(LEFT_BY_SPARK) $(DISTRIBUTIONS:=/build) $(DISTRIBUTIONS:=/dist)
@@ -106,6 +111,10 @@ $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
 	$(UV) pip sync --python $(BIN)/python --require-hashes --build-constraints requirements/build.txt requirements/dev.txt
 	$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
 	@printf '%s\n' '$(CURDIR)' > $@
+
+$(BENCH): $(READY) requirements/bench.txt $(UV_HERE)
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --requirement requirements/bench.txt
+	@touch $@
 
 ifneq ($(and $(realpath $(BIN)/python),$(file <$(READY))),$(CURDIR))
 $(READY): FORCE

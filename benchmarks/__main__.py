@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ from benchmarks import machine
 from benchmarks.comparison import Outcome, run_row
 from benchmarks.engines import ENGINES
 from benchmarks.measurement import ROOT
+from benchmarks.processes import ends_on_sigterm
 from benchmarks.report import table, write_page
 from benchmarks.rows import Row, make_rows
 from penstock.cli.shared import conf_pairs
@@ -78,8 +78,6 @@ def main(
     all_rows = make_rows(machine.cores(), is_quick=quick)
     rows = [_select(all_rows, name, chosen, points) for name in names or all_rows]
     is_whole = not (names or chosen or points or quick or conf)
-    # As Ctrl-C does: the running program ends with this one.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         ensure_java()
     except PenstockError as error:
@@ -88,15 +86,16 @@ def main(
     began = time.monotonic()
     for number, row in enumerate(rows, 1):
         click.echo(f"[{number}/{len(rows)}] {row.title} ({time.monotonic() - began:.0f} s so far)")
-        outcome = run_row(
-            row,
-            row.engines,
-            rounds=rounds or (1 if quick else 3),
-            seed=seed,
-            is_quick=quick,
-            conf=conf,
-            report=click.echo,
-        )
+        with ends_on_sigterm():
+            outcome = run_row(
+                row,
+                row.engines,
+                rounds=rounds or (1 if quick else 3),
+                seed=seed,
+                is_quick=quick,
+                conf=conf,
+                report=click.echo,
+            )
         outcome.save(results)
         click.echo(f"\n{table(row, outcome)}\n")
         failures += outcome.failures

@@ -73,7 +73,7 @@ def measure(
         program = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", engine.program, task.as_json()],
             cwd=ROOT,
-            env=_environment(),
+            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=errors,
@@ -153,7 +153,8 @@ def _difference(expected: Any, found: Any) -> str:
     return "" if expected == found else f"wrong answer: {str(found)[:200]}, expected {str(expected)[:200]}"
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """The environment of a program: Spark's workers run this Python and find this package."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable, "TZ": "UTC"}
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attrs import field, frozen
@@ -70,6 +71,16 @@ def end_session(session: int, timeout_s: float = 10.0) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def ends_on_sigterm() -> Iterator[None]:
+    """SIGTERM raises SystemExit, so that what this process started ends with it, as on Ctrl-C."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @frozen
