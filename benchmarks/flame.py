@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from penstock.launch.java import ensure_java
 #: Which processes: the Python driver, or Spark's Python workers, the receiver's among them.
 PARTS = ("driver", "workers")
 
+_PY_SPY = Path(sys.executable).with_name("py-spy")
 _START_S, _END_S = 120.0, 60.0
 
 
@@ -53,7 +53,7 @@ class Recorder:
         if not pid:
             self.problem = f"the program had no process of the part {self._part}"
             return
-        command = [str(Path(sys.executable).with_name("py-spy")), "record", "--subprocesses", "--nonblocking"]
+        command = [str(_PY_SPY), "record", "--subprocesses", "--nonblocking"]
         command += ["--pid", str(pid), "--rate", str(self._rate), "--duration", "3600", "--output", str(self._output)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if not self._output.exists():
@@ -93,7 +93,7 @@ def main(
     points = {each.x: each for each in rows[name].points}
     if point is not None and point not in points:
         raise click.UsageError(f"row {name} has no point {point:g}; it has: {', '.join(f'{x:g}' for x in points)}")
-    if importlib.util.find_spec("py_spy") is None and not Path(sys.executable).with_name("py-spy").exists():
+    if not _PY_SPY.exists():
         raise click.ClickException("py-spy is not installed: make bench installs it")
     ensure_java()
     target = output or Path(f"flame-{name}-{engine}-{part}.svg")

@@ -19,7 +19,7 @@ from benchmarks.programs.task import LINE_WORKS, Batch, NotAvailableError, Resul
 
 
 class Batches:
-    """The batches that completed, as a listener sees them.
+    """The batches that completed, as a listener sees them, to the one with which the task is done.
 
     Args:
         task: says after how many records or batches it is done.
@@ -39,6 +39,8 @@ class Batches:
         return tuple(self._all)
 
     def _on_batch_completed(self, event: Any) -> None:
+        if self.done.is_set():
+            return
         info = event.batchInfo()
         batch = Batch(
             info.numRecords(), info.schedulingDelay(), info.processingDelay(), info.processingEndTime() / 1000

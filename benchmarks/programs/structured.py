@@ -32,6 +32,7 @@ class LineReader(SimpleDataSourceStreamReader):
 
     def __init__(self, port: int) -> None:
         self._port = port
+        self._first = 0
         self._lines: list[str] | None = None
 
     def initialOffset(self) -> dict[str, int]:
@@ -43,13 +44,20 @@ class LineReader(SimpleDataSourceStreamReader):
         if self._lines is None:
             self._lines = []
             threading.Thread(target=self._receive, args=(self._lines,), daemon=True).start()
-        end = {"line": len(self._lines)}
+        end = {"line": self._first + len(self._lines)}
         return self.readBetweenOffsets(start, end), end
 
     def readBetweenOffsets(self, start: dict[str, int], end: dict[str, int]) -> Iterator[tuple[str]]:
         """Lines that have arrived."""
         lines = self._lines or []
-        return iter([(line,) for line in lines[start["line"] : end["line"]]])
+        return iter([(line,) for line in lines[start["line"] - self._first : end["line"] - self._first]])
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Forget lines that are processed."""
+        if self._lines is not None:
+            # One step for the thread that receives.
+            del self._lines[: end["line"] - self._first]
+            self._first = end["line"]
 
     def _receive(self, lines: list[str]) -> None:
         with socket.create_connection(("127.0.0.1", self._port)) as connection:
@@ -57,7 +65,6 @@ class LineReader(SimpleDataSourceStreamReader):
             while data := connection.recv(_READ_BYTES):
                 whole, _newline, rest = (rest + data).rpartition(b"\n")
                 if whole:
-                    # An append of many is one step for the thread that reads.
                     lines.extend(whole.decode().split("\n"))
 
 
