@@ -72,33 +72,40 @@ def run_on(sc: SparkContext, task: Task) -> Result:
         TimeoutError: the task did not end within its deadline.
     """
     library = importlib.import_module(task.library)
+    if task.api == "dataframe" and not hasattr(library.DStream, "toDF"):
+        raise NotAvailableError(f"{task.library} has no DataFrame API: DStream.toDF is missing")
     ssc = library.StreamingContext(sc, task.interval_s)
     batches = Batches(task, library.StreamingListener)
     ssc.addStreamingListener(batches.listener)
     with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder:
-        answer: Any
+        answers = Answers(task.work)
+        numbers: list[int] = []
         if task.work in LINE_WORKS:
-            answers = Answers(task.work)
             _on_lines(ssc, task, answers)
         elif task.work == "streams":
-            counts = _on_streams(ssc, task)
+            numbers = _on_streams(ssc, task)
         else:
             ssc.checkpoint(folder)
-            counts = _on_keys(ssc, task, library)
+            numbers = _on_keys(ssc, task, library)
         ssc.start()
         try:
-            deadline = time.monotonic() + task.deadline_s
-            while not batches.done.wait(0.02):
-                if ssc.awaitTerminationOrTimeout(0.02):
-                    raise RuntimeError("the program ended before its last batch")
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{task.work} did not end within {task.deadline_s:g} s")
+            _await(ssc, batches.done, task)
         finally:
             ssc.stop(False, False)
-    if task.work in LINE_WORKS:
-        answer = answers.answer(sum(batch.records for batch in batches.all))
-        return Result(batches.all, answer, tuple(answers.delays_ms))
-    return Result(batches.all[: task.batches], counts[: task.batches])
+    if task.work not in LINE_WORKS:
+        return Result(batches.all, numbers[: task.batches])
+    records = sum(batch.records for batch in batches.all)
+    return Result(batches.all, answers.answer(records), tuple(answers.delays_ms))
+
+
+def _await(ssc: Any, done: threading.Event, task: Task) -> None:
+    deadline = time.monotonic() + task.deadline_s
+    while not done.wait(0.5):
+        # Raises the error of a batch that failed.
+        if ssc.awaitTerminationOrTimeout(0.01):
+            raise RuntimeError("the program ended before its last batch")
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{task.work} did not end within {task.deadline_s:g} s")
 
 
 def _on_lines(ssc: Any, task: Task, answers: Answers) -> None:
@@ -107,8 +114,6 @@ def _on_lines(ssc: Any, task: Task, answers: Answers) -> None:
     if task.work == "receive":
         lines.foreachRDD(lambda _rdd: None)
     elif task.api == "dataframe":
-        if not hasattr(lines, "toDF"):
-            raise NotAvailableError("this Penstock has no DataFrame API: DStream.toDF is missing")
         from benchmarks.programs import frames
 
         stream = frames.transformed(lines.toDF(), task.work)
