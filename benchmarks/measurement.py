@@ -111,6 +111,7 @@ def make_task(engine: Engine, row: Row, point: Point, seed: int, conf: Mapping[s
     given["conf"] = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": str(given.get("cores", 2)),
         **point.task.get("conf", {}),
         **engine.settings.get("conf", {}),
         **conf,

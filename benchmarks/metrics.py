@@ -63,21 +63,26 @@ def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[
     took_s = max(result.batches[-1].end_s - began_s, 1e-3)
     later = _later(result.batches, warm_up)
     found = {
-        "processing_p50_ms": statistics.median(batch.processing_ms for batch in later),
-        "processing_p99_ms": quantile([batch.processing_ms for batch in later], 0.99),
-        "scheduling_p99_ms": quantile([batch.scheduling_ms for batch in later], 0.99),
         "cpu_ms_per_batch": usage.cpu_s / len(result.batches) * 1000,
         "driver_cpu_ms_per_batch": usage.cpu_of_role_s.get("driver", 0.0) / len(result.batches) * 1000,
         "memory_mb": usage.peak_mb,
     }
     found |= {f"{role}_mb": usage.peak_of_role_mb.get(role, 0.0) for role in ROLES}
+    if len(result.batches) > 1:  # else the engine has no batches
+        found["processing_p50_ms"] = statistics.median(batch.processing_ms for batch in later)
+        found["processing_p99_ms"] = quantile([batch.processing_ms for batch in later], 0.99)
+        waits_ms = [batch.scheduling_ms for batch in later if batch.scheduling_ms is not None]
+        if waits_ms:
+            found["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
     if result.records:
         found["records_per_s"] = result.records / took_s
         found["cpu_us_per_record"] = usage.cpu_s / result.records * 1e6
         if usage.busiest_worker_s:
             found["records_per_core_s"] = result.records / usage.busiest_worker_s
     if result.delays_ms:
-        delays = result.delays_ms[len(result.delays_ms) * warm_up // (warm_up + len(later)) :]
+        # Half of them at most, for an engine that has no batches or few.
+        skipped = len(result.delays_ms) * warm_up // max(len(result.batches), 2 * warm_up, 1)
+        delays = result.delays_ms[skipped:]
         found["end_to_end_p50_ms"] = statistics.median(delays)
         found["end_to_end_p99_ms"] = quantile(delays, 0.99)
     if len(later) >= 8:

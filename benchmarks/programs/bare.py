@@ -41,7 +41,7 @@ def run_loop(task: Task) -> Result:
                     words.update(line.split(" "))
     answers.add_words(words.items())
     end_s = time.time()
-    batch = Batch(records, 0.0, (end_s - began_s) * 1000, end_s)
+    batch = Batch(records, None, (end_s - began_s) * 1000, end_s)
     return Result((batch,), answers.answer(records), tuple(answers.delays_ms))
 
 
@@ -81,7 +81,7 @@ def _jobs(sc: Any, task: Task, arrived: list[str], answers: Answers) -> list[Bat
         rdd = sc.parallelize(lines, 1)
         answers.add_words(rdd.mapPartitions(_counted).collect())
         end_s = time.time()
-        batches.append(Batch(len(lines), 0.0, (end_s - began_s) * 1000, end_s))
+        batches.append(Batch(len(lines), None, (end_s - began_s) * 1000, end_s))
     return batches
 
 

@@ -125,7 +125,7 @@ def run(task: Task) -> Result:
         op.output("out", stream, CallSink(lambda items: answers.add_number(len(items))))
     run_main(flow)  # type: ignore[no-untyped-call]  # compiled
     took_s = time.time() - began_s
-    batch = Batch(task.records, 0.0, took_s * 1000, time.time())
+    batch = Batch(task.records, None, took_s * 1000, time.time())
     return Result((batch,), answers.answer(task.records), tuple(answers.delays_ms))
 
 

@@ -114,7 +114,7 @@ class Batches(StreamingQueryListener):
         if progress.numInputRows:
             took_ms = float(progress.durationMs["triggerExecution"])
             started_s = datetime.fromisoformat(progress.timestamp).timestamp()
-            self.all.append(Batch(int(progress.numInputRows), 0.0, took_ms, started_s + took_ms / 1000))
+            self.all.append(Batch(int(progress.numInputRows), None, took_ms, started_s + took_ms / 1000))
             self._remaining -= int(progress.numInputRows)
             if self._remaining <= 0:
                 self.done.set()
@@ -127,7 +127,6 @@ def run(task: Task) -> Result:
         TimeoutError: the task did not end within its deadline.
     """
     conf = SparkConf().setMaster(f"local[{task.cores}]").setAppName("benchmark").setAll(list(task.conf.items()))
-    conf.set("spark.sql.shuffle.partitions", str(task.cores))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     spark.range(1000).selectExpr("id % 7 AS k").groupBy("k").count().collect()  # loads what a first query loads

@@ -75,13 +75,13 @@ class Batch:
 
     Attributes:
         records: how many it had.
-        scheduling_ms: how long it waited.
+        scheduling_ms: how long it waited; ``None`` where batches do not wait.
         processing_ms: how long its jobs took.
         end_s: when it ended, in seconds of the epoch.
     """
 
     records: int
-    scheduling_ms: float
+    scheduling_ms: float | None
     processing_ms: float
     end_s: float
 
