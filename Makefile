@@ -24,8 +24,10 @@ FOUND = $(shell for python in $(PYTHONS); do $$python -c '$(ASK)' 2>/dev/null &&
 python = $(or $(FOUND),$(error Penstock needs Python 3.11 or newer, and none of these is: $(PYTHONS). \
 Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)))
 
-# What runs here is what .venv holds: no Spark, Python or environment set up for something else gets in.
-unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME VIRTUAL_ENV
+# What runs here is what .venv holds: no Spark, Python or environment set up for something else gets in. Nor does every
+# Python process compile what it imports, which takes it a second or two.
+unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
+	VIRTUAL_ENV
 
 .PHONY: help setup demo bench test without-spark commands on-spark programs faults lint style types format lock clean FORCE
 
@@ -108,7 +110,7 @@ clean:  ## remove all that these commands made: .venv, .tools, builds, caches, w
 # .venv is rebuilt when one of its inputs changed, when this folder was moved, or when its Python is gone.
 $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
 	$(UV) venv --quiet --clear --python '$(python)' .venv
-	$(UV) pip sync --python $(BIN)/python --require-hashes --build-constraints requirements/build.txt requirements/dev.txt
+	$(UV) pip sync --compile-bytecode --python $(BIN)/python --require-hashes --build-constraints requirements/build.txt requirements/dev.txt
 	$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
 	@printf '%s\n' '$(CURDIR)' > $@
 

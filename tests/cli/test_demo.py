@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from tests.helpers import wait_for
 
 from penstock.cli import demo as demo_module
 from penstock.cli.demo_view import ViewedBatch
@@ -228,10 +229,7 @@ def test_ctrl_c_leaves_no_process_running(tmp_path: Path) -> None:
         assert demo.wait(30) == 130
     assert " batch" in rest
     assert without_delays((tmp_path / "error").read_text()) == []
-    deadline = time.monotonic() + 10
-    while left := _session(demo.pid):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    wait_for(lambda: not _session(demo.pid), "all processes of the session have ended", poll_s=0.1)
 
 
 def _session(leader: int) -> list[str]:

@@ -5,42 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import os
 import re
 import runpy
 import shutil
 import socket
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark import SparkContext
+from tests.helpers import wait_for
 
 from penstock import StreamingContext
 from penstock.testing import ReceiverHarness
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "receivers"
-MOSQUITTO = shutil.which("mosquitto", path=f"{__import__('os').environ['PATH']}:/usr/sbin")
+MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
 
 
 def example(name: str) -> dict[str, Any]:
     """The names of an example; like a program's own, they are in no module that an executor could import."""
     return runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=f"example_{name}")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
@@ -55,25 +45,32 @@ def test_example_is_short_and_says_how_to_run_it(path: Path) -> None:
 # -- MQTT --
 
 
+def listens_or_ended(process: subprocess.Popen[bytes], port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return process.poll() is not None
+
+
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[int]:
     """The port of a broker of its own."""
     if MOSQUITTO is None:
         pytest.skip("the broker mosquitto is not installed (apt-get install mosquitto)")
-    port, conf = free_port(), tmp_path / "mosquitto.conf"
-    conf.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n")
-    process = subprocess.Popen([MOSQUITTO, "-c", str(conf)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def listens() -> bool:
-        assert process.poll() is None
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return True
-        return False
-
-    until(listens)
-    yield port
-    process.terminate()
-    process.wait(10)
+    # The broker cannot choose a free port itself: another process may take the port first, then the broker ends.
+    for _ in range(5):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = int(free.getsockname()[1])
+        conf = tmp_path / "mosquitto.conf"
+        conf.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n")
+        with subprocess.Popen([MOSQUITTO, "-c", conf], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                wait_for(partial(listens_or_ended, process, port), "the broker listens")
+                if process.poll() is None:
+                    yield port
+                    return
+            finally:
+                process.kill()
+    pytest.fail("the broker does not start")
 
 
 def test_mqtt_messages_are_acknowledged_once_stored(broker: int) -> None:
@@ -85,13 +82,16 @@ def test_mqtt_messages_are_acknowledged_once_stored(broker: int) -> None:
     try:
         at_once = {"spark.penstock.receiver.storeRetries": "0"}
         with ReceiverHarness(receiver("127.0.0.1", "t", "me", broker), at_once) as harness:
-            # The session of the client id begins with the subscription: the first message may come before it.
-            while not harness.count:
+
+            def arrives() -> bool:
                 sender.publish("t", b"first", qos=1).wait_for_publish(10)
-                time.sleep(0.01)
+                return bool(harness.count)
+
+            # The session of the client id begins with the subscription: the first message may come before it.
+            wait_for(arrives, "the first message")
             harness.hold()
             sender.publish("t", b"held", qos=1).wait_for_publish(10)
-            until(lambda: harness.offers > len(harness.blocks))
+            wait_for(lambda: harness.offers > len(harness.blocks), "the block is offered")
             harness.refuse()
             harness.until_error("could not be stored")
         assert b"held" not in harness.records
@@ -122,10 +122,11 @@ def post(port: int, body: bytes) -> int:
 
 
 def test_webhook_answers_200_once_a_request_is_stored() -> None:
-    port = free_port()
-    receiver = example("webhook")["Webhook"](port, "a-host")
+    receiver = example("webhook")["Webhook"](0, "a-host")
     assert receiver.preferredLocation() == "a-host"
     with ReceiverHarness(receiver, {"spark.penstock.receiver.storeRetries": "0"}) as harness:
+        wait_for(lambda: hasattr(harness.receiver, "server"), "the receiver listens")
+        port = vars(harness.receiver)["server"].server_port
         assert [post(port, body) for body in (b"a", b"b")] == [200, 200]
         harness.until_records([b"a", b"b"])
         harness.refuse()
@@ -140,9 +141,9 @@ def test_webhook_tries_again_while_its_port_is_in_use() -> None:
         with ReceiverHarness(example("webhook")["Webhook"](port)) as harness:
             harness.until_error(f"cannot listen on port {port}")
             other.close()
-            until(lambda: hasattr(harness.receiver, "server"))
+            wait_for(lambda: hasattr(harness.receiver, "server"), "the receiver listens")
             # While the receiver restarts, a caller gets 503 and sends again.
-            until(lambda: post(port, b"a") == 200)
+            wait_for(lambda: post(port, b"a") == 200, "the request is stored")
             assert harness.records == [b"a"]
 
 
@@ -167,7 +168,7 @@ def test_websocket_messages_are_stored_and_a_lost_connection_is_made_again() -> 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
-        until(lambda: ports)
+        wait_for(lambda: ports, "the server listens")
         with ReceiverHarness(example("websocket")["WebSocket"](f"ws://127.0.0.1:{ports[0]}/")) as harness:
             harness.until(lambda: harness.count >= 2)
             harness.until_error("closed the connection")
@@ -191,9 +192,9 @@ def test_line_is_acknowledged_only_once_it_is_stored_also_after_a_stop() -> None
             assert answers.readline() == "OK 1\n"
             harness.hold()
             connection.sendall(b"2 two\n3 three\n")
-            until(lambda: harness.offers > len(harness.blocks))
+            wait_for(lambda: harness.offers > len(harness.blocks), "the block is offered")
             harness.receiver.restart("stopped with unacknowledged lines", delay_ms=3_600_000)
-            until(harness.receiver.isStopped)
+            wait_for(harness.receiver.isStopped, "the receiver stops")
             harness.accept()
             assert [answers.readline(), answers.readline(), answers.readline()] == ["OK 2\n", "OK 3\n", ""]
         connection.close()
@@ -218,8 +219,6 @@ def test_several_instances_run_united_on_spark(sc: SparkContext) -> None:
     ssc, found = StreamingContext(sc, 0.5), list[int]()
     example("parallel")["numbers"](ssc, 2).foreachRDD(lambda rdd: found.extend(rdd.collect()))
     ssc.start()
-    deadline = time.monotonic() + 100
-    while len(found) < 300 and time.monotonic() < deadline:
-        ssc.awaitTermination(0.1)
+    wait_for(lambda: len(found) >= 300, "all numbers")
     ssc.stop(stopSparkContext=False)
     assert sorted(found) == list(range(300))

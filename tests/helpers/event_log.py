@@ -41,12 +41,12 @@ class EventLog:
         """The entries of a class."""
         return [entry for entry in self.entries if isinstance(entry, kind)]
 
-    def await_one(self, kind: type[T], number: int = 1, timeout_s: float = 10) -> T:
+    def await_one(self, kind: type[T], number: int = 1, timeout_s: float = 30) -> T:
         """Wait for entry ``number`` (from 1) of a class and return it."""
         self.await_count(kind, number, timeout_s)
         return self.of(kind)[number - 1]
 
-    def await_count(self, wanted: object, count: int = 1, timeout_s: float = 10) -> None:
+    def await_count(self, wanted: object, count: int = 1, timeout_s: float = 30) -> None:
         """Wait until the log holds ``count`` entries that equal ``wanted``, or are instances of it if it is a class."""
 
         def found() -> int:

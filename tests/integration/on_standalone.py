@@ -13,7 +13,7 @@ from typing import Any
 
 from attrs import evolve
 from pyspark import SparkConf, SparkContext
-from tests.helpers import engine_of
+from tests.helpers import engine_of, wait_for
 
 from penstock import StreamingContext, ThreadReceiver
 from penstock.launch.java import ensure_java
@@ -48,6 +48,8 @@ if __name__ == "__main__":
     conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
     conf.set("spark.driver.host", "127.0.0.1").set("spark.executor.memory", "512m")
     conf.set("spark.cores.max", "2").set("spark.executor.cores", "2")
+    # Far above what a stop takes that waits for nothing.
+    conf.set("spark.streaming.gracefulStopTimeout", "120s")
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
     # Long batches: the last one gets its blocks after the receiver has got its command to stop.
@@ -56,10 +58,7 @@ if __name__ == "__main__":
     ssc.receiverStream(Counting(sys.argv[2])).foreachRDD(lambda rdd: seen.extend(rdd.collect()))
     ssc.start()
     notes = Path(sys.argv[2])
-    deadline = time.monotonic() + 120
-    # A batch, and something for the next one.
-    while not (seen and len(notes.read_text().split()) > len(seen)) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_for(lambda: seen and len(notes.read_text().split()) > len(seen), "a batch, and data for the next one", 120)
     before, started = len(seen), time.monotonic()
     info = engine_of(ssc).tracker.receiver_infos()[0]
     ssc.stop(stopSparkContext=False, stopGracefully=True)

@@ -74,10 +74,13 @@ print("terminated", ssc.awaitTerminationOrTimeout(100), "Spark stopped", sc._jsc
 
 SPARK_GONE = """
 import time
+deadline = time.monotonic() + 150
 while seen < 10:
+    assert time.monotonic() < deadline
     time.sleep(0.1)
 sc.stop()
 while StreamingContext.getActive() is not None:
+    assert time.monotonic() < deadline
     time.sleep(0.1)
 try:
     print("ended", ssc.awaitTerminationOrTimeout(30), flush=True)
@@ -137,7 +140,7 @@ def test_a_graceful_stop_after_ctrl_c_loses_nothing_and_a_listener_can_stop_spar
     run: Callable[..., Program], wait_for: Callable[..., None]
 ) -> None:
     program = run(INTERRUPTED, "local[3]")
-    wait_for(lambda: len(program.processes) >= 2, "two batches", 120)
+    wait_for(lambda: len(program.processes) >= 2, "two batches", 200)
     program.process.send_signal(signal.SIGINT)
     program.end()
     (seen,) = [int(line.split()[1]) for line in program.lines if line.startswith("seen ")]

@@ -318,7 +318,7 @@ def test_hanging_listener_delays_stop_no_longer_than_the_timeout(
         assert gate.reached.wait(10)
     before = time.monotonic()
     bus.stop(0.1)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 20
     (thread,) = [thread for thread in threading.enumerate() if thread.name == f"listener stuck {queue_size}"]
     gate.open()
     # A full queue has no room for the end of the thread.

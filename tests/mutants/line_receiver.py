@@ -35,7 +35,7 @@ class LineReceiver(ThreadReceiver[str]):
         self.rest = b""
 
     def receive(self) -> None:
-        with socket.create_connection(self.address, timeout=5) as connection:
+        with socket.create_connection(self.address, timeout=30) as connection:
             connection.settimeout(None)
             self.socket, self.rest = connection, b""
             # Asked after the socket is visible to onStop: a stop either is seen here or shuts it down.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import pytest
-from tests.helpers import EventLog, run_in_background
+from tests.helpers import EventLog, advance_until, run_in_background
 
 from penstock import Block, Receiver, StoredBlock
 from penstock.conf import Settings
@@ -182,11 +181,7 @@ def drive(clock: ManualClock) -> Callable[[Future[R]], R]:
     """Advances the clock until a future is done; returns its result or raises its error."""
 
     def drive(future: Future[R]) -> R:
-        for _ in range(3000):
-            if future.done():
-                break
-            clock.advance(1000)
-            threading.Event().wait(0.001)
+        advance_until(clock, future.done, "the call returns", 1000)
         return future.result(timeout=10)
 
     return drive

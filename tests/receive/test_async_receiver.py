@@ -70,7 +70,7 @@ def test_stop_cancels_receive(supervise: Supervise, log: EventLog, background: B
     supervisor = supervise(Scripted(log, forever))
     supervisor.start()
     log.await_count("receive")
-    background(lambda: supervisor.stop("enough")).result(timeout=5)
+    background(lambda: supervisor.stop("enough")).result(timeout=30)
     assert log.names == ["RegisterReceiver", "receive", "cancelled", "DeregisterReceiver"]
 
 
@@ -103,7 +103,7 @@ def test_after_a_restart_it_can_be_cancelled_again(supervise: Supervise, log: Ev
     log.await_count("receive")
     receiver.restart("again", None, 0)
     log.await_count("receive", 2)
-    background(lambda: supervisor.stop("enough")).result(timeout=5)
+    background(lambda: supervisor.stop("enough")).result(timeout=30)
     assert log.names.count("cancelled") == 2
 
 

@@ -50,7 +50,7 @@ def test_an_error_without_text_in_onStart_ends_the_receiver_all_the_same(
     starting = background(supervisor.start)
     log.await_count(DeregisterReceiver, timeout_s=2)
     assert "Unprintable" in log.of(DeregisterReceiver)[0].error
-    starting.result(timeout=2)
+    starting.result(timeout=30)
 
 
 def test_text_given_as_an_error_is_reported(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
@@ -73,5 +73,5 @@ def test_text_given_as_an_error_stops_the_receiver(
     supervisor.start()
     receiver.stop("message", TEXT)
     ended = background(supervisor.await_termination)
-    assert TEXT in str(ended.exception(timeout=2))
+    assert TEXT in str(ended.exception(timeout=30))
     assert TEXT in log.of(DeregisterReceiver)[0].error

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import advance_until
 
 from penstock.errors import ReceiverStoppedError, StoreError
 from penstock.receive.messages import AddBlocks, DeregisterReceiver, ReportError
@@ -114,11 +115,7 @@ def test_retry_that_succeeds_is_a_success(
     for _ in range(3):
         clock.await_waiters()
         clock.advance(200)
-    for _ in range(100):
-        if received.entries:
-            break
-        clock.advance(200)
-        threading.Event().wait(0.01)
+    advance_until(clock, lambda: received.entries, "the callback", 200)
     assert received.await_count(1) == [("a", None)]
     assert store.tries == 3
 
@@ -168,11 +165,7 @@ def test_on_stored_is_called_once_for_each_record_of_any_thread(
 
     storing = [background(lambda thread=thread: store(thread)) for thread in range(5)]  # type: ignore[misc]
     for each in storing:
-        for _ in range(5000):
-            if each.done():
-                break
-            clock.advance(200)
-            threading.Event().wait(0.001)
+        advance_until(clock, each.done, "all records are stored", 200)
         each.result(timeout=10)
     supervisor.stop("enough")
     assert sorted(name for name, _error in received.entries) == [(t, n) for t in range(5) for n in range(200)]  # type: ignore[type-var]

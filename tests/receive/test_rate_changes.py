@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers import advance_until
 
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.rate_limiter import RateLimiter
@@ -165,11 +166,7 @@ def test_callers_pass_in_order_of_arrival() -> None:
         threads.append(threading.Thread(target=store, daemon=True))
         threads[-1].start()
         clock.await_waiters(waiting)
-    for _ in range(400):
-        if len(order) == 3:
-            break
-        clock.advance(10)
-        threading.Event().wait(0.002)
+    advance_until(clock, lambda: len(order) == 3, "all three have their permits", 10)
     for thread in threads:
         thread.join(10)
     assert order == [("bulk", 20), ("single", 1), ("another", 5)]

@@ -81,6 +81,6 @@ def test_stop_fails_waiting_callers_even_if_a_start_follows_at_once() -> None:
         limiter.start()
         try:
             with pytest.raises(ReceiverStoppedError):
-                waiting.result(timeout=1)
+                waiting.result(timeout=30)
         finally:
             limiter.stop()

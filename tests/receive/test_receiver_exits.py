@@ -60,7 +60,7 @@ def test_stop_during_a_stop_does_not_deadlock(
     supervisor = supervise(Polite(log))
     supervisor.start()
     log.await_count("receive")
-    background(lambda: supervisor.stop("enough")).result(timeout=2)
+    background(lambda: supervisor.stop("enough")).result(timeout=30)
 
 
 def test_stop_during_a_restart_does_not_deadlock(

@@ -164,10 +164,10 @@ def test_second_stop_extends_the_time_of_serving(tracker: FakeTracker, log: Even
     def drive() -> bool:
         log.await_count(AddBlocks)
         client = tracker.client()
-        client.ask(StopReceiver("moves to another executor", serve_ms=300), Reply)
+        client.ask(StopReceiver("moves to another executor", serve_ms=2000), Reply)
         log.await_count(DeregisterReceiver)
         client.ask(StopReceiver("Stopped by driver", serve_ms=60_000), Reply)
-        serves = not ended.wait(0.5)
+        serves = not ended.wait(2.2)
         client.ask(ReleaseReceiver(), Reply)
         return serves
 

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.helpers import wait_for
 
 from penstock.errors import ReceiverStoppedError, ReceiverStuckError
 from penstock.receive.messages import DeregisterReceiver, ReportError
@@ -109,8 +110,7 @@ def test_stop_before_onStart_prevents_it(
     supervisor.start_soon()
     assert gate.reached.wait(10)
     stopping = background(lambda: supervisor.stop("enough"))
-    while not supervisor._start_call._stop_requested:
-        pass
+    wait_for(lambda: supervisor._start_call._stop_requested, "the stop is requested")
     gate.open()
     stopping.result(timeout=10)
     supervisor.await_termination()

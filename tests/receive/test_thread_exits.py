@@ -44,7 +44,7 @@ def test_exit_in_onStart_of_a_restart_ends_the_receiver_with_that_error(
     receiver.on_start = leave
     receiver.restart("again", None, 0)
     with pytest.raises(BaseException, match="leaving"):
-        background(supervisor.await_termination).result(timeout=2)
+        background(supervisor.await_termination).result(timeout=30)
 
 
 def test_exit_in_the_store_hook_is_a_failed_push(
@@ -57,6 +57,6 @@ def test_exit_in_the_store_hook_is_a_failed_push(
     clock.await_waiters()
     clock.advance(200)
     with pytest.raises(BaseException, match="leaving"):
-        background(supervisor.await_termination).result(timeout=2)
+        background(supervisor.await_termination).result(timeout=30)
     (received,) = log.of(DeregisterReceiver)
     assert "(1 buffered records could not be stored and are lost)" in received.message

@@ -124,7 +124,7 @@ def test_stop_ends_a_wait(supervise: Supervise, log: EventLog, background: Backg
     supervisor = supervise(Scripted(log, wait))
     supervisor.start()
     log.await_count("receive")
-    background(lambda: supervisor.stop("enough")).result(timeout=5)
+    background(lambda: supervisor.stop("enough")).result(timeout=30)
     log.await_count("returned")
     assert log.of(ReportError) == []
 
@@ -183,7 +183,7 @@ def test_receive_that_does_not_return_does_not_block_the_stop(
     supervisor = supervise(Scripted(log, lambda _receiver: gate.wait(30)))
     supervisor.start()
     log.await_count("receive")
-    background(lambda: supervisor.stop("enough")).result(timeout=5)
+    background(lambda: supervisor.stop("enough")).result(timeout=30)
     gate.set()
     log.await_count("returned")
 

@@ -28,7 +28,7 @@ def test_metadata_that_is_not_json_is_refused_without_trying_again(
     supervise(receiver).start()
     storing = background(lambda: receiver.store_all(["a"], {"at": object()}))
     try:
-        error = storing.exception(timeout=1)  # the clock stands still: it did not wait for a retry
+        error = storing.exception(timeout=30)  # the clock stands still: it did not wait for a retry
     except TimeoutError:
         with pytest.raises(StoreError):
             drive(storing)

@@ -166,7 +166,7 @@ def test_graceful_stop_does_not_wait_for_batches_without_jobs(engine: Engine, cl
     mover.start()
     before = time.monotonic()
     assert generator.stop(before + 30)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 20
     mover.join()
     assert engine.of("generate")[-2:] == [(1100,), (1200,)]
     assert engine.completed == [400, 800, 1200]

@@ -26,12 +26,12 @@ class PollingReceiver(ThreadReceiver[Any]):
 
     def receive(self) -> None:
         while not self.wait(0.01):
-            with urllib.request.urlopen(self.url, timeout=1) as response:
+            with urllib.request.urlopen(self.url, timeout=30) as response:
                 answer = json.load(response)
             if answer["records"]:
                 self.store_all([record for _, record in answer["records"]])
                 positions = json.dumps([position for position, _ in answer["records"]]).encode()
-                urllib.request.urlopen(self.url, positions, timeout=1).close()
+                urllib.request.urlopen(self.url, positions, timeout=30).close()
             elif answer["end"]:
                 self.stop("the source has ended")
                 return
@@ -69,7 +69,7 @@ class WebhookReceiver(ThreadReceiver[Any]):
 
 
 def _get(feeder: HttpFeeder, query: str = "") -> Any:
-    with urllib.request.urlopen(feeder.url + query, timeout=5) as response:
+    with urllib.request.urlopen(feeder.url + query, timeout=30) as response:
         return json.load(response)
 
 
@@ -78,7 +78,7 @@ def test_records_are_served_from_a_position_or_until_they_are_acknowledged() -> 
         feeder.put(["a", {"b": 1}, None])
         assert _get(feeder) == {"records": [[0, "a"], [1, {"b": 1}], [2, None]], "end": False}
         assert _get(feeder, "?position=1&limit=1") == {"records": [[1, {"b": 1}]], "end": False}
-        urllib.request.urlopen(feeder.url, b"[1, 0]", timeout=5).close()
+        urllib.request.urlopen(feeder.url, b"[1, 0]", timeout=30).close()
         feeder.end()
         assert _get(feeder) == {"records": [[2, None]], "end": True}
         assert feeder.acknowledged() == [{"b": 1}, "a"]
@@ -88,7 +88,7 @@ def test_records_are_served_from_a_position_or_until_they_are_acknowledged() -> 
 def test_cut_server_refuses_connections_until_it_heals() -> None:
     with HttpFeeder() as feeder:
         feeder.cut()
-        connection = http.client.HTTPConnection("127.0.0.1", feeder.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", feeder.port, timeout=30)
         with pytest.raises(ConnectionRefusedError):
             connection.request("GET", "/")
         feeder.heal()

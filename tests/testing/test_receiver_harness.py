@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers import advance_until
 
 from penstock import Receiver, ReceiverHost, ThreadReceiver
 from penstock.errors import ConfigurationError, StoreError
@@ -69,12 +69,11 @@ def test_rate_limit_holds_under_a_manual_clock() -> None:
     clock = ManualClock()
     with ReceiverHarness(Countdown(100), {"spark.streaming.receiver.maxRate": "100"}, clock) as harness:
         # Until all records are stored, each step stores at most what the limit allows by then.
-        for _ in range(20_000):
-            if harness.count == 100:
-                break
-            clock.advance(20)
+        def all_stored() -> bool:
             assert harness.count <= clock.now_ms() / 10 + 2
-            time.sleep(0.001)
+            return harness.count == 100
+
+        advance_until(clock, all_stored, "all records are stored", 20)
         assert clock.now_ms() >= 970
         harness.update_rate(5)
         assert harness.receiver.rate_limit == 5

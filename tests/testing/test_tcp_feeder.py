@@ -18,7 +18,7 @@ def feeder() -> Iterator[TcpFeeder]:
 
 
 def _connect(feeder: TcpFeeder) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", feeder.port), timeout=5)
+    return socket.create_connection(("127.0.0.1", feeder.port), timeout=30)
 
 
 def _read_to_reset(connection: socket.socket) -> bytes:
@@ -75,7 +75,7 @@ def test_paused_server_accepts_and_sends_nothing_until_it_heals(feeder: TcpFeede
         connection.settimeout(0.02)
         with pytest.raises(TimeoutError):
             connection.recv(100)
-        connection.settimeout(5)
+        connection.settimeout(30)
         feeder.heal()
         assert connection.recv(100) == b"late\n"
 

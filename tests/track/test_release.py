@@ -94,7 +94,7 @@ def test_release_ends_the_jobs_and_closes_the_endpoint(drained: tuple[Tracked, F
     process.on_message = lambda _message: process.launch.end()
     before = time.monotonic()
     tracked.tracker.release()
-    assert time.monotonic() - before < 4
+    assert time.monotonic() - before < 20
     assert process.received.await_one(ReleaseReceiver)
     assert not process.launch.cancelled
     with pytest.raises(Exception, match="no answer"):

@@ -253,7 +253,7 @@ def test_wait_of_a_task_for_a_receiver_is_bounded(hosts: Callable[..., Hosts], m
     before = time.monotonic()
     with pytest.raises(BlockUnreachableError, match="input-"):
         two.read(found)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 20
 
 
 # -- a place that Spark does not name --

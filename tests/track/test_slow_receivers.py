@@ -33,7 +33,7 @@ def pair(
     tracked.tracker.start()
     tracked.launch(2)
     slow, fast = sorted((tracked.registered(1), tracked.registered(2)), key=lambda process: process.task.stream_id)
-    slow.on_message = lambda _message: gate.wait(20)
+    slow.on_message = lambda _message: gate.wait(60)
     return tracked, slow, fast
 
 
@@ -42,7 +42,7 @@ def test_slow_receiver_delays_no_rate_of_another(pair: tuple[Tracked, FakeProces
     tracked, _slow, fast = pair
     tracked.tracker.send_rate_update(0, 10.0)
     tracked.tracker.send_rate_update(1, 20.0)
-    assert fast.received.await_one(UpdateRateLimit, timeout_s=2).rate == 20.0
+    assert fast.received.await_one(UpdateRateLimit, timeout_s=20).rate == 20.0
 
 
 def test_slow_receiver_delays_no_report_of_another(pair: tuple[Tracked, FakeProcess, FakeProcess]) -> None:
@@ -51,7 +51,7 @@ def test_slow_receiver_delays_no_report_of_another(pair: tuple[Tracked, FakeProc
     slow.received.await_one(UpdateRateLimit)
     before = time.monotonic()
     assert fast.report("something happened").accepted
-    assert time.monotonic() - before < 2
+    assert time.monotonic() - before < 20
 
 
 def test_slow_receiver_delays_no_stop_of_another(
@@ -61,7 +61,7 @@ def test_slow_receiver_delays_no_stop_of_another(
     with ThreadPoolExecutor() as pool:
         stopping = pool.submit(tracked.tracker.stop, time.monotonic() + 30)
         try:
-            assert fast.received.await_one(StopReceiver, timeout_s=2)
+            assert fast.received.await_one(StopReceiver, timeout_s=20)
         finally:
             gate.set()
             slow.received.await_one(StopReceiver)

@@ -64,8 +64,8 @@ def test_ask_ends_at_its_timeout(flaky: type[Flaky]) -> None:
     flaky.failures = 10**9
     before = time.monotonic()
     with pytest.raises(WireError, match=r"no answer from grpc://there:1 to UpdateRateLimit.*: .*down"):
-        client(200).ask(UPDATE, Reply)
-    assert time.monotonic() - before < 5
+        client(500).ask(UPDATE, Reply)
+    assert time.monotonic() - before < 20
     assert flaky.calls > 1
 
 
@@ -89,7 +89,7 @@ def test_ask_without_an_endpoint_is_an_error_in_time(retry: bool) -> None:
     before = time.monotonic()
     with pytest.raises(WireError, match=r"no answer from grpc://127\.0\.0\.1:1"):
         nobody.ask(UPDATE, Reply)
-    assert time.monotonic() - before < 10
+    assert time.monotonic() - before < 20
     nobody.close()
 
 
@@ -105,7 +105,7 @@ def test_an_endpoint_that_does_not_answer_is_an_error_in_time(served: Served) ->
     try:
         with pytest.raises(WireError, match="no answer from grpc://"):
             served.client(timeout_ms=200).ask(UPDATE, Reply)
-        assert time.monotonic() - before < 10
+        assert time.monotonic() - before < 20
     finally:
         gate.set()
 

@@ -34,8 +34,6 @@ from penstock.runtime.log import get_logger, set_level
 from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.spark import cluster, saved_conf
-from penstock.spark.checkpoint import set_checkpoint_directory
-from penstock.storage.uri import location_of_hadoop
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -101,10 +99,8 @@ class StreamingContext(StreamBuilder):
         self._stop_thread: threading.Thread | None = None
         self._stops_gracefully = self._stops_spark = self._has_stopped_spark = self._is_spark_gone = False
         self._engine: Engine | None = None
-        self._recovery: Recovery | None = None
         self._is_loaded = False  # streams come from a checkpoint
-        if self._settings.checkpoint_directory:
-            self.checkpoint(self._settings.checkpoint_directory)
+        self._set_checkpoints(self._settings.checkpoint_directory or None, "spark.streaming.checkpoint.directory")
 
     # -- building --
 
@@ -129,15 +125,18 @@ class StreamingContext(StreamBuilder):
             directory: a path or URI that Spark can write to, created if it does not exist; ``None`` for no checkpoints.
 
         Raises:
-            ConfigurationError: the directory cannot be created or written.
+            ConfigurationError: the directory is empty text, a file, or cannot be created or written.
         """
         self._check_can_build("checkpoint")
+        self._set_checkpoints(directory, "directory of ssc.checkpoint")
+
+    def _set_checkpoints(self, directory: str | None, given_by: str) -> None:
         self._graph.set_checkpoint_directory(None)
-        self._recovery = None
+        self._recovery: Recovery | None = None
         if directory is not None:
-            folder = set_checkpoint_directory(self._sc, directory)
-            self._graph.set_checkpoint_directory(directory, f"{location_of_hadoop(folder.uri)}/{folder.name}/state")
-            self._recovery = Recovery(self._program, CheckpointDirectory(self._sc, self._settings, directory, folder))
+            created = CheckpointDirectory.create(self._sc, self._settings, directory, given_by)
+            self._graph.set_checkpoint_directory(directory, created.state_home)
+            self._recovery = Recovery(self._program, created)
 
     def addStreamingListener(self, streamingListener: StreamingListener | object) -> None:
         """Add a listener: a ``StreamingListener``, or any object with some of its ``on…`` methods."""

@@ -12,10 +12,9 @@ from pyspark import SparkContext
 from tests.helpers.runs import INTERVAL_MS, Output, Runs, numbered
 
 from penstock import StreamingContext
-from penstock import context as context_module
+from penstock.checkpoint.directory import CheckpointDirectory
 from penstock.checkpoint.restore import recovery
 from penstock.errors import CheckpointError, ConfigurationError, StreamingStateError
-from penstock.spark.checkpoint import set_checkpoint_directory
 
 pytestmark = pytest.mark.spark
 
@@ -140,9 +139,10 @@ def test_directory_is_resolved_by_spark(
 ) -> None:
     # As if a path without a file system were on Hadoop's default one, unknown before there was a SparkContext.
     name = tmp_path / "elsewhere"
-    monkeypatch.setattr(recovery, "qualified", lambda _sc, directory: directory)
+    monkeypatch.setattr(recovery, "qualified", lambda _sc, directory, _given_by: directory)
+    create = CheckpointDirectory.create
     monkeypatch.setattr(
-        context_module, "set_checkpoint_directory", lambda sc, _name: set_checkpoint_directory(sc, str(left))
+        CheckpointDirectory, "create", lambda sc, settings, _name, by: create(sc, settings, str(left), by)
     )
     run = runs.new(lambda context: states(context, output), name).start()
     run.batches(1)

@@ -7,6 +7,8 @@ holds the receivers' blocks and the driver's log of them.
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
+from tempfile import TemporaryFile
 
 from pyspark import SparkContext
 
@@ -14,9 +16,17 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.store import CheckpointStore
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError
-from penstock.spark.checkpoint import RunFolder, checkpoint_folder, delete_empty_folders, delete_file
+from penstock.spark import failure
+from penstock.spark.checkpoint import (
+    RunFolder,
+    checkpoint_folder,
+    delete_empty_folders,
+    delete_file,
+    qualified,
+    unusable,
+)
 from penstock.storage.directory import Directory, Durability
-from penstock.storage.uri import location_of_hadoop
+from penstock.storage.uri import is_remote, location_of_hadoop
 
 #: Folder of the receivers' blocks.
 RECEIVED_DATA = "receivedData"
@@ -43,6 +53,36 @@ class CheckpointDirectory:
         self.files = Directory.of(location_of_hadoop(folder.uri))
         self.store = CheckpointStore(self.files, Durability(settings.durability))
 
+    @classmethod
+    def create(cls, sc: SparkContext, settings: Settings, name: str, given_by: str) -> CheckpointDirectory:
+        """Set the directory for RDD checkpoints; it is created if it does not exist.
+
+        Args:
+            sc: the SparkContext that uses it.
+            settings: the configuration in force.
+            name: a path or URI.
+            given_by: the argument or the configuration key that named it, for errors.
+
+        Raises:
+            ConfigurationError: the directory is empty text, a file, or cannot be created or written.
+        """
+        require_checkpoint_directory(name, given_by)
+        location = location_of_hadoop(qualified(sc, name, given_by))
+        try:
+            sc.setCheckpointDir(name)
+            folder = checkpoint_folder(sc)
+        except Exception as error:
+            # Of a local directory, Hadoop says only that the folder in it does not exist.
+            why = "" if is_remote(location) else _why_not_writable(Path(location))
+            raise unusable(name, given_by, why or failure.reason(error)) from error
+        assert folder is not None
+        return cls(sc, settings, name, folder)
+
+    @property
+    def state_home(self) -> str:
+        """Location of this run's state store."""
+        return f"{location_of_hadoop(self.folder.uri)}/{self.folder.name}/state"
+
     def delete_rdd(self, uri: str) -> None:
         """Delete a checkpointed RDD; a failure is logged."""
         delete_file(self._sc, uri)
@@ -57,10 +97,30 @@ class CheckpointDirectory:
 
     def unusable(self, error: OSError) -> ConfigurationError:
         """The error to raise if the directory cannot be read or written."""
-        return ConfigurationError(
-            f"the checkpoint directory {self.name!r} cannot be used: {error}; name one that this program may "
-            "read and write"
-        )
+        return unusable(self.name, "", str(error))
+
+
+def require_checkpoint_directory(directory: object, given_by: str) -> None:
+    """Refuse a value that names no directory.
+
+    Raises:
+        ConfigurationError: it is not a string, or has no text.
+    """
+    if not isinstance(directory, str) or not directory.strip():
+        raise ConfigurationError(f"{given_by} must be the path or URI of a checkpoint directory, not {directory!r}")
+
+
+def _why_not_writable(path: Path) -> str:
+    """Why a local directory cannot be written; empty if it can."""
+    try:
+        for each in (path, *path.parents):
+            if each.is_file():
+                return f"{each} is a file"
+        path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            return ""
+    except OSError as error:
+        return str(error)
 
 
 def use_directory_of_spark(program: Program) -> None:

@@ -86,9 +86,9 @@ class SupervisedThread(Receiver[T], ABC):
             self._penstock_wake()
             self.__thread.finish(_JOIN_S)
 
+    @abstractmethod
     def _penstock_receive(self, ended: threading.Event) -> None:
         """Receive until ``ended`` is set."""
-        raise NotImplementedError
 
     def _penstock_wake(self) -> None:
         """Wake what receives."""

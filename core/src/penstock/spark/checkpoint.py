@@ -34,27 +34,6 @@ class RunFolder:
     uri: str
 
 
-def set_checkpoint_directory(sc: SparkContext, directory: str) -> RunFolder:
-    """Set the directory for RDD checkpoints; it is created if it does not exist.
-
-    Returns:
-        This run's folder in it.
-
-    Raises:
-        ConfigurationError: the directory cannot be created or written to.
-    """
-    try:
-        sc.setCheckpointDir(directory)
-        folder = checkpoint_folder(sc)
-    except Exception as error:
-        raise ConfigurationError(
-            f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}; "
-            "choose a directory that this program may write to"
-        ) from error
-    assert folder is not None
-    return folder
-
-
 def checkpoint_folder(sc: SparkContext) -> RunFolder | None:
     """The folder for RDD checkpoints of a SparkContext; ``None`` if none is set or Spark has stopped."""
     directory = None if sc._jsc is None else sc._jsc.sc().getCheckpointDir()
@@ -65,8 +44,13 @@ def checkpoint_folder(sc: SparkContext) -> RunFolder | None:
     return RunFolder(name, base)
 
 
-def qualified(sc: SparkContext, directory: str) -> str:
-    """The full URI of a directory, completed with Hadoop's default file system.
+def qualified(sc: SparkContext, directory: str, given_by: str = "") -> str:
+    """The full URI of a checkpoint directory, completed with Hadoop's default file system.
+
+    Args:
+        sc: its Hadoop configuration applies.
+        directory: a path or URI.
+        given_by: see ``unusable``.
 
     Raises:
         ConfigurationError: Hadoop has no file system for it.
@@ -75,9 +59,21 @@ def qualified(sc: SparkContext, directory: str) -> str:
         path, files = _hadoop(sc, directory)
         return str(files.makeQualified(path).toString())
     except Exception as error:
-        raise ConfigurationError(
-            f"the checkpoint directory {directory!r} cannot be used: {failure.reason(error)}"
-        ) from error
+        raise unusable(directory, given_by, failure.reason(error)) from error
+
+
+def unusable(directory: str, given_by: str, reason: str) -> ConfigurationError:
+    """The error to raise if a checkpoint directory cannot be read or written.
+
+    Args:
+        directory: as the program named it.
+        given_by: the argument or the configuration key that named it, if known.
+        reason: what went wrong.
+    """
+    return ConfigurationError(
+        f"the checkpoint directory {directory!r}{given_by and f' ({given_by})'} cannot be used: {reason}; name a "
+        "directory that this program may read and write"
+    )
 
 
 def delete_empty_folders(sc: SparkContext, folder: RunFolder) -> None:

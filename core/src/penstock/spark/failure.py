@@ -6,6 +6,9 @@ from penstock.errors import text_of
 
 _TRACEBACK = "Traceback (most recent call last):"
 _WORKER_DIED = ("Python worker exited unexpectedly", "ExecutorLostFailure")
+# What follows in Spark's text advises on tracebacks: a worker that was killed has none.
+_ADVICE = ". Consider setting "
+_CALLED_JAVA = "An error occurred while calling"
 
 
 def python_traceback(error: BaseException) -> str:
@@ -27,13 +30,14 @@ def reason(error: BaseException) -> str:
     for line in text.splitlines():
         for words in _WORKER_DIED:
             if words in line:
-                return line[line.index(words) :].strip()
+                return line[line.index(words) :].partition(_ADVICE)[0].strip()
     inner = python_traceback(error)
     if inner:
         lines = [line for line in inner.splitlines()[1:] if line.strip()]
         # After the indented frames come the type and the first line of the message.
         return next((line for line in lines if not line.startswith(" ")), lines[-1])
-    lines = [
-        line.strip() for line in text.splitlines() if line.strip() and "An error occurred while calling" not in line
-    ]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and _CALLED_JAVA not in line]
+    if lines and _CALLED_JAVA in text and lines[0].startswith(": "):
+        # Java's exception, which names its own class.
+        return lines[0].removeprefix(": ")
     return f"{type(error).__name__}: {lines[0].removeprefix(': ')}" if lines else type(error).__name__

@@ -18,7 +18,13 @@ from pyspark import SparkContext
 
 from penstock import conf
 from penstock.checkpoint.completed_outputs import CompletedOutputs, output_names
-from penstock.checkpoint.directory import BLOCK_LOG, COMPLETED_OUTPUTS, RECEIVED_DATA, CheckpointDirectory
+from penstock.checkpoint.directory import (
+    BLOCK_LOG,
+    COMPLETED_OUTPUTS,
+    RECEIVED_DATA,
+    CheckpointDirectory,
+    require_checkpoint_directory,
+)
 from penstock.checkpoint.manifest import Checkpoint
 from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.points import RestorePoints, restore_points
@@ -33,7 +39,7 @@ from penstock.journal.write_ahead_log import WriteAheadLog
 from penstock.runtime.log import get_logger
 from penstock.schedule.job_generator import RecoveredBatches
 from penstock.spark import saved_conf
-from penstock.spark.checkpoint import qualified
+from penstock.spark.checkpoint import qualified, unusable
 from penstock.storage.directory import Directory
 from penstock.storage.uri import location_of_hadoop
 
@@ -117,9 +123,11 @@ def find_newest(directory: str) -> Checkpoint | None:
 
     Raises:
         CheckpointError: there are checkpoints and none can be read.
+        ConfigurationError: the directory is empty text or a file, or no file system answers to it.
     """
+    require_checkpoint_directory(directory, "checkpointPath")
     sc = SparkContext._active_spark_context
-    home = location_of_hadoop(directory if sc is None else qualified(sc, directory))
+    home = location_of_hadoop(directory if sc is None else qualified(sc, directory, "checkpointPath"))
     return _newest(CheckpointStore(Directory.of(home)), directory)
 
 
@@ -341,5 +349,7 @@ class Recovery:
 def _newest(store: CheckpointStore, directory: str) -> Checkpoint | None:
     try:
         return store.newest()
+    except NotADirectoryError as error:
+        raise unusable(directory, "checkpointPath", str(error)) from error
     except OSError as error:
         raise CheckpointError(f"the checkpoint directory {directory!r} cannot be read: {error}") from error

@@ -1,0 +1,38 @@
+"""Spark's errors in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.spark.failure import reason
+
+
+@pytest.mark.parametrize("after", ["\n\tat org.apache.spark.api.python.Runner", ""])
+def test_killed_worker_is_reported_without_advice_on_tracebacks(after: str) -> None:
+    error = RuntimeError(
+        "An error occurred while calling o1.collect.\n: org.apache.spark.SparkException: Job aborted: "
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider setting "
+        "'spark.sql.execution.pyspark.udf.faulthandler.enabled' or 'spark.python.worker.faulthandler.enabled' "
+        f"configuration to 'true' for the better Python traceback.{after}"
+    )
+    assert reason(error) == "Python worker exited unexpectedly (crashed)"
+
+
+def test_lost_executor_is_reported_with_its_reason() -> None:
+    line = "ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: Command exited with code 137"
+    assert reason(RuntimeError(f"Job aborted: {line}\nDriver stacktrace:")) == line
+
+
+def test_exception_of_java_is_reported_under_its_own_class() -> None:
+    text = "An error occurred while calling o55.setCheckpointDir.\n: java.io.IOException: disk full\n\tat java.base"
+    assert reason(RuntimeError(text)) == "java.io.IOException: disk full"
+
+
+def test_exception_of_python_in_a_task_is_reported_as_such() -> None:
+    text = "Job aborted\nTraceback (most recent call last):\n  File 'a', line 1\nValueError: no\n\tat org.apache"
+    assert reason(RuntimeError(text)) == "ValueError: no"
+
+
+def test_other_error_is_reported_with_its_type() -> None:
+    assert reason(ValueError("\nfirst\nsecond")) == "ValueError: first"
+    assert reason(ValueError()) == "ValueError"
