@@ -41,8 +41,9 @@ class Answers:
                 self._words[word] += count
 
     def add_top(self, counts: Iterable[tuple[str, int]]) -> None:
-        """Add the most frequent words of a batch."""
-        self._tops.append([[word, count] for word, count in counts])
+        """Add the most frequent words of a batch, unless it is empty."""
+        if found := [[word, count] for word, count in counts]:
+            self._tops.append(found)
 
     def answer(self, records: int) -> Any:
         """The answer of the whole task, which had this many records."""
