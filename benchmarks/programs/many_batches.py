@@ -50,6 +50,7 @@ def main(batches: int, seconds: float, interval_s: float, is_manual: bool) -> No
     """Run until there were this many batches, or for this many seconds, whichever comes first."""
     conf = SparkConf().setMaster("local[3]").setAppName("long run").set("spark.ui.enabled", "false")
     conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.penstock.maxPendingBatches", "20")
+    conf.set("spark.ui.showConsoleProgress", "false")  # a receiver's stage never ends, so the bar would never go
     # What Spark's own status store retains, beside the UI that is off.
     for what in ("Jobs", "Stages", "Tasks"):
         conf.set(f"spark.ui.retained{what}", "100")
