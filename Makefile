@@ -50,10 +50,10 @@ demo: $(READY)  ## run the main job: a stream at work
 bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, --list, "wordcount --rounds 5")
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# Three parts at a time, the longest first: those that run whole programs mostly wait.
-PARTS := types on-spark faults without-spark commands programs
+# Two parts at a time, the longest first. With more, the programs take longer, and use the processor for longer.
+PARTS := on-spark faults without-spark commands programs types
 test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
-	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
+	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=line $(PARTS))
 
 # Tests that start processes, and so wait: beside the others they use what those leave of two processors.
 STARTING := tests/cli tests/docs tests/examples tests/mutants tests/testing
@@ -105,7 +105,7 @@ lock: $(UV_HERE)  ## write requirements/ anew from the pyproject.toml files (ARG
 
 clean:  ## remove all that these commands made: .venv, .tools, builds, caches, what Spark left
 	rm -rf .venv .tools $(CACHES) $(LEFT_BY_SPARK) $(DISTRIBUTIONS:=/build) $(DISTRIBUTIONS:=/dist)
-	find core plugins tests -name __pycache__ -prune -exec rm -rf {} +
+	find benchmarks core plugins tests -name __pycache__ -prune -exec rm -rf {} +
 
 # .venv is rebuilt when one of its inputs changed, when this folder was moved, or when its Python is gone.
 $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)

@@ -128,7 +128,7 @@ def test_misplaced_entry_point_is_reported(cli: Cli) -> None:
             ("pid", "--suite", "no_such_module:Suite"),
             "the suite no_such_module:Suite does not load: ModuleNotFoundError",
         ),
-        (("pid", "--suite", "json:dumps"), "json:dumps is no suite: derive a class from"),
+        (("pid", "--suite", "json:dumps"), "json:dumps is not a suite: derive a class from"),
     ],
 )
 def test_mistake_of_the_command_line_is_one_clear_line(cli: Cli, arguments: tuple[str, ...], message: str) -> None:

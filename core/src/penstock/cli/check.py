@@ -137,7 +137,7 @@ def _from_suite(value: str, name: str, kind: str | None) -> list[Subject]:
         raise ConfigurationError(f"the suite {value} does not load: {summary_of(error)}") from error
     if not (isinstance(suite, type) and issubclass(suite, testing.ConformanceSuite)):
         raise ConfigurationError(
-            f"{value} is no suite: derive a class from penstock.testing.ReceiverSuite or its siblings"
+            f"{value} is not a suite: derive a class from penstock.testing.ReceiverSuite or its siblings"
         )
     subject = suite().subject()
     if kind not in {None, subject.kind}:
