@@ -17,7 +17,7 @@ from pathlib import Path
 
 from attrs import field, frozen
 
-#: The first process, Java, and all other processes.
+#: The first process, Java with the scripts that start it, and all other Python processes.
 ROLES = ("driver", "jvm", "workers")
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -50,7 +50,8 @@ def processes_of(session: int) -> dict[int, Process]:
             if int(fields[3]) != session or fields[0] == "Z":
                 continue
             pid = int(stat.parent.name)
-            role = "driver" if pid == session else "jvm" if name.partition("(")[2] == "java" else "workers"
+            is_python = name.partition("(")[2].startswith("python")
+            role = "driver" if pid == session else "workers" if is_python else "jvm"
             pages = (stat.parent / "statm").read_text().split()
             mb = (int(pages[1]) - int(pages[2])) * _PAGE_BYTES / 1e6
             found[pid] = Process(role, sum(map(int, fields[11:13])) / _TICKS_PER_S, mb)

@@ -53,6 +53,7 @@ class Batches:
 
 def run(task: Task) -> Result:
     """Start Spark and run the task."""
+    _library(task)  # before Spark starts
     warnings.filterwarnings("ignore", "DStream is deprecated", FutureWarning)
     conf = SparkConf().setMaster(f"local[{task.cores}]").setAppName("benchmark").setAll(list(task.conf.items()))
     sc = SparkContext(conf=conf)
@@ -71,9 +72,7 @@ def run_on(sc: SparkContext, task: Task) -> Result:
         NotAvailableError: the library lacks what the task needs.
         TimeoutError: the task did not end within its deadline.
     """
-    library = importlib.import_module(task.library)
-    if task.api == "dataframe" and not hasattr(library.DStream, "toDF"):
-        raise NotAvailableError(f"{task.library} has no DataFrame API: DStream.toDF is missing")
+    library = _library(task)
     ssc = library.StreamingContext(sc, task.interval_s)
     batches = Batches(task, library.StreamingListener)
     ssc.addStreamingListener(batches.listener)
@@ -96,6 +95,13 @@ def run_on(sc: SparkContext, task: Task) -> Result:
         return Result(batches.all, numbers[: task.batches])
     records = sum(batch.records for batch in batches.all)
     return Result(batches.all, answers.answer(records), tuple(answers.delays_ms))
+
+
+def _library(task: Task) -> Any:
+    library = importlib.import_module(task.library)
+    if task.api == "dataframe" and not hasattr(library.DStream, "toDF"):
+        raise NotAvailableError(f"{task.library} has no DataFrame API: DStream.toDF is missing")
+    return library
 
 
 def _await(ssc: Any, done: threading.Event, task: Task) -> None:
