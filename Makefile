@@ -6,6 +6,7 @@
 
 BIN := .venv/bin
 READY := .venv/.ready
+BENCH := .venv/.bench
 ARCHIVE := .venv/spark.jsa
 DISTRIBUTIONS := . core $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 LOCKS := requirements/build.txt requirements/dev.txt
@@ -28,7 +29,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo test without-spark commands on-spark programs faults lint style types format lock clean FORCE
+.PHONY: help setup demo bench test without-spark commands on-spark programs faults lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -45,6 +46,9 @@ setup: $(READY)  ## build .venv: every distribution, editable, its extras and th
 
 demo: $(READY)  ## run the main job: a stream at work
 	$(BIN)/penstock demo $(ARGS)
+
+bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, --list, "wordcount --rounds 5")
+	$(BIN)/python -m benchmarks $(ARGS)
 
 # Three parts at a time, the longest first. With more, programs take longer, and use the processor for longer.
 PARTS := on-spark faults without-spark programs commands types
@@ -97,10 +101,11 @@ lock: $(UV_HERE)  ## write requirements/ anew from the pyproject.toml files (ARG
 	$(LOCK) $(ARGS) --group build --output-file requirements/build.txt
 	$(LOCK) $(ARGS) --group dev pyproject.toml --output-file requirements/dev.txt \
 		--no-emit-package penstock $(patsubst plugins/%,--no-emit-package penstock-%,$(filter plugins/%,$(DISTRIBUTIONS)))
+	$(LOCK) $(ARGS) --group bench --constraint requirements/dev.txt --output-file requirements/bench.txt
 
 clean:  ## remove all that these commands made: .venv, .tools, builds, caches, what Spark left
 	rm -rf .venv .tools $(CACHES) $(LEFT_BY_SPARK) $(DISTRIBUTIONS:=/build) $(DISTRIBUTIONS:=/dist)
-	find core plugins tests -name __pycache__ -prune -exec rm -rf {} +
+	find benchmarks core plugins tests -name __pycache__ -prune -exec rm -rf {} +
 
 # .venv is rebuilt when one of its inputs changed, when this folder was moved, or when its Python is gone.
 $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
@@ -108,6 +113,10 @@ $(READY): $(DISTRIBUTIONS:=/pyproject.toml) $(LOCKS) $(UV_HERE)
 	$(UV) pip sync --compile-bytecode --python $(BIN)/python --require-hashes --build-constraints requirements/build.txt requirements/dev.txt
 	$(UV) pip install --python $(BIN)/python --no-deps --no-build-isolation $(DISTRIBUTIONS:%=--editable ./%)
 	@printf '%s\n' '$(CURDIR)' > $@
+
+$(BENCH): $(READY) requirements/bench.txt $(UV_HERE)
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes --requirement requirements/bench.txt
+	@touch $@
 
 ifneq ($(and $(realpath $(BIN)/python),$(file <$(READY))),$(CURDIR))
 $(READY): FORCE

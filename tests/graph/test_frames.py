@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve, frozen
-from pyspark import RDD
 from pyspark.sql import types
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRDD
 
@@ -60,6 +59,7 @@ def received(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> Received:
         monkeypatch.setattr(
             f"{module}.located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions])
         )
+    monkeypatch.setattr("penstock.graph.inputs.BlocksRDD", lambda _slots, number, *_: FakeRDD([[]] * number))
     blocks = Received()
     context.graph.connect(evolve(context.graph.runtime, received_blocks=blocks))
     context.graph.zero_time_ms = 0
@@ -136,7 +136,7 @@ def test_all_else_is_read_from_the_rdd(lines: DStream[Any], operation: Callable[
     node = initialized(operation(lines))
     node.batch_inputs(INTERVAL_MS)
     (found,) = node.batch_inputs(3 * INTERVAL_MS)
-    assert isinstance(found, RDD)
+    assert isinstance(found, FakeRDD)
 
 
 def test_a_source_may_have_columns(context: FakeContext) -> None:

@@ -1,0 +1,197 @@
+"""Runs the engines of a row alternately and gathers what the rounds gave, in a form that a file holds."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+import cattrs
+from attrs import asdict, field, frozen
+
+from benchmarks import machine
+from benchmarks.engines import ENGINES, OURS
+from benchmarks.measurement import Measurement, measure
+from benchmarks.metrics import METRICS, medians
+from benchmarks.rows import Goal, Point, Row
+
+
+@frozen
+class Cell:
+    """All rounds of one engine at one point.
+
+    Attributes:
+        engine: its name.
+        x: the point.
+        rounds: the figures of each round, in their order; empty for a round that failed.
+        reason: why there is a round without figures; empty if there is none.
+        is_wrong: whether that is a failure.
+        trend: of the last round.
+    """
+
+    engine: str
+    x: float
+    rounds: tuple[Mapping[str, float], ...] = ()
+    reason: str = ""
+    is_wrong: bool = False
+    trend: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """The median of each metric."""
+        return medians([each for each in self.rounds if each])
+
+
+@frozen
+class Outcome:
+    """A row that was run.
+
+    Attributes:
+        row: its name.
+        date: when it ended.
+        is_quick: whether the sizes say nothing about speed.
+        seed: of the data.
+        machine: what it ran on.
+        state: how busy that was before.
+        cells: engine after engine within point after point.
+    """
+
+    row: str
+    date: str
+    is_quick: bool
+    seed: int
+    machine: Mapping[str, str] = field(factory=dict)
+    state: str = ""
+    cells: tuple[Cell, ...] = ()
+
+    def cell(self, engine: str, x: float) -> Cell | None:
+        """The rounds of an engine at a point."""
+        return next((cell for cell in self.cells if (cell.engine, cell.x) == (engine, x)), None)
+
+    @property
+    def failures(self) -> list[str]:
+        """What went wrong with Penstock, and every wrong answer."""
+        return [
+            f"{self.row}, {cell.engine} at {cell.x:g}: {cell.reason}"
+            for cell in self.cells
+            if cell.is_wrong and (cell.engine in OURS or cell.reason.startswith("wrong answer"))
+        ]
+
+    def save(self, folder: Path) -> None:
+        """Write it into a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{self.row}.json").write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> Outcome:
+        """Read one that was saved."""
+        return cattrs.structure(json.loads(path.read_text(encoding="utf-8")), cls)
+
+
+@frozen
+class Spread:
+    """Ratios of the rounds of two engines: their median, least and largest."""
+
+    median: float
+    least: float
+    most: float
+
+
+def ratios(ours: Cell, other: Cell, metric: str) -> Spread | None:
+    """Our figure over the other's, round by round; ``None`` if no round has both."""
+    pairs = zip(ours.rounds, other.rounds, strict=False)
+    found = [one[metric] / two[metric] for one, two in pairs if one.get(metric) and two.get(metric)]
+    return Spread(statistics.median(found), min(found), max(found)) if found else None
+
+
+def is_met(goal: Goal, outcome: Outcome, row: Row) -> bool | None:
+    """Whether a goal is met; ``None`` if its figures are missing."""
+    x = row.points[0].x if goal.x is None else goal.x
+    ours = outcome.cell(goal.engine, x)
+    figure = ours.medians.get(goal.metric) if ours else None
+    peer = outcome.cell(goal.peer, x) if goal.peer else None
+    if figure is None or (goal.peer and (peer is None or goal.metric not in peer.medians)):
+        return None
+    if ours and peer and not goal.offset:
+        spread = ratios(ours, peer, goal.metric)
+        return None if spread is None else _holds(spread.median, goal.relation, goal.factor)
+    limit = goal.offset + (goal.factor * peer.medians[goal.metric] if peer else 0.0)
+    return _holds(figure, goal.relation, limit)
+
+
+def _holds(figure: float, relation: str, limit: float) -> bool:
+    return figure >= limit if relation == ">=" else figure <= limit
+
+
+def run_row(
+    row: Row,
+    engines: Sequence[str],
+    *,
+    rounds: int,
+    seed: int,
+    is_quick: bool,
+    conf: Mapping[str, str],
+    report: Callable[[str], object],
+) -> Outcome:
+    """Run a row: at each point, in each round, every engine once; each round begins with another engine.
+
+    Args:
+        row: to run.
+        engines: names of those of the row's engines that run.
+        rounds: how often each runs.
+        seed: of the data.
+        is_quick: noted in the outcome.
+        conf: configuration of Spark for all engines.
+        report: gets a line before each measurement and one after it.
+    """
+    state = machine.state()
+    cells = [cell for point in row.points for cell in _run_point(row, point, engines, rounds, seed, conf, report)]
+    date = datetime.now(timezone.utc).isoformat(timespec="minutes")  # noqa: UP017  # the name that 3.11's docs use
+    return Outcome(row.name, date, is_quick, seed, machine.describe(), state, tuple(cells))
+
+
+def _run_point(
+    row: Row,
+    point: Point,
+    engines: Sequence[str],
+    rounds: int,
+    seed: int,
+    conf: Mapping[str, str],
+    report: Callable[[str], object],
+) -> list[Cell]:
+    found: dict[str, list[Measurement]] = {name: [] for name in engines}
+    for number in range(rounds):
+        first = number % len(engines)
+        for name in (*engines[first:], *engines[:first]):
+            if found[name] and found[name][-1].reason:
+                continue  # what is missing or fails once does so again
+            where = f"{row.name}, {row.axis} {point.x:g}" if row.axis else row.name
+            report(f"{where}, round {number + 1} of {rounds}: {name} …")
+            missing = ENGINES[name].reason_not_available
+            measured = (
+                Measurement(reason=missing) if missing else measure(ENGINES[name], row, point, seed=seed, conf=conf)
+            )
+            found[name].append(measured)
+            report(f"  {_said(measured, row)}")
+    return [
+        Cell(
+            name,
+            point.x,
+            tuple(each.figures for each in each_round),
+            each_round[-1].reason,
+            each_round[-1].is_wrong,
+            each_round[-1].trend,
+        )
+        for name, each_round in found.items()
+    ]
+
+
+def _said(measured: Measurement, row: Row) -> str:
+    if measured.reason:
+        return f"{'FAILED' if measured.is_wrong else 'not available'}: {measured.reason}"
+    figures = measured.figures
+    return ", ".join(
+        f"{METRICS[name].title} {figures[name]:,.4g} {METRICS[name].unit}" for name in row.metrics if name in figures
+    )

@@ -1,0 +1,167 @@
+"""Watches the memory of driver, JVM and workers over very many batches: ``python -m benchmarks.long_run``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from attrs import asdict, frozen
+
+from benchmarks import machine, plots
+from benchmarks.measurement import ROOT, environment
+from benchmarks.processes import ROLES, end_session, ends_on_sigterm, processes_of
+from penstock.launch.java import ensure_java
+
+# What may be cached and retained is there after a third of the run.
+_SETTLED = 1 / 3
+# Growth over the rest of the run, as the line through all samples has it. The JVM collects garbage when it likes.
+_MAX_GROWTH_MB = {"driver": 5.0, "workers": 10.0}
+
+
+@frozen
+class Sample:
+    """Memory at one time.
+
+    Attributes:
+        elapsed_s: since the first sample.
+        batches: completed.
+        records: in these batches.
+        driver: MB of the Python driver.
+        jvm: MB of the JVM.
+        workers: MB of all Python workers.
+    """
+
+    elapsed_s: float
+    batches: int
+    records: int
+    driver: float
+    jvm: float
+    workers: float
+
+
+def growth_mb(samples: Sequence[Sample], role: str) -> float:
+    """How much the memory of a role grows over the settled part of the run, by least squares."""
+    settled = [sample for sample in samples if sample.elapsed_s >= samples[-1].elapsed_s * _SETTLED]
+    times = [sample.elapsed_s for sample in settled]
+    values: list[float] = [getattr(sample, role) for sample in settled]
+    mean_time, mean_value = sum(times) / len(times), sum(values) / len(values)
+    spread = sum((each - mean_time) ** 2 for each in times)
+    if not spread:
+        return 0.0
+    product = sum((one - mean_time) * (other - mean_value) for one, other in zip(times, values, strict=True))
+    return product / spread * (times[-1] - times[0])
+
+
+def run(task: Mapping[str, Any]) -> tuple[list[Sample], int, int]:
+    """Run the program; returns its memory, how many batches failed, and its exit code."""
+    program = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", "benchmarks.programs.many_batches", json.dumps(task)],
+        cwd=ROOT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        samples, failed = _watch(program, every_s=10.0)
+        return samples, failed, program.wait(60)
+    finally:
+        end_session(program.pid)
+        program.wait()
+
+
+def _watch(program: subprocess.Popen[str], every_s: float) -> tuple[list[Sample], int]:
+    samples: list[Sample] = []
+    began, failed, printed = time.monotonic(), 0, -every_s
+    assert program.stdout is not None
+    for line in program.stdout:
+        if not line.startswith("{"):
+            continue
+        progress = json.loads(line)
+        failed = progress.get("failed", 0)
+        elapsed_s = time.monotonic() - began
+        memory = dict.fromkeys(ROLES, 0.0)
+        for process in processes_of(program.pid).values():
+            memory[process.role] += process.mb
+        samples.append(Sample(elapsed_s, progress["batches"], progress["records"], **memory))
+        if elapsed_s - printed >= every_s:
+            printed = elapsed_s
+            roles = ", ".join(f"{role} {mb:,.0f} MB" for role, mb in memory.items())
+            click.echo(
+                f"{elapsed_s:>8.0f} s {progress['batches']:>9,} batches {progress['records']:>13,} records  {roles}"
+            )
+    return samples, failed
+
+
+def draw(samples: Sequence[Sample], path: Path) -> None:
+    """Plot memory over batches."""
+    figure, axes = plots.new_figure()
+    for role in ROLES:
+        axes.plot([each.batches for each in samples], [getattr(each, role) for each in samples], label=role)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("batches")
+    axes.set_ylabel("resident memory without mapped files, MB")
+    axes.legend()
+    plots.save(figure, path)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--batches", type=click.IntRange(min=1), help="With the manual clock, as fast as they run.  [100,000]")
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), help="With the machine's clock instead.")
+@click.option("--interval", default=1.0, show_default=True, help="Batch interval in seconds.")
+@click.option(
+    "--results",
+    default=ROOT / "build" / "benchmarks" / "long-run",
+    show_default="build/benchmarks/long-run",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the samples and the plot.",
+)
+def main(batches: int | None, minutes: float | None, interval: float, results: Path) -> None:
+    """Run 100,000 batches under the manual clock, or for minutes live, and watch memory.
+
+    A receiver stores 1,000 lines/s; each batch reduces them by key. Exits with 1 if a batch failed, or if the memory of
+    the driver grows by more than 5 MB or that of the workers by more than 10 MB in the last two thirds of the run.
+    """
+    if batches and minutes:
+        raise click.UsageError("--batches is a run with the manual clock, --minutes a live one: choose one")
+    is_manual = minutes is None
+    task = {
+        "batches": batches or (100_000 if is_manual else sys.maxsize),
+        "seconds": 24 * 3600.0 if minutes is None else minutes * 60,
+        "interval_s": interval,
+        "is_manual": is_manual,
+    }
+    ensure_java()
+    state = machine.state()
+    with ends_on_sigterm():
+        samples, failed, code = run(task)
+    if code or not samples:
+        raise click.ClickException(f"the program exited with {code} after {len(samples)} samples")
+    results.mkdir(parents=True, exist_ok=True)
+    kind = "manual" if is_manual else "live"
+    report = {
+        "task": task,
+        "machine": machine.describe(),
+        "state": state,
+        "samples": [asdict(each) for each in samples],
+    }
+    (results / f"{kind}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if missing := plots.reason_not_available():
+        click.echo(f"no plot: {missing}")
+    else:
+        draw(samples, results / f"{kind}.svg")
+    grown = {role: growth_mb(samples, role) for role in ROLES}
+    click.echo(f"{samples[-1].batches:,} batches, {failed} failed; growth over the last two thirds: ", nl=False)
+    click.echo(", ".join(f"{role} {mb:+.1f} MB" for role, mb in grown.items()))
+    sys.exit(failed > 0 or any(grown[role] > most for role, most in _MAX_GROWTH_MB.items()))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m benchmarks.long_run")

@@ -1,0 +1,121 @@
+"""The figures of a measurement: what they are called, and how they come from what a program and its processes did."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from attrs import frozen
+
+from benchmarks.processes import ROLES, Usage
+from benchmarks.programs.task import Batch, Result
+
+
+@frozen
+class Metric:
+    """One kind of figure.
+
+    Attributes:
+        title: heading of its column.
+        unit: its unit.
+        is_more_better: whether the larger figure wins.
+    """
+
+    title: str
+    unit: str
+    is_more_better: bool = False
+
+
+METRICS: dict[str, Metric] = {
+    "records_per_s": Metric("throughput", "records/s", is_more_better=True),
+    "records_per_core_s": Metric("throughput of the receiver's process", "records/s a core", is_more_better=True),
+    "cpu_us_per_record": Metric("CPU", "µs a record"),
+    "processing_p50_ms": Metric("processing p50", "ms"),
+    "processing_p99_ms": Metric("processing p99", "ms"),
+    "scheduling_p99_ms": Metric("scheduling delay p99", "ms"),
+    "end_to_end_p50_ms": Metric("end to end p50", "ms"),
+    "end_to_end_p99_ms": Metric("end to end p99", "ms"),
+    "cpu_ms_per_batch": Metric("CPU", "ms a batch"),
+    "driver_cpu_ms_per_batch": Metric("CPU of the Python driver", "ms a batch"),
+    "drift": Metric("processing p50, last quarter over second", "x"),
+    "memory_mb": Metric("peak memory", "MB"),
+    "workers_mb": Metric("of these Python workers", "MB"),
+    "driver_mb": Metric("of these Python driver", "MB"),
+    "jvm_mb": Metric("of these JVM", "MB"),
+}
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which this share of the values lies, the nearest one that there is."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def figures(result: Result, usage: Usage, began_s: float, warm_up: int) -> dict[str, float]:
+    """All figures that a measurement gives, by metric.
+
+    Args:
+        result: of the program.
+        usage: CPU and memory of its processes since ``began_s``.
+        began_s: when the first receiver connected, or the first batch was due, in seconds of the epoch.
+        warm_up: batches at the beginning that the delays leave out.
+    """
+    took_s = max(result.batches[-1].end_s - began_s, 1e-3)
+    later = _later(result.batches, warm_up)
+    found = {
+        "cpu_ms_per_batch": usage.cpu_s / len(result.batches) * 1000,
+        "driver_cpu_ms_per_batch": usage.cpu_of_role_s.get("driver", 0.0) / len(result.batches) * 1000,
+        "memory_mb": usage.peak_mb,
+    }
+    found |= {f"{role}_mb": usage.peak_of_role_mb.get(role, 0.0) for role in ROLES}
+    if len(result.batches) > 1:  # else the engine has no batches
+        found["processing_p50_ms"] = statistics.median(batch.processing_ms for batch in later)
+        found["processing_p99_ms"] = quantile([batch.processing_ms for batch in later], 0.99)
+        waits_ms = [batch.scheduling_ms for batch in later if batch.scheduling_ms is not None]
+        if waits_ms:
+            found["scheduling_p99_ms"] = quantile(waits_ms, 0.99)
+    if result.records:
+        found["records_per_s"] = result.records / took_s
+        found["cpu_us_per_record"] = usage.cpu_s / result.records * 1e6
+        if usage.busiest_worker_s:
+            found["records_per_core_s"] = result.records / usage.busiest_worker_s
+    if result.delays_ms:
+        # Half of them at most, for an engine that has no batches or few.
+        skipped = len(result.delays_ms) * warm_up // max(len(result.batches), 2 * warm_up, 1)
+        delays = result.delays_ms[skipped:]
+        found["end_to_end_p50_ms"] = statistics.median(delays)
+        found["end_to_end_p99_ms"] = quantile(delays, 0.99)
+    if len(later) >= 8:
+        found["drift"] = _drift(later)
+    return found
+
+
+def trend(batches: Sequence[Batch], buckets: int = 50) -> list[tuple[float, float]]:
+    """The median processing delay over the number of batches run, ms, in this many buckets at most."""
+    size = max(1, len(batches) // buckets)
+    return [
+        (first + size / 2, statistics.median(batch.processing_ms for batch in batches[first : first + size]))
+        for first in range(0, len(batches) - size + 1, size)
+    ]
+
+
+def _later(batches: Sequence[Batch], warm_up: int) -> Sequence[Batch]:
+    """The batches after the warm-up, without those that have few records or none beside the others."""
+    later = batches[warm_up:] or batches[-1:]
+    usual = quantile([batch.records for batch in later], 0.9)
+    return [batch for batch in later if batch.records >= usual / 2]
+
+
+def _drift(batches: Sequence[Batch]) -> float:
+    quarter = len(batches) // 4
+    middle, last = (
+        statistics.median(batch.processing_ms for batch in batches[first : first + quarter])
+        for first in (quarter, len(batches) - quarter)
+    )
+    return last / max(middle, 1e-3)
+
+
+def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The median of each metric that all rounds have."""
+    names = [name for name in METRICS if all(name in each for each in rounds)] if rounds else []
+    return {name: statistics.median(each[name] for each in rounds) for name in names}

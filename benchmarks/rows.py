@@ -1,0 +1,360 @@
+"""The rows of the comparison: which work, with which engines, at which sizes, and the goals of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from benchmarks.sender import Pace
+
+_LINE_ENGINES = (
+    "penstock",
+    "penstock-dataframe",
+    "pyspark",
+    "pyspark-unix",
+    "structured-python",
+    "structured-socket",
+    "bytewax",
+    "bare-python",
+)
+_DSTREAM_ENGINES = ("penstock", "pyspark", "pyspark-unix")
+_NO_KEYED_BATCHES = {
+    "structured-python": "windows and state there follow event time, not batches: no equal answer per batch",
+    "bytewax": "windows and state there follow event time, not batches: no equal answer per batch",
+}
+_BURST_PERIOD_S = 0.02
+
+
+@frozen
+class Point:
+    """One size of a row.
+
+    Attributes:
+        x: the size, in the row's axis.
+        task: fields of the task.
+        line_bytes: size of a line.
+        receivers: how many receivers; 0: no lines are sent.
+        pace: how lines are sent.
+    """
+
+    x: float
+    task: Mapping[str, Any]
+    line_bytes: int = 100
+    receivers: int = 1
+    pace: Pace = field(factory=Pace)
+
+
+@frozen
+class Goal:
+    """What the median of an engine's metric is to be: ``factor`` x the peer's, plus ``offset``.
+
+    Attributes:
+        metric: name of the metric; ``ratio`` goals have a peer and no offset.
+        relation: ``>=`` or ``<=``.
+        factor: times the peer's figure.
+        peer: whose figure; empty: none.
+        offset: added to it.
+        engine: whose goal it is.
+        x: the point at which it counts; ``None``: the only one.
+    """
+
+    metric: str
+    relation: str
+    factor: float = 0.0
+    peer: str = ""
+    offset: float = 0.0
+    engine: str = "penstock"
+    x: float | None = None
+
+
+@frozen
+class Row:
+    """One comparison.
+
+    Attributes:
+        name: on the command line.
+        title: of its section.
+        summary: what is done and measured.
+        work: of the tasks.
+        engines: names, in the order of the table.
+        points: at least one.
+        metrics: of the table; the ratios and the plot are those of the first.
+        axis: what the points vary; empty for a single point.
+        warm_up: batches that delays leave out.
+        goals: to be met.
+        left_out: why an engine that is usual elsewhere is not here.
+    """
+
+    name: str
+    title: str
+    summary: str
+    work: str
+    engines: tuple[str, ...]
+    points: tuple[Point, ...]
+    metrics: tuple[str, ...]
+    axis: str = ""
+    warm_up: int = 0
+    goals: tuple[Goal, ...] = ()
+    left_out: Mapping[str, str] = field(factory=dict)
+
+
+def make_rows(cores: int, *, is_quick: bool = False) -> dict[str, Row]:
+    """All rows by name.
+
+    Args:
+        cores: of this machine; each engine runs this many tasks, and one more for each receiver beyond the first.
+        is_quick: with sizes that say nothing about speed, to see that everything works.
+    """
+    rows = [*_drains(cores, is_quick), *_keyed(cores, is_quick), *_delays(cores, is_quick), *_sizes(cores, is_quick)]
+    if is_quick:
+        # The same programs as those of the engine beside it.
+        rows = [evolve(row, engines=tuple(name for name in row.engines if name != "pyspark-unix")) for row in rows]
+    return {row.name: row for row in rows}
+
+
+def _drain(cores: int, num_lines: int, line_bytes: int = 100, receivers: int = 1, x: float = 0.0) -> Point:
+    """Lines as fast as they are taken; the same number for each receiver."""
+    task = {"records": num_lines // receivers * receivers, "cores": cores + receivers - 1}
+    return Point(x, task, line_bytes, receivers)
+
+
+def _drains(cores: int, is_quick: bool) -> list[Row]:
+    lines = 3_000 if is_quick else 3_000_000
+    metrics = ("records_per_s", "cpu_us_per_record", "memory_mb")
+    drained = "{lines:,} lines of 100 bytes through one socket, as fast as they are taken; batches of 1 s. ".format
+    return [
+        Row(
+            "receive",
+            "Receive only",
+            drained(lines=10_000 if is_quick else 10_000_000) + "The batches do nothing with them.",
+            "receive",
+            ("penstock", "pyspark", "structured-python", "structured-socket", "bytewax", "bare-python"),
+            (_drain(cores, 10_000 if is_quick else 10_000_000),),
+            ("records_per_s", "records_per_core_s", "memory_mb", "workers_mb"),
+            goals=(Goal("records_per_core_s", ">=", offset=6e6),),
+        ),
+        Row(
+            "count",
+            "Count",
+            drained(lines=lines) + "Each batch counts them.",
+            "count",
+            _LINE_ENGINES,
+            (_drain(cores, lines),),
+            metrics,
+            goals=(Goal("records_per_s", ">=", 5, "pyspark"),),
+        ),
+        Row(
+            "grep",
+            "Grep",
+            drained(lines=lines) + "Each batch counts those that hold two given letters.",
+            "grep",
+            _LINE_ENGINES,
+            (_drain(cores, lines),),
+            metrics,
+            goals=(Goal("records_per_s", ">=", 4, "pyspark"),),
+        ),
+        Row(
+            "wordcount",
+            "Word count",
+            drained(lines=lines) + "Each batch counts each word and collects the counts.",
+            "wordcount",
+            _LINE_ENGINES,
+            (_drain(cores, lines),),
+            metrics,
+            goals=(
+                Goal("records_per_s", ">=", 3, "pyspark"),
+                Goal("records_per_s", ">=", 8, "pyspark", engine="penstock-dataframe"),
+                Goal("records_per_s", ">=", 8, "structured-python", engine="penstock-dataframe"),
+            ),
+        ),
+        Row(
+            "topk",
+            "Top-k",
+            drained(lines=lines) + "Each batch counts each word and takes the ten most frequent.",
+            "topk",
+            _LINE_ENGINES[:-2],
+            (_drain(cores, lines),),
+            metrics,
+            left_out={"bytewax": "it has no batches whose ten words could be compared"},
+        ),
+    ]
+
+
+def _keyed(cores: int, is_quick: bool) -> list[Row]:
+    heap = {"spark.driver.memory": "2g"}
+    slides = (3,) if is_quick else (1, 10, 60)
+    keys = (1_000,) if is_quick else (1_000, 10_000, 100_000, 1_000_000)
+    records = 200 if is_quick else 10_000
+    window = {"cores": cores, "interval_s": 0.5, "batch_records": records, "keys": 2 * records, "conf": heap}
+    state = {"cores": cores, "interval_s": 0.5, "batches": 6 if is_quick else 32, "conf": heap}
+    states = tuple(Point(number, {**state, "keys": number}, receivers=0) for number in keys)
+    return [
+        Row(
+            "window",
+            "Window without an inverse function",
+            f"Batches of {records:,} pairs from memory, every 0.5 s; each reduces the window by key.",
+            "window",
+            _DSTREAM_ENGINES,
+            tuple(
+                Point(n, {**window, "slides": n, "batches": n + (3 if is_quick else 20)}, receivers=0) for n in slides
+            ),
+            ("processing_p50_ms", "processing_p99_ms", "cpu_ms_per_batch"),
+            axis="window length in batches",
+            warm_up=max(slides),
+            left_out=_NO_KEYED_BATCHES,
+        ),
+        Row(
+            "state",
+            "State by key, `updateStateByKey`",
+            "Batches of 1,000 pairs from memory, every 0.5 s; each updates and reads the state of every key.",
+            "updateStateByKey",
+            _DSTREAM_ENGINES,
+            states,
+            ("processing_p50_ms", "processing_p99_ms", "cpu_ms_per_batch"),
+            axis="keys",
+            warm_up=2,
+            left_out=_NO_KEYED_BATCHES,
+        ),
+        Row(
+            "map-with-state",
+            "State by key, `mapWithState`",
+            "The same with `mapWithState`, which `pyspark.streaming` lacks: there it is `updateStateByKey`.",
+            "mapWithState",
+            _DSTREAM_ENGINES,
+            states,
+            ("processing_p50_ms", "processing_p99_ms", "cpu_ms_per_batch"),
+            axis="keys",
+            warm_up=2,
+            left_out=_NO_KEYED_BATCHES,
+        ),
+    ]
+
+
+def _paced(cores: int, interval_s: float, batches: int, per_s: int = 1000) -> Point:
+    """A steady stream of lines, each burst stamped."""
+    burst = max(1, round(per_s * _BURST_PERIOD_S))
+    bursts = max(1, round(interval_s * batches / _BURST_PERIOD_S))
+    task = {"records": burst * bursts, "cores": cores, "interval_s": interval_s, "is_paced": True}
+    return Point(interval_s, task, pace=Pace(burst, _BURST_PERIOD_S, is_stamped=True))
+
+
+def _delays(cores: int, is_quick: bool) -> list[Row]:
+    intervals = (0.2,) if is_quick else (1.0, 0.2, 0.1, 0.05)
+    at_1_s = (
+        ()
+        if is_quick
+        else (
+            Goal("processing_p50_ms", "<=", 0.15, "pyspark", x=1.0),
+            Goal("processing_p50_ms", "<=", 1.3, "bare-spark", x=1.0),
+            Goal("scheduling_p99_ms", "<=", offset=100.0, x=0.1),
+            Goal("scheduling_p99_ms", "<=", offset=50.0, x=0.05),
+        )
+    )
+    return [
+        Row(
+            "latency",
+            "Latency of small batches",
+            "1,000 lines/s, each batch counts each word and collects the counts. End to end: from the sending of a "
+            "line to the program's having its count. An interval holds if the scheduling delay stays below it.",
+            "wordcount",
+            (*(name for name in _LINE_ENGINES if name != "bare-python"), "bare-spark"),
+            tuple(_paced(cores, each, 8 if is_quick else max(60, round(30 / each))) for each in intervals),
+            ("processing_p50_ms", "processing_p99_ms", "scheduling_p99_ms", "end_to_end_p50_ms", "end_to_end_p99_ms"),
+            axis="batch interval, s",
+            warm_up=2 if is_quick else 20,
+            goals=at_1_s,
+        ),
+        Row(
+            "empty",
+            "A batch without data",
+            "Word count of a connected socket that sends nothing, every 0.5 s. The bare job runs beside nothing.",
+            "wordcount",
+            (*_DSTREAM_ENGINES, "bare-spark"),
+            (Point(0.0, {"cores": cores, "batches": 5 if is_quick else 80, "interval_s": 0.5}),),
+            ("processing_p50_ms", "processing_p99_ms", "driver_cpu_ms_per_batch", "cpu_ms_per_batch"),
+            warm_up=2 if is_quick else 20,
+            goals=(Goal("processing_p50_ms", "<=", 1, "bare-spark", offset=5.0),),
+            left_out={"structured-python": "it runs no batch without data"},
+        ),
+        Row(
+            "batches-run",
+            "Cost over the number of batches run",
+            "1,000 lines/s, word count every 0.25 s; a drift above 1 means that batches get slower.",
+            "wordcount",
+            _DSTREAM_ENGINES,
+            (_paced(cores, 0.25, 16 if is_quick else 2_000),),
+            ("drift", "processing_p50_ms", "memory_mb", "driver_mb", "jvm_mb", "workers_mb"),
+            warm_up=2 if is_quick else 50,
+        ),
+    ]
+
+
+def _sizes(cores: int, is_quick: bool) -> list[Row]:
+    shrink = 1_000 if is_quick else 1
+    queues = {"cores": cores, "interval_s": 2.0, "batches": 3 if is_quick else 20, "batch_records": 100}
+    sizes = (1_000,) if is_quick else (100, 1_000, 10_000, 100_000, 300_000)
+    records = ((10, 5_000_000), (100, 3_000_000), (1_000, 500_000), (10_000, 50_000))[-1 if is_quick else 0 :]
+    amounts = (1_000_000, 3_000_000, 10_000_000)[-1 if is_quick else 0 :]
+    return [
+        Row(
+            "streams",
+            "Several streams",
+            "Each stream has batches of 100 records from memory every 2 s and one output operation that counts them.",
+            "streams",
+            _DSTREAM_ENGINES,
+            tuple(Point(n, {**queues, "streams": n}, receivers=0) for n in ((3,) if is_quick else (1, 10, 50))),
+            ("processing_p50_ms", "processing_p99_ms", "cpu_ms_per_batch"),
+            axis="streams",
+            warm_up=1 if is_quick else 3,
+            left_out={"structured-python": "each stream would be a query of its own, without common batches"},
+        ),
+        Row(
+            "receivers",
+            "Several receivers",
+            f"{4_000_000 // shrink:,} lines of 100 bytes through as many sockets, as fast as they are taken; counted.",
+            "count",
+            _DSTREAM_ENGINES,
+            tuple(_drain(cores, 4_000_000 // shrink, receivers=n, x=n) for n in ((4,) if is_quick else (1, 4))),
+            ("records_per_s", "cpu_us_per_record", "memory_mb"),
+            axis="receivers",
+            left_out={"structured-python": "one query reads one socket"},
+        ),
+        Row(
+            "record-size",
+            "Size of the records",
+            "Lines of about this size through one socket, as fast as they are taken; counted.",
+            "count",
+            ("penstock", "pyspark", "pyspark-unix", "structured-python", "bytewax", "bare-python"),
+            tuple(_drain(cores, lines // shrink, size, x=size) for size, lines in records),
+            ("records_per_s", "cpu_us_per_record", "memory_mb"),
+            axis="bytes of a record",
+        ),
+        Row(
+            "batch-size",
+            "Cost over the size of the batch",
+            "This many lines at once, every 2 s; each batch counts each word and collects the counts.",
+            "wordcount",
+            ("penstock", "penstock-dataframe", "pyspark", "pyspark-unix", "structured-python"),
+            tuple(_bursts(cores, size, 4 if is_quick else 12) for size in sizes),
+            ("processing_p50_ms", "processing_p99_ms", "cpu_us_per_record"),
+            axis="records in a batch",
+            warm_up=1 if is_quick else 3,
+        ),
+        Row(
+            "memory",
+            "Memory over the amount of data",
+            "This many lines of 100 bytes through one socket, as fast as they are taken; counted. Flat is good.",
+            "count",
+            ("penstock", "pyspark", "structured-python", "bytewax"),
+            tuple(_drain(cores, lines // shrink, x=lines // shrink) for lines in amounts),
+            ("memory_mb", "driver_mb", "jvm_mb", "workers_mb"),
+            axis="lines",
+        ),
+    ]
+
+
+def _bursts(cores: int, size: int, batches: int) -> Point:
+    task = {"records": size * batches, "cores": cores, "interval_s": 2.0, "is_paced": True}
+    return Point(size, task, pace=Pace(size, 2.0))
