@@ -12,7 +12,6 @@ import queue
 import selectors
 import socket
 import struct
-import termios
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -26,6 +25,8 @@ T = TypeVar("T")
 _HOST = "127.0.0.1"
 _ANSWER_S = 10.0
 _CHUNK_BYTES = 256 << 10
+# linux/sockios.h: asks for the bytes that are not sent yet.
+_SIOCOUTQNSD = 0x894B
 # Closing such a socket resets the connection instead of ending it in order.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -241,9 +242,12 @@ def _bound(port: int) -> socket.socket:
 
 
 def _unsent(peer: socket.socket) -> int:
-    """The bytes of a connection that are still in this end's buffer; 0 if the system does not say."""
+    """The bytes of a connection that have not left this end's buffer; 0 if the system does not say.
+
+    Bytes that left it and are not acknowledged yet are in the receiver's buffer, where they must not count again.
+    """
     try:
-        (waiting,) = struct.unpack("i", fcntl.ioctl(peer, termios.TIOCOUTQ, b"\0\0\0\0"))
+        (waiting,) = struct.unpack("i", fcntl.ioctl(peer, _SIOCOUTQNSD, b"\0\0\0\0"))
     except OSError:
         return 0
     return int(waiting)
