@@ -46,8 +46,8 @@ setup: $(READY)  ## build .venv: every distribution, editable, its extras and th
 demo: $(READY)  ## run the main job: a stream at work
 	$(BIN)/penstock demo $(ARGS)
 
-# Three parts at a time, the longest first: those that run whole programs mostly wait.
-PARTS := types on-spark faults without-spark commands programs
+# Three parts at a time, the longest first. With more, programs take longer, and use the processor for longer.
+PARTS := on-spark faults without-spark programs commands types
 test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
 

@@ -259,7 +259,7 @@ def small_disk(folder: Path) -> Iterator[Path | None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 60) -> None:
+def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 180) -> None:
     """Wait, with a deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -278,12 +278,12 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
     conf.set("spark.ui.showConsoleProgress", "false")
     conf.set("spark.python.unix.domain.socket.enabled", "true")
     conf.set("spark.local.dir", str(disk or folder))
-    conf.set("spark.streaming.gracefulStopTimeout", "60s")
+    conf.set("spark.streaming.gracefulStopTimeout", "180s")
     conf.set("spark.streaming.receiverRestartDelay", "100ms").set("spark.penstock.receiver.relaunchDelay", "100ms")
     conf.set("spark.penstock.log.level", os.environ.get("PENSTOCK_LOG", "CRITICAL"))
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
-    ssc = StreamingContext(sc, 0.5)
+    ssc = StreamingContext(sc, 1)
     events, chaos = Events(), Chaos(seed, notes, proxy, disk)
     ssc.addStreamingListener(events)
     seen = [array("q") for _ in notes]

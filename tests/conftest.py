@@ -27,6 +27,13 @@ def _java_options() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def pysparks_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that the test starts fork their workers from PySpark's own daemon, as a user's do."""
+    for name, value in java_options.environment(daemon="").items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture(scope="session")
 def sc() -> Iterator[SparkContext]:
     """The one SparkContext of the test run, with room for two receivers and two tasks."""
@@ -44,8 +51,6 @@ def sc() -> Iterator[SparkContext]:
         .set("spark.ui.enabled", "false")
         .set("spark.ui.showConsoleProgress", "false")
         .set("spark.python.unix.domain.socket.enabled", "true")
-        .set("spark.python.daemon.module", "frugal_daemon")
-        .setExecutorEnv("PYTHONPATH", str(Path(__file__).parent / "daemon"))
     )
     context = SparkContext(conf=conf)
     context.setLogLevel("OFF")

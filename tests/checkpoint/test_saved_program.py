@@ -39,6 +39,6 @@ def test_a_function_that_runs_in_a_task_cannot_refer_to_a_stream() -> None:
     stream = FakeInput(FakeContext(), stored_batches)
     for refers_to in (stream, stream.node):
         with pytest.raises(
-            pickle.PicklingError, match="streams live on the driver only: use what the function is given"
+            pickle.PicklingError, match="streams exist on the driver only: use the arguments of the function"
         ):
             cloudpickle.dumps(lambda record, refers_to=refers_to: refers_to)

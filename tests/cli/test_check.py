@@ -43,7 +43,7 @@ def test_shipped_suite_feeds_the_receiver(cli: Cli) -> None:
     with _suited("cli_suited"):
         result = cli("plugins", "check", "cli_suited", "--only", "PK-13", "--seed", "7")
     assert result.exit_code == 0, result.output
-    assert "1 run, 0 not applicable, 0 excused, 0 failed; 1 selected; grade: hardened; seed 7." in result.stdout
+    assert "1 run, 0 not applicable, 0 excused, 0 failed; 1 selected; seed 7." in result.stdout
 
 
 def test_suite_of_the_command_line_feeds_the_receiver(cli: Cli) -> None:
@@ -85,6 +85,7 @@ def test_exit_code_is_that_of_the_worst_failure(cli: Cli, change: tuple[str, str
     [
         ("import no_such_library", "No module named 'no_such_library'"),
         ("import os; os._exit(5)", "ended the process with exit status 5"),
+        ("import os; os.kill(os.getpid(), 9)", "its process was killed by SIGKILL"),
         ("raise SystemExit('bye')", "SystemExit: bye"),
     ],
 )
@@ -94,6 +95,15 @@ def test_plugin_that_does_not_load_is_reported_by_its_packaging_checks(cli: Cli,
     assert result.exit_code == 4, result.output
     assert seen in result.stdout
     assert "cli_broken (plugin): " in result.stdout
+
+
+def test_plugin_that_hangs_while_it_loads_is_reported(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
+    with _suited("cli_hangs", "import threading; threading.Event().wait()"):
+        result = cli("plugins", "check", "cli_hangs", "--only", "PK-01", "--only", "PK-15")
+    assert result.exit_code == 4, result.output
+    assert "it did not load within 1.5 s" in result.stdout
+    assert "cli_hangs (plugin): 1 run, 1 not applicable" in result.stdout
 
 
 def test_check_that_ends_its_process_fails_and_the_next_one_runs(cli: Cli) -> None:
@@ -128,7 +138,7 @@ def test_misplaced_entry_point_is_reported(cli: Cli) -> None:
             ("pid", "--suite", "no_such_module:Suite"),
             "the suite no_such_module:Suite does not load: ModuleNotFoundError",
         ),
-        (("pid", "--suite", "json:dumps"), "json:dumps is no suite: derive a class from"),
+        (("pid", "--suite", "json:dumps"), "json:dumps is not a suite: derive a class from"),
     ],
 )
 def test_mistake_of_the_command_line_is_one_clear_line(cli: Cli, arguments: tuple[str, ...], message: str) -> None:

@@ -69,7 +69,11 @@ def test_invalid_option_is_refused_before_spark_starts(cli: Cli, install: Instal
     [
         (("--receiver", "sockett"), 1, "unknown receiver 'sockett'. Did you mean 'socket'?"),
         (("--receiver", "socket"), 1, "receiver 'socket' needs the option 'host'"),
-        (("--receiver", "socket", "--rate", "5"), 2, "--rate is of the receiver synthetic: give options with --option"),
+        (
+            ("--receiver", "socket", "--rate", "5"),
+            2,
+            "--rate is an option of synthetic: use --option for socket",
+        ),
         (("--option", "rate"), 2, "must be NAME=VALUE"),
     ],
 )
@@ -200,6 +204,7 @@ def without_delays(errors: str) -> list[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("pysparks_daemon")
 def test_demo_runs_on_spark(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock", "demo", "--batches", "3", "--rate", "1000", "--seed", "7"]
     with (tmp_path / "error").open("w") as error:
@@ -215,6 +220,7 @@ def test_demo_runs_on_spark(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("pysparks_daemon")
 def test_ctrl_c_leaves_no_process_running(tmp_path: Path) -> None:
     # A session of its own: its processes are those to look for afterwards.
     command = [sys.executable, "-m", "penstock", "demo", "--batches", "100"]

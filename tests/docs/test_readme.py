@@ -38,6 +38,7 @@ while "('room" not in pathlib.Path("out").read_text():
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("pysparks_daemon")
 def test_example_runs(tmp_path: Path) -> None:
     program, ten_seconds = EXAMPLE.read_text(), "ssc.awaitTermination(10)\n"
     assert program.count(ten_seconds) == 1

@@ -31,4 +31,5 @@ def test_example_plugin_passes_its_tests(tmp_path: Path) -> None:
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "grade: hardened" in ran.stdout
+    # It makes its records itself, so that nothing is fed to it.
+    assert "0 failed; 67 in all; grade: loads (nothing that needs data was tested" in ran.stdout

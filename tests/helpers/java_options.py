@@ -1,4 +1,4 @@
-"""Java options of every Spark that a test starts, and the class archive that its JVMs load.
+"""Options of every Spark that a test starts: Java options, the class archive that its JVMs load, and its Python daemon.
 
 ``python -m tests.helpers.java_options`` writes the archive: with it, a driver's start takes 4.3 s of processor time
 instead of 6.8 s. A JVM with another Java or another class path ignores it, and tests run without it.
@@ -18,13 +18,17 @@ ARCHIVE = Path(sys.prefix, "spark.jsa")
 CONFIGURATION = Path(sys.prefix, "spark_conf")
 # The second compiler and a collector with many threads cost more processor time than they save within a minute.
 OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# tests/daemon/frugal_daemon.py
+_FOLDER = Path(__file__).parents[1] / "daemon"
+DAEMON = f"-Dspark.python.daemon.module=frugal_daemon -Dspark.executorEnv.PYTHONPATH={_FOLDER}"
 
 
-def environment(archive_option: str | None = None) -> dict[str, str]:
+def environment(archive_option: str | None = None, daemon: str = DAEMON) -> dict[str, str]:
     """Environment variables that pass the options to drivers and executors.
 
     Args:
         archive_option: by default the one that loads the archive, if it exists.
+        daemon: the options of the daemon that forks Python workers; empty for PySpark's own.
     """
     if archive_option is None:
         # Without -Xlog:disable, a JVM that cannot use the archive prints that on standard output.
@@ -32,7 +36,7 @@ def environment(archive_option: str | None = None) -> dict[str, str]:
     options = f"{OPTIONS} {archive_option}".strip()
     return {
         "SPARK_CONF_DIR": str(CONFIGURATION),
-        "SPARK_SUBMIT_OPTS": f'{options} "-Dspark.executor.extraJavaOptions={options}"',
+        "SPARK_SUBMIT_OPTS": f'{options} {daemon} "-Dspark.executor.extraJavaOptions={options}"',
         # Not drivers and executors, but what starts them.
         "SPARK_LAUNCHER_OPTS": OPTIONS,
         "SPARK_DAEMON_JAVA_OPTS": options,
@@ -48,7 +52,7 @@ def write_archive() -> None:
     ensure_java()
     CONFIGURATION.mkdir(exist_ok=True)
     unfinished = ARCHIVE.with_suffix(".unfinished")
-    os.environ.update(environment(f"-XX:ArchiveClassesAtExit={unfinished} -Xlog:disable"))
+    os.environ.update(environment(f"-XX:ArchiveClassesAtExit={unfinished} -Xlog:disable", daemon=""))
     conf = SparkConf().setMaster("local[1]").setAppName("class archive").set("spark.ui.enabled", "false")
     sc = SparkContext(conf=conf.set("spark.ui.showConsoleProgress", "false"))
     with tempfile.TemporaryDirectory() as checkpoints:

@@ -13,7 +13,7 @@ from tests.badplugins.zoo import FAULTY, LATE, SPOILERS, Zoo
 
 from penstock.launch.java import ensure_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.programs]
+pytestmark = [pytest.mark.spark, pytest.mark.programs, pytest.mark.usefixtures("pysparks_daemon")]
 
 ROOT = Path(__file__).parents[2]
 

@@ -304,7 +304,7 @@ def test_the_second_signal_stops_at_once(program: Program, wait_for: Callable[..
     assert program.ssc.awaitTermination(0.1) is False
     # The timer would have two more ticks to make, and the clock stands still.
     program.ssc._on_signal(signal.SIGINT)
-    wait_for(lambda: "jobs" in phases(), "the end of that wait", 5)
+    wait_for(lambda: "jobs" in phases(), "the end of that wait", 20)
     held.set()
     assert program.ssc.awaitTermination(30) is True
 

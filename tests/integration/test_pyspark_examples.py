@@ -18,7 +18,6 @@ from penstock.launch.java import ensure_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
-DAEMON = Path(__file__).parents[1] / "daemon"
 EXAMPLES = Path(pyspark.__file__).parent / "examples" / "src" / "main" / "python" / "streaming"
 
 
@@ -48,8 +47,8 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     """Runs an example after changing its import."""
     ensure_java()
     # Two slots, as the programs take whatever the machine has: one for the receiver, one for batches.
-    options = "--master local[2] --conf spark.ui.enabled=false --conf spark.python.daemon.module=frugal_daemon"
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} --conf spark.executorEnv.PYTHONPATH={DAEMON} pyspark-shell")
+    options = "--master local[2] --conf spark.ui.enabled=false"
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
     running: list[Program] = []
 
     def run(name: str, *args: str) -> Program:

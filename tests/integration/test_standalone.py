@@ -17,7 +17,7 @@ from tests.helpers import wait_for
 
 from penstock.launch.java import ensure_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.usefixtures("pysparks_daemon")]
 
 _URL = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)\s")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.integration.two_executors", tmp_path_factory.mktemp("two-executors")],
         cwd=Path(__file__).parents[2],
+        # Its first job runs before Penstock has set the workers' Python.
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=280,

@@ -288,6 +288,14 @@ class LeavesOpen(FileStore):
         return super().store(block)
 
 
+class Prints(FileStore):
+    """Prints the path of each block."""
+
+    def store(self, block: Block) -> StoredBlock | None:
+        print(self.folder, block.block_id)
+        return super().store(block)
+
+
 class ReplacesMetadata(FileStore):
     """Answers with metadata as text."""
 
@@ -346,6 +354,7 @@ MUTANTS = [
     _mutant("BS-16", "no file is at", RelativePath),
     _mutant("BS-17", "50 of 50 blocks are in memory", KeepsBlocks),
     _mutant("BS-18", "is open", LeavesOpen),
+    _mutant("BS-18", "' was printed", Prints),
     _mutant("BS-19", "store returned the metadata", ReplacesMetadata),
     _mutant("BS-20", "two stores of the same block id read", SharesFolder),
     _mutant("BS-21", "the block of an earlier version reads as []", ForgotOldFormat),

@@ -298,6 +298,14 @@ class LeavesFile(Counts):
 LEFT: list[int] = []
 
 
+class ChangesFolder(Counts):
+    """Works in a folder of its own."""
+
+    def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
+        os.chdir("/")
+        super().onBatchCompleted(batchCompleted)
+
+
 class CountsRelaunches(Counts):
     """Counts a relaunch as a further error."""
 
@@ -420,6 +428,7 @@ MUTANTS = [
     _mutant("LI-09", "the backend has", ExportsInThrees, scale=0.1),
     _mutant("LI-10", "thread 'forgotten' is alive", LeavesThread, scale=0.1),
     _mutant("LI-10", "/dev/null, is open", LeavesFile, scale=0.1),
+    _mutant("LI-10", "the working directory changed from", ChangesFolder, scale=0.1),
     _mutant("LI-11", "receiver_errors is 2, and that of the events is 1", CountsRelaunches),
     _mutant("LI-12", "204 after 200", LabelsByBatch),
     _mutant("LI-13", "the listener set rates for the streams [0, 1]", SteersAll),

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import psutil
 from tests.mutants.mutant import Mutant
 
-from penstock import ThreadReceiver
+from penstock import ReceiverStoppedError, ThreadReceiver
 from penstock.testing import TcpFeeder
 
 
@@ -50,20 +51,24 @@ class StoresTwice(LineReceiver):
         self.store(line)
 
 
-class HoldsBack(LineReceiver):
-    """Stores a record when the next one comes, and never the last."""
+class LosesBuffer(LineReceiver):
+    """Collects lines for 5 s before it stores them, and forgets at its stop what it has collected."""
 
-    held: str | None = None
+    def receive(self) -> None:
+        self.collected: list[str] = []
+        super().receive()
 
     def take(self, line: str) -> None:
-        if self.held is not None:
-            self.store(self.held)
-        self.held = line
-        # While the program runs, an idle source would show it at once: single records pass.
-        if not line.startswith("199"):
-            return
-        self.store(line)
-        self.held = None
+        if not self.collected:
+            timer = threading.Timer(5, self.flush)
+            timer.daemon = True
+            timer.start()
+        self.collected.append(line)
+
+    def flush(self) -> None:
+        lines, self.collected = self.collected, []
+        with suppress(ReceiverStoppedError):
+            self.store_all(lines)
 
 
 class StartsOnce(LineReceiver):
@@ -79,10 +84,13 @@ class StartsOnce(LineReceiver):
 
 
 class KillsOthers(LineReceiver):
-    """Kills the other Python workers of its executor."""
+    """Kills the other Python workers of its executor at its hundredth record."""
+
+    taken = 0
 
     def take(self, line: str) -> None:
-        if line.startswith("100-"):
+        self.taken += 1
+        if self.taken == 100:
             for process in psutil.Process(os.getppid()).children():
                 if process.pid != os.getpid():
                     os.kill(process.pid, signal.SIGKILL)
@@ -98,7 +106,7 @@ class LoadsAllPlugins(LineReceiver):
         super().onStart()
 
 
-def _mutant(check: str, words: str, make: Any, *also: str, **extra: Any) -> Mutant:
+def _mutant(check: str, words: str, make: Any, *also: str, scale: float = 1.0, **extra: Any) -> Mutant:
     return Mutant(
         check=check,
         words=words,
@@ -106,6 +114,7 @@ def _mutant(check: str, words: str, make: Any, *also: str, **extra: Any) -> Muta
         make=make,
         feeder=TcpFeeder,
         also=also,
+        scale=scale,
         extra={"live": True, **extra},
     )
 
@@ -113,8 +122,8 @@ def _mutant(check: str, words: str, make: Any, *also: str, **extra: Any) -> Muta
 LIVE_MUTANTS = [
     _mutant("XX-01", "too often", StoresTwice, "XX-03"),
     _mutant("XX-02", "unknown receiver 'nowhere'", LineReceiver, "XX-05", "XX-06", name="nowhere"),
-    _mutant("XX-03", "the output lacks 1 of 400 records", HoldsBack),
-    _mutant("XX-04", "after its restart", StartsOnce),
+    _mutant("XX-03", "the output lacks 200 of 400 records", LosesBuffer),
+    _mutant("XX-04", "after its restart", StartsOnce, scale=0.3),
     _mutant("XX-05", "records of the second stream", KillsOthers),
-    _mutant("XX-06", "the output lacks", LoadsAllPlugins, "XX-05"),
+    _mutant("XX-06", "the output lacks", LoadsAllPlugins, "XX-05", scale=0.3),
 ]

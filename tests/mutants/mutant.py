@@ -15,6 +15,7 @@ from unittest.mock import patch
 from attrs import field, frozen
 
 from penstock.testing import Capabilities, Feeder, Report, run_checks
+from penstock.testing.check import scale as machine_scale
 
 
 @frozen(kw_only=True)
@@ -51,7 +52,8 @@ class Mutant:
         return f"{self.check}-{getattr(self.make, '__name__', self.extra.get('name', self.make))}"
 
     def run(self, only: list[str], scale: float = 1.0) -> Report:
-        """Run these checks on the mutant."""
+        """Run these checks on the mutant. ``PENSTOCK_TEST_SCALE`` multiplies the scale."""
+        scale *= machine_scale()
         with installed_files(self.files), patch.dict(os.environ, {"PENSTOCK_TEST_SCALE": str(scale)}):
             return run_checks(self.kind, self.make, self.feeder, only, capabilities=self.capabilities, **self.extra)
 

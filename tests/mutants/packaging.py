@@ -109,6 +109,14 @@ class TravelsByNumber(MemoryReceiver):
         return _here.__getitem__, (id(self),)
 
 
+class HoldsLock(MemoryReceiver):
+    """Makes in its constructor what cannot be pickled."""
+
+    def __init__(self, feeder: MemoryFeeder) -> None:
+        super().__init__(feeder)
+        self.lock = threading.Lock()
+
+
 class ClaimsDurable(MemoryReceiver):
     """Declares what only a block store can be."""
 
@@ -233,6 +241,14 @@ MUTANTS = [
         words="KeyError",
         kind="receiver",
         make=TravelsByNumber,
+        feeder=MemoryFeeder,
+        capabilities=MEMORY_RECEIVER,
+    ),
+    Mutant(
+        check="PK-12",
+        words="a new HoldsLock cannot be pickled: TypeError",
+        kind="receiver",
+        make=HoldsLock,
         feeder=MemoryFeeder,
         capabilities=MEMORY_RECEIVER,
     ),

@@ -304,6 +304,14 @@ class StartsThread(Answers):
         return rate
 
 
+class Prints(Answers):
+    """Prints each rate."""
+
+    def answer(self, batch: Batch, rate: float | None) -> float | None:
+        print(f"rate {rate}")
+        return rate
+
+
 class SharesRecords(SteadyEstimator):
     """Averages the records of all instances."""
 
@@ -377,6 +385,7 @@ MUTANTS = [
     _mutant("RE-22", "bytes of memory", KeepsTimes),
     _mutant("RE-22", "ms of CPU", Expensive),
     _mutant("RE-22", "thread 'forgotten' is alive", StartsThread),
+    _mutant("RE-22", "'rate ", Prints),
     _mutant("RE-23", "beside another estimator", SharesRecords, "RE-03", "RE-04", "RE-05", "RE-19", "RE-20"),
     _mutant("RE-24", "reason is ''", SaysNothing),
 ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tests.mutants.mutant import Mutant
-from tests.mutants.receiver_references import BareReceiver, Found, JsonFeeder, JsonReceiver, PipeReceiver
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+from contextlib import suppress
 
-from penstock.testing import MemoryFeeder, MemorySource
+from tests.mutants.receiver_references import BareReceiver, Found, JsonFeeder, JsonReceiver, PipeReceiver
+from tests.mutants.references import MemoryReceiver, memory_mutant
+
+from penstock.testing import MemorySource
 from penstock.testing.memory_source import MemoryConnection
 
 
@@ -56,6 +57,8 @@ class ConstantDelay(MemoryReceiver):
 class WaitsConstantly(MemoryReceiver):
     """Reconnects at a constant pace of its own."""
 
+    pause_s = 0.3
+
     def receive(self) -> None:
         while not self.isStopped():
             try:
@@ -64,20 +67,13 @@ class WaitsConstantly(MemoryReceiver):
             except OSError as error:
                 if not self.isStopped():
                     self.reportError("connection lost", error)
-                    self.wait(0.3)
+                    self.wait(self.pause_s)
 
 
-class Spins(MemoryReceiver):
+class Spins(WaitsConstantly):
     """Reconnects at once."""
 
-    def receive(self) -> None:
-        while not self.isStopped():
-            try:
-                super().receive()
-                return
-            except OSError as error:
-                if not self.isStopped():
-                    self.reportError("connection lost", error)
+    pause_s = 0.0
 
 
 class RepeatsBadRecord(JsonReceiver):
@@ -118,13 +114,12 @@ class LosesReader(BareReceiver):
     """Handles the errors that it foresees; any other ends its thread."""
 
     def read(self) -> None:
-        try:
-            self.read_all()
-        except OSError as error:
-            if not self.isStopped():
-                self.restart("reading failed", error)
-        except Exception:  # this is what it does wrong
-            pass
+        with suppress(Exception):  # this is what it does wrong
+            try:
+                self.read_all()
+            except OSError as error:
+                if not self.isStopped():
+                    self.restart("reading failed", error)
 
 
 class IgnoresProcess(PipeReceiver):
@@ -137,31 +132,17 @@ class IgnoresProcess(PipeReceiver):
             self.wait(3600)
 
 
-def _mutant(check: str, make: type, words: str, also: tuple[str, ...] = (), scale: float = 1.0) -> Mutant:
-    feeder = JsonFeeder if issubclass(make, JsonReceiver) else MemoryFeeder
-    return Mutant(
-        check=check,
-        words=words,
-        kind="receiver",
-        make=make,
-        feeder=feeder,
-        capabilities=MEMORY_RECEIVER,
-        also=also,
-        scale=scale,
-    )
-
-
 MUTANTS = [
-    _mutant("RC-25", ConnectsInOnStart, "onStart raised", also=("RC-26",)),
-    _mutant("RC-25", HidesRefusal, "reported no error for a refused connection", scale=0.1),
-    _mutant("RC-26", EndsWithConnection, "the record after the cut is not stored", scale=0.1),
-    _mutant("RC-27", ConstantDelay, ", 500, 500, 500] ms"),
-    _mutant("RC-27", WaitsConstantly, "in real time"),
-    _mutant("RC-27", Spins, "attempts to connect without a delay"),
-    _mutant("RC-28", RepeatsBadRecord, "the record after the bad one is not stored", scale=0.1),
-    _mutant("RC-28", DropsSilently, "reported no error for the bad record"),
-    _mutant("RC-28", StoresBadRecord, "stored records that were not put, or twice: ['{']"),
-    _mutant("RC-29", ReportsTwice, "the receiver reported one error 2 times"),
-    _mutant("RC-30", LosesReader, "did not notice the end of thread 'bare reader'", scale=0.1),
-    _mutant("RC-30", IgnoresProcess, "did not notice the end of process", scale=0.1),
+    memory_mutant("RC-25", ConnectsInOnStart, "onStart raised", 1.0, "RC-26"),
+    memory_mutant("RC-25", HidesRefusal, "reported no error for a refused connection", 0.1),
+    memory_mutant("RC-26", EndsWithConnection, "the record after the cut is not stored", 0.1),
+    memory_mutant("RC-27", ConstantDelay, ", 500, 500, 500] ms"),
+    memory_mutant("RC-27", WaitsConstantly, "in real time"),
+    memory_mutant("RC-27", Spins, "attempts to connect without a delay"),
+    memory_mutant("RC-28", RepeatsBadRecord, "the record after the bad one is not stored", 0.1, feeder=JsonFeeder),
+    memory_mutant("RC-28", DropsSilently, "reported no error for the bad record", feeder=JsonFeeder),
+    memory_mutant("RC-28", StoresBadRecord, "stored records that were not put, or twice: ['{']", feeder=JsonFeeder),
+    memory_mutant("RC-29", ReportsTwice, "the receiver reported one error 2 times"),
+    memory_mutant("RC-30", LosesReader, "did not notice the end of thread 'bare reader'", 0.1),
+    memory_mutant("RC-30", IgnoresProcess, "did not notice the end of process", 0.1),
 ]

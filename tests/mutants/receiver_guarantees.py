@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any, ClassVar
 
-from tests.mutants.mutant import Mutant
 from tests.mutants.receiver_references import Found
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+from tests.mutants.references import MemoryReceiver, memory_mutant
 
 from penstock import StoreError
 from penstock.testing import MemoryFeeder
@@ -112,26 +111,12 @@ class NeverFreesWindow(MemoryReceiver):
             super().take(connection, [each])
 
 
-def _mutant(check: str, make: type, words: str, also: tuple[str, ...] = (), scale: float = 1.0) -> Mutant:
-    feeder = DeadLetterFeeder if make is Rejects else MemoryFeeder
-    return Mutant(
-        check=check,
-        words=words,
-        kind="receiver",
-        make=make,
-        feeder=feeder,
-        capabilities=MEMORY_RECEIVER,
-        also=also,
-        scale=scale,
-    )
-
-
 MUTANTS = [
-    _mutant("RC-31", AcknowledgesFirst, "acknowledged 5 records that are not stored", also=("RC-32", "RC-33")),
-    _mutant("RC-31", AcknowledgesBuffered, "acknowledged 5 records that are not stored", also=("RC-32", "RC-33")),
-    _mutant("RC-31", AcknowledgesByTimer, "5 records that are not stored"),
-    _mutant("RC-31", NeverAcknowledges, "acknowledged 0 of 5 stored records", also=("PK-14", "RC-34"), scale=0.1),
-    _mutant("RC-32", Rejects, "5 of 5 records are not stored", also=("RC-33",), scale=0.1),
-    _mutant("RC-33", AcknowledgesUpTo, "acknowledged records that are not stored"),
-    _mutant("RC-34", NeverFreesWindow, "200 of 600 records are not stored", also=("RC-24",), scale=0.1),
+    memory_mutant("RC-31", AcknowledgesFirst, "acknowledged 5 records that are not stored", 1.0, "RC-32", "RC-33"),
+    memory_mutant("RC-31", AcknowledgesBuffered, "acknowledged 5 records that are not stored", 1.0, "RC-32", "RC-33"),
+    memory_mutant("RC-31", AcknowledgesByTimer, "5 records that are not stored"),
+    memory_mutant("RC-31", NeverAcknowledges, "acknowledged 0 of 5 stored records", 0.1, "PK-14", "RC-34"),
+    memory_mutant("RC-32", Rejects, "5 of 5 records are not stored", 0.1, "RC-33", feeder=DeadLetterFeeder),
+    memory_mutant("RC-33", AcknowledgesUpTo, "acknowledged records that are not stored"),
+    memory_mutant("RC-34", NeverFreesWindow, "200 of 600 records are not stored", 0.1, "RC-24"),
 ]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
 import subprocess
 import threading
+import warnings
 from typing import ClassVar
 
-from tests.mutants.mutant import Mutant
 from tests.mutants.receiver_references import BareReceiver
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, memory_mutant
+from tests.mutants.references import MemoryReceiver, memory_mutant
 
 from penstock import ReceiverStoppedError, ThreadReceiver
 from penstock.testing import MemoryFeeder, MemorySource
@@ -134,6 +135,26 @@ class LeavesProcesses(MemoryReceiver):
         super().onStart()
 
 
+class Prints(MemoryReceiver):
+    """Says on standard output what it does."""
+
+    def receive(self) -> None:
+        print("connecting to", self.address)
+        super().receive()
+
+
+class SetsUp(MemoryReceiver):
+    """Sets the process up as if it were its own."""
+
+    def onStart(self) -> None:
+        os.environ["MEMORY_ADDRESS"] = self.address
+        os.umask(0)
+        os.chdir("/")
+        warnings.simplefilter("ignore")
+        logging.basicConfig(level=logging.DEBUG)
+        super().onStart()
+
+
 class StoresLate(MemoryReceiver):
     """Has a thread that does not notice the stop at once."""
 
@@ -161,18 +182,11 @@ MUTANTS = [
     memory_mutant("RC-04", NeedsStart, "onStop raised AttributeError"),
     memory_mutant("RC-05", StopsOnce, "onStop raised IndexError"),
     memory_mutant("RC-06", NeverWakes, "has not ended", 0.05, "PK-13", "PK-14", *_NEVER_STOPS),
-    Mutant(
-        check="RC-06",
-        words="thread 'bare reader'",
-        kind="receiver",
-        make=ForgetsThread,
-        feeder=MemoryFeeder,
-        capabilities=MEMORY_RECEIVER,
-        scale=0.05,
-        also=("RC-08",),
-    ),
+    memory_mutant("RC-06", ForgetsThread, "thread 'bare reader'", 0.05, "RC-08"),
     memory_mutant("RC-07", ReusesConnection, "after 1 restarts the receiver stores no record", 0.1, "RC-26"),
     memory_mutant("RC-08", LeavesDescriptors, "descriptor", scale=0.1),
     memory_mutant("RC-08", LeavesProcesses, "process", 0.1),
+    memory_mutant("RC-08", Prints, "'connecting to memory-"),
+    memory_mutant("RC-08", SetsUp, "os.environ changed: MEMORY_ADDRESS; "),
     memory_mutant("RC-09", StoresLate, "called store after its stop", 1.0, "RC-27"),
 ]

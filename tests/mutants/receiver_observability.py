@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.mutants.mutant import Mutant
 from tests.mutants.receiver_references import ReplayableReceiver
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+from tests.mutants.references import MemoryReceiver, memory_mutant
 
-from penstock.testing import Capabilities, MemoryFeeder
+from penstock.testing import Capabilities
 from penstock.testing.memory_source import MemoryConnection
 
 
@@ -33,30 +32,13 @@ class SaysNoLag(ReplayableReceiver):
         return {"offset": after, "lag": 0}
 
 
+_REPLAYABLE = Capabilities(replayable=True, bounded=True)
+
 MUTANTS = [
-    Mutant(
-        check="RC-45",
-        words="127 records were put; the receiver reported 129 as stored",
-        kind="receiver",
-        make=StoresMarkers,
-        feeder=MemoryFeeder,
-        also=("RC-22",),  # its store waits in update_rate, on a clock that only the check advances
-        capabilities=MEMORY_RECEIVER,
+    # The store of a marker waits in update_rate, on a clock that only RC-22 advances.
+    memory_mutant("RC-45", StoresMarkers, "127 records were put; the receiver reported 129 as stored", 1.0, "RC-22"),
+    memory_mutant(
+        "RC-46", GuessesLag, "reports a lag of 1, and the source had 0 more records", capabilities=_REPLAYABLE
     ),
-    Mutant(
-        check="RC-46",
-        words="reports a lag of 1, and the source had 0 more records",
-        kind="receiver",
-        make=GuessesLag,
-        feeder=MemoryFeeder,
-        capabilities=Capabilities(replayable=True, bounded=True),
-    ),
-    Mutant(
-        check="RC-46",
-        words="10 blocks report a lag of 0",
-        kind="receiver",
-        make=SaysNoLag,
-        feeder=MemoryFeeder,
-        capabilities=Capabilities(replayable=True, bounded=True),
-    ),
+    memory_mutant("RC-46", SaysNoLag, "10 blocks report a lag of 0", capabilities=_REPLAYABLE),
 ]

@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any, ClassVar
 
 import pyarrow as pa
-from tests.mutants.mutant import Mutant
 from tests.mutants.receiver_references import (
     ArrowReceiver,
     Found,
@@ -15,7 +14,7 @@ from tests.mutants.receiver_references import (
     PartitionedReceiver,
     ReplayableReceiver,
 )
-from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver
+from tests.mutants.references import MemoryReceiver, memory_mutant
 
 from penstock.testing import Capabilities, MemoryFeeder, MemorySource
 from penstock.testing.memory_source import MemoryConnection
@@ -155,58 +154,51 @@ _PARTITIONED = Capabilities(replayable=True, bounded=True, partitioned=True)
 _ARROW = Capabilities(acknowledged=True, bounded=True, arrow=True)
 
 
-def _mutant(
-    check: str, make: type, words: str, capabilities: Capabilities, also: tuple[str, ...] = (), scale: float = 1.0
-) -> Mutant:
-    feeder = NumberFeeder if issubclass(make, NumberArrowReceiver) else MemoryFeeder
-    return Mutant(
-        check=check,
-        words=words,
-        kind="receiver",
-        make=make,
-        feeder=feeder,
-        capabilities=capabilities,
-        also=also,
-        scale=scale,
-    )
-
-
 MUTANTS = [
-    _mutant(
-        "RC-35", GivesNoPosition, "block 0 has no metadata", _REPLAYABLE, also=("RC-36", "RC-37", "RC-38", "RC-39")
+    memory_mutant(
+        "RC-35",
+        GivesNoPosition,
+        "block 0 has no metadata",
+        1.0,
+        "RC-36",
+        "RC-37",
+        "RC-38",
+        "RC-39",
+        capabilities=_REPLAYABLE,
     ),
-    _mutant("RC-35", GivesTuples, "after JSON", _REPLAYABLE),
-    _mutant("RC-35", GoesBack, "'remaining' changes from 999 to 998", _REPLAYABLE),
-    _mutant(
+    memory_mutant("RC-35", GivesTuples, "after JSON", capabilities=_REPLAYABLE),
+    memory_mutant("RC-35", GoesBack, "'remaining' changes from 999 to 998", capabilities=_REPLAYABLE),
+    memory_mutant(
         "RC-36",
         DeletesWhatIsStored,
         "read again from {'offset': 1}: missing",
-        _REPLAYABLE,
-        also=("PK-14", "RC-39"),
-        scale=0.1,
+        0.1,
+        "PK-14",
+        "RC-39",
+        capabilities=_REPLAYABLE,
     ),
-    _mutant("RC-37", SavesReadPosition, "continues after 1 of 5 records: missing", _REPLAYABLE, scale=0.1),
-    _mutant("RC-38", MovesEverySecond, "does not change the position", _REPLAYABLE, also=("RC-36", "RC-37", "RC-39")),
-    _mutant("RC-39", AddsOffsets, "the third receiver from {'offset': 1}: missing", _REPLAYABLE, scale=0.1),
-    _mutant(
-        "RC-40",
-        WaitsAtTheEnd,
-        "the source has ended, and the receiver's thread 'WaitsAtTheEnd-0'",
-        MEMORY_RECEIVER,
-        scale=0.1,
+    memory_mutant("RC-37", SavesReadPosition, "continues after 1 of 5 records: missing", 0.1, capabilities=_REPLAYABLE),
+    memory_mutant(
+        "RC-38",
+        MovesEverySecond,
+        "does not change the position",
+        1.0,
+        "RC-36",
+        "RC-37",
+        "RC-39",
+        capabilities=_REPLAYABLE,
     ),
-    _mutant("RC-40", FailsAtTheEnd, "the receiver reported the end of the source as an error", MEMORY_RECEIVER),
-    _mutant(
-        "RC-41",
-        ReadsEverything,
-        "twice or unexpectedly ['0-",
-        _PARTITIONED,
-        also=("RC-42",),
-        scale=0.1,
+    memory_mutant(
+        "RC-39", AddsOffsets, "the third receiver from {'offset': 1}: missing", 0.1, capabilities=_REPLAYABLE
     ),
-    _mutant("RC-41", LeavesPartitions, "3 instances: missing ['", _PARTITIONED, also=("RC-42",), scale=0.1),
-    _mutant("RC-42", SavesByInstance, "3 instances: ", _PARTITIONED, scale=0.1),
-    _mutant("RC-43", StoresFloats, "read as ['float", _ARROW, also=("RC-10", "RC-12")),
-    _mutant("RC-43", StoresRows, "no block comes from store_arrow", _ARROW),
-    _mutant("RC-44", InfersTypes, "has the schema value: large_string", _ARROW),
+    memory_mutant("RC-40", WaitsAtTheEnd, "the source has ended, and the receiver's thread 'WaitsAtTheEnd-0'", 0.1),
+    memory_mutant("RC-40", FailsAtTheEnd, "the receiver reported the end of the source as an error"),
+    memory_mutant("RC-41", ReadsEverything, "twice or unexpectedly ['0-", 0.1, "RC-42", capabilities=_PARTITIONED),
+    memory_mutant("RC-41", LeavesPartitions, "3 instances: missing ['", 0.1, "RC-42", capabilities=_PARTITIONED),
+    memory_mutant("RC-42", SavesByInstance, "3 instances: ", 0.1, capabilities=_PARTITIONED),
+    memory_mutant(
+        "RC-43", StoresFloats, "read as ['float", 1.0, "RC-10", "RC-12", feeder=NumberFeeder, capabilities=_ARROW
+    ),
+    memory_mutant("RC-43", StoresRows, "no block comes from store_arrow", capabilities=_ARROW),
+    memory_mutant("RC-44", InfersTypes, "has the schema value: large_string", capabilities=_ARROW),
 ]

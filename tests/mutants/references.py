@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import define
 from tests.mutants.mutant import Mutant
 
-from penstock import RateEstimator, ThreadReceiver
-from penstock.testing import Capabilities, MemoryFeeder, MemorySource
+from penstock import RateEstimator, Receiver, ThreadReceiver
+from penstock.testing import Capabilities, Feeder, MemoryFeeder, MemorySource
 from penstock.testing.memory_source import MemoryConnection
 
 #: What a ``MemoryReceiver`` can do.
 MEMORY_RECEIVER = Capabilities(acknowledged=True, bounded=True)
 
 
-def memory_mutant(check: str, make: type[MemoryReceiver], words: str, scale: float = 1.0, *also: str) -> Mutant:
-    """A mutant that derives from ``MemoryReceiver``."""
+def memory_mutant(
+    check: str,
+    make: type[Receiver[Any]],
+    words: str,
+    scale: float = 1.0,
+    *also: str,
+    feeder: type[Feeder] = MemoryFeeder,
+    capabilities: Capabilities = MEMORY_RECEIVER,
+) -> Mutant:
+    """A mutant that reads from a ``MemoryFeeder``, or one derived from it."""
     return Mutant(
         check=check,
         words=words,
         kind="receiver",
         make=make,
-        feeder=MemoryFeeder,
-        capabilities=MEMORY_RECEIVER,
+        feeder=feeder,
+        capabilities=capabilities,
         scale=scale,
         also=also,
     )

@@ -169,7 +169,7 @@ def test_get_option_of_a_missing_state_is_none(found: dict[str, Batches]) -> Non
 
 
 def test_state_refuses_invalid_operations(found: dict[str, Batches]) -> None:
-    unset = "LookupError: State is not set: ask exists() first, or use getOption()"
+    unset = "LookupError: State is not set: check exists() first, or use getOption()"
     timing_out = [
         "ValueError: cannot update a state that times out: it is removed when the function returns",
         "ValueError: cannot remove a state that times out: it is removed when the function returns",
@@ -179,7 +179,7 @@ def test_state_refuses_invalid_operations(found: dict[str, Batches]) -> None:
         "ValueError: cannot remove a state that was removed",
     ]
     assert found["misuse"] == [
-        [[unset, "ValueError: a state cannot be None; remove() forgets it"]],
+        [[unset, "ValueError: a state cannot be None; to remove it, call remove()"]],
         [],
         [timing_out, removed],
         [],

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from penstock import ThreadReceiver
 from penstock.receive.messages import DeregisterReceiver, ReportError
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
@@ -34,8 +36,8 @@ TEXT: Any = "the reason, as text"
 
 def test_an_error_without_text_restarts_the_receiver_all_the_same(supervise: Supervise, log: EventLog) -> None:
     supervise(Failing()).start()
-    log.await_count(ReportError, timeout_s=2)
-    log.await_count(DeregisterReceiver, timeout_s=2)
+    log.await_count(ReportError)
+    log.await_count(DeregisterReceiver)
     assert "Unprintable" in log.of(ReportError)[0].error
 
 
@@ -48,7 +50,7 @@ def test_an_error_without_text_in_onStart_ends_the_receiver_all_the_same(
     supervisor = supervise(receiver)
     receiver.on_start = fail
     starting = background(supervisor.start)
-    log.await_count(DeregisterReceiver, timeout_s=2)
+    log.await_count(DeregisterReceiver)
     assert "Unprintable" in log.of(DeregisterReceiver)[0].error
     starting.result(timeout=30)
 
@@ -56,13 +58,13 @@ def test_an_error_without_text_in_onStart_ends_the_receiver_all_the_same(
 def test_text_given_as_an_error_is_reported(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervise(receiver).start()
     receiver.reportError("message", TEXT)
-    assert [(received.message, received.error) for received in log.of(ReportError)] == [("message", TEXT)]
+    assert [(received.message, received.error) for received in log.of(ReportError)] == [(f"message - {TEXT}", TEXT)]
 
 
 def test_text_given_as_an_error_restarts_the_receiver(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
     supervise(receiver).start()
     receiver.restart("message", TEXT, 0)
-    log.await_count("onStart", 2, timeout_s=2)
+    log.await_count("onStart", 2)
     assert TEXT in log.of(DeregisterReceiver)[0].error
 
 
@@ -75,3 +77,24 @@ def test_text_given_as_an_error_stops_the_receiver(
     ended = background(supervisor.await_termination)
     assert TEXT in str(ended.exception(timeout=30))
     assert TEXT in log.of(DeregisterReceiver)[0].error
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "reported"),
+    [
+        ("cannot connect", OSError("refused"), "cannot connect - OSError: refused"),
+        ("cannot connect: refused", OSError("refused"), "cannot connect: refused (OSError)"),
+        ("OSError: refused", OSError("refused"), "OSError: refused"),
+        ("cannot connect", OSError(), "cannot connect - OSError"),
+        ("cannot connect", None, "cannot connect"),
+        ("cannot connect", "refused", "cannot connect - refused"),
+    ],
+)
+def test_reported_message_names_the_error(
+    supervise: Supervise, receiver: Noting, log: EventLog, message: str, error: object, reported: str
+) -> None:
+    supervise(receiver).start()
+    receiver.reportError(message, error)  # type: ignore[arg-type]  # what authors pass
+    receiver.stop(message, error)  # type: ignore[arg-type]
+    assert log.await_one(ReportError).message == reported
+    assert log.await_one(DeregisterReceiver).message == reported

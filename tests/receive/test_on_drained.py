@@ -106,7 +106,7 @@ def test_error_of_on_drained_is_reported(supervise: Supervise, log: EventLog) ->
     supervisor.stop("enough")
     supervisor.await_termination()
     (reported,) = log.of(ReportError)
-    assert reported.message == "on_drained failed"
+    assert reported.message == "on_drained failed - OSError: connection lost"
     assert "connection lost" in reported.error
 
 

@@ -146,7 +146,7 @@ def test_error_of_a_callback_is_reported_and_others_are_still_called(
     tick(clock)
     assert received.await_count(1) == [(2, None)]
     log.await_count(ReportError)
-    assert [each.message for each in log.of(ReportError)] == ["on_stored failed"]
+    assert [each.message for each in log.of(ReportError)] == ["on_stored failed - KeyError: 'not mine'"]
     receiver.store(3, received.of(3))
     tick(clock)
     assert received.await_count(2) == [(2, None), (3, None)]

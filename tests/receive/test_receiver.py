@@ -41,7 +41,7 @@ CALLS: dict[str, Callable[[Receiver[Any]], object]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_call_before_the_receiver_runs_is_an_error(call: str) -> None:
-    with pytest.raises(StreamingStateError, match=r"Plain does not run yet: .* work from onStart on"):
+    with pytest.raises(StreamingStateError, match=r"Plain is not running yet: .* from onStart on"):
         CALLS[call](Plain("h"))
 
 

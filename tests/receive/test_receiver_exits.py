@@ -37,7 +37,7 @@ def test_sys_exit_in_receive_is_reported_as_an_error(
     supervise: Supervise, log: EventLog, kind: type[Receiver[Any]]
 ) -> None:
     supervise(kind()).start()
-    log.await_count(ReportError, timeout_s=2)
+    log.await_count(ReportError)
     assert "bad configuration" in log.of(ReportError)[0].message
 
 
@@ -49,14 +49,14 @@ class Polite(ThreadReceiver[Any]):
 
     def receive(self) -> None:
         self._log.add("receive")
-        self.wait(60)
+        self.wait(100)
         self.stop("done")
 
 
 def test_stop_during_a_stop_does_not_deadlock(
     supervise: Supervise, log: EventLog, background: Background, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_receiver, "_JOIN_S", 4.0)
+    monkeypatch.setattr(thread_receiver, "_JOIN_S", 100.0)
     supervisor = supervise(Polite(log))
     supervisor.start()
     log.await_count("receive")
@@ -66,10 +66,10 @@ def test_stop_during_a_stop_does_not_deadlock(
 def test_stop_during_a_restart_does_not_deadlock(
     supervise: Supervise, log: EventLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread_receiver, "_JOIN_S", 4.0)
+    monkeypatch.setattr(thread_receiver, "_JOIN_S", 100.0)
     receiver = Polite(log)
     supervisor = supervise(receiver)
     supervisor.start()
     log.await_count("receive")
     receiver.restart("again", None, 0)
-    log.await_count(DeregisterReceiver, timeout_s=2)
+    log.await_count(DeregisterReceiver)

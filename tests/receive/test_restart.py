@@ -66,7 +66,7 @@ def test_error_of_a_restart_is_reported(
     receiver.restart("connection lost", OSError("reset by peer"), 0)
     log.await_count("onStart", 2)
     (reported,) = log.of(ReportError)
-    assert reported.message == "connection lost"
+    assert reported.message == "connection lost - OSError: reset by peer"
     assert "OSError: reset by peer" in reported.error
     (received,) = log.of(DeregisterReceiver)
     assert "OSError: reset by peer" in received.error
@@ -192,7 +192,7 @@ def test_error_of_onStop_does_not_prevent_the_restart(supervise: Supervise, rece
     receiver.on_stop = boom
     receiver.restart("again", None, 0)
     log.await_count("onStart", 2)
-    assert [reported.message for reported in log.of(ReportError)] == ["onStop failed"]
+    assert [reported.message for reported in log.of(ReportError)] == ["onStop failed - RuntimeError: boom"]
 
 
 def test_an_onStart_that_raises_at_the_restart_ends_the_receiver(

@@ -81,7 +81,7 @@ def test_awaiting_its_end_raises_the_error_that_stopped_it(
         supervisor.await_termination()
     assert caught.value is error
     (received,) = log.of(DeregisterReceiver)
-    assert received.message == "it failed"
+    assert received.message == "it failed - ValueError: the reason"
     assert "ValueError: the reason" in received.error
 
 
@@ -168,7 +168,7 @@ def test_error_of_onStop_is_reported_and_the_stop_continues(
     supervisor.await_termination()
     assert log.names == ["RegisterReceiver", "onStart", "onStop", "ReportError", "AddBlocks", "DeregisterReceiver"]
     (reported,) = log.of(ReportError)
-    assert (reported.message, "RuntimeError: boom" in reported.error) == ("onStop failed", True)
+    assert (reported.message, "RuntimeError: boom" in reported.error) == ("onStop failed - RuntimeError: boom", True)
     assert records() == ["buffered"]
 
 
@@ -214,7 +214,7 @@ def test_reported_error_does_not_stop_the_receiver(
         receiver.reportError("something happened", error)
     receiver.reportError("and again")
     first, second = log.of(ReportError)
-    assert (first.stream_id, first.epoch, first.message) == (3, 7, "something happened")
+    assert (first.stream_id, first.epoch, first.message) == (3, 7, "something happened - RuntimeError: boom")
     assert "in boom" in first.error
     assert "RuntimeError: boom" in first.error
     assert (second.message, second.error) == ("and again", "")
@@ -243,8 +243,12 @@ def test_a_push_that_fails_for_good_stops_the_receiver_with_that_error(
         receiver.store(5)
 
 
-def test_a_supervisor_that_never_started_can_be_stopped(supervise: Supervise, receiver: Noting, log: EventLog) -> None:
+def test_a_supervisor_that_never_started_can_be_stopped(
+    supervise: Supervise, receiver: Noting, log: EventLog, caplog: pytest.LogCaptureFixture
+) -> None:
     supervisor = supervise(receiver)
     supervisor.stop("never mind")
     supervisor.await_termination()
     assert "onStop" not in log.entries
+    assert "receiver stopped before its start" in caplog.text
+    assert "never mind" in caplog.text

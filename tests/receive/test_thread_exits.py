@@ -32,7 +32,7 @@ def test_exit_in_onStop_does_not_prevent_the_stop(
     receiver.store("buffered")
     receiver.on_stop = leave
     supervisor.stop_soon("enough")
-    log.await_count(DeregisterReceiver, timeout_s=2)
+    log.await_count(DeregisterReceiver)
     assert records() == ["buffered"]
 
 

@@ -180,7 +180,7 @@ def test_receive_that_does_not_return_does_not_block_the_stop(
 ) -> None:
     monkeypatch.setattr(thread_receiver, "_JOIN_S", 0.01)
     gate = threading.Event()
-    supervisor = supervise(Scripted(log, lambda _receiver: gate.wait(30)))
+    supervisor = supervise(Scripted(log, lambda _receiver: gate.wait(100)))
     supervisor.start()
     log.await_count("receive")
     background(lambda: supervisor.stop("enough")).result(timeout=30)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import locale
+import logging
 import os
 import signal
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -18,11 +21,32 @@ def test_everything_is_restored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     os.chdir(tmp_path)
     sys.path.insert(0, "added")
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    assert state.changed() == ["the working directory", "os.environ", "the handler of SIGUSR1", "sys.path"]
+    handler = logging.NullHandler()
+    logging.root.addHandler(handler)
+    os.umask(0o077)
+    locale.setlocale(locale.LC_TIME, "C.UTF-8" if locale.setlocale(locale.LC_TIME) == "C" else "C")
+    warnings.simplefilter("ignore")
+    assert state.changed() == [
+        "the working directory",
+        "os.environ",
+        "the handler of SIGUSR1",
+        "sys.path",
+        "the handlers of the root logger",
+        "the umask",
+        "the locale",
+        "the filters of all warnings",
+    ]
     assert "os.environ changed: ADDED_BY_A_TEST" in state.changes()
     state.restore()
     assert state.changes() == []
     assert sys.path == path
+
+
+def test_filter_for_the_warnings_of_one_library_is_no_change() -> None:
+    state = GlobalState()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="numpy.dtype size changed")
+        assert state.changes() == []
 
 
 def test_additions_are_kept_behind_what_was_there(monkeypatch: pytest.MonkeyPatch) -> None:

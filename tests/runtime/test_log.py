@@ -24,11 +24,27 @@ def penstocks_logger() -> Iterator[logging.Logger]:
 
 
 def test_record_has_component_name_and_bound_context(caplog: pytest.LogCaptureFixture) -> None:
-    get_logger("test_part").bind(stream_id=3).warning("something happened", batch_time=1000)
+    get_logger("test_part").bind(stream_id=3).warning("something happened", path="/a")
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("penstock.test_part", "WARNING")
-    for part in ("something happened", "stream_id=3", "batch_time=1000"):
+    for part in ("something happened", "stream_id=3", "path=/a"):
         assert part in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("batch_time", "written"),
+    [
+        (1_795_343_156_007, "2026-11-22T10:25:56.007Z"),
+        (1000, "1970-01-01T00:00:01.000Z"),
+        ("of the text", "'of the text'"),
+        (None, "None"),
+    ],
+)
+def test_batch_time_is_readable_and_exact_to_the_millisecond(
+    caplog: pytest.LogCaptureFixture, batch_time: object, written: str
+) -> None:
+    get_logger("test_part").warning("job failed", batch_time=batch_time)
+    assert f"batch_time={written}" in caplog.text
 
 
 def test_exception_is_logged_with_traceback(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,7 +37,7 @@ def test_job_fails_with_any_exception(engine: Engine, error: BaseException) -> N
     engine.start_scheduler()
     engine.submit(1000, raising(error))
     engine.submit(2000, do_nothing)
-    engine.log.await_count(BatchCompleted, 2, timeout_s=2)
+    engine.log.await_count(BatchCompleted, 2)
     first = engine.log.of(BatchCompleted)[0].batchInfo
     assert first.batchTime == 1000
     assert first.outputOperationInfos[0].failureReason
@@ -59,7 +59,7 @@ def test_generation_fails_with_any_exception_and_the_next_batch_runs(
     engine.start()
     clock.await_waiters()
     clock.advance(200)
-    engine.log.await_count(BatchCompleted, 2, timeout_s=2)
+    engine.log.await_count(BatchCompleted, 2)
     assert engine.completed == [100, 200]
     assert len(engine.errors) == 1
     assert "batch 100 ms" in str(engine.errors[0])

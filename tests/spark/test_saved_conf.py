@@ -12,6 +12,7 @@ from penstock.errors import CheckpointError
 from penstock.spark import saved_conf
 
 LAUNCH = {"spark.app.name": "counts", "spark.master": "local[4]", "spark.driver.memory": "2g"}
+PROGRESS = "spark.ui.showConsoleProgress"
 SAVED = {**LAUNCH, "own": "saved", "other": "saved"}
 
 
@@ -88,9 +89,9 @@ def test_secrets_and_values_of_one_process_are_not_saved() -> None:
 
 def test_current_configuration_overrides_the_saved_one_except_the_name(spark: Spark) -> None:
     made: Any = saved_conf.spark_context(SAVED)
-    assert made == {**SAVED, "own": "current"}
+    assert made == {**SAVED, "own": "current", PROGRESS: "false"}
     # What files of defaults say of the rest would lose to it.
-    assert spark.launched_with == LAUNCH
+    assert spark.launched_with == {**LAUNCH, PROGRESS: "false"}
 
 
 def test_spark_defaults_override_the_saved_launch_configuration(
@@ -100,6 +101,7 @@ def test_spark_defaults_override_the_saved_launch_configuration(
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.master local[3]\nspark.jars own.jar\nspark.app.name no\nspark.penstock.checkpoint.rebuild true\n"
+        f"{PROGRESS} true\n"
     )
     assert saved_conf.current_conf()["spark.penstock.checkpoint.rebuild"] == "true"
     saved_conf.spark_context({**SAVED, "spark.jars": "saved.jar", "spark.files": "saved"})

@@ -98,10 +98,10 @@ def test_cut_server_refuses_connections_until_it_heals() -> None:
 def test_polling_receiver_passes_every_check() -> None:
     capabilities = Capabilities(acknowledged=True, bounded=True)
     report = run_checks("receiver", PollingReceiver, HttpFeeder, CHECKS, capabilities=capabilities)
-    assert report.grade == "hardened", report.text()
+    assert report.failed == [], report.text()
 
 
 def test_webhook_receiver_passes_every_check() -> None:
     capabilities = Capabilities(acknowledged=True)
     report = run_checks("receiver", WebhookReceiver, lambda: HttpFeeder(posts=True), CHECKS, capabilities=capabilities)
-    assert report.grade == "hardened", report.text()
+    assert report.failed == [], report.text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from penstock import testing
 from penstock.testing import MemoryFeeder, Report, all_checks, run_checks
 from penstock.testing import check as registry
 from penstock.testing.check import PINNED, SECTIONS, Check, checks_for
+from penstock.testing.check_report import PAGE
 
 _KIT = Path(registry.__file__).parent
 _PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
@@ -49,7 +51,7 @@ def test_report_without_a_pinned_check_fails() -> None:  # KK-03
 def test_summary_names_the_checks_that_failed() -> None:
     checks = checks_for("receiver", ["PK-15", "RC-06"])
     results = (testing.Result.of(checks[0], "failed"), testing.Result.of(checks[1], "passed"))
-    assert " 1 failed (PK-15); 2 selected; grade: hardened" in Report("receiver", "mqtt", 0, None, results).summary()
+    assert " 1 failed (PK-15); 2 selected; seed 0." in Report("receiver", "mqtt", 0, None, results).summary()
 
 
 def test_feeder_that_lacks_a_required_option_is_a_failure() -> None:
@@ -60,12 +62,40 @@ def test_feeder_that_lacks_a_required_option_is_a_failure() -> None:
     assert result.change == "return the receiver's options from MemoryFeeder.options, or set options in the suite"
 
 
+class _HoldsLock(MemoryReceiver):
+    def __init__(self, feeder: MemoryFeeder) -> None:
+        super().__init__(feeder)
+        self.lock = threading.Lock()
+
+
+def test_receiver_that_cannot_be_pickled_fails_one_check() -> None:
+    only = ["PK-12", "PK-13", "RC-02", "RC-10"]
+    report = run_checks("receiver", _HoldsLock, MemoryFeeder, only, capabilities=MEMORY_RECEIVER)
+    assert [each.outcome for each in report.results] == ["failed", *["not applicable"] * 3]
+    assert report["RC-10"].seen == "the receiver cannot be pickled: see PK-12"
+
+
+class _Refuses(MemoryReceiver):
+    def receive(self) -> None:
+        self.stop("no such topic")
+
+
+def test_failure_says_why_the_receiver_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
+    report = run_checks("receiver", _Refuses, MemoryFeeder, ["PK-13", "RC-31"], capabilities=MEMORY_RECEIVER)
+    assert "neither of two receivers stores a record of its source; reported errors: []" in report["PK-13"].seen
+    assert report["PK-13"].change == "make one receiver store records first: see RC-10"
+    assert "the receiver has ended: no such topic" in report["PK-13"].seen
+
+
 @pytest.mark.parametrize("check", [pytest.param(each, id=each.id) for each in all_checks().values()])
 def test_check_is_documented(check: Check) -> None:  # KK-04
     assert check.rule.endswith(".")
     assert [name for name in SECTIONS if not check.documentation.get(name, "").endswith(".")] == []
     assert check.change
-    assert f'<a id="{check.id.lower()}"></a>' in _PAGE.read_text(encoding="utf-8")
+    page = _PAGE.read_text(encoding="utf-8")
+    assert f'<a id="{check.id.lower()}"></a>' in page
+    assert page.startswith(f"# {PAGE}\n")
 
 
 def test_nothing_in_the_kit_sleeps() -> None:  # KK-06

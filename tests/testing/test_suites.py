@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import threading
 import unittest
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
-from penstock.testing import ConformanceSuite, MemoryFeeder, RateEstimatorSuite, ReceiverSuite, run_checks
-from penstock.testing.check import checks_for
+from penstock.testing import (
+    CheckFailure,
+    ConformanceSuite,
+    MemoryFeeder,
+    RateEstimatorSuite,
+    ReceiverSuite,
+    Report,
+    Result,
+    run_checks,
+)
+from penstock.testing.check import Kind, checks_for
+from penstock.testing.kit import ReceiverKit
 
 
 def _tests_of(cls: type[ConformanceSuite]) -> list[str]:
@@ -22,12 +37,12 @@ def test_suite_may_repeat_its_kind() -> None:
     class WithKind(ReceiverSuite):
         kind = "receiver"
 
-    assert len(_tests_of(WithKind)) == len(checks_for("receiver")) + 1
+    assert len(_tests_of(WithKind)) == len(checks_for("receiver"))
     assert WithKind.results == {}
 
 
 def test_base_classes_have_no_test_of_a_check() -> None:
-    assert _tests_of(ReceiverSuite) == ["test_every_check_is_present"]
+    assert _tests_of(ReceiverSuite) == []
 
 
 def test_override_of_a_checks_test_is_refused() -> None:
@@ -72,3 +87,119 @@ class _Exits(MemoryReceiver):
 def test_only_an_exit_of_the_process_itself_fails(make: Callable[..., Any], outcome: str) -> None:
     report = run_checks("receiver", make, MemoryFeeder, ["RC-02"], capabilities=MEMORY_RECEIVER)
     assert report["RC-02"].outcome == outcome, report.text()
+
+
+class _Kills(SteadyEstimator):
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_isolated_suite_reports_a_plugin_that_ends_its_process(
+    monkeypatch: pytest.MonkeyPatch, by_variable: bool
+) -> None:
+    class Isolated(RateEstimatorSuite):
+        make = _Kills
+        isolated = not by_variable
+
+    if by_variable:
+        monkeypatch.setenv("PENSTOCK_TEST_ISOLATED", "1")
+    with pytest.raises(CheckFailure, match="the process of the check was killed by SIGKILL"):
+        Isolated().test_RE_01_none_or_finite_positive()  # type: ignore[attr-defined]
+    assert Isolated.run_checks(["RE-01"])["RE-01"].outcome == "failed"
+
+
+def test_isolated_run_continues_in_a_new_process_after_a_check_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = tmp_path / "processes"
+
+    def hangs_once(batch_interval_ms: int) -> SteadyEstimator:
+        is_first = not log.exists()
+        with log.open("a") as file:
+            print(os.getpid(), file=file)
+        if is_first:
+            threading.Event().wait(60)
+        return SteadyEstimator(batch_interval_ms)
+
+    monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
+    report = run_checks("rate-estimator", hangs_once, only=["RE-01", "RE-03"], isolated=True)
+    assert [each.outcome for each in report.results] == ["failed", "passed"], report.text()
+    assert "the check did not end within its time limit of 2 s" in report["RE-01"].seen
+    assert len(set(log.read_text().split())) == 2
+
+
+def test_preparation_of_a_check_is_outside_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    monkeypatch.setattr(ReceiverKit, "prepare", lambda subject: threads.append(threading.current_thread()))
+    run_checks("receiver", MemoryReceiver, MemoryFeeder, ["RC-01"], capabilities=MEMORY_RECEIVER)
+    assert threads == [threading.current_thread()]
+
+
+_SHRUNK = """
+from penstock import RateEstimator
+from penstock.testing import RateEstimatorSuite, Result, suites
+
+suites.run_check = lambda subject, check: Result.of(check, "passed")
+
+class TestShrunk(RateEstimatorSuite):
+    make = RateEstimator
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "status", "words"),
+    [
+        (
+            "--deselect=test_shrunk.py::TestShrunk::test_RE_01_none_or_finite_positive",
+            1,
+            "INCOMPLETE: only 44 of 45 checks have run",
+        ),
+        ("-k=RE_0", 0, "9 selected; seed 0."),
+    ],
+)
+def test_suite_that_lost_a_check_fails_the_run(tmp_path: Path, option: str, status: int, words: str) -> None:
+    (tmp_path / "test_shrunk.py").write_text(_SHRUNK)
+    arguments = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir=.",
+        option,
+        "test_shrunk.py",
+    ]
+    ended = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert words in ended.stdout, ended.stdout + ended.stderr
+    assert ended.returncode == status, ended.stdout
+
+
+def _report(kind: Kind, *not_applicable: str, excused: str = "", selected: bool = False) -> Report:
+    results = tuple(
+        Result.of(
+            each, "not applicable" if each.id in not_applicable else "excused" if each.id == excused else "passed"
+        )
+        for each in checks_for(kind)
+    )
+    return Report(kind, "it", 0, None if selected else len(results), results)
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (_report("receiver"), "grade: hardened; seed"),
+        (_report("receiver", excused="RC-06"), "grade: hardened (1 excused); seed"),
+        (_report("receiver", "RC-10"), "grade: loads (nothing that needs data was tested: give a suite with a feeder)"),
+        (
+            _report("listener", "LI-06", "LI-11"),
+            "grade: loads (nothing that it counts was tested: return a ListenerProbe",
+        ),
+        (_report("receiver", selected=True), "67 selected; seed"),
+    ],
+    ids=["complete", "excused", "no feeder", "no probe", "selected"],
+)
+def test_grade_says_what_was_tested(report: Report, words: str) -> None:
+    assert words in report.summary()

@@ -29,7 +29,7 @@ def test_receiver_is_reported_stopped_after_a_stop(tracked: Tracked, how: str) -
             process.launch.end(None if how == "deregistered" else RuntimeError("Python worker exited unexpectedly"))
         stopping.result(timeout=10)
     assert not tracked.tracker.receiver_infos()[0].active
-    assert tracked.events.await_one(ReceiverStopped, timeout_s=2)
+    assert tracked.events.await_one(ReceiverStopped)
     assert tracked.events.names.count("ReceiverStopped") == 1
 
 

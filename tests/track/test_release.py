@@ -89,7 +89,10 @@ def test_receiver_that_does_not_stop_leaves_time_for_the_batches(
     assert process.launch.cancelled
 
 
-def test_release_ends_the_jobs_and_closes_the_endpoint(drained: tuple[Tracked, FakeProcess]) -> None:
+def test_release_ends_the_jobs_and_closes_the_endpoint(
+    drained: tuple[Tracked, FakeProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver_tracker, "_RELEASE_S", 60.0)
     tracked, process = drained
     process.on_message = lambda _message: process.launch.end()
     before = time.monotonic()
@@ -113,7 +116,7 @@ def test_a_job_that_does_not_end_is_cancelled(
 def test_block_after_the_last_batch_is_refused(drained: tuple[Tracked, FakeProcess]) -> None:
     _tracked, process = drained
     late = process.add(8)
-    assert (late.accepted, late.reason) == (False, "the application stops: no batch would process them")
+    assert (late.accepted, late.reason) == (False, "the application is stopping: no batch would process the blocks")
 
 
 def test_blocks_that_the_last_batches_miss_are_counted(drained: tuple[Tracked, FakeProcess]) -> None:

@@ -101,7 +101,7 @@ def parse_rate_per_s(text: str) -> float:
 def parse_level(text: str) -> str:
     """Parse the name of a log level."""
     if text.strip().upper() not in _LEVELS:
-        raise ValueError(f"{text!r} is none of {', '.join(_LEVELS)}")
+        raise ValueError(f"{text!r} is not one of {', '.join(_LEVELS)}")
     return text.strip().upper()
 
 
@@ -225,7 +225,7 @@ def _to_bool(value: Any, _type: Any) -> bool:
 def _to_choice(value: Any, option_type: Any) -> Any:
     choice = value.strip() if isinstance(value, str) else value
     if choice not in get_args(option_type):
-        raise ValueError(f"{value!r} is none of {', '.join(map(str, get_args(option_type)))}")
+        raise ValueError(f"{value!r} is not one of {', '.join(map(str, get_args(option_type)))}")
     return choice
 
 

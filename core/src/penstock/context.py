@@ -182,6 +182,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             TypeError: ``setupFunc`` is not callable, or returns no StreamingContext.
             CheckpointError: there are checkpoints and none can be read, or the saved program has a ``queueStream``.
+            ConfigurationError: ``checkpointPath`` is empty text, a file, or cannot be created or written.
         """
         _require_callable(setupFunc)
         found = find_newest(checkpointPath)

@@ -10,7 +10,6 @@ import pytest
 from penstock import BatchCompleted, BatchInfo, OutputOperationInfo, RateEstimator, StreamInputInfo
 from penstock.testing import FakeListenerContext
 from penstock_rate import FixedOptions, FixedRateEstimator, PIDOptions, PIDRateEstimator, RateController, listeners
-from penstock_rate.rate_controller import Estimate
 
 T = 1_700_000_000_000
 
@@ -145,19 +144,11 @@ def test_rate_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> Non
     assert "reason='said 100'" in caplog.text
 
 
-def test_history_is_the_last_hundred_rates() -> None:
-    steered = Steered(*range(1, 251))
-    steered.sees(*[completed(time=T + 1000 * number) for number in range(250)])
-    history = steered.controller.history()
-    assert len(history) == 100
-    assert history[-1] == Estimate(T + 249_010, 250, "said 250")
-    assert [estimate.rate for estimate in history] == list(range(151, 251))
-
-
-def test_history_holds_published_rates_only() -> None:
-    steered = Steered(None, 3)
-    steered.sees(*[completed(time=T + 1000 * number) for number in range(2)])
-    assert [estimate.rate for estimate in steered.controller.history()] == [3]
+def test_last_rate_is_the_last_that_was_published() -> None:
+    steered = Steered(None, 3, None)
+    assert steered.controller.last_rate is None
+    steered.sees(*[completed(time=T + 1000 * number) for number in range(3)])
+    assert steered.controller.last_rate == 3
 
 
 def test_listener_bus_drops_none_of_its_events() -> None:

@@ -1,4 +1,4 @@
-"""Deletes the block directories that earlier runs on this host left behind, as after kill -9.
+"""Deletes the block directories that earlier runs on this host did not delete, as after kill -9.
 
 Each run notes its directory and the process that owns it in a small file in this user's own folder. A directory is
 deleted only if it has the run's name and marker file, belongs to this user, and the owner process has ended. If the

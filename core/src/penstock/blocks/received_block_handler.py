@@ -159,7 +159,7 @@ class WriteAheadLogBlockHandler:
         if moved:
             log.error(
                 "unknown blocks set aside",
-                reason="the driver write-ahead log is incomplete: receivers may have been told that these are stored",
+                reason="the driver write-ahead log is incomplete: receivers may have acknowledged these blocks",
                 directory=f"{self.directory}/{folder}",
                 files=len(moved),
             )

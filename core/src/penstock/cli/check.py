@@ -21,6 +21,7 @@ from penstock import testing
 from penstock.cli.shared import option_pairs
 from penstock.errors import ConfigurationError, UnknownNameError, summary_of
 from penstock.hookspecs import GROUP, SUITES_GROUP
+from penstock.testing.check import scale
 from penstock.testing.plugin_probe import installed, probe
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ def _subjects(name: str, kind: str | None) -> list[Subject]:
         UnknownNameError: no plugin has this name or offers anything under it.
         ConfigurationError: what has this name is of another kind.
     """
-    found = sorted((probe(each, _PROBE_LIMIT_S) for each in installed()), key=lambda facts: facts.name != name)
+    found = sorted(
+        (probe(each, _PROBE_LIMIT_S * scale()) for each in installed()), key=lambda facts: facts.name != name
+    )
     plugin = next((each for each in found if each.name == name), None)
     offering = [each for each in found if name in {offered for _, offered in each.offers}]
     suites = list(importlib.metadata.entry_points(group=SUITES_GROUP, name=name))
@@ -137,7 +140,7 @@ def _from_suite(value: str, name: str, kind: str | None) -> list[Subject]:
         raise ConfigurationError(f"the suite {value} does not load: {summary_of(error)}") from error
     if not (isinstance(suite, type) and issubclass(suite, testing.ConformanceSuite)):
         raise ConfigurationError(
-            f"{value} is no suite: derive a class from penstock.testing.ReceiverSuite or its siblings"
+            f"{value} is not a suite: derive a class from penstock.testing.ReceiverSuite or its siblings"
         )
     subject = suite().subject()
     if kind not in {None, subject.kind}:

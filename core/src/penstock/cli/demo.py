@@ -18,7 +18,7 @@ from penstock.cli.plugins import load_plugins
 from penstock.cli.shared import is_live, option_pairs, terminal
 from penstock.errors import BatchFailedError, ConfigurationError, PenstockError, UnknownNameError
 from penstock.launch.java import ensure_java
-from penstock.launch.launch_conf import UDS, local_master
+from penstock.launch.launch_conf import PROGRESS, UDS, local_master
 from penstock.plugins.specs import read_options
 from penstock.runtime.log import set_level
 
@@ -69,7 +69,7 @@ def demo(
         options = {"rate": rate, "shape": "lines"} | ({} if seed is None else {"seed": seed}) | options
     for name in ("rate", "seed"):
         if receiver != _RECEIVER and context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
-            raise click.UsageError(f"--{name} is of the receiver {_RECEIVER}: give options with --option")
+            raise click.UsageError(f"--{name} is an option of {_RECEIVER}: use --option for {receiver}")
     _check(receiver, options)
     ensure_java()
     screen: Screen = Picture(terminal()) if is_live() and not verbose else Lines()
@@ -118,7 +118,7 @@ def _batches(
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
+            PROGRESS: "false",
             "spark.penstock.log.level": "INFO" if verbose else "WARNING",
             UDS: "true",
         },

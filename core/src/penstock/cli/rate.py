@@ -165,7 +165,10 @@ def comparison(rows: Sequence[tuple[str, str, PlantReport]]) -> RenderableType:
         first = number == 0 or rows[number - 1][0] != plant
         cells = [Text(write(measured)) for write in _MEASURES.values()]
         table.add_row(plant if first else "", Text(estimator), *cells, style="" if measured.stable else "yellow")
-    return Group(table, Text("\nsettling in batches; overshoot and queue in batch intervals; see docs/rate-control.md"))
+    return Group(
+        table,
+        Text('\nsettling in batches; overshoot and queue in batch intervals; page "Rate control" of the documentation'),
+    )
 
 
 def picture(run: PlantRun, title: str) -> RenderableType:

@@ -15,7 +15,7 @@ import click
 
 from penstock.cli.shared import conf_pairs
 from penstock.launch.java import ensure_java
-from penstock.launch.launch_conf import UDS, local_master, set_submit_args
+from penstock.launch.launch_conf import PROGRESS, UDS, local_master, set_submit_args
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -56,7 +56,7 @@ def run(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)  # otherwise Spark's scripts use `python3`
     defaults = {
         "spark.master": local_master(receivers),
-        "spark.ui.showConsoleProgress": "false",  # a receiver's stage never ends, so the bar would never go
+        PROGRESS: "false",
         UDS: "true",
     }
     if verbose:

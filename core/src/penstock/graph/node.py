@@ -32,8 +32,8 @@ class OnDriver:
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled."""
         raise pickle.PicklingError(
-            f"a function that is to run in a task refers to a {type(self).__name__}; streams live on the driver only: "
-            "use what the function is given instead"
+            f"a function that runs in a task refers to a {type(self).__name__}; streams exist on the driver only: "
+            "use the arguments of the function instead"
         )
 
 

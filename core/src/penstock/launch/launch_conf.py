@@ -15,6 +15,8 @@ from pathlib import Path
 from penstock.errors import ConfigurationError
 
 UDS = "spark.python.unix.domain.socket.enabled"
+#: Spark's progress bar: the stage of a receiver never ends, so the bar would cover each line of output.
+PROGRESS = "spark.ui.showConsoleProgress"
 
 _VARIABLE = "PYSPARK_SUBMIT_ARGS"
 # Options of spark-submit that set a key.

@@ -270,7 +270,7 @@ class Plugins:
         specs: dict[str, Any] = {}
         results = self._caller(record, hook)()
         if not results:
-            raise PluginError(f"its hook {hook} returned nothing (an empty list is how to offer none)")
+            raise PluginError(f"its hook {hook} returned nothing: return an empty list to offer none")
         for result in results:
             for spec in [result] if isinstance(result, spec_class) else result:
                 if not isinstance(spec, spec_class):

@@ -136,7 +136,7 @@ class RateLimiter:
                 count = min(wanted, int(self._burst()))
                 # All or nothing: part of a batch would be stored again by a receiver that resumes before the batch.
                 if self._stopped and self._earned - reserved + _ROUNDING < count:
-                    raise ReceiverStoppedError("the receiver is stopped and its rate limit leaves no room")
+                    raise ReceiverStoppedError("the receiver is stopped, and its rate limit would make it wait")
             request = _Request(count, reserved + count)
             self._requests.append(request)
             self._earn()

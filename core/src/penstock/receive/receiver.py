@@ -193,6 +193,6 @@ class Receiver(Generic[T]):
     def __running(self) -> ReceiverSupervisor:
         if self.__supervisor is None:
             raise ReceiverNotRunningError(
-                f"{type(self).__name__} does not run yet: store, restart, stop and the rest work from onStart on"
+                f"{type(self).__name__} is not running yet: call store, restart, stop and reportError from onStart on"
             )
         return self.__supervisor

@@ -206,6 +206,7 @@ class ReceiverSupervisor:
 
     def report_error(self, message: str, error: BaseException | None = None) -> None:
         """Report an error to the driver; the receiver continues."""
+        message = _with_error(message, error)
         # The driver logs it as a warning.
         self._log.info("receiver error reported", message=message)
         self._notify(ReportError(self.stream_id, self._launch.epoch, message, _trace(error)))
@@ -357,11 +358,16 @@ class ReceiverSupervisor:
 
     def _finish(self, message: str, error: BaseException | None) -> None:
         """Flush the buffer, notify the driver, release whoever awaits the termination."""
+        message = _with_error(message, error)
         flushed, dropped = self._writer.stop()
         self._call_on_drained()
         self._thread_errors.stop()
         stored = self.stored_records
-        self._log.info("receiver stopped", reason=message, stored=stored, flushed=flushed, dropped=dropped)
+        if self._registered:
+            self._log.info("receiver stopped", reason=message, stored=stored, flushed=flushed, dropped=dropped)
+        else:
+            # Nobody else says it: the driver does not know the receiver.
+            self._log.warning("receiver stopped before its start", reason=message)
         if dropped:
             message = f"{message} ({dropped} buffered records could not be stored and are lost)"
         # A driver that never answered would cost another timeout.
@@ -420,6 +426,18 @@ class ReceiverSupervisor:
 def _as_error(error: object) -> BaseException | None:
     """Make whatever was given as an error an exception."""
     return error if error is None or isinstance(error, BaseException) else ReceiverStoppedError(text_of(error))
+
+
+def _with_error(message: str, error: object) -> str:
+    """A message that names the error's type and text, as far as it does not already."""
+    if error is None or type(error).__name__ in message:
+        return message
+    if not isinstance(error, BaseException):
+        return message if text_of(error) in message else f"{message} - {text_of(error)}"
+    if (text := text_of(error)) and text in message:
+        # Penstock's own errors are sentences.
+        return message if isinstance(error, PenstockError) else f"{message} ({type(error).__name__})"
+    return f"{message} - {summary_of(error)}"
 
 
 def _trace(error: object) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import locale
 import logging
 import os
 import signal
 import socket
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,14 @@ class GlobalState:
         logging.root.handlers[:], logging.root.filters[:] = was[_HANDLERS], was[_FILTERS]
         logging.root.setLevel(was[_LEVEL])
         logging.disable(was["logging.disable"])
+        if was[_UMASK]:
+            os.umask(int(was[_UMASK], 8))
+        locale.setlocale(locale.LC_ALL, was[_LOCALE])
+        if _general_filters() != was[_WARNINGS]:
+            kept = [each for each in warnings.filters if not _is_general(each)]
+            warnings.resetwarnings()
+            # The general ones last: a library's own filters are for its own warnings.
+            warnings.filters[:] = [*kept, *was[_WARNINGS]]  # type: ignore[index]  # a list, typed as a sequence
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 handler = was[f"the handler of {number.name}"]
@@ -68,6 +78,7 @@ class GlobalState:
 
 _SIGNALS = sorted(signal.Signals)
 _FOLDER = "the working directory"
+_UMASK, _LOCALE, _WARNINGS = "the umask", "the locale", "the filters of all warnings"
 _HANDLERS, _FILTERS, _LEVEL = (f"the {what} of the root logger" for what in ("handlers", "filters", "level"))
 
 
@@ -91,4 +102,26 @@ def _read() -> dict[str, Any]:
         _FILTERS: list(logging.root.filters),
         _LEVEL: logging.root.level,
         "logging.disable": logging.root.manager.disable,
+        _UMASK: _umask(),
+        _LOCALE: locale.setlocale(locale.LC_ALL),
+        _WARNINGS: _general_filters(),
     }
+
+
+def _umask() -> str:
+    """The umask in octal digits; empty where /proc does not say: to read it otherwise is to change it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("Umask:"):
+                return line.split()[1]
+    return ""
+
+
+def _general_filters() -> list[Any]:
+    return [each for each in warnings.filters if _is_general(each)]
+
+
+def _is_general(warning_filter: Any) -> bool:
+    """Whether a filter is for the warnings of every module: libraries add filters for their own ones."""
+    _, message, category, module, _ = warning_filter
+    return message is None and module is None and category.__module__ == "builtins"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
@@ -74,6 +75,16 @@ class LogThrottle:
 
 throttle = LogThrottle()
 
+
+def write_batch_time(_logger: Any, _method: str, event_dict: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Structlog processor that writes ``batch_time``, ms since the epoch, as ISO 8601 in UTC, exact to the ms."""
+    batch_time = event_dict.get("batch_time")
+    if isinstance(batch_time, int):
+        time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=batch_time)
+        event_dict["batch_time"] = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return event_dict
+
+
 _PROCESSORS: list[Any] = [
     structlog.stdlib.filter_by_level,
     structlog.contextvars.merge_contextvars,
@@ -81,6 +92,7 @@ _PROCESSORS: list[Any] = [
     throttle,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
+    write_batch_time,
     structlog.processors.format_exc_info,
     structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0),
 ]

@@ -16,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 
 from penstock.errors import CheckpointError
 from penstock.launch.java import ensure_java
-from penstock.launch.launch_conf import conf_here
+from penstock.launch.launch_conf import PROGRESS, conf_here
 
 _NAME = "spark.app.name"
 # Spark's own rule (spark.redaction.regex).
@@ -26,7 +26,7 @@ _OF_A_PROCESS = re.compile(
     r"|blockManager\.port|kubernetes\.driver\.pod\.name|kubernetes\.executor\.podNamePrefix|yarn\.app\..*"
     r"|submit\..*|repl\..*|driver\.extraJavaOptions|executor\.extraJavaOptions)"
 )
-_OF_THE_LAUNCH = re.compile(r"spark\.(master|app\.name|driver\..*|jars(\..*)?|files|archives|ui\.showConsoleProgress)")
+_OF_THE_LAUNCH = re.compile(r"spark\.(master|app\.name|driver\..*|jars(\..*)?|files|archives)")
 
 
 def conf_to_save(sc: SparkContext) -> dict[str, str]:
@@ -96,6 +96,8 @@ def spark_context(saved: Mapping[str, str]) -> SparkContext:
     # so keys that are set there are left out.
     configured = _launch_conf().keys() - {_NAME}
     launch = [(key, value) for key, value in saved.items() if _OF_THE_LAUNCH.fullmatch(key) and key not in configured]
+    if PROGRESS not in configured:
+        launch.append((PROGRESS, "false"))
     SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(launch))
     conf = SparkConf()
     for key, value in saved.items():

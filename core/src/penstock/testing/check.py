@@ -7,6 +7,7 @@ documentation: the first line states the rule; the sections Purpose, Method, Con
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -127,6 +128,22 @@ class CheckFailure(AssertionError):
 
 class NotApplicable(Exception):  # an outcome, not an error
     """A check does not apply to this plugin; the message says why."""
+
+
+def scale() -> float:
+    """The factor of every deadline, from ``PENSTOCK_TEST_SCALE``: above 1 on a slow machine.
+
+    Raises:
+        ValueError: the variable is not a number above 0.
+    """
+    text = os.environ.get("PENSTOCK_TEST_SCALE", "1")
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0
+    if value <= 0:
+        raise ValueError(f"PENSTOCK_TEST_SCALE={text!r}: must be a number above 0, a factor for all deadlines")
+    return value
 
 
 def check(check_id: str, level: Level, *, change: str, requires: str = "", limit_s: float = 20.0) -> Callable[[F], F]:

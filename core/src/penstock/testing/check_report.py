@@ -12,8 +12,14 @@ from attrs import frozen
 from penstock.testing.check import Check, Level
 
 Outcome = Literal["passed", "failed", "excused", "not applicable"]
-#: Where each check is documented; the anchor is its id in lower case.
-PAGE = "docs/conformance.md"
+#: The title of the page of the documentation that describes each check; the anchor is its id in lower case.
+PAGE = "Conformance checks"
+# Kind → the checks of which one must have run for a grade above ``loads``: without data they are not applicable.
+_DATA_CHECKS = {"receiver": {"RC-10"}, "listener": {"LI-06", "LI-11"}}
+_NO_DATA = {
+    "receiver": "nothing that needs data was tested: give a suite with a feeder",
+    "listener": "nothing that it counts was tested: return a ListenerProbe from make",
+}
 
 
 @frozen
@@ -49,8 +55,8 @@ class Result:
     @classmethod
     def of(cls, check: Check, outcome: Outcome, seconds: float = 0.0, seen: str = "", smallest: str = "") -> Result:
         """The result of a check that did not fail."""
-        anchor = f"{PAGE}#{check.id.lower()}"
-        return cls(check.id, check.name, check.level, outcome, seconds, check.rule, seen, smallest, docs=anchor)
+        docs = f'page "{PAGE}" of the Penstock documentation, #{check.id.lower()}'
+        return cls(check.id, check.name, check.level, outcome, seconds, check.rule, seen, smallest, docs=docs)
 
     def text(self) -> str:
         """The result as readable text: one line, several for a failure."""
@@ -111,11 +117,24 @@ class Report:
 
     @property
     def grade(self) -> str:
-        """``fails``; ``loads``: all packaging musts; ``behaves``: all musts; ``hardened``: all musts and shoulds."""
+        """``fails``; ``loads``: all packaging musts; ``behaves``: all musts; ``hardened``: all musts and shoulds.
+
+        Empty for a run that selected checks.
+        """
         levels = {each.level for each in self.failed}
+        if self.pinned is None:
+            return ""
         if not self.is_complete or any(each.id.startswith("PK") and each.level == "must" for each in self.failed):
             return "fails"
-        return "loads" if "must" in levels else "behaves" if "should" in levels else "hardened"
+        if "must" in levels or not self._has_data:
+            return "loads"
+        return "behaves" if "should" in levels else "hardened"
+
+    @property
+    def _has_data(self) -> bool:
+        """Whether a check that needs data ran: what passes without data says little about the plugin."""
+        needed = _DATA_CHECKS.get(self.kind)
+        return needed is None or any(each.id in needed and each.outcome != "not applicable" for each in self.results)
 
     def summary(self) -> str:
         """The last line: run, not applicable, excused, failed with their ids, and the pinned total."""
@@ -123,11 +142,14 @@ class Report:
         missing = "" if self.is_complete else f" INCOMPLETE: only {len(self.results)} of {self.pinned} checks have run."
         total = f"{len(self.results)} selected" if self.pinned is None else f"{self.pinned} in all"
         failed = f" ({', '.join(each.id for each in self.failed)})" if self.failed else ""
+        excused = f" ({counts['excused']} excused)" if counts["excused"] else ""
+        no_data = f" ({_NO_DATA[self.kind]})" if self.grade == "loads" and not self._has_data else ""
+        grade = f" grade: {self.grade}{excused}{no_data};" if self.grade else ""
         run = counts["passed"] + counts["failed"] + counts["excused"]
         return (
             f"{self.subject} ({self.kind}): {run} run, {counts['not applicable']} not applicable, "
-            f"{counts['excused']} excused, {counts['failed']} failed{failed}; {total}; "
-            f"grade: {self.grade}; seed {self.seed}.{missing}"
+            f"{counts['excused']} excused, {counts['failed']} failed{failed}; {total};{grade} "
+            f"seed {self.seed}.{missing}"
         )
 
     def text(self) -> str:

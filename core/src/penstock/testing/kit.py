@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import os
 import random
+import sys
 import threading
 import time
 from collections import Counter
@@ -22,7 +22,7 @@ from penstock.blocks import arrow_form
 from penstock.receive.receiver import Receiver
 from penstock.runtime.clock import Clock, ManualClock
 from penstock.testing.capabilities import Capabilities
-from penstock.testing.check import Check, NotApplicable, fail
+from penstock.testing.check import Check, NotApplicable, fail, scale
 from penstock.testing.feeder import Feeder
 from penstock.testing.leak_meter import LeakMeter, ReceiverThreads
 from penstock.testing.receiver_harness import ReceiverHarness
@@ -33,22 +33,10 @@ _POLL_S = 0.002
 _CLOSE_S = 3.0
 # A receiver is idle when its threads need less than a fifth of the time in several windows in a row.
 _WINDOW_S, _QUIET_WINDOWS = 0.02, 3
-
-
-def scale() -> float:
-    """The factor of every deadline, from ``PENSTOCK_TEST_SCALE``: above 1 on a slow machine.
-
-    Raises:
-        ValueError: the variable is not a number above 0.
-    """
-    text = os.environ.get("PENSTOCK_TEST_SCALE", "1")
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0
-    if value <= 0:
-        raise ValueError(f"PENSTOCK_TEST_SCALE={text!r}: must be a number above 0, a factor for all deadlines")
-    return value
+# The check that fails if the receiver cannot be pickled.
+_PICKLED_BY = "PK-12"
+# Characters of what a plugin prints that a failure shows.
+_PRINTED = 100
 
 
 class Kit:
@@ -64,8 +52,15 @@ class Kit:
         self.subject, self.check, self.folder = subject, check, folder
         #: Seeded by the run's seed and the check's id: a check draws the same values alone and among others.
         self.rng = random.Random(f"{subject.seed} {check.id}")
-        self.leak_meter = LeakMeter()
         self._entered = ExitStack()
+        # The runner restores it, with the rest of the global state, after the check.
+        self._output: Any = _Output(sys.stdout)
+        sys.stdout = self._output
+        self.leak_meter = LeakMeter()
+
+    @classmethod
+    def prepare(cls, subject: Subject) -> None:
+        """Do once in this process what only the first check would wait for: it counts against no time limit."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -83,6 +78,15 @@ class Kit:
     def close(self) -> None:
         """Close what was entered, the last first."""
         self._entered.close()
+
+    def leaks(self, deadline_s: float) -> list[str]:
+        """What the plugin has left behind since the check began, and its ``effects``, one line each."""
+        return list(dict.fromkeys([*self.leak_meter.leaks(self.deadline_s(deadline_s)), *self.effects()]))
+
+    def effects(self) -> list[str]:
+        """The changes of the global state since the check began, and what was printed, one line each."""
+        printed = self._output.beginning
+        return [*self.leak_meter.changes(), *([f"{printed!r} was printed"] if printed else [])]
 
     def deadline_s(self, seconds: float) -> float:
         """A deadline, multiplied by ``PENSTOCK_TEST_SCALE``."""
@@ -137,8 +141,28 @@ class Kit:
         return True
 
 
+class _Output:
+    """Standard output that remembers the beginning of what is printed."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.beginning = stream, ""
+
+    def write(self, text: str) -> Any:
+        """Print text."""
+        self.beginning = (self.beginning + text)[:_PRINTED]
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class ReceiverKit(Kit):
     """The kit of the receiver checks."""
+
+    @classmethod
+    def prepare(cls, subject: Subject) -> None:
+        """Import what the first block needs."""
+        _encode_a_block()
 
     def feeder(self) -> Feeder:
         """A new feeder, closed when the check ends.
@@ -169,7 +193,8 @@ class ReceiverKit(Kit):
             count: the number of these instances.
 
         Raises:
-            CheckFailure: the receiver cannot be pickled or loaded, or ``make`` does not take a position.
+            CheckFailure: ``make`` does not take a position, or returns no receiver; in PK-12 also: it is not pickled.
+            NotApplicable: the receiver cannot be pickled, which PK-12 reports.
         """
         if feeder is None and self.subject.feeder is not None:
             feeder = self.feeder()
@@ -182,6 +207,8 @@ class ReceiverKit(Kit):
         try:
             receiver = cloudpickle.loads(cloudpickle.dumps(made))
         except Exception as error:
+            if self.check.id != _PICKLED_BY:
+                raise NotApplicable(f"the receiver cannot be pickled: see {_PICKLED_BY}") from error
             fail(
                 f"a new {type(made).__name__} cannot be pickled: {type(error).__name__}: {error}",
                 change="create clients, sockets, locks and threads in onStart, not in __init__",
@@ -197,7 +224,6 @@ class ReceiverKit(Kit):
         conf: Mapping[str, str] | None = None,
     ) -> ReceiverHarness:
         """A harness for a receiver, not started. The kit stops it at the end of the check, even if that hangs."""
-        _warm_up()
         harness = ReceiverHarness(receiver, {**self.subject.conf, **(conf or {})}, clock, pickled=False)
         self.on_close(lambda: self.finishes(harness.stop, _CLOSE_S))
         self.on_close(harness.accept)
@@ -260,13 +286,12 @@ class ReceiverKit(Kit):
             return list((Counter(records) - Counter(harness.records)).elements())
 
         def seen() -> str:
-            errors = f"; reported errors: {harness.errors[-3:]}" if harness.errors else ""
-            return f"{len(missing())} of {len(records)} records are not stored, the first is {missing()[:1]}{errors}"
+            lacks = f"{len(missing())} of {len(records)} records are not stored, the first is {missing()[:1]}"
+            return f"{lacks}; {harness.reports()}"
 
         self.until(lambda: harness.count >= len(records) and not missing(), seen, timeout_s)
 
 
 @cache
-def _warm_up() -> None:
-    """Import what the first block needs, so that it does not count against a check's deadline."""
+def _encode_a_block() -> None:
     list(arrow_form.records(arrow_form.encode(["record"]).to_batches()))

@@ -1,4 +1,4 @@
-"""``LeakMeter`` finds resources that a plugin has not released."""
+"""``LeakMeter`` finds what a plugin has not released or restored in the process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+
+from penstock.runtime.global_state import GlobalState
 
 _POLL_S = 0.005
 #: Bytes by which the memory may grow in 2,000 batches: 16 each. An integer or float that is kept takes 24 or more.
@@ -19,21 +20,19 @@ _ALLOWED_THREADS = ("penstock kit",)
 
 
 class LeakMeter:
-    """Finds the threads, child processes, descriptors and temporary files added since the meter was made."""
+    """Finds what has changed in the process since the meter was made.
+
+    It sees additional threads, child processes, descriptors and temporary files, and changes of the global state: the
+    working directory, environment, locale, umask, signal handlers, root logger, warnings filters and their like.
+    """
 
     def __init__(self) -> None:
+        self._state = GlobalState()
         self._threads, self._processes = set(threading.enumerate()), children()
         self._files, self._temporary = _descriptors(), _temporary_files()
 
-    def __enter__(self) -> Self:
-        """Return the meter."""
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Do nothing: ``leaks`` reports."""
-
     def leaks(self, deadline_s: float = 5.0) -> list[str]:
-        """The leaked resources, one line each. Waits up to a deadline for threads and processes that are ending."""
+        """The leaks and changes, one line each. Waits up to a deadline for threads and processes that are ending."""
         deadline = time.monotonic() + deadline_s
         while (left := self._now()) and time.monotonic() < deadline:
             threading.Event().wait(_POLL_S)
@@ -47,12 +46,17 @@ class LeakMeter:
             if each not in self._threads and each.is_alive() and not each.name.startswith(_ALLOWED_THREADS)
         ]
 
+    def changes(self) -> list[str]:
+        """The changes of the global state, one line each."""
+        return self._state.changes()
+
     def _now(self) -> list[str]:
         return [
             *(f"thread {each.name!r} is alive" for each in self.threads()),
             *(f"process {each} runs" for each in sorted(children() - self._processes) if not _has_exited(each)),
             *(f"{what} is open" for what in sorted((_descriptors() - self._files).values())),
             *(f"temporary file {name} exists" for name in sorted(_temporary_files() - self._temporary)),
+            *self.changes(),
         ]
 
 

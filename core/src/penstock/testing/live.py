@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import attrs
 from pyspark import cloudpickle
 
 from penstock.conf import OPTION_SECTIONS
-from penstock.testing.check import NotApplicable, fail
+from penstock.testing.check import CheckFailure, NotApplicable, fail
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import Kit, ReceiverKit
 from penstock.testing.live_program import LiveSpec
@@ -28,7 +28,10 @@ _QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.streaming.blockInterval": "100ms",
+    # Two blocks a batch: each is a task, and two receivers leave two of four slots.
+    "spark.streaming.blockInterval": "250ms",
+    # The second compiler costs more processor time than it saves in a program this short.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 # The deadline of one step of a program, its start included. Only a failure reaches it.
 _DEADLINE_S = 150.0
@@ -70,7 +73,8 @@ class LiveRun:
             site: a folder with further installed plugins, for the driver and its workers.
         """
         (self.folder / "stop").unlink(missing_ok=True)
-        path = os.pathsep.join([*([str(site)] if site else []), *filter(None, sys.path)])
+        own = [str(Path(each).absolute()) for each in sys.path]
+        path = os.pathsep.join([*([str(site)] if site else []), *own])
         conf = {**_QUIET, "spark.executorEnv.PYTHONPATH": path, **self._kit.subject.conf, **spec.conf}
         spec_file = self.folder / "spec.json"
         spec_file.write_text(json.dumps(attrs.asdict(attrs.evolve(spec, conf=conf))))
@@ -173,7 +177,8 @@ class LiveResult:
     numbers: int
 
 
-_finished: dict[Any, LiveResult] = {}
+# Of the runs in this process; of a failed one its error.
+_finished: dict[Any, LiveResult | CheckFailure] = {}
 
 
 class LiveKit(ReceiverKit):
@@ -196,7 +201,7 @@ class LiveKit(ReceiverKit):
         return feeder
 
     def run_to_the_end(self, *, with_neighbours: bool) -> LiveResult:
-        """Run the program, feed it and stop it gracefully, or return the result of an earlier equal run.
+        """Run the program, feed it and stop it gracefully, or repeat the outcome of an earlier equal run.
 
         Args:
             with_neighbours: choose the plugin by configuration alone, and add a second stream and two failing plugins.
@@ -204,8 +209,14 @@ class LiveKit(ReceiverKit):
         self.needs_plugin()
         key = (with_neighbours, *_identity(self.subject))
         if key not in _finished:
-            _finished[key] = self._run(with_neighbours=with_neighbours)
-        return _finished[key]
+            try:
+                _finished[key] = self._run(with_neighbours=with_neighbours)
+            except CheckFailure as failure:
+                _finished[key] = failure
+        outcome = _finished[key]
+        if isinstance(outcome, CheckFailure):
+            raise outcome
+        return outcome
 
     def _run(self, *, with_neighbours: bool) -> LiveResult:
         folder = Path(tempfile.mkdtemp(prefix="live", dir=self.folder))
@@ -247,23 +258,18 @@ class LiveKit(ReceiverKit):
         """
         subject = self.subject
         options = {**subject.options, **(feeder.options() if feeder is not None else {})}
-        if subject.kind == "rate-estimator":
-            section = OPTION_SECTIONS[HOOKS[subject.kind]]
-            conf = {f"{section}{subject.name}.{option}": str(value) for option, value in options.items()}
-            chosen = {
-                "spark.streaming.backpressure.enabled": "true",
-                "spark.streaming.backpressure.rateEstimator": subject.name,
-            }
-            return LiveSpec(str(folder), {**conf, **chosen})
-        if subject.kind != "receiver":
+        if subject.kind not in {"receiver", "rate-estimator"}:
             return LiveSpec(str(folder))
-        if by_name and subject.name:
-            section = OPTION_SECTIONS[HOOKS[subject.kind]]
-            conf = {f"{section}{subject.name}.{option}": str(value) for option, value in options.items()}
+        if subject.kind == "receiver" and not (by_name and subject.name):
+            pickled = folder / "receiver.pickle"
+            pickled.write_bytes(_pickled(self.make(feeder)))
+            return LiveSpec(str(folder), pickled=str(pickled))
+        section = OPTION_SECTIONS[HOOKS[subject.kind]]
+        conf = {f"{section}{subject.name}.{option}": str(value) for option, value in options.items()}
+        if subject.kind == "receiver":
             return LiveSpec(str(folder), conf, receiver=subject.name)
-        pickled = folder / "receiver.pickle"
-        pickled.write_bytes(_pickled(self.make(feeder)))
-        return LiveSpec(str(folder), pickled=str(pickled))
+        backpressure = {"enabled": "true", "rateEstimator": subject.name}
+        return LiveSpec(str(folder), conf | {f"spark.streaming.backpressure.{k}": v for k, v in backpressure.items()})
 
     @staticmethod
     def _site(folder: Path) -> Path:
@@ -287,12 +293,8 @@ def _identity(subject: Subject) -> tuple[Any, ...]:
 
 def _pickled(receiver: Any) -> bytes:
     """Pickle a receiver for another process; by value if that process cannot import its module."""
-    module = sys.modules.get(type(receiver).__module__)
-    try:
-        importable = module is not None and module.__name__ != "__main__" and find_spec(module.__name__) is not None
-    except (ImportError, ValueError):
-        importable = False
-    if importable or module is None or module.__name__ == "__main__":
+    module = sys.modules[type(receiver).__module__]
+    if PathFinder.find_spec(module.__name__.partition(".")[0]) is not None:
         return bytes(cloudpickle.dumps(receiver))
     cloudpickle.register_pickle_by_value(module)
     try:

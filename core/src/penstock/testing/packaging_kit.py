@@ -9,15 +9,22 @@ from penstock.plugins.discovery import KINDS, LoadedPlugin, Plugins
 from penstock.plugins.specs import Spec
 from penstock.testing.check import NotApplicable
 from penstock.testing.kit import Kit, ReceiverKit
-from penstock.testing.plugin_probe import Facts, installed, probe
+from penstock.testing.plugin_probe import Facts, installed, probe, start_probe
 from penstock.testing.rate_estimator_kit import RateEstimatorKit
-from penstock.testing.subject import HOOKS
+from penstock.testing.subject import HOOKS, Subject
 
 _PROBE_LIMIT_S = 10.0
 
 
 class PackagingKit(Kit):
     """The kit of the packaging checks."""
+
+    @classmethod
+    def prepare(cls, subject: Subject) -> None:
+        """Start the probe process, and import what running a receiver needs."""
+        start_probe()
+        if subject.kind == "receiver" and subject.feeder is not None:
+            ReceiverKit.prepare(subject)
 
     def facts_of(self, plugin: LoadedPlugin, *, again: bool = False) -> Facts:
         """The facts about loading a plugin, cached in this process; ``again`` loads it once more."""

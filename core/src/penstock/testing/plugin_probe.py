@@ -29,11 +29,11 @@ from attrs import frozen
 from penstock.errors import summary_of
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.plugins.discovery import KINDS, LEGAL_NAME, LoadedPlugin, Plugins
-from penstock.runtime.global_state import GlobalState
 from penstock.testing.leak_meter import LeakMeter
 
 #: The step of loading that failed; empty when the plugin loaded.
 Step = Literal["", "import", "api", "hooks"]
+_START_LIMIT_S = 60.0
 _NEEDS_SPARK = {"DStream", "State", "StateSpec", "StorageLevel", "StreamingContext"}
 
 
@@ -107,6 +107,12 @@ def _ask(request: dict[str, Any]) -> dict[str, Any]:
     if _probe is None:
         _probe = _Probe()
     return _probe.ask(request)
+
+
+def start_probe() -> None:
+    """Start the probe process and wait until it answers."""
+    if _probe is None:
+        unpickle(pickle.dumps(None), _START_LIMIT_S)
 
 
 def installed() -> list[LoadedPlugin]:
@@ -183,7 +189,9 @@ def _serve(request: dict[str, Any]) -> dict[str, Any]:
             return {"end": f"it did not load within {request['limit_s']:g} s"}
         if not data:
             said = Path(folder, "output").read_text(errors="replace").strip().splitlines()
-            return {"end": f"it ended the process with exit status {status}" + (f": {said[-1]}" if said else "")}
+            killed = f"its process was killed by {signal.Signals(-status).name}" if status < 0 else ""
+            end = killed or f"it ended the process with exit status {status}"
+            return {"end": end + (f": {said[-1]}" if said else "")}
         answer: dict[str, Any] = json.loads(data)
         return answer
 
@@ -222,7 +230,7 @@ def _unpickled(pickled: bytes) -> dict[str, Any]:
 def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
     """Load an entry point; return the fields of ``Facts``."""
     entry_point = importlib.metadata.EntryPoint(_any_name(name), value, GROUP)
-    before, state = LeakMeter(), GlobalState()
+    before = LeakMeter()
     began = time.perf_counter()
     try:
         target = entry_point.load()
@@ -230,7 +238,7 @@ def _loaded(output: Path, name: str, value: str) -> dict[str, Any]:
         return {"step": "import", "fault": summary_of(error)}
     seconds = time.perf_counter() - began
     sys.stdout.flush()
-    effects = [*before.leaks(deadline_s=0), *state.changes()]
+    effects = before.leaks(deadline_s=0)
     if printed := output.read_text(errors="replace"):
         effects.append(f"it printed {printed[:100]!r}")
     if "pyspark" in sys.modules:

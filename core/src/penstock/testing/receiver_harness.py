@@ -16,6 +16,7 @@ from penstock.runtime.clock import Clock
 from penstock.runtime.threads import EngineThread
 
 # Reached only when something fails.
+_STOP_MESSAGE = "the test is over"
 _DEADLINE_S = 20.0
 _STOP_S = 5.0
 _POLL_S = 0.01
@@ -95,7 +96,12 @@ class ReceiverHarness(ReceiverHost[Any]):
             self.accept()
         self.stop()
 
-    def stop(self, message: str = "the test is over") -> None:
+    def reports(self) -> str:
+        """The last errors of the receiver and the reason why it has ended by itself, for the messages of failures."""
+        ends = [each for each in self.ends if _STOP_MESSAGE not in each]
+        return f"reported errors: {self.errors[-3:]}" + (f"; the receiver has ended: {ends[-1]}" if ends else "")
+
+    def stop(self, message: str = _STOP_MESSAGE) -> None:
         """Stop the receiver and wait for its end; buffered records are stored first. Idempotent.
 
         Raises:

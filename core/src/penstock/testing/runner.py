@@ -11,8 +11,9 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,10 +22,10 @@ import attrs
 from penstock.runtime.global_state import GlobalState
 from penstock.testing.block_store import BlockStoreKit
 from penstock.testing.capabilities import Capabilities
-from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for
+from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for, scale
 from penstock.testing.check_report import Report, Result
 from penstock.testing.feeder import Feeder
-from penstock.testing.kit import Kit, ReceiverKit, scale
+from penstock.testing.kit import Kit, ReceiverKit
 from penstock.testing.listener_kit import ListenerKit
 from penstock.testing.live import LiveKit
 from penstock.testing.packaging_kit import PackagingKit
@@ -75,7 +76,7 @@ def run_checks(
         seed: seeds every random value.
         live: whether to run the checks that start Spark.
         isolated: run the checks in a forked process. A check that ends this process fails; a new process runs the
-            remaining checks. Call it from a program without other threads.
+            remaining checks. Call it from a program without other threads. ``PENSTOCK_TEST_ISOLATED=1`` sets it, too.
         on_result: called with each result as soon as the check ends.
 
     Raises:
@@ -106,13 +107,19 @@ def run_subject(
 ) -> Report:
     """Run the checks on a subject; see ``run_checks``."""
     checks = checks_for(subject.kind, only)
-    results = []
-    for result in _isolated(subject, checks) if isolated else (run_check(subject, each) for each in checks):
+    results = list[Result]()
+    in_this_process = (run_check(subject, each) for each in checks)
+    for result in run_isolated(subject, checks) if is_isolated(isolated) else in_this_process:
         results.append(result)
         if on_result is not None:
             on_result(result)
     pinned = len(checks_for(subject.kind)) if only is None else None
     return Report(subject.kind, subject.title, subject.seed, pinned, tuple(results))
+
+
+def is_isolated(asked: bool) -> bool:
+    """Whether checks run in processes of their own: ``isolated``, or ``PENSTOCK_TEST_ISOLATED=1``."""
+    return asked or os.environ.get("PENSTOCK_TEST_ISOLATED") == "1"
 
 
 def run_check(subject: Subject, check: Check) -> Result:
@@ -121,6 +128,7 @@ def run_check(subject: Subject, check: Check) -> Result:
         return Result.of(check, "not applicable", seen=f"Capabilities.{check.requires} is not set")
     if check.kind == "live" and not subject.live:
         return Result.of(check, "not applicable", seen="live checks are off: set live=True, or pass --live")
+    _prepare(subject, check.kind)
     began = time.monotonic()
     error = _error_of(subject, check)
     seconds = round(time.monotonic() - began, 3)
@@ -140,6 +148,12 @@ def run_check(subject: Subject, check: Check) -> Result:
         error = CheckFailure(_unexpected(error))
     failed = Result.of(check, "failed", seconds, error.seen, error.smallest)
     return attrs.evolve(failed, change=error.change or check.change, excuse=_excuse(check))
+
+
+def _prepare(subject: Subject, kind: str) -> None:
+    # What cannot be prepared fails in the check.
+    with suppress(Exception):
+        _KITS[kind].prepare(subject)
 
 
 def _excuse(check: Check) -> str:
@@ -177,7 +191,7 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
                     outcome.append(error)
             outcome.append(None)
 
-        thread = threading.Thread(target=body, name=f"penstock kit {check.id}", daemon=True)
+        thread = threading.Thread(target=body, name=_thread_name(check), daemon=True)
         with _temporary_files_in(temporary), _no_exit(exits):
             thread.start()
             thread.join(limit_s)
@@ -189,6 +203,15 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
     if not outcome:
         return CheckFailure(f"the check did not end within its time limit of {limit_s:g} s; its stack:\n{where}")
     return outcome[0]
+
+
+def _thread_name(check: Check) -> str:
+    return f"penstock kit {check.id}"
+
+
+def _is_running(check: Check) -> bool:
+    """Whether a check that had to end still hangs in this process."""
+    return any(each.name == _thread_name(check) for each in threading.enumerate())
 
 
 @contextmanager
@@ -227,9 +250,11 @@ def _stack(thread: threading.Thread) -> str:
 # -- a process of its own --
 
 
-def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
-    """Run checks in a forked process; after the plugin ended or hung it, in a new one."""
+def run_isolated(subject: Subject, checks: Iterable[Check]) -> Iterator[Result]:
+    """Run checks in a forked process; after the plugin ended it, or a check hung, in a new one."""
     remaining = list(checks)
+    for kind in {check.kind for check in remaining}:
+        _prepare(subject, kind)
     while remaining:
         process = _Worker(subject, tuple(remaining))
         try:
@@ -238,7 +263,7 @@ def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
                 yield result
         finally:
             ended = process.end()
-        if remaining:
+        if ended and remaining:
             check = remaining.pop(0)
             yield attrs.evolve(
                 Result.of(check, "failed", seen=f"the process of the check {ended}"),
@@ -248,14 +273,21 @@ def _isolated(subject: Subject, checks: list[Check]) -> Iterator[Result]:
 
 
 class _Worker:
-    """A forked process that runs checks and sends their results through a pipe, one line of JSON each."""
+    """A forked process that runs checks and sends their results through a pipe, one line of JSON each.
+
+    It ends after a check that hangs: what hangs may use the processor for as long as the process lives. It says so
+    by an empty line.
+    """
 
     def __init__(self, subject: Subject, checks: tuple[Check, ...]) -> None:
-        self._checks, self._hung = checks, False
+        self._checks, self._killed, self._hands_over = checks, False, False
         self._reader, writer = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
-        self._pid = os.fork()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of a fork beside other threads; those of libraries such as Arrow are idle here.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._pid = os.fork()
         if self._pid == 0:
             status = 1
             try:
@@ -265,6 +297,9 @@ class _Worker:
                 for check in checks:
                     line = json.dumps(attrs.asdict(run_check(subject, check))) + "\n"
                     os.write(writer, line.encode())
+                    if _is_running(check):
+                        os.write(writer, b"\n")
+                        break
                 status = 0
             finally:
                 os._exit(status)
@@ -278,7 +313,7 @@ class _Worker:
             while b"\n" not in buffer:
                 ready, _, _ = select.select([self._reader], [], [], max(0.0, deadline - time.monotonic()))
                 if not ready:
-                    self._hung = True
+                    self._killed = True
                     os.kill(self._pid, signal.SIGKILL)
                     return
                 data = os.read(self._reader, 65536)
@@ -286,13 +321,18 @@ class _Worker:
                     return
                 buffer += data
             line, _, buffer = buffer.partition(b"\n")
+            if not line:
+                self._hands_over = True
+                return
             yield Result(**json.loads(line))
 
     def end(self) -> str:
-        """Wait for the end of the process; return how it ended, for messages."""
+        """Wait for the end of the process; return how the plugin ended it, empty if it did not."""
         os.close(self._reader)
         _, status = os.waitpid(self._pid, 0)
-        if self._hung:
+        if self._hands_over:
+            return ""
+        if self._killed:
             return "did not end within its time limit and was killed"
         if os.WIFSIGNALED(status):
             return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}"

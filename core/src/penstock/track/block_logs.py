@@ -58,7 +58,7 @@ class BlockLogs:
             return None
         if not checkpoint_directory:
             raise ConfigurationError(
-                f"{conf.key('wal_enabled')}=true keeps blocks in the checkpoint directory, and there is none: call "
+                f"{conf.key('wal_enabled')}=true needs a checkpoint directory for the blocks, and none is set: call "
                 f"ssc.checkpoint(directory) before the start, or set {conf.key('checkpoint_directory')}; all executors "
                 "must be able to write to it"
             )

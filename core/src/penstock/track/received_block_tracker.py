@@ -71,12 +71,12 @@ class ReceivedBlockTracker:
 
         Raises:
             WriteAheadLogError: the write failed or its result is unknown; no block was queued. They may be added again.
-            StreamingStateError: the application stops, and no batch would get them.
+            StreamingStateError: the application is stopping, and no batch would get them.
         """
         blocks = list(blocks)
         new = self._state.new(blocks)
         if new and self._is_sealed:
-            raise StreamingStateError("the application stops: no batch would process them")
+            raise StreamingStateError("the application is stopping: no batch would process the blocks")
         if new:
             self._write(allocations.blocks_added(new))
         return self._state.gone(blocks)

@@ -32,7 +32,7 @@ from penstock.track.receiver_launcher import ReceiverJob, ReceiverLauncher
 from penstock.track.receiver_lifecycle import step
 from penstock.track.receiver_tracking_info import BackingOff, ReceiverTrackingInfo, Waiting, new_record
 
-log = get_logger("tracked_receivers")
+log = get_logger("receiver_tracker")
 
 _TICK_MS = 1000
 # How often to check whether a receiver should move to an executor that has joined.

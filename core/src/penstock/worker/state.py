@@ -36,7 +36,7 @@ class State(Generic[S]):
             LookupError: the key has none.
         """
         if self._value is MISSING:
-            raise LookupError("State is not set: ask exists() first, or use getOption()")
+            raise LookupError("State is not set: check exists() first, or use getOption()")
         value: S = self._value
         return value
 
@@ -52,7 +52,7 @@ class State(Generic[S]):
         """
         self._check("update")
         if newState is None:
-            raise ValueError("a state cannot be None; remove() forgets it")
+            raise ValueError("a state cannot be None; to remove it, call remove()")
         self._value, self._updated = newState, True
 
     def remove(self) -> None:

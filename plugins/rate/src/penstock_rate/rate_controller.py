@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from attrs import frozen
-
 from penstock import BatchCompleted, ListenerContext, RateEstimator
 from penstock.helpers import get_logger
 
 log = get_logger("rate_controller")
 
-_HISTORY = 100
-
-
-@frozen
-class Estimate:
-    """A rate that was published.
-
-    Attributes:
-        time: end of the batch it was estimated from, ms since the epoch.
-        rate: records/s.
-        reason: the estimator's; empty when it gives none.
-    """
-
-    time: int
-    rate: float
-    reason: str
-
 
 class RateController:
     """Listens to completed batches and sets the rate of one receiver stream.
 
-    Callbacks run on the listener's own thread; ``history`` may be called from any.
+    Callbacks run on the listener's own thread.
 
     Args:
         context: sets the rate.
@@ -42,11 +23,8 @@ class RateController:
 
     def __init__(self, context: ListenerContext, stream_id: int, estimator: RateEstimator) -> None:
         self._context, self._stream_id, self.estimator = context, stream_id, estimator
-        self._history: tuple[Estimate, ...] = ()
-
-    def history(self) -> tuple[Estimate, ...]:
-        """The last hundred rates that were published, oldest first."""
-        return self._history
+        #: The rate that was published last, records/s; ``None`` before the first.
+        self.last_rate: float | None = None
 
     def onBatchCompleted(self, batchCompleted: BatchCompleted) -> None:
         """Estimate from a batch that succeeded, and publish the rate."""
@@ -63,11 +41,17 @@ class RateController:
         if rate is None:
             return
         # A batch without records says nothing about the capacity: it does not lower the rate.
-        if records <= 0 and self._history and rate < self._history[-1].rate:
+        if records <= 0 and self.last_rate is not None and rate < self.last_rate:
             return
-        estimate = Estimate(end, rate, self.estimator.reason)
-        self._history = (*self._history[1 - _HISTORY :], estimate)
-        log.debug("rate estimated", stream_id=self._stream_id, rate=rate, records=records, reason=estimate.reason)
+        self.last_rate = rate
+        log.debug(
+            "rate estimated",
+            stream_id=self._stream_id,
+            batch_time=info.batchTime,
+            rate=rate,
+            records=records,
+            reason=self.estimator.reason,
+        )
         self._context.set_rate(self._stream_id, rate)
 
 

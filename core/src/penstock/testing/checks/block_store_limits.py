@@ -165,11 +165,12 @@ def memory_bounded(kit: BlockStoreKit) -> None:
 
 @check("BS-18", "must", change="close files and end threads in close()")
 def close_releases(kit: BlockStoreKit) -> None:
-    """A closed store has released its threads, descriptors and temporary files.
+    """A closed store has released its threads, descriptors and temporary files, and changed nothing else.
 
     Purpose: an executor runs one receiver after another.
     Method: open a store, store a block, read it, close the store.
-    Condition: threads, descriptors and temporary files are the same as before.
+    Condition: threads, descriptors, temporary files and the global state are the same as before, and nothing was
+        printed to ``sys.stdout``.
     Requires: nothing.
     """
     store = kit.store()
@@ -178,7 +179,7 @@ def close_releases(kit: BlockStoreKit) -> None:
     del store
     kit.close()
     gc.collect()
-    if leaks := kit.leak_meter.leaks(kit.deadline_s(2)):
+    if leaks := kit.leaks(2):
         fail("; ".join(leaks), "one block stored and read")
 
 

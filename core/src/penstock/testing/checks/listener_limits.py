@@ -126,17 +126,18 @@ def flushes_on_stop(kit: ListenerKit) -> None:
 
 @check("LI-10", "must", change="close files and sockets, and end threads, in onStopProgress in the phase listeners")
 def nothing_left_behind(kit: ListenerKit) -> None:
-    """After a stop a listener has released its threads, descriptors and temporary files.
+    """After a stop a listener has released its threads, descriptors and temporary files, and changed nothing else.
 
-    Purpose: a program may start and stop many contexts.
+    Purpose: a program may start and stop many contexts. Its global state and its standard output are its own.
     Method: deliver a run of 5 batches with its stop, and delete the listener.
-    Condition: threads, descriptors and temporary files are the same as before.
+    Condition: threads, descriptors, temporary files and the global state are the same as before, and nothing was
+        printed to ``sys.stdout``.
     Requires: nothing.
     """
     kit.start().deliver(kit.events(batches=5))
     kit.close()
     gc.collect()
-    if leaks := kit.leak_meter.leaks(kit.deadline_s(3)):
+    if leaks := kit.leaks(3):
         fail("; ".join(leaks), "a run of 5 batches with its stop")
 
 

@@ -22,7 +22,7 @@ def word_count_end_to_end(kit: LiveKit) -> None:
     """A program on Spark counts exactly the records that were fed.
 
     Purpose: the plugin must work in a complete program, as a user runs it.
-    Method: run a program in ``local[3]`` that counts the records of the plugin's stream by value in each batch.
+    Method: run a program in ``local[4]`` that counts the records of the plugin's stream by value in each batch.
     Condition: the output has every record fed, each as often as it was fed.
     Requires: Spark; a feeder whose source other processes reach, or an installed plugin.
     """

@@ -73,7 +73,7 @@ def _run_two(kit: PackagingKit, receivers: ReceiverKit) -> None:
     for feeder, own in zip(feeders, records, strict=True):
         feeder.put(own)
     for number in range(2):
-        _check_own(kit, harnesses[number], records[number], number)
+        _check_own(kit, harnesses[number], harnesses[1 - number], records[number], number)
     harnesses[0].stop()
     feeders[1].put(feeders[1].sample(kit.rng, _RECORDS))
     second = harnesses[1]
@@ -83,12 +83,20 @@ def _run_two(kit: PackagingKit, receivers: ReceiverKit) -> None:
     )
 
 
-def _check_own(kit: PackagingKit, harness: ReceiverHarness, own: list[Any], number: int) -> None:
+def _check_own(
+    kit: PackagingKit, harness: ReceiverHarness, other: ReceiverHarness, own: list[Any], number: int
+) -> None:
     """Fail unless a receiver stores the records of its own source and no others."""
-    kit.until(
-        lambda: harness.count >= len(own),
-        lambda: f"receiver {number} of two stored {harness.count} of the {len(own)} records of its source",
-    )
+    if not kit.becomes(lambda: harness.count >= len(own)):
+        if not harness.count and not other.count:
+            fail(
+                f"neither of two receivers stores a record of its source; {harness.reports()}",
+                change="make one receiver store records first: see RC-10",
+            )
+        fail(
+            f"beside a receiver that stored {other.count} records, receiver {number} of two stored {harness.count} of "
+            f"the {len(own)} records of its own source"
+        )
     if foreign := [each for each in harness.records if each not in own]:
         fail(f"receiver {number} of two stored {foreign[0]!r}, a record of the other receiver's source", foreign[0])
 

@@ -50,7 +50,12 @@ def _shown(record: Any) -> str:
     return text if len(text) <= 60 else f"{text[:40]}... ({len(text)} characters)"
 
 
-@check("RC-10", "must", change="store each record that was read once; compare what the code does between two reads")
+@check(
+    "RC-10",
+    "must",
+    limit_s=60,
+    change="store each record that was read once; compare what the code does between two reads",
+)
 def every_record_arrives(kit: ReceiverKit) -> None:
     """The receiver stores every record of an undisturbed source once.
 
@@ -66,7 +71,7 @@ def every_record_arrives(kit: ReceiverKit) -> None:
         _await(kit, harness, stop)
     kit.finishes(harness.stop, _STOP_S)
     if seen := differences(records, harness.records):
-        fail(f"{seen}; reported errors: {harness.errors[-2:]}", "put(1 record); put(99 records); put(200 records)")
+        fail(f"{seen}; {harness.reports()}", "put(1 record); put(99 records); put(200 records)")
 
 
 @check("RC-11", "must", requires="ordered", change="store from one thread, in the order of the source")
@@ -259,7 +264,7 @@ def wakes_after_idle(kit: ReceiverKit) -> None:
         _await(kit, harness, number)
         if harness.count < number:
             fail(
-                f"record {number} is not stored after a quiet period; reported errors: {harness.errors[-2:]}",
+                f"record {number} is not stored after a quiet period; {harness.reports()}",
                 "put([record])",
             )
 
