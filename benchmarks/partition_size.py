@@ -25,6 +25,7 @@ from pyspark import RDD, SparkConf, SparkContext
 from penstock.blocks import arrow_form
 from penstock.blocks.block import Block, BlockReference
 from penstock.blocks.received_block_handler import LocalBlockHandler
+from penstock.spark.cluster import use_this_python
 from penstock.spark.rdds import BlocksRDD, PartitionSlots, shuffled
 from penstock.track.batch_partitions import Located, PartitionBounds, pack
 from penstock.wire.token import Token
@@ -64,6 +65,7 @@ def measure(megabytes: int, rounds: int) -> dict[str, Any]:
     conf = SparkConf().setMaster(f"local[{SLOTS}]").setAppName("partition size").set("spark.ui.enabled", "false")
     sc = SparkContext(conf=conf.set("spark.python.unix.domain.socket.enabled", "true"))
     sc.setLogLevel("ERROR")
+    use_this_python(sc)
     with tempfile.TemporaryDirectory() as folder:
         handler, lines = LocalBlockHandler(Path(folder) / "blocks"), make_lines(BLOCK_LINES)
         located: list[Located] = []

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from pyspark import RDD
 from tests.helpers import do_nothing
+from tests.helpers.fake_graph import FakeSparkContext
 
 from penstock import StoredBlock, StreamInputInfo
 from penstock.conf import Settings
@@ -126,7 +127,7 @@ class Engine:
     def __init__(self) -> None:
         self.clock, self.listener, self.errors = ManualClock(), Listener(), list[BaseException]()
         self.blocks = ReceivedBlockTracker([0])
-        graph = DStreamGraph(cast(Any, None), INTERVAL_MS)
+        graph = DStreamGraph(cast(Any, FakeSparkContext()), INTERVAL_MS)
         # The delays between retries are in real time.
         graph.stopping.wait = lambda _timeout: False  # type: ignore[assignment, method-assign, misc]
         DStream(Reporting(graph, self.blocks), cast(Any, None)).foreachRDD(lambda rdd: None)

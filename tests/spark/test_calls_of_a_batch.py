@@ -19,14 +19,15 @@ from penstock.graph.dstream import DStream
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import ReceiverInputDStream
-from penstock.spark.rdds import LocatedPartition
+from penstock.spark.cluster import use_this_python
+from penstock.spark.rdds import LocatedPartition, num_partitions
 from penstock.wire.token import Token
 from penstock.worker.block_reader import ReadBlocks
 
 pytestmark = pytest.mark.spark
 
-# PySpark needs about this many to start one job; half of them look up classes.
-MOST_CALLS_OF_A_JOB = 40
+# PySpark makes about 15 for one job.
+MOST_CALLS_OF_A_JOB = 25
 
 
 class Silent(Receiver[Any]):
@@ -74,10 +75,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def word_count(sc: SparkContext, received: Received, found: list[Any]) -> DStreamGraph:
     """A started graph; its output appends the sorted counts."""
+    use_this_python(sc)
     graph = DStreamGraph(sc, 1000)
     lines: DStream[str] = DStream(ReceiverInputDStream(graph, Silent()), cast(Any, None))
     counts = lines.flatMap(str.split).map(lambda word: (word, 1)).reduceByKey(add)
-    counts.foreachRDD(lambda rdd: found.append((rdd.getNumPartitions(), sorted(rdd.collect()))))
+    counts.foreachRDD(lambda rdd: found.append((num_partitions(rdd), sorted(rdd.collect()))))
     lines.foreachRDD(lambda rdd: found.append(rdd.count()))
     graph.connect(GraphRuntime(received_blocks=received))
     graph.start(0)
