@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, assert_type
+from typing import assert_type
 
 from pyspark import RDD, StorageLevel
 from pyspark.resultiterable import ResultIterable
@@ -151,7 +151,7 @@ def data_frames(lines: DStream[str], static: DataFrame) -> None:
     assert_type(frame.sql("SELECT * FROM batch"), DataFrameStream)
     assert_type(frame.transform(lambda df: df.orderBy("value").limit(3)), DataFrameStream)
     assert_type(words.rows(), DStream[Row])
-    assert_type(words.rows().map(lambda row: row["word"]), DStream[Any])
+    assert_type(words.rows().map(lambda row: str(row["word"])), DStream[str])
     lines.foreachDataFrame(lambda df: df.show())
     lines.foreachDataFrame(lambda time, df: print(time.isoformat(), df.count()))
     words.foreachDataFrame(lambda df: df.show())
