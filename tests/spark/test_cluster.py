@@ -1,9 +1,11 @@
-"""``cluster.executors``: the registered executors."""
+"""``penstock.spark.cluster``: the registered executors; task slots, also before executors have registered."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from pyspark import SparkContext
 
 from penstock.spark import cluster
@@ -53,3 +55,22 @@ def test_executors_are_ordered_by_id_without_the_driver() -> None:
 def test_executor_without_a_known_host_is_not_listed() -> None:
     sc = FakeSparkContext(Summary("0", "a:2"), Summary("1", ""))
     assert cluster.executors(cast(SparkContext, sc)) == [TaskLocation("a", "0")]
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "registered", "slots"),
+    [
+        ("local[4]", {}, 4, 3),
+        ("local[1]", {}, 1, 1),
+        ("local-cluster[2,3,1024]", {}, 2, 5),
+        ("yarn", {"spark.executor.instances": "4", "spark.executor.cores": "2"}, 2, 7),
+        ("yarn", {"spark.executor.instances": "1"}, 6, 5),
+        ("spark://host:7077", {"spark.cores.max": "8", "spark.executor.cores": "4"}, 2, 7),
+        ("yarn", {"spark.executor.instances": "4", "spark.default.parallelism": "3"}, 3, 3),
+    ],
+)
+def test_free_slots_count_executors_that_have_still_to_register(
+    master: str, settings: dict[str, str], registered: int, slots: int
+) -> None:
+    sc = SimpleNamespace(master=master, defaultParallelism=registered, getConf=lambda: settings)
+    assert cluster.FreeSlots(cast(SparkContext, sc), lambda: 1)() == slots

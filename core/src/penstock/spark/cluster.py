@@ -57,8 +57,10 @@ def local_cores(sc: SparkContext) -> int | None:
         return None
     if match[1] is None:
         return 1
+    if match[1] != "*":
+        return int(match[1])
     jvm: Any = sc._jvm
-    return int(jvm.java.lang.Runtime.getRuntime().availableProcessors()) if match[1] == "*" else int(match[1])
+    return int(jvm.java.lang.Runtime.getRuntime().availableProcessors())
 
 
 def fixed_cores(sc: SparkContext) -> int | None:
@@ -103,6 +105,15 @@ def expected_executors(sc: SparkContext) -> int:
         return int(instances)
     cores, each = settings.get("spark.cores.max"), settings.get("spark.executor.cores")
     return max(int(cores) // int(each), 1) if cores and each else 1
+
+
+def task_slots(sc: SparkContext) -> int:
+    """The number of task slots, at least one; where executors have still to register, the number that is expected."""
+    cores = fixed_cores(sc)
+    if cores is not None:
+        return max(cores, 1)
+    each = int(sc.getConf().get("spark.executor.cores") or 1)
+    return max(sc.defaultParallelism, expected_executors(sc) * each, 1)
 
 
 def use_this_python(sc: SparkContext) -> None:
@@ -182,5 +193,6 @@ class FreeSlots:
         is_known = self._slots and (is_on_this_machine(self._sc) or time.monotonic() - self._asked_at < _KNOWN_S)
         if not is_known:
             self._is_chosen = self._sc.getConf().get("spark.default.parallelism") is not None
-            self._slots, self._asked_at = max(self._sc.defaultParallelism, 1), time.monotonic()
+            self._slots = max(self._sc.defaultParallelism, 1) if self._is_chosen else task_slots(self._sc)
+            self._asked_at = time.monotonic()
         return self._slots if self._is_chosen else max(self._slots - self._receivers(), 1)
