@@ -136,7 +136,7 @@ MUTANTS = [
     memory_mutant("RC-25", ConnectsInOnStart, "onStart raised", 1.0, "RC-26"),
     memory_mutant("RC-25", HidesRefusal, "reported no error for a refused connection", 0.1),
     memory_mutant("RC-26", EndsWithConnection, "the record after the cut is not stored", 0.1),
-    memory_mutant("RC-27", ConstantDelay, ", 500, 500, 500] ms"),
+    memory_mutant("RC-27", ConstantDelay, "the delays between attempts do not grow"),
     memory_mutant("RC-27", WaitsConstantly, "in real time"),
     memory_mutant("RC-27", Spins, "attempts to connect without a delay"),
     memory_mutant("RC-28", RepeatsBadRecord, "the record after the bad one is not stored", 0.1, feeder=JsonFeeder),
