@@ -19,6 +19,7 @@ from penstock.graph.batch_input import RowInput
 from penstock.graph.frames import BatchFrame, DerivedFrames, FrameDStream, SourceFrames
 from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
 from penstock.graph.operators.per_batch import UnionDStream
+from penstock.graph.operators.windows import WindowedDStream
 from penstock.plugins.specs import SourceBatch
 from penstock.spark.rdds import LocatedPartition
 
@@ -149,6 +150,28 @@ def test_a_source_may_have_columns(context: FakeContext) -> None:
     assert node.batch_inputs(2 * INTERVAL_MS) == (rdd,)
     node.clear_metadata(2 * INTERVAL_MS, unpersist=True)
     assert node._columns == {}
+
+
+def test_batches_of_a_source_that_had_no_records_are_read_from_nothing(context: FakeContext) -> None:
+    # After a recovery; a window asks for the batches before it.
+    columns = ArrowInput(FakeRDD([[1]]), Reader(), lambda: TEXT)
+    nothing = dict.fromkeys(("open", "start", "stop", "clean_up", "position", "restore"), lambda *_arguments: None)
+    source = SimpleNamespace(
+        compute=lambda _time_ms: SourceBatch(FakeRDD([["a"]]), arrow=columns),
+        compute_again=lambda _time_ms: None,
+        **nothing,
+    )
+    node = PulledInputDStream(context.graph, lambda: source)
+    node.recover_from({"time_ms": INTERVAL_MS, "source": None})
+    window = WindowedDStream(node, 4 * INTERVAL_MS, INTERVAL_MS)
+    window.initialize(0)
+    assert node.batch_inputs(INTERVAL_MS) == ()
+    # The time after it is skipped.
+    assert node.batch_inputs(3 * INTERVAL_MS) == (columns,)
+    assert node.batch_inputs(2 * INTERVAL_MS) == ()
+    assert window.batch_inputs(4 * INTERVAL_MS) == (columns, columns)
+    assert schema_of(SourceFrames(node, None), *window.batch_inputs(2 * INTERVAL_MS)) is None
+    assert schema_of(SourceFrames(node, None), *window.batch_inputs(4 * INTERVAL_MS)) == "struct<value:string>"
 
 
 # -- schemas --
