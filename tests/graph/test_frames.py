@@ -393,6 +393,26 @@ def test_rows_of_an_unknown_schema_are_none(
     assert node.get_or_compute(2 * INTERVAL_MS).collect() == []
 
 
+def test_jobs_that_the_plan_of_rows_runs_carry_the_output(
+    context: FakeContext, lines: DStream[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[Any] = []
+    frame: Any = SimpleNamespace(rdd=FakeRDD([["row"]]))
+
+    def plan(_self: SourceFrames, _inputs: Any) -> Any:
+        order.append("plan")
+        return frame
+
+    monkeypatch.setattr(SourceFrames, "_frame_of", plan)
+    lines.toDF().rows().map(str).foreachRDD(print)
+    runtime = evolve(context.graph.runtime, before_output=lambda time_ms, output: order.append((time_ms, output)))
+    context.graph.connect(runtime)
+    context.graph.zero_time_ms = None
+    context.graph.start(0)
+    context.graph.generate_jobs(INTERVAL_MS)
+    assert order == [(INTERVAL_MS, 0), "plan"]
+
+
 # -- arguments --
 
 
