@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve, frozen
+from pyspark import StorageLevel
 from pyspark.sql import types
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRDD
 
@@ -113,6 +114,33 @@ def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStr
     node.initialize(0)
     with pytest.raises(StreamingStateError, match="FakeInputNode, a parent of a union, has no RDD"):
         node.batch_inputs(INTERVAL_MS)
+
+
+def test_a_window_of_a_union_begins_before_the_first_batch(lines: DStream[Any]) -> None:
+    node = initialized(lines.union(lines).window(4 * INTERVAL_MS / 1000))
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
+
+
+@pytest.mark.parametrize(
+    "persisted",
+    [lambda union: union.cache(), lambda union: union.window(4 * INTERVAL_MS / 1000)],
+    ids=["cache", "window"],
+)
+def test_a_persisted_union_of_rows_is_read_from_its_rdds(
+    lines: DStream[Any], persisted: Callable[[DStream[Any]], DStream[Any]]
+) -> None:
+    # Else the functions would run again for each window and output.
+    union = lines.map(str).union(lines)
+    node = initialized(persisted(union))
+    found = node.batch_inputs(INTERVAL_MS)
+    rdd: Any = union._node.get_or_compute(INTERVAL_MS)
+    assert found == (rdd,)
+    assert rdd.done == ["persist " + str(StorageLevel.MEMORY_ONLY)]
+
+
+def test_a_persisted_union_of_blocks_is_read_from_the_blocks(lines: DStream[Any]) -> None:
+    node = initialized(lines.union(lines).cache())
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
 
 
 def test_functions_of_rows_run_where_the_blocks_are_read(lines: DStream[Any]) -> None:
