@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 from pyspark import cloudpickle
+from pyspark.sql.types import StructType
 from tests.helpers.fake_graph import FakeContext, FakeInput
 
 from penstock.checkpoint.program import Program
@@ -33,6 +34,18 @@ def test_a_dstream_in_an_output_function_is_restored_around_the_restored_node() 
     assert restored is not source
     assert cast(Any, restored)._node is output.parents[0]
     assert cast(Any, restored).context() is after
+
+
+def test_a_grouped_stream_in_an_output_function_is_restored_around_the_restored_node() -> None:
+    before, after = FakeContext(), FakeContext()
+    source = FakeInput(before, stored_batches)
+    grouped = source.toDF(StructType().add("value", "integer")).groupBy("value")
+    source.foreachRDD(lambda rdd: grouped)
+    load_program(save_program(program_of(before)), program_of(after))
+    (output,) = after.graph.outputs
+    restored = cast(Any, output.function(cast(Any, None), cast(Any, None)))
+    assert restored._columns == ("value",)
+    assert restored._stream._node.parents == output.parents
 
 
 def test_a_function_that_runs_in_a_task_cannot_refer_to_a_stream() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from attrs import evolve, frozen
+from pyspark import StorageLevel
 from pyspark.sql import types
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRDD
 
@@ -19,6 +20,7 @@ from penstock.graph.batch_input import RowInput
 from penstock.graph.frames import BatchFrame, DerivedFrames, FrameDStream, SourceFrames
 from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
 from penstock.graph.operators.per_batch import UnionDStream
+from penstock.graph.operators.windows import WindowedDStream
 from penstock.plugins.specs import SourceBatch
 from penstock.spark.rdds import LocatedPartition
 
@@ -114,6 +116,33 @@ def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStr
         node.batch_inputs(INTERVAL_MS)
 
 
+def test_a_window_of_a_union_begins_before_the_first_batch(lines: DStream[Any]) -> None:
+    node = initialized(lines.union(lines).window(4 * INTERVAL_MS / 1000))
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
+
+
+@pytest.mark.parametrize(
+    "persisted",
+    [lambda union: union.cache(), lambda union: union.window(4 * INTERVAL_MS / 1000)],
+    ids=["cache", "window"],
+)
+def test_a_persisted_union_of_rows_is_read_from_its_rdds(
+    lines: DStream[Any], persisted: Callable[[DStream[Any]], DStream[Any]]
+) -> None:
+    # Else the functions would run again for each window and output.
+    union = lines.map(str).union(lines)
+    node = initialized(persisted(union))
+    found = node.batch_inputs(INTERVAL_MS)
+    rdd: Any = union._node.get_or_compute(INTERVAL_MS)
+    assert found == (rdd,)
+    assert rdd.done == ["persist " + str(StorageLevel.MEMORY_ONLY)]
+
+
+def test_a_persisted_union_of_blocks_is_read_from_the_blocks(lines: DStream[Any]) -> None:
+    node = initialized(lines.union(lines).cache())
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
+
+
 def test_functions_of_rows_run_where_the_blocks_are_read(lines: DStream[Any]) -> None:
     node = initialized(lines.map(str).filter(bool))
     (found,) = node.batch_inputs(INTERVAL_MS)
@@ -149,6 +178,28 @@ def test_a_source_may_have_columns(context: FakeContext) -> None:
     assert node.batch_inputs(2 * INTERVAL_MS) == (rdd,)
     node.clear_metadata(2 * INTERVAL_MS, unpersist=True)
     assert node._columns == {}
+
+
+def test_batches_of_a_source_that_had_no_records_are_read_from_nothing(context: FakeContext) -> None:
+    # After a recovery; a window asks for the batches before it.
+    columns = ArrowInput(FakeRDD([[1]]), Reader(), lambda: TEXT)
+    nothing = dict.fromkeys(("open", "start", "stop", "clean_up", "position", "restore"), lambda *_arguments: None)
+    source = SimpleNamespace(
+        compute=lambda _time_ms: SourceBatch(FakeRDD([["a"]]), arrow=columns),
+        compute_again=lambda _time_ms: None,
+        **nothing,
+    )
+    node = PulledInputDStream(context.graph, lambda: source)
+    node.recover_from({"time_ms": INTERVAL_MS, "source": None})
+    window = WindowedDStream(node, 4 * INTERVAL_MS, INTERVAL_MS)
+    window.initialize(0)
+    assert node.batch_inputs(INTERVAL_MS) == ()
+    # The time after it is skipped.
+    assert node.batch_inputs(3 * INTERVAL_MS) == (columns,)
+    assert node.batch_inputs(2 * INTERVAL_MS) == ()
+    assert window.batch_inputs(4 * INTERVAL_MS) == (columns, columns)
+    assert schema_of(SourceFrames(node, None), *window.batch_inputs(2 * INTERVAL_MS)) is None
+    assert schema_of(SourceFrames(node, None), *window.batch_inputs(4 * INTERVAL_MS)) == "struct<value:string>"
 
 
 # -- schemas --
@@ -368,6 +419,26 @@ def test_rows_of_an_unknown_schema_are_none(
     node = initialized(lines.toDF().rows())
     assert node.get_or_compute(INTERVAL_MS) is frame.rdd
     assert node.get_or_compute(2 * INTERVAL_MS).collect() == []
+
+
+def test_jobs_that_the_plan_of_rows_runs_carry_the_output(
+    context: FakeContext, lines: DStream[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[Any] = []
+    frame: Any = SimpleNamespace(rdd=FakeRDD([["row"]]))
+
+    def plan(_self: SourceFrames, _inputs: Any) -> Any:
+        order.append("plan")
+        return frame
+
+    monkeypatch.setattr(SourceFrames, "_frame_of", plan)
+    lines.toDF().rows().map(str).foreachRDD(print)
+    runtime = evolve(context.graph.runtime, before_output=lambda time_ms, output: order.append((time_ms, output)))
+    context.graph.connect(runtime)
+    context.graph.zero_time_ms = None
+    context.graph.start(0)
+    context.graph.generate_jobs(INTERVAL_MS)
+    assert order == [(INTERVAL_MS, 0), "plan"]
 
 
 # -- arguments --

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -85,6 +86,20 @@ def test_batch_has_records_and_description(make: Make, tmp_path: Path) -> None:
     # A batch that is not counted any more takes nothing.
     source._record_counts.merge({2000: {1: 5}})
     assert batch.count() == 0
+
+
+def test_recovered_batch_without_files_has_the_schema(make: Make, tmp_path: Path) -> None:
+    earlier, _ = make()
+    empty = earlier.compute(1000)
+    (tmp_path / "new").write_text("x\n")
+    earlier.compute(2000)
+    source, _ = make()
+    source.restore(json.loads(json.dumps(earlier.position())))
+    again = source.compute_again(1000)
+    assert again.arrow is not None
+    assert empty.arrow is not None
+    assert (again.arrow.references, again.arrow.schema()) == (None, empty.arrow.schema())
+    assert names(source.compute_again(2000)) == ["new"]
 
 
 def test_failing_spark_loses_no_file(make: Make, tmp_path: Path) -> None:

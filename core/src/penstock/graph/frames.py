@@ -247,6 +247,8 @@ class RowsOfFrames(Node):
         parent: gives the DataFrames.
     """
 
+    runs_foreign_code = True
+
     def __init__(self, parent: FrameDStream) -> None:
         super().__init__(parent.graph, (parent,))
         self._parent = parent

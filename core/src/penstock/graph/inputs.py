@@ -155,8 +155,8 @@ class PulledInputDStream(InputDStream):
         self._failed: dict[int, BaseException] = {}
         # The newest batch time of an earlier run: up to here the source must repeat its batches.
         self._position_ms = -1
-        # The same batches as the remembered RDDs, where the source has columns.
-        self._columns: dict[int, ArrowInput] = {}
+        # The same batches as the remembered RDDs, where the source has columns; None for a batch without records.
+        self._columns: dict[int, ArrowInput | None] = {}
         self.restored()
 
     def restored(self) -> None:
@@ -208,14 +208,14 @@ class PulledInputDStream(InputDStream):
         if time_ms <= self._position_ms:
             assert isinstance(self._source, RecoverableSource)
             repeated = self._source.compute_again(time_ms)
-            return self._sc.emptyRDD() if repeated is None else self._rdd(time_ms, repeated)
+            return self._empty(time_ms) if repeated is None else self._rdd(time_ms, repeated)
         if time_ms < self._newest_ms:
             if time_ms in self._failed:
                 raise StreamingStateError(
                     f"the source of input stream {self.id} failed at {time_ms} ms and has computed the batch of "
                     f"{self._newest_ms} ms since: the failed batch cannot be computed again"
                 ) from self._failed[time_ms]
-            return self._sc.emptyRDD()
+            return self._empty(time_ms)
         self._newest_ms = time_ms
         try:
             batch = self._source.compute(time_ms)
@@ -223,6 +223,10 @@ class PulledInputDStream(InputDStream):
             self._failed[time_ms] = error
             raise
         return self._rdd(time_ms, batch)
+
+    def _empty(self, time_ms: int) -> RDD[Any]:
+        self._columns[time_ms] = None
+        return self._sc.emptyRDD()
 
     def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
         info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
@@ -232,9 +236,12 @@ class PulledInputDStream(InputDStream):
         return batch.rdd
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The batch's columns if the source has them, else its RDD."""
+        """The batch's columns if the source has them, else its RDD; nothing for a time without a batch."""
         rdd = self.get_or_compute(time_ms)
-        return None if rdd is None else (self._columns.get(time_ms, rdd),)
+        if rdd is None:
+            return None
+        found = self._columns.get(time_ms, rdd)
+        return () if found is None else (found,)
 
     @property
     def has_columns(self) -> bool:

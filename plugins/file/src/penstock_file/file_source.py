@@ -152,7 +152,7 @@ class FileSource:
             )
         taken = self._selector.take(self._options.max_files_per_batch, self._options.max_bytes_per_batch)
         if not taken:
-            return SourceBatch(self._sc.emptyRDD(), arrow=self._columns(None, self._read(batch_time_ms)))
+            return self._empty(self._sc, batch_time_ms)
         try:
             return self._batch(self._sc, batch_time_ms, taken)
         except BaseException:
@@ -179,15 +179,18 @@ class FileSource:
             for time_ms, files in position["batches"].items()
         }
 
-    def compute_again(self, batch_time_ms: int) -> SourceBatch | None:
-        """Make a batch of an earlier run again; ``None`` when it had no files."""
+    def compute_again(self, batch_time_ms: int) -> SourceBatch:
+        """Make a batch of an earlier run again."""
         files = self._batches.get(batch_time_ms)
         assert self._sc is not None
-        return None if files is None else self._batch(self._sc, batch_time_ms, files)
+        return self._empty(self._sc, batch_time_ms) if files is None else self._batch(self._sc, batch_time_ms, files)
 
     def stop(self) -> None:
         """End the lister."""
         self._lister.stop()
+
+    def _empty(self, sc: SparkContext, batch_time_ms: int) -> SourceBatch:
+        return SourceBatch(sc.emptyRDD(), arrow=self._columns(None, self._read(batch_time_ms)))
 
     def _batch(self, sc: SparkContext, batch_time_ms: int, taken: Sequence[FileVersion]) -> SourceBatch:
         pieces = partitions(taken, self._reader.unit, self._parallelism)

@@ -17,7 +17,7 @@ from pyspark import SparkContext, cloudpickle
 
 from penstock.checkpoint.program import Program
 from penstock.errors import CheckpointError, ConfigurationError, text_of
-from penstock.graph.dataframe_stream import DataFrameStream
+from penstock.graph.dataframe_stream import DataFrameStream, GroupedDataFrameStream
 from penstock.graph.dstream import DStream
 from penstock.graph.node import Node
 from penstock.spark import dataframes
@@ -102,7 +102,7 @@ class _Pickler(cloudpickle.CloudPickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, Node):
             return _new, (type(obj),), obj.program_state()
-        if isinstance(obj, DStream | DataFrameStream):  # in a function of the program
+        if isinstance(obj, DStream | DataFrameStream | GroupedDataFrameStream):  # in a function of the program
             return _new, (type(obj),), vars(obj)
         if _is_column(obj):
             return dataframes.load_column, (dataframes.dump_column(obj),)

@@ -138,17 +138,22 @@ class UnionDStream(Node):
             raise StreamingStateError(f"{missing[0]}, a parent of a union, has no RDD at time {time_ms} ms")
         return self._sc.union([rdd for rdd in rdds if rdd is not None])
 
-    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...]:
-        """The inputs of the parents.
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        """The inputs of the parents; the RDD if it is persisted and saves running their functions again.
 
         Raises:
             StreamingStateError: a parent has no batch at that time.
         """
+        if not self.is_time_valid(time_ms):
+            return None
         found = [parent.batch_inputs(time_ms) for parent in self.parents]
         if None in found:
             missing = type(self.parents[found.index(None)]).__name__
             raise StreamingStateError(f"{missing}, a parent of a union, has no RDD at time {time_ms} ms")
-        return tuple(each for inputs in found for each in inputs or ())
+        united = tuple(each for inputs in found for each in inputs or ())
+        if self.is_fusible or all(isinstance(each, ArrowInput) for each in united):
+            return united
+        return super().batch_inputs(time_ms)
 
     @property
     def has_columns(self) -> bool:
