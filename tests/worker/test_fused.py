@@ -138,6 +138,22 @@ def test_generated_code_equals_nested_generators(
     assert run(FusedChain(tuple(steps)), iter(records), index) == list(nested(steps, index, records))
 
 
+@pytest.mark.parametrize("last", [*LAST.values(), CombineValues(SUM)], ids=[*LAST, "combine"])
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [
+        (STEPS["map"], 200),
+        (STEPS["filter"], 200),
+        (STEPS["flatMap to nothing"], 40),
+        (Step("flatMapValues", lambda value: iter([value])), 40),
+    ],
+    ids=["map", "filter", "flatMap", "flatMapValues"],
+)
+def test_long_chains_equal_nested_generators(step: AnyStep, number: int, last: AnyStep) -> None:
+    steps, records = [*[step] * number, last], [(1, 2), (2, 2), (3, 4), (1, 2)]
+    assert run(FusedChain(tuple(steps)), records) == list(nested(steps, 0, records))
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=60),
     st.integers(1, 9),

@@ -2,8 +2,9 @@
 
 A run of operators becomes one function of plain loops and local names, which calls the functions of the program. A
 worker compiles it once for each sequence of operators. ``linecache`` holds the source, so tracebacks and debuggers show
-it. A StopIteration that a function of the program raises is an error, and not a silent end of the partition: the
-generated functions are generators, or generators call them.
+it. A run with more nested loops and conditions than Python compiles becomes several functions. A StopIteration that a
+function of the program raises is an error, and not a silent end of the partition: the generated functions are
+generators, or generators call them.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ except (TypeError, ValueError):
 EXPANDING = frozenset({"flatMap", "flatMapValues"})
 _KEEPS_RECORD = frozenset({"filter", "checkPairs"})
 _NESTING = EXPANDING | {"filter"}
+# CPython compiles at most 20 nested loops, and 100 levels of indentation.
+_MAX_NESTED = 12
 
 _FIND = """\
 try:
@@ -109,6 +112,8 @@ class FusedChain:
         run: tuple[Step, ...] = ()
         for step in self.steps:
             if isinstance(step, Step):
+                if step.kind in _NESTING and sum(each.kind in _NESTING for each in run) == _MAX_NESTED:
+                    records, run = generated(run, records), ()
                 run = (*run, step)
                 continue
             records = step.results(run, records) if isinstance(step, LastStep) else step(index, generated(run, records))
