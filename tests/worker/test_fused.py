@@ -174,7 +174,10 @@ def test_checks_of_the_memory_change_no_result(
     assert len(checks) >= len(pairs) // records_per_check
 
 
-def test_memory_is_checked_while_an_iterator_of_one_record_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "num_keys"), [("flatMap", 100), ("flatMapValues", 1)])
+def test_memory_is_checked_while_an_iterator_of_one_record_is_read(
+    monkeypatch: pytest.MonkeyPatch, kind: fused.Kind, num_keys: int
+) -> None:
     checked_at: list[int] = []
     made = 0
 
@@ -186,7 +189,8 @@ def test_memory_is_checked_while_an_iterator_of_one_record_is_read(monkeypatch: 
 
     monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 10)
     monkeypatch.setattr("pyspark.shuffle.get_used_memory", noting(checked_at, lambda: made, 100))
-    assert len(run(FusedChain((Step("flatMap", items), CombineValues(SUM))), [0])) == 100
+    assert len(run(FusedChain((Step(kind, items), CombineValues(SUM))), [("a", 0)])) == num_keys
+    assert made == 100
     assert len(checked_at) >= 10
     assert checked_at[0] <= 11
 
@@ -266,7 +270,7 @@ def test_traceback_shows_the_line_of_the_chain_and_then_the_function() -> None:
         run(FusedChain((Step("filter", bool), Step("flatMap", tokenize), CombineValues(SUM))), ["a"])
     frames = traceback.extract_tb(raised.value.__traceback__)
     assert [(frame.name, frame.line) for frame in frames[-2:]] == [
-        ("chain", "item_2 = flatMap_2(record)"),
+        ("chain", "items_2 = flatMap_2(record)"),
         ("tokenize", 'raise ValueError("not mine")'),
     ]
     assert frames[-2].filename == "<penstock filter · flatMap · sumByKey>"
