@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark import cloudpickle
@@ -46,6 +47,19 @@ def test_a_grouped_stream_in_an_output_function_is_restored_around_the_restored_
     restored = cast(Any, output.function(cast(Any, None), cast(Any, None)))
     assert restored._columns == ("value",)
     assert restored._stream._node.parents == output.parents
+
+
+def test_a_restored_join_has_as_many_partitions_as_the_new_run_has_free_slots() -> None:
+    before, after = FakeContext(), FakeContext()
+    before.sparkContext.defaultParallelism, after.sparkContext.defaultParallelism = 2, 8
+    source = FakeInput(before, stored_batches).map(lambda n: (n, n))
+    source.join(source).foreachRDD(print)
+    assert before.graph.free_slots() == 2
+    load_program(save_program(program_of(before)), program_of(after))
+    (joined,) = after.graph.outputs[0].parents
+    pairs, others = MagicMock(), MagicMock()
+    cast(Any, joined)._function(None, pairs, others)
+    pairs.mapValues().union().groupByKey.assert_called_once_with(8)
 
 
 def test_a_function_that_runs_in_a_task_cannot_refer_to_a_stream() -> None:

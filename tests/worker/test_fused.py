@@ -138,6 +138,22 @@ def test_generated_code_equals_nested_generators(
     assert run(FusedChain(tuple(steps)), iter(records), index) == list(nested(steps, index, records))
 
 
+@pytest.mark.parametrize("last", [*LAST.values(), CombineValues(SUM)], ids=[*LAST, "combine"])
+@pytest.mark.parametrize(
+    ("step", "number"),
+    [
+        (STEPS["map"], 200),
+        (STEPS["filter"], 200),
+        (STEPS["flatMap to nothing"], 40),
+        (Step("flatMapValues", lambda value: iter([value])), 40),
+    ],
+    ids=["map", "filter", "flatMap", "flatMapValues"],
+)
+def test_long_chains_equal_nested_generators(step: AnyStep, number: int, last: AnyStep) -> None:
+    steps, records = [*[step] * number, last], [(1, 2), (2, 2), (3, 4), (1, 2)]
+    assert run(FusedChain(tuple(steps)), records) == list(nested(steps, 0, records))
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=60),
     st.integers(1, 9),
@@ -158,7 +174,10 @@ def test_checks_of_the_memory_change_no_result(
     assert len(checks) >= len(pairs) // records_per_check
 
 
-def test_memory_is_checked_while_an_iterator_of_one_record_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "num_keys"), [("flatMap", 100), ("flatMapValues", 1)])
+def test_memory_is_checked_while_an_iterator_of_one_record_is_read(
+    monkeypatch: pytest.MonkeyPatch, kind: fused.Kind, num_keys: int
+) -> None:
     checked_at: list[int] = []
     made = 0
 
@@ -170,7 +189,8 @@ def test_memory_is_checked_while_an_iterator_of_one_record_is_read(monkeypatch: 
 
     monkeypatch.setattr(combine, "_RECORDS_PER_CHECK", 10)
     monkeypatch.setattr("pyspark.shuffle.get_used_memory", noting(checked_at, lambda: made, 100))
-    assert len(run(FusedChain((Step("flatMap", items), CombineValues(SUM))), [0])) == 100
+    assert len(run(FusedChain((Step(kind, items), CombineValues(SUM))), [("a", 0)])) == num_keys
+    assert made == 100
     assert len(checked_at) >= 10
     assert checked_at[0] <= 11
 
@@ -250,7 +270,7 @@ def test_traceback_shows_the_line_of_the_chain_and_then_the_function() -> None:
         run(FusedChain((Step("filter", bool), Step("flatMap", tokenize), CombineValues(SUM))), ["a"])
     frames = traceback.extract_tb(raised.value.__traceback__)
     assert [(frame.name, frame.line) for frame in frames[-2:]] == [
-        ("chain", "item_2 = flatMap_2(record)"),
+        ("chain", "items_2 = flatMap_2(record)"),
         ("tokenize", 'raise ValueError("not mine")'),
     ]
     assert frames[-2].filename == "<penstock filter · flatMap · sumByKey>"

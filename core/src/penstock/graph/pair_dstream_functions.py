@@ -213,8 +213,11 @@ class PairDStreamFunctions(Generic[T]):
         self, operation: Callable[..., RDD[Any]], other: DStream[Any], num_partitions: int | None
     ) -> DStream[Any]:
         asked = None if num_partitions is None else require_num_partitions(num_partitions)
-        pairs, slots = require_stream(operation.__name__, other)._checked(), self._node.graph.free_slots
-        return self._transformed((self._checked(), pairs), lambda _time, a, b: operation(a, b, asked or slots()))
+        # A checkpointed function refers to the graph by name: after a recovery it asks the new run's graph.
+        pairs, graph = require_stream(operation.__name__, other)._checked(), self._node.graph
+        return self._transformed(
+            (self._checked(), pairs), lambda _time, a, b: operation(a, b, asked or graph.free_slots())
+        )
 
     def _gathering(self) -> Combiner:
         return self._combiner(lambda value: [value], functions.appended, operator.iadd)

@@ -2,8 +2,9 @@
 
 A run of operators becomes one function of plain loops and local names, which calls the functions of the program. A
 worker compiles it once for each sequence of operators. ``linecache`` holds the source, so tracebacks and debuggers show
-it. A StopIteration that a function of the program raises is an error, and not a silent end of the partition: the
-generated functions are generators, or generators call them.
+it. A run with more nested loops and conditions than Python compiles becomes several functions. A StopIteration that a
+function of the program raises is an error, and not a silent end of the partition: the generated functions are
+generators, or generators call them.
 """
 
 from __future__ import annotations
@@ -43,10 +44,25 @@ except (TypeError, ValueError):
     check_pair({record})
     raise""",
 }
+# Of an iterator it is not known how many records follow: memory is checked while they are read.
+_WATCH = """\
+if type({items}) is not list:
+    {items} = watched({items})
+"""
+# The operators before a reduction.
+_WATCHED = _OPERATORS | {
+    "flatMap": "{items} = {function}({record})\n" + _WATCH + "for {result} in {items}:",
+    "flatMapValues": _PAIR
+    + "{items} = {function}({value})\n"
+    + _WATCH
+    + "for {item} in {items}:\n    {result} = {key}, {item}",
+}
 #: Operators that make several records of one.
 EXPANDING = frozenset({"flatMap", "flatMapValues"})
 _KEEPS_RECORD = frozenset({"filter", "checkPairs"})
 _NESTING = EXPANDING | {"filter"}
+# CPython compiles at most 20 nested loops, and 100 levels of indentation.
+_MAX_NESTED = 12
 
 _FIND = """\
 try:
@@ -109,6 +125,8 @@ class FusedChain:
         run: tuple[Step, ...] = ()
         for step in self.steps:
             if isinstance(step, Step):
+                if step.kind in _NESTING and sum(each.kind in _NESTING for each in run) == _MAX_NESTED:
+                    records, run = generated(run, records), ()
                 run = (*run, step)
                 continue
             records = step.results(run, records) if isinstance(step, LastStep) else step(index, generated(run, records))
@@ -160,6 +178,7 @@ def compiled(operators: tuple[Kind, ...], ending: str) -> Callable[..., Any]:
 def source_of(operators: Sequence[str], ending: str) -> str:
     """The source of the function for a sequence of operators."""
     yields, depth = ending == "yield", 1
+    templates = _OPERATORS if yields else _WATCHED
     functions = [f"{kind}_{number}" for number, kind in enumerate(operators, 1) if kind != "checkPairs"]
     if yields:
         lines = [f"def chain({', '.join(['records', *functions])}):"]
@@ -172,27 +191,17 @@ def source_of(operators: Sequence[str], ending: str) -> str:
     depth, record = depth + 1, "record"
     for number, kind in enumerate(operators, 1):
         result = record if kind in _KEEPS_RECORD else f"record_{number}"
-        template = _OPERATORS[kind]
-        if not yields and kind == "flatMap":
-            template = _WATCHED + template.replace("{function}({record})", "{item}")
-        text = template.format(
+        text = templates[kind].format(
             record=record,
             result=result,
             function=f"{kind}_{number}",
             key=f"key_{number}",
             value=f"value_{number}",
             item=f"item_{number}",
+            items=f"items_{number}",
         )
         lines += ["    " * depth + line for line in text.splitlines()]
         depth += 1 if kind in _NESTING else 0
         record = result
     lines += ["    " * depth + line for line in _ENDINGS[ending].format(record=record).splitlines()]
     return "\n".join([*lines, ""])
-
-
-# Of an iterator it is not known how many records follow: memory is checked while they are read.
-_WATCHED = """\
-{item} = {function}({record})
-if type({item}) is not list:
-    {item} = watched({item})
-"""
