@@ -331,3 +331,11 @@ def test_map_with_state_is_checkpointed_every_ten_slides(
         view.initialize(0)
         assert view._checkpoint_ms is None
         assert view.state._checkpoint_ms == (explicit or every_ms)
+
+
+def test_mapped_records_do_not_keep_the_partitioning_of_their_states(make_input: Callable[..., FakeInput]) -> None:
+    from penstock import StateSpec
+
+    mapped: Any = make_input().mapWithState(StateSpec.function(lambda key, value, state: None))
+    assert not mapped._node.preserves_partitioning
+    assert mapped.stateSnapshots()._node.preserves_partitioning

@@ -271,7 +271,9 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
                 f"mapWithState takes a StateSpec, made with StateSpec.function(f); not {type(spec).__name__}"
             )
         states = InternalMapWithStateDStream(self._node, spec)
-        return MapWithStateDStream(StateView(states, select_mapped), self._ssc)
+        # The mapping function may return anything, also pairs with other keys than the state's.
+        mapped = StateView(states, select_mapped, preserves_partitioning=False)
+        return MapWithStateDStream(mapped, self._ssc)
 
     # -- storage --
 

@@ -118,10 +118,13 @@ class StateView(MapPartitionsDStream):
     Args:
         state: the stateful stream.
         function: from its partitions to the program's records.
+        preserves_partitioning: the records are pairs with the keys of the state.
     """
 
-    def __init__(self, state: StatefulDStream, function: PartitionFunction) -> None:
-        super().__init__(state, function)
+    def __init__(
+        self, state: StatefulDStream, function: PartitionFunction, preserves_partitioning: bool = True
+    ) -> None:
+        super().__init__(state, function, preserves_partitioning)
         self.state = state
 
     def set_name(self, name: str) -> None:
