@@ -51,7 +51,7 @@ def test_a_grouped_stream_in_an_output_function_is_restored_around_the_restored_
 
 def test_a_restored_join_has_as_many_partitions_as_the_new_run_has_free_slots() -> None:
     before, after = FakeContext(), FakeContext()
-    before.sparkContext.defaultParallelism, after.sparkContext.defaultParallelism = 2, 8
+    before.sparkContext.master, after.sparkContext.master = "local[2]", "local[8]"
     source = FakeInput(before, stored_batches).map(lambda n: (n, n))
     source.join(source).foreachRDD(print)
     assert before.graph.free_slots() == 2

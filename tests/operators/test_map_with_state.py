@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -202,6 +203,18 @@ def test_states_are_partitioned_as_the_spec_says(run_all: Any) -> None:
     )
     assert [len(batch) for batch in found["number"]] == [2, 2]
     assert found["function"] == [[[("a", 1)], [("b", 1)], [("c", 7)]], [[("a", 1)], [("b", 2)], [("c", 7)]]]
+
+
+def test_mapped_records_are_shuffled_by_their_own_keys(run_all: Any) -> None:
+    def by_length(key: str, value: int, state: State[int]) -> tuple[int, int]:
+        return len(key), value
+
+    spec = StateSpec.function(by_length).numPartitions(2)
+    found = run_all(
+        {"reduced": lambda stream: keyed(stream).mapWithState(spec).reduceByKey(operator.add, 2)},
+        [["a", "b", "c", "d", "aa", "bb"], ["a", "b"]],
+    )
+    assert found["reduced"] == [[(1, 4), (2, 2)], [(1, 2)]]
 
 
 def test_a_key_whose_function_fails_keeps_its_state_and_others_are_updated(run_outputs: Any) -> None:
