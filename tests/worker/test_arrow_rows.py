@@ -43,6 +43,41 @@ def test_what_a_dictionary_lacks_is_null() -> None:
     assert rows([{"a": 1}, {}], PAIR) == [{"a": 1, "b": None}, {"a": None, "b": None}]
 
 
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (Row(b="x", a=1), {"a": 1, "b": "x"}),
+        (Row("b", "a")("x", 1), {"a": 1, "b": "x"}),
+        (Row(b="x", c=0), {"a": None, "b": "x"}),
+        (Row(c=0, b="x", a=1), {"a": 1, "b": "x"}),
+        (Row(1, "x"), {"a": 1, "b": "x"}),  # type: ignore[call-overload]
+    ],
+)
+def test_a_row_is_matched_by_name(row: Row, expected: dict[str, Any]) -> None:
+    assert rows([row], PAIR) == [expected]
+    assert [tuple(found) for found in as_rows(PAIR, False, 0, [row])] == [tuple(expected.values())]
+
+
+def test_a_row_in_a_column_is_matched_by_name() -> None:
+    assert column([Row(b="x", a=1)], pa.struct(list(PAIR))) == [{"a": 1, "b": "x"}]
+
+
+MAP = pa.map_(pa.string(), pa.int64())
+STRUCT = pa.struct([("x", pa.int64())])
+
+
+@pytest.mark.parametrize(("data_type", "value"), [(MAP, [("x", 1)]), (STRUCT, {"x": 1})], ids=str)
+@pytest.mark.parametrize("record", [{"x": 1}, {"value": {"x": 1}}, ({"x": 1},), Row(value={"x": 1})], ids=str)
+def test_a_dictionary_may_be_the_value_of_the_only_column(data_type: pa.DataType, value: Any, record: Any) -> None:
+    schema = pa.schema([("value", data_type)])
+    assert rows([record], schema) == [{"value": value}]
+    assert [tuple(found) for found in as_rows(schema, False, 0, [record])] == [({"x": 1},)]
+
+
+def test_an_empty_dictionary_is_an_empty_map() -> None:
+    assert rows([{}], pa.schema([("value", MAP)])) == [{"value": []}]
+
+
 def test_a_value_is_the_only_column() -> None:
     only = pa.schema([("a", pa.int64())])
     assert rows([1, (2,), {"a": 3}, Row(a=4)], only) == [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}]
@@ -111,6 +146,7 @@ def test_a_time_of_another_zone_is_the_same_instant() -> None:
         (pa.map_(pa.string(), pa.int64()), 17, "'value' does not fit map"),
         (pa.string(), "\ud800", "'value' does not fit string"),
         (pa.struct([("x", pa.int64()), ("y", pa.int64())]), (1,), "has 1 values, and the schema has 2 columns"),
+        (pa.struct([("x", pa.int64())]), {"X": 1}, "a record has none of the columns x: {'X': 1}"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named(data_type: pa.DataType, value: Any, message: str) -> None:
@@ -137,6 +173,9 @@ def test_a_null_where_the_schema_allows_none_is_an_error() -> None:
         ((1, "x", 2), "a record has 3 values"),
         ("text", "the schema has 2 columns, a, b, and a record is 'text'"),
         (None, "and a record is None"),
+        ({"A": 1, "B": "x"}, "a record has none of the columns a, b: {'A': 1, 'B': 'x'}"),
+        (Row(c=1, d="x"), "a record has none of the columns a, b: Row(c=1, d='x')"),
+        (Row("a", "a")(1, 2), "a Row has several values of one name: Row(a=1, a=2)"),
     ],
 )
 def test_a_record_that_is_no_row_is_named(record: Any, message: str) -> None:
@@ -144,10 +183,10 @@ def test_a_record_that_is_no_row_is_named(record: Any, message: str) -> None:
         rows([record], PAIR)
     assert message in str(error.value)
     with pytest.raises(SchemaError) as same:
-        list(as_rows(PAIR.names, False, 0, [record]))
+        list(as_rows(PAIR, False, 0, [record]))
     assert str(same.value) == str(error.value)
 
 
 def test_rows_for_spark_have_the_order_of_the_columns() -> None:
-    assert list(map(tuple, as_rows(["a", "b"], False, 0, [{"b": 2, "a": 1}, (3, 4)]))) == [(1, 2), (3, 4)]
-    assert list(as_rows(["value"], True, 0, [(1, 2)])) == [((1, 2),)]
+    assert list(map(tuple, as_rows(PAIR, False, 0, [{"b": 2, "a": 1}, (3, 4)]))) == [(1, 2), (3, 4)]
+    assert list(as_rows(pa.schema([("value", STRUCT)]), True, 0, [(1, 2)])) == [((1, 2),)]

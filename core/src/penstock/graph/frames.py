@@ -166,7 +166,7 @@ class SourceFrames(FrameDStream):
     def _read(self, spark: SparkSession, schema: FrameSchema, kind: Any, inputs: list[Any]) -> DataFrame:
         """The DataFrame of consecutive inputs of one kind."""
         if kind is None:
-            as_tuples = partial(as_rows, schema.struct.names, schema.are_values)
+            as_tuples = partial(as_rows, to_arrow(schema.struct), schema.are_values)
             rows = [each.mapPartitionsWithIndex(as_tuples) for each in inputs]
             return dataframes.of_rows(spark, self._one(rows), schema.struct)
         reader, chain, is_grouped = kind

@@ -1,7 +1,7 @@
 """Rows to Arrow: records of Python as columns of a schema, several thousand at a time.
 
-A record is a tuple, a Row, a list or an object with attributes for several columns, a dictionary by name, and in a
-schema of one column also the value itself. Runs in the tasks of a batch.
+A record is a tuple or a list by position, a Row, a dictionary or an object with attributes by name, and in a schema of
+one column also the value itself. Runs in the tasks of a batch.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -40,17 +41,18 @@ def to_batches(records: Iterable[Any], schema: pa.Schema, *, are_values: bool = 
         yield from _converted(run, schema, are_values)
 
 
-def as_rows(names: list[str], are_values: bool, _index: int, records: Iterable[Any]) -> Iterator[Sequence[Any]]:
+def as_rows(schema: pa.Schema, are_values: bool, _index: int, records: Iterable[Any]) -> Iterator[Sequence[Any]]:
     """Partition function: the values of each record in the order of the columns.
 
     Raises:
-        SchemaError: a record has another number of values than the schema has columns.
+        SchemaError: a record does not have the columns of the schema.
     """
-    return ((record,) if are_values else _row(record, names) for record in records)
+    row_of = _row_converter(schema)
+    return ((record,) if are_values else row_of(record) for record in records)
 
 
 def _converted(run: list[Any], schema: pa.Schema, are_values: bool) -> Iterator[pa.RecordBatch]:
-    columns: Sequence[Sequence[Any]] = [run] if are_values else _columns(run, schema.names)
+    columns: Sequence[Sequence[Any]] = [run] if are_values else _columns(run, schema)
     arrays = [_array(values, field) for values, field in zip(columns, schema, strict=True)]
     if any(isinstance(array, pa.ChunkedArray) for array in arrays) and len(run) > 1:
         # More than 2 GiB in a column.
@@ -63,13 +65,20 @@ def _converted(run: list[Any], schema: pa.Schema, are_values: bool) -> Iterator[
     yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _columns(run: list[Any], names: list[str]) -> list[Sequence[Any]]:
-    rows = [_row(record, names) for record in run]
-    return list(zip(*rows, strict=True))
+def _columns(run: list[Any], schema: pa.Schema) -> list[Sequence[Any]]:
+    return list(zip(*map(_row_converter(schema), run), strict=True))
 
 
-def _row(record: Any, names: list[str]) -> Sequence[Any]:
-    """The values of a record, in the order of the columns."""
+def _row_converter(fields: Iterable[pa.Field]) -> Callable[[Any], Sequence[Any]]:
+    """What gives the values of a record, in the order of the columns."""
+    columns = list(fields)
+    is_nested = len(columns) == 1 and (kinds.is_map(columns[0].type) or kinds.is_struct(columns[0].type))
+    return partial(_row, [field.name for field in columns], is_nested)
+
+
+def _row(names: list[str], is_nested: bool, record: Any) -> Sequence[Any]:
+    if isinstance(record, tuple) and hasattr(record, "__fields__"):
+        return _row_by_name(names, record)
     if isinstance(record, tuple) or (isinstance(record, list) and len(names) > 1):
         if len(record) != len(names):
             raise SchemaError(
@@ -77,8 +86,8 @@ def _row(record: Any, names: list[str]) -> Sequence[Any]:
                 f"{_short(record)}"
             )
         return record
-    if isinstance(record, dict):
-        return [record.get(name) for name in names]
+    if isinstance(record, dict) and not (is_nested and names[0] not in record):
+        return _by_name(names, record, record)
     if len(names) == 1:
         return (record,)
     if hasattr(record, "__dict__"):
@@ -88,6 +97,22 @@ def _row(record: Any, names: list[str]) -> Sequence[Any]:
         f"the schema has {len(names)} columns, {', '.join(names)}, and a record is {_short(record)}: make each a "
         "tuple, a Row or a dictionary first, with map"
     )
+
+
+def _row_by_name(names: list[str], row: Any) -> Sequence[Any]:
+    fields = list(row.__fields__)
+    if fields == names:
+        return tuple(row)
+    if len(set(fields)) < len(fields):
+        raise SchemaError(f"a Row has several values of one name: {_short(row)}")
+    return _by_name(names, dict(zip(fields, row, strict=True)), row)
+
+
+def _by_name(names: list[str], values: dict[str, Any], record: Any) -> Sequence[Any]:
+    # An empty record says nothing about the schema; one with other names only is one of another schema.
+    if values and values.keys().isdisjoint(names):
+        raise SchemaError(f"a record has none of the columns {', '.join(names)}: {_short(record)}")
+    return [values.get(name) for name in names]
 
 
 def _array(values: Sequence[Any], field: pa.Field) -> Any:
@@ -126,7 +151,7 @@ def _converter(data_type: pa.DataType) -> Convert | None:
     if kinds.is_map(data_type):
         return _optional_map(_converter(data_type.key_type), _converter(data_type.item_type))
     if kinds.is_struct(data_type):
-        return _struct([(field.name, _converter(field.type)) for field in data_type])
+        return _struct(list(data_type))
     if kinds.is_list(data_type):
         convert = _converter(data_type.value_type)
         return None if convert is None else lambda values: [_apply(convert, value) for value in values]
@@ -156,10 +181,11 @@ def _optional_map(key: Convert | None, item: Convert | None) -> Convert:
     return convert
 
 
-def _struct(fields: list[tuple[str, Convert | None]]) -> Convert:
-    names = [name for name, _convert in fields]
+def _struct(fields: Sequence[pa.Field]) -> Convert:
+    converters = [(field.name, _converter(field.type)) for field in fields]
+    row_of = _row_converter(fields)
 
     def convert(value: Any) -> dict[str, Any]:
-        return {name: _apply(convert, each) for (name, convert), each in zip(fields, _row(value, names), strict=True)}
+        return {name: _apply(convert, each) for (name, convert), each in zip(converters, row_of(value), strict=True)}
 
     return convert
