@@ -1,4 +1,4 @@
-"""Six thousand batches do not grow the driver's memory; without Spark."""
+"""Three thousand batches do not grow the driver's memory; without Spark."""
 
 from __future__ import annotations
 

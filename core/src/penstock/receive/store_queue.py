@@ -47,7 +47,7 @@ class StoreQueue(Generic[T]):
         self._receiver = receiver
         self._waiting: queue.Queue[tuple[T, OnStored | None] | None] = queue.Queue()
         self._max_records = max_records
-        # Guards the bound and the end of the queue, behind which nothing may be put.
+        # Guards the bound and `_stopped`: a stopped queue takes no record.
         self._lock, self._stopped = threading.Lock(), False
         self._thread = EngineThread(f"{type(receiver).__name__} store queue", self._store_all)
         self._thread.start()

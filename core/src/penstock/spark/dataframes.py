@@ -74,7 +74,7 @@ def of_references(
         spark: the program's session.
         references: elements pickled by Spark.
         read: from columns of pickled elements (and of the partition's index) to columns of the schema.
-        schema: of the DataFrame.
+        schema: the columns of the DataFrame.
         with_index: whether ``read`` needs the partition's index.
     """
     from pyspark.sql import DataFrame

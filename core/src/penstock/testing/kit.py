@@ -80,7 +80,7 @@ class Kit:
         self._entered.close()
 
     def leaks(self, deadline_s: float) -> list[str]:
-        """What the plugin has left behind since the check began, and its ``effects``, one line each."""
+        """What the plugin has leaked since the check began, and its ``effects``, one line each."""
         return list(dict.fromkeys([*self.leak_meter.leaks(self.deadline_s(deadline_s)), *self.effects()]))
 
     def effects(self) -> list[str]:

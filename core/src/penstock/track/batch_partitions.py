@@ -59,7 +59,7 @@ def pack(located: Sequence[Located], slots: int, bounds: PartitionBounds) -> lis
     Args:
         located: the blocks of a batch.
         slots: task slots that receivers leave free, at least one.
-        bounds: of the partitions.
+        bounds: the limits that the configuration sets.
 
     Returns:
         Partitions whose elements are tuples of references, each preferring the host that has most of its bytes.

@@ -72,7 +72,7 @@ except (TypeError, ValueError):
     check_pair({record})
     raise
 """
-# What is done with each record behind the last operator.
+# The code that the last operator of a run passes each record to.
 _ENDINGS = {
     "yield": "yield {record}",
     "combineByKey": _FIND + "combined[key] = create(value) if combiner is missing else merge(combiner, value)",
