@@ -33,9 +33,9 @@ NAMES = ("write at orders.py:41", "pprint at orders.py:52", "saveAsTextFiles at 
 
 
 @cache
-def _batch(number: int, receivers: int, interval_ms: int, slow: bool, detailed: bool) -> Batch:
+def _batch(number: int, receivers: int, interval_ms: int, slow: bool, detailed: bool, start_ms: int) -> Batch:
     chance = random.Random(number * 7919 + receivers)
-    time_ms = START_MS + (number + 1) * interval_ms
+    time_ms = start_ms + (number + 1) * interval_ms
     wave = 1 + 0.4 * ((number % 90) / 45 - 1 if number % 90 < 45 else 1 - (number % 90 - 45) / 45)
     inputs: dict[int, StreamInputInfo] = {}
     for stream in range(receivers):
@@ -136,6 +136,7 @@ def snapshot(
     ill: Mapping[int, str] | None = None,
     live: bool = True,
     details: int = 1000,
+    start_ms: int = START_MS,
 ) -> Snapshot:
     """An application after its batch number ``completed``.
 
@@ -147,10 +148,11 @@ def snapshot(
         ill: receivers that are ``stopped``, ``given up``, ``unhealthy``, ``lost`` blocks or have a ``hostile`` name.
         live: whether the application runs.
         details: the newest batches that have inputs and operations.
+        start_ms: when it started.
     """
-    done = [_batch(number, receivers, interval_ms, slow, number >= completed - details) for number in range(completed)]
+    done = [_batch(number, receivers, interval_ms, slow, number >= completed - details, start_ms) for number in range(completed)]
     later = [
-        _batch(number, receivers, interval_ms, slow, True)
+        _batch(number, receivers, interval_ms, slow, True, start_ms)
         for number in range(completed, completed + (9 if slow else 1))
     ]
     running = later[0]
@@ -178,12 +180,12 @@ def snapshot(
             for b in later[1:]
         ),
     ]
-    now = (done[-1].ended_ms if done else None) or START_MS
+    now = (done[-1].ended_ms if done else None) or start_ms
     return Snapshot(
         version=completed,
         time_ms=now,
         is_live=live,
-        started_ms=START_MS,
+        started_ms=start_ms,
         application=Application(
             "app-20261122-0001", "Orders per region", interval_ms, "http://127.0.0.1:4040", "0.1.0"
         ),

@@ -123,7 +123,9 @@ class Timeline:
                 self._last_samples = [sample]
                 self.points.append(merge(self._last_samples))
                 added += 1
-        dropped = next((number for number, point in enumerate(self.points) if point.last >= first_time), 0)
+        # A source drops points only while it is sent others.
+        gone = (number for number, point in enumerate(self.points) if point.last >= first_time)
+        dropped = next(gone, 0) if added else 0
         del self.points[:dropped]
         return Change(False, added, last_changed, dropped)
 
