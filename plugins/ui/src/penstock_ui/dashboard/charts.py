@@ -231,7 +231,9 @@ class RateCharts:
         if not self._feed.update(snapshot.completed):
             return
         points = self._feed.timeline.points
-        _show_times(self._x_range, points)
+        # The details of a stream are known of the newer batches only.
+        known = next((place for place, point in enumerate(points) if point.mean[0] is not None), 0)
+        _show_times(self._x_range, points[known:])
         # A capacity far above the input may leave the chart: the other two are to be seen.
         highest = _highest(points, range(2))
         self._axis.show(rate_scale(max(highest, min(_highest(points, range(2, 3)), 1.6 * highest))))

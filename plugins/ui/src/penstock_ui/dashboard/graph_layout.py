@@ -1,115 +1,155 @@
-"""Positions for the picture of the DStream graph: sources at the top, output operations at the bottom.
+"""Positions for the picture of the DStream graph, in two forms: boxes in rows, and a list with curves beside it.
 
-Streams stand in rows by their longest way from an input; in a row they are ordered by the mean position of their
-parents, which keeps most lines from crossing.
+Streams made in a loop, such as a thousand receivers that one union reads, are drawn as one.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from graphlib import TopologicalSorter
 
 from attrs import frozen
 
+from penstock import DStreamInfo
+
 BOX_WIDTH, BOX_HEIGHT = 168, 52
+LIST_ROW, LIST_WIDTH = 46, 330
+#: More boxes in a row than a page is wide: the list is drawn instead.
+WIDEST = 7
 _GAP_X, _GAP_Y, _MARGIN = 20, 36, 8
-
-
-class Node(Protocol):
-    """A stream of the graph; ``penstock``'s ``DStreamInfo`` is one."""
-
-    @property
-    def number(self) -> int: ...  # noqa: D102
-    @property
-    def parents(self) -> tuple[int, ...]: ...  # noqa: D102
+# As many alike are drawn one by one.
+_ALONE = 3
+_LANE, _LANES = 9, 7
 
 
 @frozen
-class Box:
-    """Where a stream is drawn: its upper left corner."""
+class Group:
+    """Streams that are drawn as one: most often a single one.
 
-    number: int
-    x: float
-    y: float
+    Attributes:
+        streams: one or more, alike in type, origin and use.
+        parents: numbers of the groups that they are computed from; a group has the number of its first stream.
+    """
 
+    streams: tuple[DStreamInfo, ...]
+    parents: tuple[int, ...]
 
-@frozen
-class Line:
-    """A parent and its child, as the path of an SVG."""
-
-    parent: int
-    child: int
-    path: str
+    @property
+    def number(self) -> int:
+        """The number of its first stream."""
+        return self.streams[0].number
 
 
 @frozen
 class Layout:
-    """The picture."""
+    """A picture.
+
+    Attributes:
+        width: of the whole.
+        height: of the whole.
+        places: upper left corner of each group, by its number.
+        lines: an SVG path from each parent to each child.
+        columns: groups in the widest row.
+    """
 
     width: float
     height: float
-    boxes: Mapping[int, Box]
-    lines: tuple[Line, ...]
+    places: Mapping[int, tuple[float, float]]
+    lines: tuple[str, ...]
+    columns: int = 1
 
 
-def lay_out(nodes: Sequence[Node]) -> Layout:
-    """Lay out a graph.
+def grouped(nodes: Sequence[DStreamInfo]) -> list[Group]:
+    """Group streams of one type, made at one place and read by the same groups.
 
     Args:
-        nodes: parents before their children; unknown parents are ignored.
+        nodes: parents before their children; a parent that is missing or comes later, as in a damaged log, is ignored.
+
+    Returns:
+        The groups, parents before their children.
     """
-    parents = _parents(nodes)
-    rows = _ordered(_rows(parents), parents)
-    widest = max((len(row) for row in rows), default=0)
-    width = widest * (BOX_WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN
-    boxes: dict[int, Box] = {}
-    for depth, row in enumerate(rows):
-        taken = len(row) * (BOX_WIDTH + _GAP_X) - _GAP_X
-        left = (width - taken) / 2
-        for place, number in enumerate(row):
-            y = _MARGIN + depth * (BOX_HEIGHT + _GAP_Y)
-            boxes[number] = Box(number, left + place * (BOX_WIDTH + _GAP_X), y)
-    lines = tuple(
-        Line(parent, child, _curve(boxes[parent], boxes[child])) for child, above in parents.items() for parent in above
-    )
-    height = len(rows) * (BOX_HEIGHT + _GAP_Y) - _GAP_Y + 2 * _MARGIN
-    return Layout(max(width, 0), max(height, 0), boxes, lines)
-
-
-def _parents(nodes: Sequence[Node]) -> dict[int, tuple[int, ...]]:
-    """Parents by stream, without those that are unknown or come later: a damaged log may describe no graph."""
-    parents: dict[int, tuple[int, ...]] = {}
+    parents: dict[int, list[int]] = {}
+    children: defaultdict[int, list[int]] = defaultdict(list)
     for node in nodes:
-        parents[node.number] = tuple(dict.fromkeys(parent for parent in node.parents if parent in parents))
-    return parents
+        parents[node.number] = [each for each in node.parents if each in parents]
+        for parent in parents[node.number]:
+            children[parent].append(node.number)
+    # No stream is like one that it is computed from: its children would have to be alike without end.
+    kinds: dict[tuple[str, str, frozenset[int]], int] = {}
+    kind_of: dict[int, int] = {}
+    for node in reversed(nodes):
+        key = (node.type, node.call_site, frozenset(kind_of[child] for child in children[node.number]))
+        kind_of[node.number] = kinds.setdefault(key, len(kinds))
+    members: defaultdict[int, list[DStreamInfo]] = defaultdict(list)
+    for node in nodes:
+        members[kind_of[node.number]].append(node)
+    drawn = [[node] for alike in members.values() if len(alike) <= _ALONE for node in alike]
+    drawn += [alike for alike in members.values() if len(alike) > _ALONE]
+    group_of = {node.number: alike[0].number for alike in drawn for node in alike}
+    above = {
+        alike[0].number: tuple(dict.fromkeys(group_of[each] for node in alike for each in parents[node.number]))
+        for alike in drawn
+    }
+    streams = {alike[0].number: tuple(alike) for alike in drawn}
+    return [Group(streams[number], above[number]) for number in TopologicalSorter(above).static_order()]
 
 
-def _rows(parents: Mapping[int, tuple[int, ...]]) -> list[list[int]]:
+def in_rows(groups: Sequence[Group]) -> Layout:
+    """Boxes in rows: inputs at the top, output operations at the bottom.
+
+    A group is in the row after its lowest parent. In a row, groups are ordered by the mean position of their parents,
+    which keeps most lines from crossing.
+    """
+    rows = _ordered(groups)
+    columns = max(map(len, rows), default=0)
+    width = max(columns * (BOX_WIDTH + _GAP_X) - _GAP_X, 0) + 2 * _MARGIN
+    places: dict[int, tuple[float, float]] = {}
+    for depth, row in enumerate(rows):
+        left = (width - len(row) * (BOX_WIDTH + _GAP_X) + _GAP_X) / 2
+        for position, number in enumerate(row):
+            places[number] = left + position * (BOX_WIDTH + _GAP_X), _MARGIN + depth * (BOX_HEIGHT + _GAP_Y)
+    lines = []
+    for group in groups:
+        x2, y2 = places[group.number][0] + BOX_WIDTH / 2, places[group.number][1]
+        for parent in group.parents:
+            x1, y1 = places[parent][0] + BOX_WIDTH / 2, places[parent][1] + BOX_HEIGHT
+            bend = (y2 - y1) / 2
+            lines.append(f"M{x1:.1f},{y1:.1f} C{x1:.1f},{y1 + bend:.1f} {x2:.1f},{y2 - bend:.1f} {x2:.1f},{y2 - 1:.1f}")
+    height = max(len(rows) * (BOX_HEIGHT + _GAP_Y) - _GAP_Y, 0) + 2 * _MARGIN
+    return Layout(width, height, places, tuple(lines), columns)
+
+
+def in_a_list(groups: Sequence[Group]) -> Layout:
+    """One group a line; a curve at the left leads from a parent to a child that does not follow it."""
+    left = _MARGIN + _LANE * _LANES
+    row_of = {group.number: row for row, group in enumerate(groups)}
+    places = {number: (float(left), row * LIST_ROW + LIST_ROW / 2) for number, row in row_of.items()}
+    lines = []
+    for group in groups:
+        y2 = places[group.number][1]
+        for parent in group.parents:
+            y1, distance = places[parent][1], row_of[group.number] - row_of[parent]
+            out = left - (0 if distance == 1 else min(distance, _LANES) * _LANE * 1.3)
+            lines.append(f"M{left},{y1 + 6:.1f} C{out:.1f},{y1 + 6:.1f} {out:.1f},{y2 - 7:.1f} {left},{y2 - 7:.1f}")
+    return Layout(LIST_WIDTH, len(groups) * LIST_ROW, places, tuple(lines))
+
+
+def _ordered(groups: Sequence[Group]) -> list[list[int]]:
     depth: dict[int, int] = {}
-    for number, above in parents.items():
-        depth[number] = 1 + max((depth[parent] for parent in above), default=-1)
+    for group in groups:
+        depth[group.number] = 1 + max((depth[parent] for parent in group.parents), default=-1)
     rows: list[list[int]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
+    parents = {group.number: group.parents for group in groups}
+    position: dict[int, float] = {}
     for number, row in depth.items():
         rows[row].append(number)
-    return rows
-
-
-def _ordered(rows: list[list[int]], parents: Mapping[int, tuple[int, ...]]) -> list[list[int]]:
-    place: dict[int, float] = {}
-    ordered = []
-    for row in rows:
+    for row_numbers in rows:
         wanted = {
-            number: sum(place[parent] for parent in parents[number]) / max(len(parents[number]), 1) for number in row
+            number: sum(position[parent] for parent in parents[number]) / max(len(parents[number]), 1)
+            for number in row_numbers
         }
-        row = sorted(row, key=lambda number: (wanted[number], number))
-        for position, number in enumerate(row):
-            place[number] = (position + 0.5) / len(row)
-        ordered.append(row)
-    return ordered
-
-
-def _curve(parent: Box, child: Box) -> str:
-    x1, y1 = parent.x + BOX_WIDTH / 2, parent.y + BOX_HEIGHT
-    x2, y2 = child.x + BOX_WIDTH / 2, child.y
-    bend = (y2 - y1) / 2
-    return f"M{x1:.1f},{y1:.1f} C{x1:.1f},{y1 + bend:.1f} {x2:.1f},{y2 - bend:.1f} {x2:.1f},{y2:.1f}"
+        row_numbers.sort(key=lambda number: (wanted[number], number))
+        for place, number in enumerate(row_numbers):
+            position[number] = (place + 0.5) / len(row_numbers)
+    return rows

@@ -17,7 +17,7 @@ import bokeh
 from attrs import field, frozen
 from bokeh.application import Application
 from bokeh.application.handlers.function import FunctionHandler
-from bokeh.core.properties import Dict, String
+from bokeh.core.properties import Bool, Dict, String
 from bokeh.document import Document
 from bokeh.model import DataModel
 from bokeh.models import CustomJS
@@ -85,7 +85,7 @@ PAGES = (
     Page("/batch", "", "Batch", "batch.html", ("batch",), views.batch),
     Page(
         "/rate",
-        "Rate control",
+        "Rates",
         "Rate control",
         "rate.html",
         ("rate-control", "limits"),
@@ -97,9 +97,10 @@ PAGES = (
 
 
 class PageUpdate(DataModel):
-    """Parts of a page that changed: HTML by name."""
+    """Parts of a page that changed: HTML by name. The page sets ``is_ready`` when it can take them."""
 
     parts = Dict(String, String)
+    is_ready = Bool(False)
 
 
 def dashboard(source: Source, origins: Sequence[str]) -> BokehTornado:
@@ -129,8 +130,15 @@ def _opened(page: Page, source: Source) -> Callable[[Document], None]:
         query = Query.of({} if request is None else request.arguments)
         opened = OpenPage(page, query, source.snapshot())
         opened.attach(document)
+
+        def update() -> None:
+            session = None if context is None else context.session
+            # A page that was closed keeps its session for some seconds.
+            if session is None or session.connection_count:
+                opened.update(source.snapshot())
+
         if opened.is_live:
-            document.add_periodic_callback(lambda: opened.update(source.snapshot()), _UPDATE_MS)
+            document.add_periodic_callback(update, _UPDATE_MS)
 
     return open_page
 
@@ -150,6 +158,7 @@ class OpenPage:
         self._charts = page.charts(snapshot, query)
         self._update = PageUpdate(name="update")
         self.is_live = snapshot.is_live
+        #: What the page in the browser shows.
         self.parts = self._rendered(snapshot)
         self._snapshot = snapshot
 
@@ -161,25 +170,33 @@ class OpenPage:
         for root in (*roots, self._update):
             document.add_root(root)
         document.title = title
+        # The page tells of a lost connection itself.
+        document.config.update(notify_connection_status=False, reconnect_session=False)
         document.template = environment().get_template(self._page.template)
         document.template_variables.update(
             **_frame(self._snapshot),
             current=self._page.name,
-            navigation=[(page.path.lstrip("/") or ".", page.name) for page in PAGES if page.name],
+            navigation=[(page.path.lstrip("/") or "./", page.name) for page in PAGES if page.name],
             parts=self.parts,
             measures=views.measures(application.batch_interval_ms),
             charts={str(root.name) for root in roots},
         )
         self._update.js_on_change("parts", CustomJS(args={"update": self._update}, code="dashboard.update(update.parts)"))
-        document.js_on_event("document_ready", CustomJS(code="dashboard.ready(Bokeh.documents[0])"))
+        ready = "dashboard.ready(Bokeh.documents[0]); update.is_ready = true"
+        document.js_on_event("document_ready", CustomJS(args={"update": self._update}, code=ready))
         document.js_on_event("connection_lost", CustomJS(code="dashboard.lost()"))
 
     def update(self, snapshot: Snapshot) -> None:
-        """Show a newer snapshot: send what differs."""
+        """Show a newer snapshot: send what differs. A page that is not ready yet is sent all of it later."""
+        if not self._update.is_ready:
+            return
         if snapshot.version != self._version and self._charts is not None:
             self._charts.update(snapshot)
         self._version = snapshot.version
+        if snapshot is self._snapshot and not snapshot.is_live:
+            return
         parts = self._rendered(snapshot)
+        self._snapshot = snapshot
         changed = {name: html for name, html in parts.items() if html != self.parts[name]}
         if changed:
             self.parts = parts
@@ -215,7 +232,7 @@ def render_parts(page: Page, snapshot: Snapshot, query: Query, now_ms: int, merg
         "spark_batches": views.SPARK_BATCHES,
     }
     parts = {}
-    for name in page.parts:
+    for name in ("state", *page.parts):
         part, _, of_measure = name.partition("-") if name.startswith("measure-") else (name, "", "")
         if of_measure:
             measure = next(each for each in context["measures"] if each.name == of_measure)

@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from penstock_ui.dashboard.charts import capacity, measured, measures
-from penstock_ui.dashboard.graph_layout import BOX_HEIGHT, BOX_WIDTH, lay_out
+from penstock_ui.dashboard.graph_layout import BOX_HEIGHT, BOX_WIDTH, WIDEST, grouped, in_a_list, in_rows
 from penstock_ui.dashboard.query import Query, tabulate
 from penstock_ui.dashboard.timeline import sparkline
 from penstock_ui.dashboard.verdict import RECENT, Illness, Level, Verdict, illness, illnesses, judge, lateness
@@ -16,6 +16,7 @@ from penstock_ui.snapshot import Batch, Distribution, Snapshot, Stream
 
 #: Batches of the small chart of a stream.
 SPARK_BATCHES = 60
+BOX = (BOX_WIDTH, BOX_HEIGHT)
 _ROWS, _OVERVIEW_ROWS, _MAX_INPUTS = 50, 10, 100
 
 
@@ -40,7 +41,7 @@ def overview(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
         if len(first) >= _OVERVIEW_ROWS:
             break
         first.setdefault(stream.id, stream)
-    newest = snapshot.completed[-2 * _OVERVIEW_ROWS :][::-1]
+    newest = snapshot.completed[-_OVERVIEW_ROWS:][::-1]
     return {
         "verdict": judge(snapshot, now_ms),
         "late": lateness(snapshot),
@@ -188,26 +189,31 @@ def rates(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
 
 def graph(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     """The DStream graph as a picture."""
-    layout = lay_out(snapshot.graph)
+    groups = grouped(snapshot.graph)
+    rows, in_list = in_rows(groups), in_a_list(groups)
     sick = {each.stream.name for each in illnesses(snapshot, now_ms)}
     nodes = []
-    for info in snapshot.graph:
-        box = layout.boxes[info.number]
+    for group in groups:
+        info = group.streams[0]
         role = "input" if not info.parents else "output" if info.type == "ForEachDStream" else "step"
+        if not info.parents and any(each.name in sick for each in group.streams):
+            role += " sick"
         kind = info.type.removesuffix("DStream")
         operation, _, at = info.call_site.partition(" at ")
+        several = f" × {len(group.streams):,}" if len(group.streams) > 1 else ""
+        name = operation or kind if several else info.name or operation or kind
         nodes.append(
             {
-                "info": info,
-                "x": box.x,
-                "y": box.y,
-                "role": f"{role} sick" if role == "input" and info.name in sick else role,
-                "name": _cut(info.name or operation or kind, 24),
+                "box": rows.places[group.number],
+                "item": in_list.places[group.number],
+                "role": role,
+                "name": _cut(name, 24 - len(several)) + several,
                 "detail": _cut(f"{kind}, {at}" if at else kind, 28),
-                "title": f"{info.number}: {info.type} {info.name}\n{info.call_site}",
+                "title": "\n".join(f"{each.number}: {each.type} {each.name}" for each in group.streams[:20])
+                + f"\n{info.call_site}",
             }
         )
-    return {"layout": layout, "nodes": nodes, "box_width": BOX_WIDTH, "box_height": BOX_HEIGHT}
+    return {"boxes": rows, "list": in_list, "nodes": nodes, "has_boxes": rows.columns <= WIDEST, "box": BOX}
 
 
 def _row(snapshot: Snapshot, stream: Stream, now_ms: int) -> StreamRow:

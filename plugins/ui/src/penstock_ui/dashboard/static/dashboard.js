@@ -59,7 +59,7 @@ const dashboard = (() => {
 
   function connection(state, text) {
     const shown = document.getElementById("connection");
-    if (shown === null || shown.dataset.final === "true") return;
+    if (shown === null) return;
     shown.className = `connection ${state}`;
     shown.textContent = text;
   }
@@ -73,11 +73,12 @@ const dashboard = (() => {
 
   // The session of a server that went away cannot be resumed: load the page again once there is a server.
   async function lost() {
+    if (document.getElementById("connection") === null) return;
     connection("lost", "connection lost");
     for (;;) {
       await new Promise((resolve) => setTimeout(resolve, 3000));
       try {
-        if ((await fetch(location.href, { method: "GET", cache: "no-store" })).ok) { location.reload(); return; }
+        if ((await fetch("healthz", { cache: "no-store" })).ok) { location.reload(); return; }
       } catch { /* not yet */ }
     }
   }
