@@ -27,13 +27,15 @@ class Pushed:
 
     def __init__(self, clock: ManualClock | SystemClock, bounds: Bounds) -> None:
         self.blocks: list[list[Any]] = []
+        self.arrivals: list[int] = []
         self.failures: list[BaseException] = []
         self.on_push: Callable[[list[Any]], object] = lambda _records: None
         self._queue: queue.Queue[list[Any]] = queue.Queue()
         self.generator = BlockGenerator(clock, INTERVAL_MS, bounds, self._push, self.failures.append)
 
-    def _push(self, records: list[Any]) -> None:
+    def _push(self, records: list[Any], arrival_ms: int) -> None:
         self.on_push(records)
+        self.arrivals.append(arrival_ms)
         self.blocks.append(records)
         self._queue.put(records)
 

@@ -94,7 +94,12 @@ class ReceiverInputDStream(InputDStream):
         slots = self.graph.partition_slots.at([each.hosts for each in partitions])
         rdd = BlocksRDD(slots, len(partitions), ReadPartition(received.reader, references), _COUNT)
         # Last: what fails above is tried again for the next output, and the input must be reported once.
-        info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
+        info = StreamInputInfo(
+            self.id,
+            received.count(time_ms, self.id),
+            rate_limit=received.rate_limit(self.id),
+            earliest_arrival=received.earliest_arrival(time_ms, self.id),
+        )
         self.graph.runtime.report_input(time_ms, info, None)
         return rdd
 

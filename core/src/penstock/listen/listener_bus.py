@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from attrs import frozen
+
 from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF, Event, callbacks_of
 from penstock.listen.streaming_listener import EventView, is_streaming_listener
@@ -22,6 +24,23 @@ from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 
 log = get_logger("listener_bus")
+
+
+@frozen
+class ListenerCounts:
+    """A listener on the bus, and what became of its events.
+
+    Attributes:
+        name: the plugin with distribution and version, or the class.
+        dropped: events that the listener lost because its queue was full.
+        failed: events on which it raised.
+        disabled: whether the bus delivers it no more events.
+    """
+
+    name: str
+    dropped: int
+    failed: int
+    disabled: bool
 
 
 class _Listener:
@@ -138,6 +157,11 @@ class ListenerBus:
             self._listeners = [listener for listener in self._listeners if listener.target is not target]
         for listener in leaving:
             listener.stop(time.monotonic() + 1)
+
+    def counts(self) -> list[ListenerCounts]:
+        """The counts of every listener, in the order in which they were added."""
+        with self._lock:
+            return [ListenerCounts(each.label, each.dropped, each.failed, each.disabled) for each in self._listeners]
 
     def start(self) -> None:
         """Start to deliver."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from penstock.blocks.block import Block, StoredBlock
 from penstock.errors import StoreError, WireError, text_of
@@ -74,8 +74,14 @@ class BlockPusher:
         self._block_numbers = itertools.count()
         self._reporter = BlockReporter(self._report)
 
-    def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None) -> None:
+    def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
         """Return once a block is stored and accepted. Waits while the disk is full.
+
+        Args:
+            table: the records in their Arrow form.
+            count: number of records.
+            metadata: JSON values that the receiver gave with the records.
+            arrival_ms: when the receiver got the earliest of the records, ms since the epoch.
 
         Raises:
             StoreError: all retries failed, or the driver refused the block.
@@ -84,7 +90,7 @@ class BlockPusher:
         block = Block(block_id, self._stream_id, count, table, metadata)
         what = f"block {block_id} ({count} records)"
         stored = self._retried(lambda: self._with_disk_space(lambda: self._store(block)), what, self._store_retries)
-        reply = self._reporter.report(stored)
+        reply = self._reporter.report(evolve(stored, arrival_ms=arrival_ms))
         if not reply.accepted:
             self._blocks.delete([stored.block_id])
             raise StoreError(f"the driver did not accept block {block_id}: {reply.reason}")

@@ -15,8 +15,15 @@ from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
 _OUTPUT_OP_ID = "spark.streaming.internal.outputOpId"
+# Separated by commas.
+_JOB_TAGS = "spark.job.tags"
 #: Number of runs that have started the batch, including this one.
 ATTEMPT = "spark.penstock.batch.attempt"
+
+
+def job_tag(batch_time_ms: int, output_op_id: int) -> str:
+    """The tag of the Spark jobs of an output operation."""
+    return f"penstock-batch-{batch_time_ms}-operation-{output_op_id}"
 
 
 class LocalProperties:
@@ -48,6 +55,7 @@ class LocalProperties:
             self._reader(
                 f"{_BATCH_TIME}={batch_time_ms}\n{_OUTPUT_OP_ID}={output_op_id}\n"
                 f"{ATTEMPT}={self._attempts(batch_time_ms)}\n"
+                f"{_JOB_TAGS}={job_tag(batch_time_ms, output_op_id)}\n"
                 "spark.job.description="
                 f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]\n"
             )

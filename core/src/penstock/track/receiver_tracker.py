@@ -293,6 +293,11 @@ class ReceiverTracker:
         """The number of records that a batch has from a stream."""
         return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
 
+    def earliest_arrival(self, batch_time_ms: int, stream_id: int) -> int | None:
+        """When the earliest record of a batch arrived at its receiver; ``None`` without records."""
+        blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
+        return min((block.arrival_ms for block in blocks if block.arrival_ms is not None), default=None)
+
     def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
         """The blocks that a batch has from a stream, as partitions of block references."""
         blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)

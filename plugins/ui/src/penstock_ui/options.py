@@ -61,3 +61,11 @@ class RetentionOptions:
         validator=validators.gt(0),
         metadata={"help": "Completed batches that the dashboard and REST show."},
     )
+
+
+#: Prefix of their keys → options class.
+OPTIONS: dict[str, type] = {
+    "spark.penstock.ui.": UIOptions,
+    "spark.penstock.eventLog.": EventLogOptions,
+    "spark.streaming.ui.": RetentionOptions,
+}

@@ -108,6 +108,7 @@ class CountsCarried:
         starts: of each receiver.
         errors: of each receiver.
         rate_limits: now in force.
+        running: records, counted as received, of the batches that had started and not ended, by batch time.
     """
 
     time: int
@@ -117,6 +118,7 @@ class CountsCarried:
     starts: Mapping[int, int] = field(factory=dict)
     errors: Mapping[int, int] = field(factory=dict)
     rate_limits: Mapping[int, float | None] = field(factory=dict)
+    running: Mapping[int, int] = field(factory=dict)
 
 
 #: Everything that the metrics store takes, and the event log holds.

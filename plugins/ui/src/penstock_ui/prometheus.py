@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from attrs import field, frozen
 
@@ -35,7 +36,7 @@ class Metric:
     name: str
     kind: str
     help: str
-    samples: Mapping[tuple[str, ...], float | None] = field(factory=dict)
+    samples: Mapping[Any, float | None] = field(factory=dict)
     labels: tuple[str, ...] = ()
 
 
@@ -59,13 +60,28 @@ def _application(snapshot: Snapshot) -> Iterable[Metric]:
     yield _gauge("batch_interval_seconds", "The batch interval.", _seconds(application.batch_interval_ms))
     yield _gauge("receivers", "Receiver streams of the program.", len(snapshot.receivers))
     yield _gauge("receivers_active", "Receivers that are registered.", snapshot.active_receivers)
-    listeners = {(listener.name,): listener for listener in snapshot.listeners}
-    dropped = {name: float(listener.dropped) for name, listener in listeners.items()}
-    failed = {name: float(listener.failed) for name, listener in listeners.items()}
-    disabled = {name: float(listener.disabled) for name, listener in listeners.items()}
-    yield Metric("listener_dropped_events_total", "counter", "Events lost by a slow listener.", dropped, ("listener",))
-    yield Metric("listener_failed_events_total", "counter", "Events a listener raised on.", failed, ("listener",))
-    yield Metric("listener_disabled", "gauge", "1 when the bus has disabled the listener.", disabled, ("listener",))
+    for name, kind, help, samples in (
+        (
+            "dropped_events_total",
+            "counter",
+            "Events lost by a slow listener.",
+            {each.name: each.dropped for each in snapshot.listeners},
+        ),
+        (
+            "failed_events_total",
+            "counter",
+            "Events a listener raised on.",
+            {each.name: each.failed for each in snapshot.listeners},
+        ),
+        (
+            "disabled",
+            "gauge",
+            "1 when the bus has disabled the listener.",
+            {each.name: each.disabled for each in snapshot.listeners},
+        ),
+    ):
+        values_of = {(listener,): float(value) for listener, value in samples.items()}
+        yield Metric(f"listener_{name}", kind, help, values_of, ("listener",))
 
 
 def _batches(snapshot: Snapshot) -> Iterable[Metric]:

@@ -110,8 +110,9 @@ class UIServer:
         asyncio.set_event_loop(loop)
         self._loop = loop
         assert self._socket is not None
+        listening = self._socket
         try:
-            router = _Router(self._source, self._token, self._socket.getsockname()[1], self._host)
+            router = _Router(self._source, self._token, listening.getsockname()[1], self._host)
             server = HTTPServer(
                 router,
                 max_header_size=1 << 16,
@@ -119,8 +120,8 @@ class UIServer:
                 idle_connection_timeout=60,
                 body_timeout=_CLIENT_TIMEOUT_S,
             )
-            self._socket.setblocking(False)
-            loop.call_soon(lambda: server.add_sockets([self._socket]))
+            listening.setblocking(False)
+            loop.call_soon(lambda: server.add_sockets([listening]))
             loop.call_soon(self._ready.set_result, None)
             loop.run_forever()
             router.stop()
@@ -131,7 +132,7 @@ class UIServer:
                 self._ready.set_exception(error)
             log.exception("dashboard ended")
         finally:
-            self._socket.close()
+            listening.close()
             for task in asyncio.all_tasks(loop):
                 task.cancel()
             loop.run_until_complete(asyncio.sleep(0))
@@ -176,13 +177,13 @@ class _Router(Router):
 
     def _is_authorized(self, request: httputil.HTTPServerRequest) -> bool:
         """Whether a request has the token, in constant time."""
-        given = [value for value in request.query_arguments.get("token", ())]
+        given = list(request.query_arguments.get("token", ()))
         scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             given.append(credentials.strip().encode())
         if self._cookie in request.cookies:
             given.append(unquote(request.cookies[self._cookie].value).encode())
-        return any([hmac.compare_digest(each, self._token) for each in given])
+        return any(hmac.compare_digest(each, self._token) for each in given)
 
     def _pages(self) -> Any:
         if self._dashboard is None:

@@ -181,6 +181,11 @@ class MetricsStore:
             )
         return self._snapshot
 
+    def ended(self) -> None:
+        """No event follows: the application has ended, whether it could say so or not."""
+        self.version += 1
+        self._is_live = False
+
     def counts(self) -> CountsCarried:
         """The counts now, for a new file of the event log."""
         return CountsCarried(
@@ -191,6 +196,7 @@ class MetricsStore:
             dict(self._starts),
             dict(self._errors),
             dict(self._rate_limits),
+            {each.time_ms: each.records for each in self._unfinished.values() if each.status is BatchStatus.PROCESSING},
         )
 
     def _streams(self) -> tuple[Stream, ...]:
@@ -301,6 +307,8 @@ class MetricsStore:
         self._started_ms, self._totals = event.started, event.totals
         self._records, self._starts = Counter(event.records), Counter(event.starts)
         self._errors, self._rate_limits = Counter(event.errors), dict(event.rate_limits)
+        for time_ms, records in event.running.items():
+            self._unfinished.setdefault(time_ms, Batch(time_ms, BatchStatus.PROCESSING, records))
         self._is_live = True
         self._at(event.time)
 

@@ -1,0 +1,279 @@
+"""The event log: what the metrics store takes, as JSON lines in files of any file system, and its replay.
+
+Each file begins with a description of the application and the counts so far, so that it can be read without the older
+ones, which are deleted when there are too many. A file that a crash truncated is read up to there.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import cattrs
+from attrs import frozen
+from cattrs.preconf.json import make_converter
+
+from penstock import ConfigurationError
+from penstock.helpers import Appender, Directory, Durability, get_logger, text_of
+from penstock_ui.own_events import KINDS, ApplicationDescribed, Taken
+from penstock_ui.snapshot import Snapshot
+from penstock_ui.store import Limits, MetricsStore
+
+log = get_logger("event_log")
+
+_NAME = re.compile(r"events-(?P<app>.+)\.(?P<number>\d{6,})\.jsonl")
+_ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
+_WAITING = 10_000
+_RETRY_S = 1.0
+_CLOSE_S = 5.0
+# Where a file can be read only once it is closed: its longest age.
+_CLOSED_AFTER_S = 10.0
+
+_converter = make_converter()
+_converter.register_structure_hook(Any, lambda value, _kind: value)
+
+
+def encode(event: Taken) -> bytes:
+    """An event as a line."""
+    value = {"event": type(event).__name__, **_converter.unstructure(event)}
+    return json.dumps(value, separators=(",", ":"), default=str).encode("utf-8", "backslashreplace") + b"\n"
+
+
+def decode(line: bytes) -> Taken:
+    """The event of a line.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    try:
+        value = json.loads(line)
+        kind = KINDS[value.pop("event")]
+        event: Taken = _converter.structure(value, kind)
+    except (ValueError, KeyError, AttributeError, TypeError, cattrs.BaseValidationError, RecursionError) as error:
+        raise ValueError(f"not an event: {text_of(error)}") from None
+    return event
+
+
+class EventLog:
+    """Writes the event log of one application, on a thread of its own.
+
+    ``take`` never waits: while the log cannot be written, the newest 10,000 events wait and older ones are lost.
+
+    Args:
+        directory: location of all event logs.
+        application_id: names the files.
+        max_file_size: bytes after which a new file is begun.
+        max_files: files to keep.
+        retry_s: time between two attempts to write.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        application_id: str,
+        max_file_size: int = 16 << 20,
+        max_files: int = 10,
+        retry_s: float = _RETRY_S,
+    ) -> None:
+        self._directory = Directory.of(directory)
+        self._application = _ILLEGAL.sub("_", application_id) or "application"
+        self._max_file_size, self._max_files, self._retry_s = max_file_size, max_files, retry_s
+        self._events: queue.Queue[Taken | None] = queue.Queue()
+        self._stopping = threading.Event()
+        # The state that the written events describe: the begin of the next file.
+        self._replica = MetricsStore(Limits(batches=1, details=1, rate_changes=1))
+        self._described: ApplicationDescribed | None = None
+        self._appender: Appender | None = None
+        self._name, self._size, self._began = "", 0, 0.0
+        self._is_failing = False
+        self._thread = threading.Thread(target=self._run, name="penstock-event-log", daemon=True)
+        #: Events that were lost because the log could not be written.
+        self.dropped = 0
+
+    def start(self) -> None:
+        """Start to write."""
+        self._thread.start()
+
+    def take(self, event: Taken) -> None:
+        """Have an event written; returns at once."""
+        self._events.put(event)
+        if self._is_failing and self._events.qsize() > _WAITING:
+            try:
+                self._events.get_nowait()
+                self.dropped += 1
+            except queue.Empty:
+                pass
+
+    def close(self) -> None:
+        """Write what waits and close the file; waits at most 5 s."""
+        self._events.put(None)
+        if self._thread.is_alive():
+            timer = threading.Timer(_CLOSE_S - 1, self._stopping.set)
+            timer.daemon = True
+            timer.start()
+            self._thread.join(_CLOSE_S)
+            timer.cancel()
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            taken = [self._events.get()]
+            while len(taken) < 1000 and not self._events.empty():
+                taken.append(self._events.get())
+            ended = None in taken
+            self._write([event for event in taken if event is not None])
+        self._close_file()
+
+    def _write(self, events: list[Taken]) -> None:
+        """Write events, however often it takes."""
+        while events:
+            try:
+                self._append(events)
+            except (OSError, ValueError) as error:
+                self._close_file()
+                if not self._is_failing:
+                    self._is_failing = True
+                    log.error("event log not written", directory=self._directory.location(), reason=text_of(error))
+                if self._stopping.wait(self._retry_s):
+                    self.dropped += len(events)
+                    return
+                continue
+            if self._is_failing:
+                self._is_failing = False
+                log.warning("event log written again", directory=self._directory.location(), dropped=self.dropped)
+            return
+
+    def _append(self, events: list[Taken]) -> None:
+        """Write events; those that were written are taken from the list."""
+        while events:
+            appender = self._file()
+            size, lines = self._size, list[bytes]()
+            for event in events:
+                lines.append(encode(event))
+                size += len(lines[-1])
+                if size >= self._max_file_size:
+                    break
+            appender.write(b"".join(lines))
+            appender.commit(Durability.FLUSH)
+            self._size = size
+            for event in events[: len(lines)]:
+                self._replica.apply(event)
+                if isinstance(event, ApplicationDescribed):
+                    self._described = event
+            del events[: len(lines)]
+            if self._size >= self._max_file_size or self._is_due():
+                self._close_file()
+
+    def _is_due(self) -> bool:
+        return not self._directory.can_append and time.monotonic() - self._began > _CLOSED_AFTER_S
+
+    def _file(self) -> Appender:
+        """The file to append to; a new one begins with what a reader needs of the older ones."""
+        if self._appender is None:
+            numbers = _files(self._directory).get(self._application, [])
+            number = 1 + max((int(number) for number, _name in numbers), default=0)
+            appender = self._directory.append(f"events-{self._application}.{number:06}.jsonl")
+            self._appender, self._began = appender, time.monotonic()
+            head = [] if self._described is None else [encode(self._described), encode(self._replica.counts())]
+            self._size = sum(map(len, head))
+            if head:
+                appender.write(b"".join(head))
+            for _number, name in numbers[: len(numbers) + 1 - self._max_files]:
+                self._directory.delete(name)
+        return self._appender
+
+    def _close_file(self) -> None:
+        appender, self._appender = self._appender, None
+        if appender is not None:
+            try:
+                appender.close()
+            except OSError as error:
+                log.warning("event log file not closed", reason=text_of(error), throttle_s=60)
+
+
+def _files(directory: Directory) -> dict[str, list[tuple[str, str]]]:
+    """The files of each application: numbers with names, in order."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name in directory.names():
+        if (parts := _NAME.fullmatch(name)) is not None:
+            found.setdefault(parts["app"], []).append((parts["number"], name))
+    return {app: sorted(names, key=lambda each: int(each[0])) for app, names in found.items()}
+
+
+@frozen
+class History:
+    """An event log that was read: the source of one snapshot.
+
+    Attributes:
+        state: the application as the log's last event leaves it.
+        events: how many events were read.
+        damaged: lines that are no events: the end of a truncated file, or damage.
+    """
+
+    state: Snapshot
+    events: int = 0
+    damaged: int = 0
+
+    def snapshot(self) -> Snapshot:
+        """The state."""
+        return self.state
+
+
+def read_history(location: str, application_id: str = "", limits: Limits | None = None) -> History:
+    """Read the event log of an application.
+
+    Args:
+        location: the directory of event logs, or one file in it, whose application is read then.
+        application_id: which application; needed when the directory has several.
+        limits: of the store.
+
+    Raises:
+        ConfigurationError: there is no such log, or the directory has several and none was chosen.
+        OSError: it cannot be read.
+    """
+    folder, _, last = location.rstrip("/").rpartition("/")
+    directory = Directory.of(location)
+    if (parts := _NAME.fullmatch(last)) is not None:
+        directory, application_id = Directory.of(folder or "."), parts["app"]
+    logs = _files(directory)
+    wanted = _ILLEGAL.sub("_", application_id)
+    if not logs:
+        raise ConfigurationError(f"no event log in {directory.location()}: its files are named events-*.jsonl")
+    if wanted and wanted not in logs:
+        raise ConfigurationError(
+            f"no event log of {application_id!r} in {directory.location()}; there is {', '.join(sorted(logs))}"
+        )
+    if not wanted and len(logs) > 1:
+        raise ConfigurationError(
+            f"{directory.location()} has several event logs: choose one of {', '.join(sorted(logs))}"
+        )
+    names = [name for _number, name in logs[wanted or next(iter(logs))]]
+    return replay((directory.read(name) for name in names), limits)
+
+
+def replay(files: Iterable[bytes], limits: Limits | None = None) -> History:
+    """Build the state that the contents of files describe."""
+    store = MetricsStore(limits)
+    events = damaged = 0
+    for line in _lines(files):
+        try:
+            event = decode(line)
+        except ValueError:
+            damaged += 1
+            continue
+        store.apply(event)
+        events += 1
+    store.ended()
+    return History(store.snapshot(), events, damaged)
+
+
+def _lines(files: Iterable[bytes]) -> Iterator[bytes]:
+    for content in files:
+        for line in content.split(b"\n"):
+            if line.strip():
+                yield line
