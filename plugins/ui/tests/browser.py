@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -43,9 +43,7 @@ class Tab:
         """Give a command and wait for its result."""
         self._number += 1
         answer = self._answers[self._number] = asyncio.get_running_loop().create_future()
-        await self._connection.write_message(
-            json.dumps({"id": self._number, "method": method, "params": parameters})
-        )
+        await self._connection.write_message(json.dumps({"id": self._number, "method": method, "params": parameters}))
         return await asyncio.wait_for(answer, 60)
 
     async def value(self, expression: str) -> Any:
@@ -139,7 +137,7 @@ async def browser(folder: Path) -> AsyncIterator[Tab]:
     try:
         address = await asyncio.wait_for(asyncio.to_thread(_debugger, process), 60)
         whole = await websocket_connect(address, max_message_size=1 << 28)
-        root = Tab(cast(WebSocketClientConnection, whole))
+        root = Tab(whole)
         target = (await root.send("Target.createTarget", url="about:blank"))["targetId"]
         base = address.split("/devtools/")[0]
         page = HTTPRequest(f"{base}/devtools/page/{target}", connect_timeout=30)

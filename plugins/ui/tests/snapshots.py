@@ -150,7 +150,10 @@ def snapshot(
         details: the newest batches that have inputs and operations.
         start_ms: when it started.
     """
-    done = [_batch(number, receivers, interval_ms, slow, number >= completed - details, start_ms) for number in range(completed)]
+    done = [
+        _batch(number, receivers, interval_ms, slow, number >= completed - details, start_ms)
+        for number in range(completed)
+    ]
     later = [
         _batch(number, receivers, interval_ms, slow, True, start_ms)
         for number in range(completed, completed + (9 if slow else 1))

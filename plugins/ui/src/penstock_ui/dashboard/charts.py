@@ -7,81 +7,41 @@ for the theme in use.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from attrs import frozen
 from bokeh.models import (
     ColumnDataSource,
+    DatetimeTicker,
     DatetimeTickFormatter,
     FixedTicker,
     HoverTool,
     Model,
     OpenURL,
     Range1d,
-    Span,
     TapTool,
 )
 from bokeh.plotting import figure
 
+from penstock_ui.dashboard.measures import Measure, capacity, limit, measured, measures
 from penstock_ui.dashboard.timeline import Point, Sample, Timeline, histogram
-from penstock_ui.dashboard.units import Scale, as_local, batch_time, count, duration, duration_scale, plural, rate, rate_scale
+from penstock_ui.dashboard.units import (
+    Scale,
+    as_local,
+    batch_time,
+    count,
+    duration,
+    duration_scale,
+    plural,
+    rate,
+    rate_scale,
+)
 from penstock_ui.snapshot import Batch, Snapshot
 
 _BINS = 16
 _LEFT, _RIGHT = 62, 12
 # Before the page has set the colours of its theme.
 _GREY = "#8a939c"
-
-
-@frozen
-class Measure:
-    """A row of the overview.
-
-    Attributes:
-        name: prefix of its columns and models.
-        title: for people.
-        description: what exactly is measured.
-        read: takes it from a batch.
-        is_rate: records/s; a duration in ms otherwise.
-        has_interval: whether its chart shows the batch interval.
-    """
-
-    name: str
-    title: str
-    description: str
-    read: Callable[[Batch], float | None]
-    is_rate: bool = False
-    has_interval: bool = False
-
-
-def measures(interval_ms: int) -> tuple[Measure, ...]:
-    """The four rows of the overview, as Spark has them."""
-    return (
-        Measure(
-            "rate", "Input Rate", "Records that arrived a second", lambda batch: batch.records * 1000 / interval_ms, True
-        ),
-        Measure(
-            "scheduling",
-            "Scheduling Delay",
-            "Time from the submission of a batch to the start of its first job",
-            lambda batch: batch.scheduling_delay_ms,
-        ),
-        Measure(
-            "processing",
-            "Processing Time",
-            "Time taken to process all jobs of a batch",
-            lambda batch: batch.processing_delay_ms,
-            has_interval=True,
-        ),
-        Measure(
-            "total",
-            "Total Delay",
-            "Total time taken to handle a batch",
-            lambda batch: batch.total_delay_ms,
-            has_interval=True,
-        ),
-    )
 
 
 class Charts(Protocol):
@@ -109,16 +69,19 @@ class OverviewCharts:
         self._interval_ms = snapshot.application.batch_interval_ms
         self._measures = measures(self._interval_ms)
         self._feed = _Feed(self._measures, self._interval_ms)
-        self._x_range = Range1d(0, 1)
-        self._rates, self._delays = _Axis(), _Axis()
+        self._x_range = Range1d(start=0, end=1)
+        # Spark's delays share one scale. A processing time far below a long scheduling delay gets its own, or the
+        # batch interval beside it could not be seen.
+        delays = _Axis()
+        self._axes = {each.name: _Axis() if each.has_own_scale else delays for each in self._measures}
         self._bins = {
             measure.name: ColumnDataSource({"y": [], "height": [], "batches": [], "label": []})
             for measure in self._measures
         }
-        self._bin_ranges = {measure.name: Range1d(0, 1) for measure in self._measures}
+        self._bin_ranges = {measure.name: Range1d(start=0, end=1) for measure in self._measures}
         self.roots: list[Model] = []
         for measure in self._measures:
-            axis = self._rates if measure.is_rate else self._delays
+            axis = self._axes[measure.name]
             color = "--data" if measure.is_rate else "--delay"
             self.roots.append(self._timeline(measure, axis, color, with_times=measure is self._measures[-1]))
             self.roots.append(self._histogram(measure, axis, color))
@@ -135,12 +98,15 @@ class OverviewCharts:
             return
         points = self._feed.timeline.points
         _show_times(self._x_range, points)
-        self._rates.show(rate_scale(_highest(points, range(1))))
-        self._delays.show(duration_scale(max(_highest(points, range(1, len(self._measures))), self._interval_ms)))
+        self._axes["rate"].show(rate_scale(_highest(points, range(1))))
+        highest = max(_highest(points, range(1, len(self._measures))), self._interval_ms)
+        processing = max(_highest(points, range(2, 3)), self._interval_ms)
+        self._axes["total"].show(duration_scale(highest))
+        self._axes["processing"].show(duration_scale(highest if processing * 8 > highest else processing))
         for measure in self._measures:
             self._show_bins(measure, snapshot.completed)
 
-    def _timeline(self, measure: Measure, axis: _Axis, color: str, *, with_times: bool) -> Model:
+    def _timeline(self, measure: Measure, axis: _Axis, color: str, *, with_times: bool) -> Any:
         plot = _plot(f"{measure.name}_timeline", self._x_range, axis, with_times=with_times)
         source, name = self._feed.source, measure.name
         plot.varea("x", f"{name}_low", f"{name}_high", source=source, fill_alpha=0.22, fill_color=_GREY)
@@ -149,24 +115,16 @@ class OverviewCharts:
         line = plot.renderers[-1]
         line.glyph.tags = [f"line_color={color}"]
         if measure.has_interval:
-            plot.add_layout(
-                Span(
-                    location=self._interval_ms,
-                    dimension="width",
-                    line_dash="dashed",
-                    line_width=1.4,
-                    line_color=_GREY,
-                    tags=["line_color=--mark"],
-                )
-            )
+            plot.hspan(y=self._interval_ms, line_dash="dashed", line_width=1.4, line_color=_GREY)
+            plot.renderers[-1].glyph.tags = ["line_color=--mark"]
         if measure.name == "processing":
-            plot.scatter("x", f"{name}_failed", source=source, size=7, line_color=None, fill_color=_GREY)
+            plot.scatter("x", f"{name}_failed", source=source, size=5, line_color=None, fill_color=_GREY)
             plot.renderers[-1].glyph.tags = ["fill_color=--bad"]
         _add_hover(plot, line, [("", "@label"), ("", f"@{name}_text")])
         _add_links(plot, source)
         return plot
 
-    def _histogram(self, measure: Measure, axis: _Axis, color: str) -> Model:
+    def _histogram(self, measure: Measure, axis: _Axis, color: str) -> Any:
         plot = _plot(f"{measure.name}_histogram", self._bin_ranges[measure.name], axis, with_times=False)
         plot.yaxis.visible = False
         plot.min_border_left = 8
@@ -184,7 +142,7 @@ class OverviewCharts:
         return plot
 
     def _show_bins(self, measure: Measure, completed: Sequence[Batch]) -> None:
-        end = (self._rates if measure.is_rate else self._delays).end
+        end = self._axes[measure.name].end
         counts = histogram(map(measure.read, completed), end, _BINS)
         step = end / _BINS
         text = (lambda value: f"{rate(value)}/s") if measure.is_rate else duration
@@ -217,7 +175,7 @@ class RateCharts:
             Measure("capacity", "capacity", "", lambda batch: capacity(batch, stream_id), True),
         )
         self._feed = _Feed(parts, interval_ms)
-        self._x_range, self._axis = Range1d(0, 1), _Axis()
+        self._x_range, self._axis = Range1d(start=0, end=1), _Axis()
         self.roots: list[Model] = [self._plot()]
         self.update(snapshot)
 
@@ -238,7 +196,7 @@ class RateCharts:
         highest = _highest(points, range(2))
         self._axis.show(rate_scale(max(highest, min(_highest(points, range(2, 3)), 1.6 * highest))))
 
-    def _plot(self) -> Model:
+    def _plot(self) -> Any:
         plot, source = _plot("rate", self._x_range, self._axis, with_times=True), self._feed.source
         plot.varea("x", "rate_low", "rate_high", source=source, fill_alpha=0.22, fill_color=_GREY)
         plot.renderers[-1].glyph.tags = ["fill_color=--data"]
@@ -253,36 +211,6 @@ class RateCharts:
         _add_hover(plot, line, tips)
         _add_links(plot, source)
         return plot
-
-
-def measured(batch: Batch, stream_id: int | None, interval_ms: int) -> float | None:
-    """The rate at which a batch's records arrived; ``None`` when the details of the stream are not known any more."""
-    if stream_id is None:
-        return batch.records * 1000 / interval_ms
-    if batch.inputs is None:
-        return None
-    info = batch.inputs.get(stream_id)
-    return 0.0 if info is None else info.numRecords * 1000 / interval_ms
-
-
-def limit(batch: Batch, stream_id: int | None) -> float | None:
-    """The limit when a batch was generated; of all streams ``None`` when one of them has none."""
-    if batch.inputs is None:
-        return None
-    if stream_id is not None:
-        info = batch.inputs.get(stream_id)
-        return None if info is None else info.rate_limit
-    limits = [info.rate_limit for info in batch.inputs.values()]
-    known = [each for each in limits if each is not None]
-    return sum(known) if known and len(known) == len(limits) else None
-
-
-def capacity(batch: Batch, stream_id: int | None) -> float | None:
-    """The rate at which a batch's records, or those of one stream, were processed."""
-    if stream_id is None:
-        return batch.capacity_per_s
-    info, took = (batch.inputs or {}).get(stream_id), batch.processing_delay_ms
-    return info.numRecords * 1000 / took if info is not None and took and info.numRecords else None
 
 
 class _Feed:
@@ -305,7 +233,8 @@ class _Feed:
                 columns = self._columns([points[-1 - change.added]])
                 self.source.patch({name: [(place, values[0])] for name, values in columns.items()})
             if change.added:
-                self.source.stream(self._columns(points[-change.added :]), rollover=len(points))
+                newest: dict[str, Any] = self._columns(points[-change.added :])
+                self.source.stream(newest, rollover=len(points))
         return bool(change)
 
     def _sample(self, batch: Batch) -> Sample:
@@ -352,7 +281,7 @@ class _Axis:
     """A range from zero with its ticks, which several charts share."""
 
     def __init__(self) -> None:
-        self.range, self.ticker = Range1d(0, 1), FixedTicker(ticks=[])
+        self.range, self.ticker = Range1d(start=0, end=1), FixedTicker(ticks=[])
         self.end = 1.0
         self._scale: Scale | None = None
         self._axes: list[Any] = []
@@ -409,7 +338,7 @@ def _plot(name: str, x_range: Range1d, axis: _Axis, *, with_times: bool) -> Any:
         hours="%H:%M",
         days="%d %b",
     )
-    plot.xaxis[0].ticker.desired_num_ticks = 5
+    plot.xaxis[0].ticker = DatetimeTicker(desired_num_ticks=5)
     for each in (plot.xaxis[0], plot.yaxis[0]):
         each.update(
             axis_line_color=None,

@@ -6,6 +6,7 @@ renders its parts again and sends those that differ, and its charts send the poi
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -26,6 +27,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from penstock_ui.dashboard import units, views
 from penstock_ui.dashboard.charts import Charts, OverviewCharts, RateCharts
+from penstock_ui.dashboard.measures import measures
 from penstock_ui.dashboard.query import Query
 from penstock_ui.snapshot import Snapshot
 
@@ -110,6 +112,7 @@ def dashboard(source: Source, origins: Sequence[str]) -> BokehTornado:
         source: the state; any thread may be asked to call it.
         origins: ``host:port`` of the addresses at which browsers reach it; a web socket from another is refused.
     """
+    logging.getLogger("bokeh.server.views.ws").addFilter(_is_worth_logging)
     applications = {page.path: Application(FunctionHandler(_opened(page, source))) for page in PAGES}
     return BokehTornado(
         applications,
@@ -123,11 +126,15 @@ def dashboard(source: Source, origins: Sequence[str]) -> BokehTornado:
     )
 
 
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Whether a record of Bokeh is more than a browser that went away while a page was updated."""
+    return "connection was closed" not in record.getMessage()
+
+
 def _opened(page: Page, source: Source) -> Callable[[Document], None]:
     def open_page(document: Document) -> None:
-        context = document.session_context
-        request = None if context is None else context.request
-        query = Query.of({} if request is None else request.arguments)
+        context: Any = document.session_context
+        query = Query.of(context.request.arguments if context is not None and context.request else {})
         opened = OpenPage(page, query, source.snapshot())
         opened.attach(document)
 
@@ -178,10 +185,12 @@ class OpenPage:
             current=self._page.name,
             navigation=[(page.path.lstrip("/") or "./", page.name) for page in PAGES if page.name],
             parts=self.parts,
-            measures=views.measures(application.batch_interval_ms),
+            measures=measures(application.batch_interval_ms),
             charts={str(root.name) for root in roots},
         )
-        self._update.js_on_change("parts", CustomJS(args={"update": self._update}, code="dashboard.update(update.parts)"))
+        self._update.js_on_change(
+            "parts", CustomJS(args={"update": self._update}, code="dashboard.update(update.parts)")
+        )
         ready = "dashboard.ready(Bokeh.documents[0]); update.is_ready = true"
         document.js_on_event("document_ready", CustomJS(args={"update": self._update}, code=ready))
         document.js_on_event("connection_lost", CustomJS(code="dashboard.lost()"))
@@ -200,7 +209,7 @@ class OpenPage:
         changed = {name: html for name, html in parts.items() if html != self.parts[name]}
         if changed:
             self.parts = parts
-            self._update.parts = changed
+            self._update.update(parts=changed)
 
     def _rendered(self, snapshot: Snapshot) -> dict[str, str]:
         now_ms = time.time_ns() // 1_000_000 if snapshot.is_live else snapshot.time_ms
@@ -291,5 +300,3 @@ def _last_line(text: str) -> str:
 def _web_address(url: str) -> str:
     """An address that a link may have; empty for anything else, such as a script."""
     return url.rstrip("/") if urlsplit(url).scheme in {"http", "https"} else ""
-
-

@@ -134,7 +134,7 @@ def duration_scale(largest_ms: float) -> Scale:
     step = step if step is not None else math.ceil(top / 3 / 86_400_000) * 86_400_000
     ticks = _ticks(top, step)
     unit_ms, unit = next(((unit_ms, unit) for unit_ms, unit in _DURATIONS if ticks[-1] >= unit_ms), (1, "ms"))
-    return Scale(ticks[-1], ticks, tuple(f"{tick / unit_ms:.4g} {unit}" for tick in ticks))
+    return Scale(ticks[-1], ticks, tuple(f"{tick / unit_ms:.4g} {unit}" if tick else "0" for tick in ticks))
 
 
 def rate_scale(largest: float) -> Scale:

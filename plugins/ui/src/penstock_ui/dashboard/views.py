@@ -7,8 +7,8 @@ from typing import Any
 
 from attrs import frozen
 
-from penstock_ui.dashboard.charts import capacity, measured, measures
 from penstock_ui.dashboard.graph_layout import BOX_HEIGHT, BOX_WIDTH, WIDEST, grouped, in_a_list, in_rows
+from penstock_ui.dashboard.measures import capacity, measured, measures
 from penstock_ui.dashboard.query import Query, tabulate
 from penstock_ui.dashboard.timeline import sparkline
 from penstock_ui.dashboard.verdict import RECENT, Illness, Level, Verdict, illness, illnesses, judge, lateness
@@ -200,7 +200,7 @@ def graph(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
             role += " sick"
         kind = info.type.removesuffix("DStream")
         operation, _, at = info.call_site.partition(" at ")
-        several = f" × {len(group.streams):,}" if len(group.streams) > 1 else ""
+        several = f" ({len(group.streams):,})" if len(group.streams) > 1 else ""
         name = operation or kind if several else info.name or operation or kind
         nodes.append(
             {
@@ -217,9 +217,7 @@ def graph(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
 
 
 def _row(snapshot: Snapshot, stream: Stream, now_ms: int) -> StreamRow:
-    return StreamRow(
-        stream, _current(snapshot, stream.id), illness(stream, now_ms, is_live=snapshot.is_live)
-    )
+    return StreamRow(stream, _current(snapshot, stream.id), illness(stream, now_ms, is_live=snapshot.is_live))
 
 
 def _filled(snapshot: Snapshot, row: StreamRow) -> StreamRow:
@@ -267,7 +265,11 @@ def _judge_control(rows: Sequence[StreamRow], load: float | None) -> Verdict:
         return Verdict(level, "Receivers are not limited: backpressure is off and no maximum is set.")
     held = sum((_share(row.current, row.stream.rate_limit) or 0) >= 0.9 for row in limited)
     if held:
-        which = "Its limit holds the receiver back." if len(rows) == 1 else f"Limits hold back {held} of {len(rows)} receivers."
+        which = (
+            "Its limit holds the receiver back."
+            if len(rows) == 1
+            else f"Limits hold back {held} of {len(rows)} receivers."
+        )
         return Verdict(Level.WARNING, which)
     return Verdict(Level.GOOD, "Limits hold back no receiver: the sources send less than they may.")
 
@@ -292,5 +294,3 @@ def _searchable(stream: Stream) -> str:
 
 def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
