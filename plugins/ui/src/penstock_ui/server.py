@@ -16,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
-from urllib.parse import unquote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from tornado import httputil, web
 from tornado.httpserver import HTTPServer
@@ -154,7 +154,7 @@ class _Router(Router):
             default_handler_class=_UnknownHandler,
         )
         self._refusal = _application([(r".*", _RefusalHandler)])
-        self._entrance = _application([(r".*", _EntranceHandler, {"cookie": self._cookie})])
+        self._entrance = _application([(r".*", _EntranceHandler, {"cookie": self._cookie, "token": quote(token)})])
         self._origins = [f"{name}:{port}" for name in dict.fromkeys((host, "127.0.0.1", "localhost"))]
         self._dashboard: Any = None
 
@@ -164,7 +164,8 @@ class _Router(Router):
         if self._token:
             if not self._is_authorized(request):
                 return self._refusal.find_handler(request, **kwargs)
-            if is_page and request.method == "GET" and "token" in request.query_arguments:
+            has_token = _remove_token(request)
+            if is_page and request.method == "GET" and has_token:
                 return self._entrance.find_handler(request, **kwargs)
         if is_page:
             return self._pages().find_handler(request, **kwargs)  # type: ignore[no-any-return]  # of Bokeh
@@ -180,7 +181,8 @@ class _Router(Router):
         given = list(request.query_arguments.get("token", ()))
         scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            given.append(credentials.strip().encode())
+            # Tornado decodes headers so.
+            given.append(credentials.strip().encode("latin-1", "replace"))
         if self._cookie in request.cookies:
             given.append(unquote(request.cookies[self._cookie].value).encode())
         return any(hmac.compare_digest(each, self._token) for each in given)
@@ -208,6 +210,16 @@ class _Router(Router):
             pages.initialize(IOLoop.current())
             pages.start()  # type: ignore[attr-defined]  # Bokeh's application
         return pages
+
+
+def _remove_token(request: httputil.HTTPServerRequest) -> bool:
+    """Remove the token from the query, so that no handler logs it; return whether it was there."""
+    request.arguments.pop("token", None)
+    if request.query_arguments.pop("token", None) is None:
+        return False
+    request.query = urlencode([(name, value) for name, values in request.query_arguments.items() for value in values])
+    request.uri = f"{request.path}?{request.query}" if request.query else request.path
+    return True
 
 
 def _application(routes: Sequence[Any], **settings: Any) -> web.Application:
@@ -298,20 +310,14 @@ class _RefusalHandler(_Handler):
 class _EntranceHandler(_Handler):
     """Moves the token of a page's address into a cookie, so that links, scripts and web sockets have it."""
 
-    def initialize(self, cookie: str) -> None:
-        self._cookie = cookie
+    def initialize(self, cookie: str, token: str) -> None:
+        self._cookie, self._token = cookie, token
 
     def get(self) -> None:
-        self.set_cookie(self._cookie, self.get_query_argument("token"), httponly=True, samesite="Strict")
-        rest = [
-            (name, value)
-            for name, values in self.request.query_arguments.items()
-            if name != "token"
-            for value in values
-        ]
+        self.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
         # One slash: two would be another host.
-        path = "/" + self.request.path.lstrip("/")
-        self.redirect(f"{path}?{urlencode(rest)}" if rest else path, status=303)
+        path, query = "/" + self.request.path.lstrip("/"), self.request.query
+        self.redirect(f"{path}?{query}" if query else path, status=303)
 
 
 class _IndexHandler(_Handler):

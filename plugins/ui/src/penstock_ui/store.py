@@ -200,7 +200,7 @@ class MetricsStore:
         )
 
     def _streams(self) -> tuple[Stream, ...]:
-        ids = {*self._described, *self._receivers, *self._records}
+        ids = {*self._described, *self._receivers, *self._records, *self._rate_limits}
         return tuple(self._stream(stream_id) for stream_id in sorted(ids))
 
     def _stream(self, stream_id: int) -> Stream:
