@@ -37,11 +37,13 @@ def _batch(number: int, receivers: int, interval_ms: int, slow: bool, detailed: 
     chance = random.Random(number * 7919 + receivers)
     time_ms = start_ms + (number + 1) * interval_ms
     wave = 1 + 0.4 * ((number % 90) / 45 - 1 if number % 90 < 45 else 1 - (number % 90 - 45) / 45)
-    inputs: dict[int, StreamInputInfo] = {}
-    for stream in range(receivers):
-        records = int(interval_ms / 1000 * (900 + 37 * (stream % 11)) * wave * chance.uniform(0.85, 1.15))
-        inputs[stream] = StreamInputInfo(stream, records, {}, 1500.0 + 10 * (stream % 11))
-    records = sum(info.numRecords for info in inputs.values())
+    # Streams differ in eleven ways.
+    counts = [int(interval_ms / 1000 * (900 + 37 * way) * wave * chance.uniform(0.85, 1.15)) for way in range(11)]
+    records = sum(counts[stream % 11] for stream in range(receivers))
+    inputs = {}
+    if detailed:
+        limits = [1500.0 + 10 * way for way in range(11)]
+        inputs = {id_: StreamInputInfo(id_, counts[id_ % 11], {}, limits[id_ % 11]) for id_ in range(receivers)}
     took = int(interval_ms * (1.25 if slow else 0.55) * wave * chance.uniform(0.85, 1.2))
     waited = int(number * interval_ms * 0.2) if slow else int(chance.expovariate(1 / 9))
     if not slow and chance.random() < 0.01:

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plugins.ui.tests.snapshots import graph
 
 from penstock import DStreamInfo
 from penstock_ui.dashboard.graph_layout import grouped, in_a_list, in_rows
-from plugins.ui.tests.snapshots import graph
 
 
 def node(number: int, *parents: int, at: str = "") -> DStreamInfo:
@@ -26,13 +26,13 @@ def test_boxes_of_a_row_do_not_overlap_and_stay_inside() -> None:
     for number, (x, y) in layout.places.items():
         assert 0 <= x <= layout.width - 168
         assert 0 <= y <= layout.height - 52
-        assert not any(
-            other != number and y2 == y and abs(x2 - x) < 168 for other, (x2, y2) in layout.places.items()
-        )
+        assert not any(other != number and y2 == y and abs(x2 - x) < 168 for other, (x2, y2) in layout.places.items())
 
 
 def test_streams_made_in_a_loop_are_drawn_as_one() -> None:
-    receivers = [DStreamInfo(2 * i, "ReceiverInputDStream", f"r{i}", "receiverStream at a.py:1", ()) for i in range(1000)]
+    receivers = [
+        DStreamInfo(2 * i, "ReceiverInputDStream", f"r{i}", "receiverStream at a.py:1", ()) for i in range(1000)
+    ]
     mapped = [node(2 * i + 1, 2 * i, at="map at a.py:2") for i in range(1000)]
     union = DStreamInfo(5000, "UnionDStream", "", "union at a.py:3", tuple(each.number for each in mapped))
     nodes = sorted([*receivers, *mapped, union], key=lambda each: each.number)
