@@ -93,8 +93,7 @@ class StreamingContext(StreamBuilder):
         self._bus = ListenerBus(self._settings.listener_queue_size, self._settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
-        self._state = StreamingContextState.INITIALIZED
-        self._lock = threading.RLock()
+        self._state, self._lock = StreamingContextState.INITIALIZED, threading.RLock()
         self._signals, self._termination = StopSignals(self._on_signal), Termination()
         self._stop_thread: threading.Thread | None = None
         self._stops_gracefully = self._stops_spark = self._has_stopped_spark = self._is_spark_gone = False

@@ -69,7 +69,7 @@ def test_history_shows_what_the_application_showed(
 @given(st.integers(0, 1000))
 def test_every_event_is_the_same_after_it_was_written(seed: int) -> None:
     for event in listener_events(random.Random(seed), batches=10):
-        assert decode(encode(event)) == event  # type: ignore[arg-type]
+        assert decode(encode(event)) == event
 
 
 def test_values_that_json_lacks_are_written_as_text() -> None:

@@ -240,14 +240,15 @@ class _Handler(web.RequestHandler):
         for name, value in _HEADERS.items():
             self.set_header(name, value)
 
-    def prepare(self) -> None:
+    def finish(self, chunk: Any = None) -> asyncio.Future[None]:
+        written: asyncio.Future[None] = super().finish(chunk)
         # A client that stops reading: its answer must not stay in memory.
-        self._timeout = IOLoop.current().call_later(_CLIENT_TIMEOUT_S, self._give_up)
+        loop = IOLoop.current()
+        timeout = loop.call_later(_CLIENT_TIMEOUT_S, self._disconnect)
+        written.add_done_callback(lambda _written: loop.remove_timeout(timeout))
+        return written
 
-    def on_finish(self) -> None:
-        IOLoop.current().remove_timeout(self._timeout)
-
-    def _give_up(self) -> None:
+    def _disconnect(self) -> None:
         connection = self.request.connection
         if connection is not None and (stream := getattr(connection, "stream", None)) is not None:
             stream.close()
@@ -296,13 +297,11 @@ class _HealthHandler(_Handler):
 
 class _UnknownHandler(_Handler):
     def prepare(self) -> None:
-        super().prepare()
         self.send_error(404, message=f"no such page: {self.request.path}")
 
 
 class _RefusalHandler(_Handler):
     def prepare(self) -> None:
-        super().prepare()
         self.set_header("WWW-Authenticate", "Bearer")
         self.send_error(401, message="token missing or wrong: add ?token=… or the header Authorization: Bearer …")
 
