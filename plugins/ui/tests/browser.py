@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -32,7 +31,7 @@ class Tab:
     """
 
     def __init__(self, connection: WebSocketClientConnection) -> None:
-        self._connection = connection
+        self._connection, self._session = connection, ""
         self._number = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._reader = asyncio.ensure_future(self._read())
@@ -43,8 +42,25 @@ class Tab:
         """Give a command and wait for its result."""
         self._number += 1
         answer = self._answers[self._number] = asyncio.get_running_loop().create_future()
-        await self._connection.write_message(json.dumps({"id": self._number, "method": method, "params": parameters}))
+        command = {"id": self._number, "method": method, "params": parameters}
+        if self._session and not method.startswith(("Target.", "Browser.")):
+            command["sessionId"] = self._session
+        await self._connection.write_message(json.dumps(command))
         return await asyncio.wait_for(answer, 60)
+
+    async def attach(self) -> None:
+        """Open an empty tab."""
+        target = await self.send("Target.createTarget", url="about:blank")
+        attached = await self.send("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            await self.send(f"{domain}.enable")
+
+    async def close(self) -> None:
+        """End the browser."""
+        await self.send("Browser.close")
+        self._connection.close()
+        await asyncio.wait_for(self._reader, 30)
 
     async def value(self, expression: str) -> Any:
         """Evaluate JavaScript."""
@@ -70,10 +86,6 @@ class Tab:
 
     async def open(self, url: str, width: int = 1280, height: int = 900, *, dark: bool = False) -> None:
         """Load a page and wait until it is live and drawn."""
-        await self.send("Page.enable")
-        await self.send("Runtime.enable")
-        await self.send("Log.enable")
-        await self.send("Network.enable")
         await self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -136,14 +148,12 @@ async def browser(folder: Path) -> AsyncIterator[Tab]:
     )
     try:
         address = await asyncio.wait_for(asyncio.to_thread(_debugger, process), 60)
-        whole = await websocket_connect(address, max_message_size=1 << 28)
-        root = Tab(whole)
-        target = (await root.send("Target.createTarget", url="about:blank"))["targetId"]
-        base = address.split("/devtools/")[0]
-        page = HTTPRequest(f"{base}/devtools/page/{target}", connect_timeout=30)
-        tab = Tab(await websocket_connect(page, max_message_size=1 << 28))
-        yield tab
-        await root.send("Browser.close")
+        tab = Tab(await websocket_connect(address, max_message_size=1 << 28))
+        await tab.attach()
+        try:
+            yield tab
+        finally:
+            await tab.close()
     finally:
         try:
             process.wait(10)

@@ -72,7 +72,9 @@ def test_a_stream_shows_measured_rate_limit_and_capacity() -> None:
     assert batch.inputs is not None
     assert data["rate_mean"][-1] == batch.inputs[2].numRecords
     assert data["limit_mean"][-1] == batch.inputs[2].rate_limit
-    assert round(data["capacity_mean"][-1]) == round(batch.inputs[2].numRecords * 1000 / batch.processing_delay_ms)
+    assert round(data["capacity_mean"][-1]) == round(
+        batch.inputs[2].numRecords * 1000 / (batch.processing_delay_ms or 1)
+    )
     everything = source(RateCharts(state)).data
     assert everything["limit_mean"][-1] == sum(info.rate_limit or 0 for info in batch.inputs.values())
 
@@ -92,7 +94,7 @@ def test_an_open_page_is_sent_one_point_and_the_parts_that_changed() -> None:
     assert [len(each.data["x"]) for each in sent if isinstance(each, ColumnsStreamedEvent)] == [1]
     assert not [each for each in sent if isinstance(each, ColumnsPatchedEvent)]
     # The bars of the histograms, and nothing else, are sent as a whole.
-    whole = [each.column_source.data for each in sent if isinstance(each, ColumnDataChangedEvent)]
+    whole: list[Any] = [getattr(each.model, each.attr) for each in sent if isinstance(each, ColumnDataChangedEvent)]
     assert [(len(data["batches"]), sum(data["batches"])) for data in whole] == [(16, 91)] * 4
     changed = next(each.new for each in sent if getattr(each, "attr", "") == "parts")
     assert {"verdict", "batches", "measure-rate"} <= set(changed)

@@ -36,7 +36,8 @@ def test_a_slow_application_falls_behind_and_its_slowest_operation_is_named() ->
 def test_batches_that_wait_although_they_are_fast_are_being_caught_up() -> None:
     state = snapshot(completed=120, slow=True)
     batches = tuple(
-        evolve(batch, ended_ms=None if batch.ended_ms is None else batch.started_ms + 300) for batch in state.batches
+        evolve(batch, ended_ms=None if batch.ended_ms is None else (batch.started_ms or 0) + 300)
+        for batch in state.batches
     )
     level, headline, _ = verdict(evolve(state, batches=batches))
     assert level is Level.WARNING

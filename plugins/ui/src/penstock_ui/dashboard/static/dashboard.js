@@ -8,9 +8,13 @@ const dashboard = (() => {
   function morph(old, fresh) {
     if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) { old.replaceWith(fresh); return; }
     if (old.nodeType !== Node.ELEMENT_NODE) { if (old.data !== fresh.data) old.data = fresh.data; return; }
-    for (const { name, value } of [...fresh.attributes]) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    // Whether details are open is the reader's choice.
+    const is_kept = (name) => name === "open" && old.nodeName === "DETAILS";
+    for (const { name, value } of [...fresh.attributes]) {
+      if (!is_kept(name) && old.getAttribute(name) !== value) old.setAttribute(name, value);
+    }
     for (const { name } of [...old.attributes]) {
-      if (!fresh.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) old.removeAttribute(name);
+      if (!is_kept(name) && !fresh.hasAttribute(name)) old.removeAttribute(name);
     }
     children(old, fresh);
   }
