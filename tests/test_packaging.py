@@ -47,7 +47,7 @@ def test_a_plugin_is_found_by_its_entry_point(plugin: str) -> None:
     project = settings(f"plugins/{plugin}")["project"]
     assert project["name"] == f"penstock-{plugin}"
     assert project["entry-points"]["penstock"] == {plugin: f"penstock_{plugin}"}
-    assert project["entry-points"].keys() <= {"penstock", "penstock.suites"}
+    assert project["entry-points"].keys() <= {"penstock", "penstock.suites", "penstock.commands"}
     assert f"penstock=={project['version']}" in project["dependencies"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import frozen
 
-from penstock_ui.snapshot import Batch, BatchStatus, Operation, Snapshot, Stream
+from penstock_ui.snapshot import Batch, BatchStatus, Distribution, Operation, Snapshot, Stream
 
 Json = dict[str, Any]
 
@@ -64,7 +64,8 @@ def _streaming(snapshot: Snapshot, path: Sequence[str], query: Query) -> Any:
         case ["statistics"]:
             return statistics(snapshot)
         case ["receivers"]:
-            return [receiver(snapshot, stream) for stream in snapshot.streams]
+            limit = _limit(query)
+            return [receiver(snapshot, stream, limit) for stream in snapshot.streams]
         case ["receivers", stream_id]:
             stream = snapshot.stream(_number(stream_id, "receiver"))
             if stream is None:
@@ -73,7 +74,10 @@ def _streaming(snapshot: Snapshot, path: Sequence[str], query: Query) -> Any:
         case ["batches"]:
             wanted = _statuses(query.get("status", ()))
             # Spark's order: the newest first.
-            return [batch(snapshot, each) for each in reversed(snapshot.batches) if each.status in wanted]
+            chosen = [each for each in reversed(snapshot.batches) if each.status in wanted]
+            return [batch(snapshot, each) for each in chosen[: _limit(query)]]
+        case ["monitoring"]:
+            return monitoring(snapshot)
         case ["batches", batch_id]:
             return batch(snapshot, _batch(snapshot, batch_id))
         case ["batches", batch_id, "operations"]:
@@ -124,10 +128,10 @@ def statistics(snapshot: Snapshot) -> Json:
     )
 
 
-def receiver(snapshot: Snapshot, stream: Stream) -> Json:
-    """An input stream, with its receiver if it has one."""
+def receiver(snapshot: Snapshot, stream: Stream, limit: int | None = None) -> Json:
+    """An input stream, with its receiver if it has one; its rates in the last ``limit`` batches."""
     info = stream.receiver
-    known = [each for each in snapshot.batches if each.inputs is not None]
+    known = [each for each in snapshot.batches[-limit if limit else 0 :] if each.inputs is not None]
     rates = [(each.time_ms, snapshot.input_rate(each, stream.id)) for each in known]
     return _known(
         {
@@ -184,6 +188,74 @@ def operation(operation: Operation) -> Json:
     )
 
 
+def monitoring(snapshot: Snapshot) -> Json:
+    """What Spark's resources have no field for."""
+    storage, totals = snapshot.storage, snapshot.totals
+    age_ms = None if storage.checkpoint_ms is None else max(snapshot.time_ms - storage.checkpoint_ms, 0)
+    return _known(
+        {
+            "isLive": snapshot.is_live,
+            "stopPhase": snapshot.stop_phase or None,
+            "numFailedBatches": totals.failed_batches,
+            "latency": _distribution(snapshot.latency),
+            "generationDelay": _distribution(snapshot.generation_delay),
+            "schedulingDelay": _distribution(snapshot.scheduling_delay),
+            "processingTime": _distribution(snapshot.processing_delay),
+            "totalDelay": _distribution(snapshot.total_delay),
+            "backlogBytes": storage.backlog_bytes,
+            "numBlocks": storage.blocks,
+            "blockDiskBytes": storage.block_disk_bytes,
+            "driverLogBytes": storage.driver_log_bytes,
+            "checkpointTime": _date(storage.checkpoint_ms),
+            "checkpointAge": age_ms,
+            "checkpointFailures": storage.checkpoint_failures,
+            "checkpointError": storage.checkpoint_error or None,
+            "listeners": [
+                {"name": each.name, "dropped": each.dropped, "failed": each.failed, "isDisabled": each.disabled}
+                for each in snapshot.listeners
+            ],
+            "streams": [_stream(stream) for stream in snapshot.streams],
+        }
+    )
+
+
+def _stream(stream: Stream) -> Json:
+    info = stream.receiver
+    return _known(
+        {
+            "streamId": stream.id,
+            "streamName": stream.name,
+            "type": stream.type,
+            "hasReceiver": stream.has_receiver,
+            "numRecords": stream.records,
+            "numRestarts": stream.restarts,
+            "numErrors": stream.errors,
+            "numLostBlocks": None if info is None else info.lost_blocks,
+            "numLostRecords": None if info is None else info.lost_records,
+            "isUnhealthy": None if info is None else info.unhealthy,
+            "isGivenUp": None if info is None else info.given_up,
+            "rateLimit": stream.rate_limit,
+            "rateChanges": [
+                _known({"time": _date(each.time_ms), "rateLimit": each.limit, "reason": each.reason})
+                for each in stream.rate_changes
+            ],
+        }
+    )
+
+
+def _distribution(distribution: Distribution | None) -> Json | None:
+    if distribution is None:
+        return None
+    return {
+        "count": distribution.count,
+        "mean": distribution.mean,
+        "p50": distribution.p50,
+        "p95": distribution.p95,
+        "p99": distribution.p99,
+        "max": distribution.maximum,
+    }
+
+
 def _batch(snapshot: Snapshot, batch_id: str) -> Batch:
     found = snapshot.batch(_number(batch_id, "batch"))
     if found is None:
@@ -201,6 +273,17 @@ def _number(text: str, what: str) -> int:
     # Longer numbers are no ids, and take long to read.
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise NotFoundError(f"unknown {what}: {text}")
+    return int(text)
+
+
+def _limit(query: Query) -> int | None:
+    """The argument ``limit``: the most items."""
+    given = query.get("limit")
+    if not given:
+        return None
+    text = given[-1]
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and int(text)):
+        raise BadRequestError(f"limit={text}: must be a number above 0")
     return int(text)
 
 
