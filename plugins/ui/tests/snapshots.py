@@ -117,8 +117,8 @@ def _stream(number: int, now_ms: int, batches: int, ill: Mapping[int, str]) -> S
 def graph() -> tuple[DStreamInfo, ...]:
     """A graph with a union, a window and three output operations."""
     return (
-        DStreamInfo(0, "ReceiverInputDStream", "orders", "receiverStream at orders.py:12", ()),
-        DStreamInfo(1, "ReceiverInputDStream", "", "receiverStream at orders.py:13", ()),
+        DStreamInfo(0, "ReceiverInputDStream", "orders", "receiverStream at orders.py:12", (), 0),
+        DStreamInfo(1, "ReceiverInputDStream", "", "receiverStream at orders.py:13", (), 1),
         DStreamInfo(2, "UnionDStream", "", "union at orders.py:15", (0, 1)),
         DStreamInfo(3, "FlatMappedDStream", "<b>words</b>", "flatMap at orders.py:20", (2,)),
         DStreamInfo(4, "ShuffledDStream", "", "reduceByKey at orders.py:22", (3,)),

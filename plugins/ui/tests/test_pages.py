@@ -183,3 +183,10 @@ def test_the_graph_is_drawn_for_wide_and_for_narrow_windows() -> None:
     found = read("/graph", snapshot(1, 5))
     assert found.tags.count("rect") == found.tags.count("circle") == 9
     assert "<b>words</b>" in found.text
+
+
+def test_ill_receivers_are_marked_in_the_graph() -> None:
+    state = snapshot(2, 5, ill={1: "stopped"})
+    parts = render_parts(BY_PATH["/graph"], state, Query(), state.time_ms)
+    assert parts["graph"].count('class="input sick"') == 2
+    assert parts["graph"].count('class="input"') == 2

@@ -78,6 +78,21 @@ def test_the_streams_that_a_limit_holds_back_are_named() -> None:
     assert "Rate limits hold back orders (10 records/s) and 1 other stream." in verdict(held)[2]
 
 
+def test_receivers_that_do_not_receive_make_data_missing() -> None:
+    level, headline, limits = verdict(snapshot(20, 150, ill={3: "stopped", 5: "given up", 7: "stopped", 9: "lost"}))
+    assert level is Level.WARNING
+    assert headline.startswith("Keeping up")
+    missing = "Data is missing: KafkaReceiver-3, KafkaReceiver-5 and 1 other receiver are not receiving."
+    assert limits[0] == missing
+    assert verdict(snapshot(4, 150, ill={3: "stopped"}))[2][0] == "Data is missing: KafkaReceiver-3 is not receiving."
+
+
+def test_failing_checkpoints_are_told() -> None:
+    state = snapshot(1, 150)
+    failing = evolve(state, storage=evolve(state.storage, checkpoint_failures=3))
+    assert verdict(failing)[2] == ("Checkpoints cannot be written: a recovery would restart from an older one.",)
+
+
 def test_an_application_without_records_is_idle() -> None:
     assert verdict(without_records(snapshot()))[1] == "Idle: the last 20 batches had no records."
 

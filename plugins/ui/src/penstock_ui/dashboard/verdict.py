@@ -107,6 +107,12 @@ def judge(snapshot: Snapshot, now_ms: int) -> Verdict:
     if failed:
         level = Level.BAD if failed == len(recent) else max(level, Level.WARNING, key=list(Level).index)
         limits.append(f"{failed} of the last {plural(len(recent), 'batch')} failed.")
+    if silent := [each for each in illnesses(snapshot, now_ms) if each.level is Level.BAD]:
+        level = max(level, Level.WARNING, key=list(Level).index)
+        limits.append(f"Data is missing: {_names([each.stream for each in silent])} not receiving.")
+    if snapshot.storage.checkpoint_failures:
+        level = max(level, Level.WARNING, key=list(Level).index)
+        limits.append("Checkpoints cannot be written: a recovery would restart from an older one.")
     limits += _rate_limited(snapshot, recent)
     if level is Level.GOOD and not sum(batch.records for batch in recent):
         headline = f"Idle: the last {plural(len(recent), 'batch')} had no records."
@@ -168,6 +174,15 @@ def _rate_limited(snapshot: Snapshot, recent: Sequence[Batch]) -> list[str]:
     first = f"{held[0].name} ({rate(held[0].rate_limit)} records/s)"
     others = f" and {plural(len(held) - 1, 'other stream')}" if len(held) > 1 else ""
     return [f"Rate limits hold back {first}{others}."]
+
+
+def _names(streams: Sequence[Stream]) -> str:
+    """Name a few streams, with the verb that follows."""
+    if len(streams) == 1:
+        return f"{streams[0].name} is"
+    if len(streams) == 2:
+        return f"{streams[0].name} and {streams[1].name} are"
+    return f"{streams[0].name}, {streams[1].name} and {plural(len(streams) - 2, 'other receiver')} are"
 
 
 def lateness(snapshot: Snapshot) -> Lateness:

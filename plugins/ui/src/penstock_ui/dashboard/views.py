@@ -191,12 +191,12 @@ def graph(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     """The DStream graph as a picture."""
     groups = grouped(snapshot.graph)
     rows, in_list = in_rows(groups), in_a_list(groups)
-    sick = {each.stream.name for each in illnesses(snapshot, now_ms)}
+    sick = {each.stream.id for each in illnesses(snapshot, now_ms)}
     nodes = []
     for group in groups:
         info = group.streams[0]
         role = "input" if not info.parents else "output" if info.type == "ForEachDStream" else "step"
-        if not info.parents and any(each.name in sick for each in group.streams):
+        if any(each.stream_id in sick for each in group.streams):
             role += " sick"
         kind = info.type.removesuffix("DStream")
         operation, _, at = info.call_site.partition(" at ")
