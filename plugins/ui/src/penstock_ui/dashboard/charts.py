@@ -39,7 +39,8 @@ from penstock_ui.dashboard.units import (
 from penstock_ui.snapshot import Batch, Snapshot
 
 _BINS = 16
-_LEFT, _RIGHT = 62, 12
+# Room around the plots, pixels: for labels, and for times below the lowest.
+_LEFT, _RIGHT, _BOTTOM_PX, _TIMES_PX = 62, 12, 6, 24
 # Before the page has set the colours of its theme.
 _GREY = "#8a939c"
 
@@ -74,17 +75,14 @@ class OverviewCharts:
         # batch interval beside it could not be seen.
         delays = _Axis()
         self._axes = {each.name: _Axis() if each.has_own_scale else delays for each in self._measures}
-        self._bins = {
-            measure.name: ColumnDataSource({"y": [], "height": [], "batches": [], "label": []})
-            for measure in self._measures
-        }
-        self._bin_ranges = {measure.name: Range1d(start=0, end=1) for measure in self._measures}
+        self._bars: list[_Bars] = []
         self.roots: list[Model] = []
         for measure in self._measures:
             axis = self._axes[measure.name]
             color = "--data" if measure.is_rate else "--delay"
-            self.roots.append(self._timeline(measure, axis, color, with_times=measure is self._measures[-1]))
-            self.roots.append(self._histogram(measure, axis, color))
+            is_last = measure is self._measures[-1]
+            self._bars.append(_Bars(measure, axis, color, is_beside_times=is_last))
+            self.roots += [self._timeline(measure, axis, color, with_times=is_last), self._bars[-1].plot]
         self.update(snapshot)
 
     @property
@@ -103,8 +101,8 @@ class OverviewCharts:
         processing = max(_highest(points, range(2, 3)), self._interval_ms)
         self._axes["total"].show(duration_scale(highest))
         self._axes["processing"].show(duration_scale(highest if processing * 8 > highest else processing))
-        for measure in self._measures:
-            self._show_bins(measure, snapshot.completed)
+        for bars in self._bars:
+            bars.show(snapshot.completed)
 
     def _timeline(self, measure: Measure, axis: _Axis, color: str, *, with_times: bool) -> Any:
         plot = _plot(f"{measure.name}_timeline", self._x_range, axis, with_times=with_times)
@@ -123,39 +121,6 @@ class OverviewCharts:
         _add_hover(plot, line, [("", "@label"), ("", f"@{name}_text")])
         _add_links(plot, source)
         return plot
-
-    def _histogram(self, measure: Measure, axis: _Axis, color: str) -> Any:
-        plot = _plot(f"{measure.name}_histogram", self._bin_ranges[measure.name], axis, with_times=False)
-        plot.yaxis.visible = False
-        plot.min_border_left = 8
-        plot.ygrid.visible = True
-        source = self._bins[measure.name]
-        plot.hbar(
-            y="y", right="batches", height="height", source=source, fill_color=_GREY, fill_alpha=0.75, line_color=None
-        )
-        bars = plot.renderers[-1]
-        bars.glyph.tags = [f"fill_color={color}"]
-        plot.add_tools(HoverTool(renderers=[bars], tooltips=[("", "@label")], mode="hline"))
-        if measure is self._measures[-1]:
-            # As high as the timeline beside it, which has times below.
-            plot.min_border_bottom = _TIMES_PX
-        return plot
-
-    def _show_bins(self, measure: Measure, completed: Sequence[Batch]) -> None:
-        end = self._axes[measure.name].end
-        counts = histogram(map(measure.read, completed), end, _BINS)
-        step = end / _BINS
-        text = (lambda value: f"{rate(value)}/s") if measure.is_rate else duration
-        self._bins[measure.name].data = {
-            "y": [(number + 0.5) * step for number in range(_BINS)],
-            "height": [step * 0.86] * _BINS,
-            "batches": counts,
-            "label": [
-                f"{plural(batches, 'batch')}: {text(number * step)} to {text((number + 1) * step)}"
-                for number, batches in enumerate(counts)
-            ],
-        }
-        self._bin_ranges[measure.name].end = max(max(counts) * 1.05, 1)
 
 
 class RateCharts:
@@ -176,7 +141,8 @@ class RateCharts:
         )
         self._feed = _Feed(parts, interval_ms)
         self._x_range, self._axis = Range1d(start=0, end=1), _Axis()
-        self.roots: list[Model] = [self._plot()]
+        self._bars = _Bars(parts[0], self._axis, "--data", is_beside_times=True)
+        self.roots: list[Model] = [self._plot(), self._bars.plot]
         self.update(snapshot)
 
     @property
@@ -195,6 +161,7 @@ class RateCharts:
         # A capacity far above the input may leave the chart: the other two are to be seen.
         highest = _highest(points, range(2))
         self._axis.show(rate_scale(max(highest, min(_highest(points, range(2, 3)), 1.6 * highest))))
+        self._bars.show(snapshot.completed)
 
     def _plot(self) -> Any:
         plot, source = _plot("rate", self._x_range, self._axis, with_times=True), self._feed.source
@@ -211,6 +178,46 @@ class RateCharts:
         _add_hover(plot, line, tips)
         _add_links(plot, source)
         return plot
+
+
+class _Bars:
+    """A histogram beside a timeline: how many batches had which value."""
+
+    def __init__(self, measure: Measure, axis: _Axis, color: str, *, is_beside_times: bool) -> None:
+        self._measure, self._axis = measure, axis
+        self._source = ColumnDataSource({"y": [], "height": [], "batches": [], "label": []})
+        self._range = Range1d(start=0, end=1)
+        self.plot = _plot(f"{measure.name}_histogram", self._range, axis, with_times=False)
+        self.plot.yaxis.visible = False
+        self.plot.min_border_left = 8
+        # As high as the timeline, which has times below.
+        self.plot.min_border_bottom = _TIMES_PX if is_beside_times else _BOTTOM_PX
+        bars = self.plot.hbar(
+            y="y",
+            right="batches",
+            height="height",
+            source=self._source,
+            fill_color=_GREY,
+            fill_alpha=0.75,
+            line_color=None,
+        )
+        bars.glyph.tags = [f"fill_color={color}"]
+        self.plot.add_tools(HoverTool(renderers=[bars], tooltips=[("", "@label")], mode="hline"))
+
+    def show(self, completed: Sequence[Batch]) -> None:
+        counts = histogram(map(self._measure.read, completed), self._axis.end, _BINS)
+        step = self._axis.end / _BINS
+        text = (lambda value: f"{rate(value)}/s") if self._measure.is_rate else duration
+        self._source.data = {
+            "y": [(number + 0.5) * step for number in range(_BINS)],
+            "height": [step * 0.86] * _BINS,
+            "batches": counts,
+            "label": [
+                f"{plural(batches, 'batch')}: {text(number * step)} to {text((number + 1) * step)}"
+                for number, batches in enumerate(counts)
+            ],
+        }
+        self._range.end = max(max(counts) * 1.05, 1)
 
 
 class _Feed:
@@ -302,9 +309,6 @@ class _Axis:
             axis.major_label_overrides = labels
 
 
-_TIMES_PX = 24
-
-
 def _plot(name: str, x_range: Range1d, axis: _Axis, *, with_times: bool) -> Any:
     """An empty figure without decoration."""
     plot = figure(
@@ -318,7 +322,7 @@ def _plot(name: str, x_range: Range1d, axis: _Axis, *, with_times: bool) -> Any:
         min_border_left=_LEFT,
         min_border_right=_RIGHT,
         min_border_top=6,
-        min_border_bottom=_TIMES_PX if with_times else 6,
+        min_border_bottom=_TIMES_PX if with_times else _BOTTOM_PX,
         background_fill_color=None,
         border_fill_color=None,
         outline_line_color=None,
