@@ -167,24 +167,28 @@ class HostedReceiver:
         while not self._stopping.is_set():
             self._delay_ms = None
             try:
-                receiver = self._make()
-            except Exception as error:
+                supervisor = self._supervisor_of(self._make())
+            # The author's code may raise anything: that fails the launch and nothing else.
+            except BaseException as error:
                 self._take(lifecycle.LaunchFailed(f"it cannot be created: {summary_of(error)}", traceback.format_exc()))
             else:
                 self._take(lifecycle.LaunchDue())
-                self._launch(receiver)
+                self._launch(supervisor)
             if self._delay_ms is None:
                 break
             self._clock.wait_for(self._delay_ms, self._stopping)
         if self._record.is_given_up and not self._failure:
             self._failure = self._record.last_end.message
 
-    def _launch(self, receiver: Receiver[Any]) -> None:
-        """Run one launch to its end."""
-        epoch = self._record.epoch
+    def _supervisor_of(self, receiver: Receiver[Any]) -> ReceiverSupervisor:
+        """The supervisor of the next launch."""
+        epoch = self._record.epoch + 1
         launch = RegisterReceiver(self._record.stream_id, epoch, type(receiver).__name__, port=0)
-        supervisor = ReceiverSupervisor(receiver, launch, self._settings, self, self._blocks, self._clock)
-        self._supervisor = supervisor
+        return ReceiverSupervisor(receiver, launch, self._settings, self, self._blocks, self._clock)
+
+    def _launch(self, supervisor: ReceiverSupervisor) -> None:
+        """Run one launch to its end."""
+        self._supervisor, epoch = supervisor, self._record.epoch
         if self._stopping.is_set():
             supervisor.stop_soon("stopped by its host")
         else:

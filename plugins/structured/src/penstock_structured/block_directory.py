@@ -211,8 +211,10 @@ class BlockDirectory:
         Raises:
             BlockGoneError: there is none of this name.
         """
-        known = _NAME.fullmatch(name)
-        return open_block_file(str(self.path / name) if known else f"(no block: {name[:100]!r})")
+        block = NumberedBlock.of(self.path / Path(name).name)
+        if block is None or block.path.name != name:
+            return open_block_file(f"(not the name of a block: {name[:100]!r})")
+        return open_block_file(str(block.path), block.checksum)
 
     # -- the rate, set by another process --
 

@@ -5,7 +5,6 @@ Spark hands them over as text with names in lower case.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,25 +13,9 @@ import attrs
 from attrs import field, frozen
 
 from penstock import ConfigurationError, Receiver, ReceiverSpec
-from penstock.helpers import UnknownNameError, keys, make_receiver, receiver_spec, structure_options
+from penstock.helpers import PositiveBytes, UnknownNameError, keys, make_receiver, receiver_spec, structure_options
 
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?", re.IGNORECASE)
-_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _RECEIVER = "receiver."
-
-
-def _bytes(value: object) -> int:
-    """A number of bytes from text such as ``32m``."""
-    if isinstance(value, int):
-        return value
-    match = _SIZE.fullmatch(str(value).strip())
-    if match is None:
-        raise ValueError(f"{value!r} is not a size such as 500k, 32m or 10g")
-    return int(match[1]) * _FACTORS[match[2].lower()]
-
-
-def _optional_bytes(value: object) -> int | None:
-    return None if value is None else _bytes(value)
 
 
 def _positive(_options: object, attribute: attrs.Attribute[Any], value: Any) -> None:
@@ -56,9 +39,9 @@ class SourceOptions:
             it survives every process but no power failure.
         initialRate: rate limit until ``steer`` sets one, records/s; ``None`` for no limit.
         maxRowsPerTrigger: most rows of a batch. A batch has at least one block.
-        maxBytesPerTrigger: most bytes of a batch, as Arrow files. A batch has at least one block.
-        maxBlocksBytes: the receiver pauses while unprocessed blocks have more bytes than this.
-        partitionBytes: blocks are read by one task up to this size.
+        maxBytesPerTrigger: PositiveBytes | None = None
+        maxBlocksBytes: PositiveBytes = 10 << 30
+        partitionBytes: PositiveBytes = 32 << 20
         address: address at which executors on other hosts fetch blocks from the driver's host; empty: they do not.
         quietPeriod: with ``Trigger.AvailableNow``, the receiver has stored all there is when it has stored nothing for
             this long, s.
@@ -70,9 +53,9 @@ class SourceOptions:
     durable: bool = True
     initialRate: float | None = field(default=None, validator=_positive)
     maxRowsPerTrigger: int | None = field(default=None, validator=_positive)
-    maxBytesPerTrigger: int | None = field(default=None, converter=_optional_bytes, validator=_positive)
-    maxBlocksBytes: int = field(default=10 << 30, converter=_bytes, validator=_positive)
-    partitionBytes: int = field(default=32 << 20, converter=_bytes, validator=_positive)
+    maxBytesPerTrigger: PositiveBytes | None = None
+    maxBlocksBytes: PositiveBytes = 10 << 30
+    partitionBytes: PositiveBytes = 32 << 20
     address: str = ""
     quietPeriod: float = field(default=2.0, validator=_positive)
     availableNowTimeout: float = field(default=60.0, validator=_positive)
