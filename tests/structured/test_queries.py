@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+PAGE = Path(__file__).parents[2] / "docs" / "structured-streaming.md"
 LINES = [f"line {number}" for number in range(1000)]
 
 
@@ -89,6 +91,33 @@ def test_lines_reach_the_sink_and_after_a_stop_nothing_runs(spark: SparkSession,
     finally:
         query.stop()
     wait_for(lambda: not sources_running(), "the end of the source's process")
+
+
+def test_the_program_of_the_page_counts_words(spark: SparkSession, port: int, tmp_path: Path) -> None:
+    (program, steering) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    for old, new in {
+        "SparkSession.builder.getOrCreate()": "session",
+        "9999": str(port),
+        "/var/lib/penstock/query-1": str(tmp_path / "blocks"),
+        "/var/lib/q1": str(tmp_path / "checkpoint"),
+        'format("console")': 'format("memory").queryName("counts")',
+        "query.awaitTermination()\n": "",
+    }.items():
+        assert old in program
+        program = program.replace(old, new)
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    names: dict[str, Any] = {"session": spark}
+    exec(program + steering, names)
+    query = names["query"]
+    try:
+        lines = "SELECT count FROM counts WHERE word = 'line'"
+        wait_for(lambda: query.exception() or [row[0] for row in spark.sql(lines).collect()] == [len(LINES)], "counts")
+        assert query.exception() is None
+        wait_for(lambda: names["steering"].rates, "a rate")
+        assert (tmp_path / "blocks" / "rate").exists()
+    finally:
+        query.stop()
+        spark.streams.removeListener(names["steering"])
 
 
 def test_available_now_ends_by_itself_and_the_next_run_continues(spark: SparkSession, tmp_path: Path) -> None:
