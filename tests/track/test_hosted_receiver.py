@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,10 +72,13 @@ class Unstartable(Receiver[Any]):
 
 @contextmanager
 def hosting(
-    make: Callable[[], Receiver[Any]], sink: Sink, events: EventLog | None = None, **conf: str
+    make: Callable[[], Receiver[Any]],
+    sink: Sink,
+    conf: Mapping[str, str] | None = None,
+    events: EventLog | None = None,
 ) -> Iterator[HostedReceiver]:
     on_event = (lambda _event: None) if events is None else events.add
-    host = HostedReceiver("test", make, sink, {**QUICK, **conf}, on_event)
+    host = HostedReceiver("test", make, sink, {**QUICK, **(conf or {})}, on_event)
     try:
         host.start()
         yield host
@@ -87,7 +90,7 @@ def test_a_receiver_that_ends_is_relaunched_as_a_new_instance_and_nothing_it_sto
     Ends.launches = 0
     sink, events = Sink(), EventLog()
     conf = {"spark.penstock.receiver.maxRestarts": "1000"}
-    with hosting(Ends, sink, events, **conf) as host:
+    with hosting(Ends, sink, conf, events) as host:
         wait_for(lambda: len(sink.records) >= 3, "three launches")
         assert not host.failure
     assert sink.records[:3] == [1, 2, 3]
@@ -99,7 +102,7 @@ def test_a_receiver_that_ends_is_relaunched_as_a_new_instance_and_nothing_it_sto
 @pytest.mark.parametrize("policy", ["stop-stream", "fail-application"])
 def test_a_receiver_that_fails_too_often_is_given_up_with_the_reason(policy: str) -> None:
     conf = {"spark.penstock.receiver.maxRestarts": "2", "spark.penstock.receiver.onFailure": policy}
-    with hosting(Unstartable, Sink(), **conf) as host:
+    with hosting(Unstartable, Sink(), conf) as host:
         wait_for(lambda: host.is_terminated, "the end of the receiver")
         assert "more than 2 failures" in host.failure
         assert "no route to the source" in host.failure
@@ -110,7 +113,7 @@ def test_a_receiver_that_cannot_be_created_counts_as_a_failed_launch() -> None:
     def make() -> Receiver[Any]:
         raise RuntimeError("no such option")
 
-    with hosting(make, Sink(), **{"spark.penstock.receiver.maxRestarts": "1"}) as host:
+    with hosting(make, Sink(), {"spark.penstock.receiver.maxRestarts": "1"}) as host:
         wait_for(lambda: host.failure, "the failure")
         assert "no such option" in host.failure
 
@@ -127,7 +130,7 @@ def test_store_all_returns_when_the_sink_has_accepted_and_a_retry_counts_once() 
 
 def test_what_is_buffered_at_a_stop_reaches_the_sink() -> None:
     sink, receiver = Sink(), Idle()
-    with hosting(lambda: receiver, sink, **{"spark.streaming.blockInterval": "1h"}) as host:
+    with hosting(lambda: receiver, sink, {"spark.streaming.blockInterval": "1h"}) as host:
         wait_for(lambda: host.info.active, "the receiver")
         receiver.store(1)
         assert sink.records == []
@@ -165,14 +168,14 @@ def test_a_pause_holds_stores_until_every_reason_has_ended() -> None:
 
 def test_an_instance_that_has_a_host_already_counts_as_a_failed_launch() -> None:
     receiver = Ends()
-    with hosting(lambda: receiver, Sink(), **{"spark.penstock.receiver.maxRestarts": "3"}) as host:
+    with hosting(lambda: receiver, Sink(), {"spark.penstock.receiver.maxRestarts": "3"}) as host:
         wait_for(lambda: host.failure, "the failure")
         assert "has a supervisor already" in host.failure
 
 
 def test_a_stop_during_the_back_off_ends_at_once() -> None:
     conf = {"spark.penstock.receiver.relaunchDelay": "1h", "spark.penstock.receiver.maxRelaunchDelay": "1h"}
-    with hosting(Unstartable, Sink(), **conf) as host:
+    with hosting(Unstartable, Sink(), conf) as host:
         wait_for(lambda: "no route" in host.info.lastErrorMessage, "the failed launch")
         assert host.stop(60)
         assert host.failure == ""
