@@ -128,8 +128,8 @@ def test_ui_serves_a_log(tmp_path: Path, run: list[Any], monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     output: list[str] = []
-    monkeypatch.setattr(commands.click, "echo", lambda text, **_options: output.append(str(text)))
-    monkeypatch.setattr(commands.time, "sleep", until_seen)
+    monkeypatch.setattr("penstock_ui.commands.click.echo", lambda text, **_options: output.append(str(text)))
+    monkeypatch.setattr("penstock_ui.commands.time.sleep", until_seen)
 
     def shown() -> list[str]:
         return " ".join(output).split()
