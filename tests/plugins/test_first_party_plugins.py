@@ -215,3 +215,10 @@ def test_name_of_a_plugin_that_is_not_installed_is_an_error_that_names_its_distr
 def test_unknown_name_has_no_advice_without_a_key() -> None:
     with pytest.raises(UnknownNameError, match=r"unknown receiver 'mqtt'\. Known: none\.$"):
         Plugins(entry_points=[]).spec(RECEIVER, "mqtt")
+
+
+def test_keys_of_the_monitoring_plugin_are_known() -> None:
+    known = load("ui").known_options()
+    assert known["spark.penstock.ui."] == ["enabled", "host", "port", "token"]
+    assert known["spark.streaming.ui."] == ["retainedBatches"]
+    assert known["spark.penstock.eventLog."] == ["dir", "maxFileSize", "maxFiles"]

@@ -95,6 +95,21 @@ def test_an_interval_without_records_makes_no_block(make: Make, clock: ManualClo
     assert pushed.blocks == [["only"]]
 
 
+def test_block_arrives_with_its_earliest_record(make: Make, clock: ManualClock) -> None:
+    pushed = make()
+    clock.advance(10)
+    began_ms = clock.now_ms()
+    pushed.generator.add(1)
+    clock.advance(20)
+    pushed.generator.add(2)
+    clock.advance(INTERVAL_MS)
+    assert pushed.take() == [1, 2]
+    pushed.generator.add(3)
+    clock.advance(INTERVAL_MS)
+    assert pushed.take() == [3]
+    assert pushed.arrivals == [began_ms, began_ms + 20 + INTERVAL_MS]
+
+
 def test_stop_pushes_all_records_in_order(make: Make) -> None:
     pushed = make()
     for record in range(1, 1001):

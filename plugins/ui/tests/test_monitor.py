@@ -18,8 +18,6 @@ from penstock import (
     StorageInfo,
     StreamingStarted,
 )
-from penstock.errors import UnknownNameError
-from penstock.plugins.discovery import Plugins
 from penstock.testing import FakeListenerContext
 from penstock_ui.monitor import Monitor
 from penstock_ui.own_events import ApplicationDescribed, JobsRun, RateChanged, Sampled
@@ -200,7 +198,7 @@ def test_taken_ports_leave_the_program_without_a_dashboard(caplog: pytest.LogCap
     ],
 )
 def test_unknown_option_is_refused(key: str) -> None:
-    with pytest.raises(UnknownNameError):
+    with pytest.raises(ConfigurationError, match="unknown option"):
         monitors(FakeListenerContext({key: "1"}))
 
 
@@ -228,10 +226,3 @@ def test_retained_batches_are_those_of_sparks_key() -> None:
             getattr(monitor, f"on{type(event).__name__}")(event)
     assert len(monitor.snapshot().completed) == 3
     context.stop()
-
-
-def test_keys_of_the_plugin_are_known() -> None:
-    known = Plugins().known_options()
-    assert known["spark.penstock.ui."] == ["enabled", "host", "port", "token"]
-    assert known["spark.streaming.ui."] == ["retainedBatches"]
-    assert "dir" in (known["spark.penstock.eventLog."] or [])

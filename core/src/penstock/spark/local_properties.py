@@ -41,6 +41,8 @@ class LocalProperties:
         self._saved.setProperty("spark.job.interruptOnCancel", "false")
         self._saved.setProperty(ALL_MARKED_ANCESTORS, "true")
         self._saved.remove("spark.jobGroup.id")
+        # The program's own tags stay.
+        self._tags = f"{tags}," if (tags := self._saved.getProperty(_JOB_TAGS)) else ""
         # Looked up once: each lookup of a class is a call as well.
         jvm: Any = sc._jvm
         self._reader = jvm.java.io.StringReader
@@ -55,7 +57,7 @@ class LocalProperties:
             self._reader(
                 f"{_BATCH_TIME}={batch_time_ms}\n{_OUTPUT_OP_ID}={output_op_id}\n"
                 f"{ATTEMPT}={self._attempts(batch_time_ms)}\n"
-                f"{_JOB_TAGS}={job_tag(batch_time_ms, output_op_id)}\n"
+                f"{_JOB_TAGS}={self._tags}{job_tag(batch_time_ms, output_op_id)}\n"
                 "spark.job.description="
                 f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]\n"
             )
