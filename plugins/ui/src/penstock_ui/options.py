@@ -23,6 +23,10 @@ class UIOptions:
         validator=[validators.ge(0), validators.le(65535)],
         metadata={"help": "First port to try; `spark.port.maxRetries` more are tried after it. 0: any free port."},
     )
+    otel: bool | None = field(
+        default=None,
+        metadata={"help": "Export metrics and traces with OpenTelemetry. By default if its SDK is installed."},
+    )
     token: str = field(
         default="",
         repr=False,

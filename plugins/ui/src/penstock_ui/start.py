@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from penstock import ListenerContext
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from penstock import ConfigurationError, ListenerContext
 from penstock.helpers import get_logger
 from penstock_ui.event_log import EventLog
 from penstock_ui.monitor import Monitor, Sink
@@ -30,9 +34,15 @@ def monitors(context: ListenerContext) -> list[Monitor]:
     sinks: list[Sink] = []
     if logged.dir:
         sinks.append(_event_log(logged, context.application_id))
+    exporter = None
+    if options.otel or (options.otel is None and serves and _has_sdk()):
+        exporter = _open_telemetry()
+        sinks.append(exporter)
     if not serves and not sinks:
         return []
     monitor = Monitor(context, MetricsStore(Limits(batches=retained.retainedBatches)), sinks)
+    if exporter is not None:
+        exporter.state = monitor.snapshot
     context.on_stopped(monitor.close)
     if serves:
         _serve(context, monitor, options)
@@ -64,3 +74,16 @@ def _event_log(options: EventLogOptions, application_id: str) -> Sink:
     event_log = EventLog(options.dir, application_id, options.maxFileSize, options.maxFiles)
     event_log.start()
     return event_log
+
+
+def _has_sdk() -> bool:
+    return find_spec("opentelemetry") is not None and find_spec("opentelemetry.sdk") is not None
+
+
+def _open_telemetry() -> Any:
+    try:
+        return import_module("penstock_ui.otel").OpenTelemetry()
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"spark.penstock.ui.otel=true needs OpenTelemetry: pip install 'penstock-ui[otel]' ({error})"
+        ) from None
