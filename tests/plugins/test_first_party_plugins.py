@@ -178,7 +178,7 @@ def test_readme_lists_every_option_with_its_default_and_help(plugin: str, hook: 
 def test_import_starts_no_thread_and_imports_no_spark() -> None:
     code = f"""
 import importlib, sys, threading
-for plugin in {list(OFFERS)}:
+for plugin in {[*OFFERS, "ui"]}:
     importlib.import_module(f"penstock_{{plugin}}")
     assert threading.active_count() == 1, (plugin, threading.enumerate())
     assert not {{"pyspark", "pandas"}} & sys.modules.keys(), plugin
