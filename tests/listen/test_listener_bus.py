@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock import BatchCompleted, StreamingListener, StreamingStarted
+from penstock import BatchCompleted, ListenerCounts, StreamingListener, StreamingStarted
 from penstock.errors import StreamingStateError
-from penstock.listen.listener_bus import ListenerBus, ListenerCounts
+from penstock.listen.listener_bus import ListenerBus
 
 if TYPE_CHECKING:
     from tests.helpers import Gate

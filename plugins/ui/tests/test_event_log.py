@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,8 @@ from penstock_ui.monitor import describe
 from penstock_ui.own_events import CountsCarried, JobsRun, RateChanged, Sampled
 from penstock_ui.snapshot import Listener, Snapshot, Storage, Totals
 from penstock_ui.store import Limits
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -180,6 +185,39 @@ def test_full_disk_is_reported_once_and_the_log_continues_when_there_is_room(
     assert caplog.text.count("event log not written") == caplog.text.count("event log written again") == 1
     assert "No space left" in caplog.text
     assert ended(read_history(str(tmp_path)).snapshot()) == ended(state_of(run))
+
+
+def test_log_on_an_object_store_has_a_file_for_every_period(run: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    # Arrow's file system in memory, which cannot append.
+    monkeypatch.setattr("penstock_ui.event_log._CLOSED_AFTER_S", -1.0)
+    event_log = EventLog("mock://history", "app-0", max_files=1000)
+    event_log.start()
+    for event in run[:40]:
+        event_log.take(event)
+    event_log.close()
+    assert ended(read_history("mock://history").snapshot()) == ended(state_of(run[:40]))
+
+
+def test_log_of_a_killed_process_has_its_last_batch(tmp_path: Path) -> None:
+    program = f"""
+import os, signal
+from penstock_ui.event_log import EventLog
+from plugins.ui.tests.conftest import batch_events
+log = EventLog({str(tmp_path)!r}, "killed")
+log.start()
+for number in range(100):
+    for event in batch_events(number):
+        log.take(event)
+while True:
+    for name in os.listdir({str(tmp_path)!r}):
+        if open(os.path.join({str(tmp_path)!r}, name)).read().count('"BatchCompleted"') == 100:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+    found = subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=60, check=False)
+    assert found.returncode == -signal.SIGKILL
+    state = read_history(str(tmp_path)).snapshot()
+    assert state.completed[-1].time_ms == T + 99_000
+    assert not state.is_live
 
 
 def test_events_beyond_the_limit_are_lost_while_the_disk_is_full(

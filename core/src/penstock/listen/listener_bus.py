@@ -15,32 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import frozen
-
 from penstock.errors import StreamingStateError
 from penstock.listen.events import HOOK_OF, Event, callbacks_of
+from penstock.listen.listener_counts import ListenerCounts
 from penstock.listen.streaming_listener import EventView, is_streaming_listener
 from penstock.runtime.log import get_logger
 from penstock.runtime.threads import EngineThread
 
 log = get_logger("listener_bus")
-
-
-@frozen
-class ListenerCounts:
-    """A listener on the bus, and what became of its events.
-
-    Attributes:
-        name: the plugin with distribution and version, or the class.
-        dropped: events that the listener lost because its queue was full.
-        failed: events on which it raised.
-        disabled: whether the bus delivers it no more events.
-    """
-
-    name: str
-    dropped: int
-    failed: int
-    disabled: bool
 
 
 class _Listener:

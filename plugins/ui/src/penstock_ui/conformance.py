@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from penstock import ListenerContext
 from penstock.testing import Capabilities, ListenerProbe, ListenerSuite
 from penstock_ui.monitor import Monitor
+from penstock_ui.prometheus import metrics
 from penstock_ui.start import monitors
 
 
@@ -35,4 +36,5 @@ def totals(monitor: Monitor) -> dict[str, Any]:
         "stream_records": {stream.id: stream.records for stream in snapshot.streams if stream.records},
         "receiver_errors": sum(stream.errors for stream in snapshot.streams),
         "last_batch": completed[-1].time_ms if completed else None,
+        "series": sum(len(metric.samples) for metric in metrics(snapshot)),
     }

@@ -42,7 +42,7 @@ class EventLogOptions:
 
     dir: str = field(
         default="",
-        metadata={"help": "Directory of event logs, one folder for each application; any path or URI. Empty: no log."},
+        metadata={"help": "Directory of event logs, of any number of applications; a path or URI. Empty: no log."},
     )
     maxFileSize: int = field(
         default=16 << 20,
