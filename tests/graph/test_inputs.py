@@ -12,6 +12,7 @@ from tests.helpers.fake_graph import FakeContext, FakeRDD
 
 from penstock import Receiver, StreamingContext, StreamInputInfo
 from penstock.errors import StreamingStateError
+from penstock.graph import batch_input
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import QueueInputDStream, ReceiverInputDStream
@@ -51,7 +52,7 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
         received_blocks=Received(), report_input=lambda time_ms, info, _count: reports.append((time_ms, info))
     )
     context.graph.connect(runtime)
-    monkeypatch.setattr(rdds, "located_rdd", lambda _sc, partitions: FakeRDD([[]] * len(partitions)))
+    monkeypatch.setattr(rdds, "located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions]))
     return reports
 
 
@@ -71,6 +72,21 @@ def test_receiver_stream_reads_the_blocks_of_its_batch(
     # The RDD of the partitions and their locations is created once.
     later: Any = received.get_or_compute(200)
     assert later.prev is found.prev
+    assert later.prev.collect() == [0, 1]
+
+
+def test_many_references_do_not_travel_with_each_task(
+    received: ReceiverInputDStream,
+    context: FakeContext,
+    reports: list[tuple[int, StreamInputInfo]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_input, "_SENT_WITH_EACH_TASK", 20)
+    DStream(received, cast(StreamingContext, context)).foreachRDD(print)
+    context.graph.start(0)
+    found: Any = received.get_or_compute(100)
+    assert found.func == ReadPartition(ReadBlocks(TOKEN))
+    assert [pickle.loads(element) for element in found.prev.collect()] == [("100-0-0",), ("100-0-1",)]
 
 
 def test_input_is_reported_once_for_several_outputs(

@@ -21,6 +21,7 @@ from penstock.graph.outputs import ForEachDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.spark.cluster import FreeSlots
+from penstock.spark.dataframes import BatchFrames
 from penstock.spark.rdds import PartitionSlots, remember_classes
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class DStreamGraph:
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
         self.partition_slots = PartitionSlots(spark_context)
+        self.batch_frames = BatchFrames(spark_context, self.partition_slots)
         #: The task slots that receivers leave free: by default reductions have this many partitions.
         self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
         self._table_partitions: int | None = None

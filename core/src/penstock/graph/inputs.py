@@ -5,33 +5,23 @@ Computed on the generator's loop.
 
 from __future__ import annotations
 
-import pickle
 import queue
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import RDD
 
 from penstock.errors import StreamingStateError
-from penstock.graph.batch_input import BatchInput
+from penstock.graph.batch_input import BatchInput, BlocksInput
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
 from penstock.plugins.specs import ArrowInput, RecoverableSource
-from penstock.spark.rdds import BlocksRDD, as_rdd, located_rdd
-from penstock.worker.block_reader import ReadPartition
-from penstock.worker.combine import CountRecords
-from penstock.worker.fused import FusedChain
+from penstock.spark.rdds import as_rdd
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.graph.dstream_graph import DStreamGraph
-    from penstock.graph.graph_runtime import ReceivedBlocks
     from penstock.plugins.specs import InputSource, SourceBatch
-
-_COUNT = FusedChain((CountRecords(),))
 
 
 class InputDStream(Node):
@@ -57,7 +47,45 @@ class InputDStream(Node):
         """Release what ``start`` acquired."""
 
 
-class ReceiverInputDStream(InputDStream):
+class ColumnarInputDStream(InputDStream):
+    """An input whose batches may be columns, which DataFrames are read from.
+
+    Subclasses note the columns of each RDD that they compute.
+    """
+
+    def __init__(self, graph: DStreamGraph) -> None:
+        super().__init__(graph)
+        # The same batches as the remembered RDDs, if they are columns; None for a batch without records.
+        self._columns: dict[int, BlocksInput | ArrowInput | None] = {}
+
+    def program_state(self) -> dict[str, Any]:
+        """The attributes that the program set."""
+        return {**super().program_state(), "_columns": {}}
+
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        """The batch's columns if it has them, else its RDD; nothing for a batch without records."""
+        rdd = self.get_or_compute(time_ms)
+        if rdd is None:
+            return None
+        found = self._columns.get(time_ms, rdd)
+        return () if found is None else (found,)
+
+    @property
+    def has_columns(self) -> bool:
+        """Only the batches say so: a receiver may store objects that have no typed form."""
+        return True
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget old batches."""
+        super().clear_metadata(time_ms, unpersist=unpersist)
+        self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
+
+    def _empty(self, time_ms: int) -> RDD[Any]:
+        self._columns[time_ms] = None
+        return self._sc.emptyRDD()
+
+
+class ReceiverInputDStream(ColumnarInputDStream):
     """The blocks that a receiver stored.
 
     Args:
@@ -68,12 +96,6 @@ class ReceiverInputDStream(InputDStream):
     def __init__(self, graph: DStreamGraph, receiver: Any) -> None:
         super().__init__(graph)
         self.receiver = receiver
-        # The blocks of remembered batches, for DataFrames.
-        self._columns: dict[int, ArrowInput] = {}
-
-    def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set."""
-        return {**super().program_state(), "_columns": {}}
 
     def persist_by_default(self) -> None:
         """Do nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
@@ -88,55 +110,17 @@ class ReceiverInputDStream(InputDStream):
         if received is None or zero_time_ms is None:
             raise StreamingStateError("a receiver stream can be computed only in a started context")
         if time_ms <= zero_time_ms:
-            return self._sc.emptyRDD()
-        partitions = received.partitions(time_ms, self.id)
-        references = tuple(pickle.dumps(each.element, pickle.HIGHEST_PROTOCOL) for each in partitions)
-        slots = self.graph.partition_slots.at([each.hosts for each in partitions])
-        rdd = BlocksRDD(slots, len(partitions), ReadPartition(received.reader, references), _COUNT)
+            return self._empty(time_ms)
+        blocks = BlocksInput.of(received.partitions(time_ms, self.id), received.reader)
+        rdd = blocks.rdd(self.graph.partition_slots)
+        self._columns[time_ms] = blocks if blocks.references else None
         # Last: what fails above is tried again for the next output, and the input must be reported once.
         info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
         self.graph.runtime.report_input(time_ms, info, None)
         return rdd
 
-    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The batch's blocks."""
-        if self.get_or_compute(time_ms) is None:
-            return None
-        if time_ms not in self._columns:
-            received, zero_time_ms = self.graph.runtime.received_blocks, self.graph.zero_time_ms
-            assert received is not None
-            assert zero_time_ms is not None
-            partitions = received.partitions(time_ms, self.id) if time_ms > zero_time_ms else []
-            if not partitions:
-                return ()
-            schema = partial(_first_schema, received, time_ms, self.id)
-            self._columns[time_ms] = ArrowInput(located_rdd(self._sc, partitions), received.reader, schema)
-        return (self._columns[time_ms],)
 
-    @property
-    def has_columns(self) -> bool:
-        """Blocks have a schema, unless a receiver stores objects that have no typed form."""
-        return True
-
-    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget old batches."""
-        super().clear_metadata(time_ms, unpersist=unpersist)
-        self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
-
-
-def _first_schema(received: ReceivedBlocks, time_ms: int, stream_id: int) -> pa.Schema | None:
-    """The schema of a batch's first block that is not lost; ``None`` when all are, and lost blocks are skipped.
-
-    Raises:
-        BlockGoneError: the first block is lost, and lost blocks are not skipped.
-        BlockUnreachableError: its host cannot be reached now.
-    """
-    references = (partition.element for partition in received.partitions(time_ms, stream_id))
-    first = next(received.reader.batches(references), None)
-    return None if first is None else first.schema
-
-
-class PulledInputDStream(InputDStream):
+class PulledInputDStream(ColumnarInputDStream):
     """The batches of a source, which is called once for each batch, on the generator's loop.
 
     Args:
@@ -155,8 +139,6 @@ class PulledInputDStream(InputDStream):
         self._failed: dict[int, BaseException] = {}
         # The newest batch time of an earlier run: up to here the source must repeat its batches.
         self._position_ms = -1
-        # The same batches as the remembered RDDs, where the source has columns; None for a batch without records.
-        self._columns: dict[int, ArrowInput | None] = {}
         self.restored()
 
     def restored(self) -> None:
@@ -172,7 +154,6 @@ class PulledInputDStream(InputDStream):
             "_newest_ms": -1,
             "_failed": {},
             "_position_ms": -1,
-            "_columns": {},
         }
 
     def position(self) -> Mapping[str, Any] | None:
@@ -224,10 +205,6 @@ class PulledInputDStream(InputDStream):
             raise
         return self._rdd(time_ms, batch)
 
-    def _empty(self, time_ms: int) -> RDD[Any]:
-        self._columns[time_ms] = None
-        return self._sc.emptyRDD()
-
     def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
         info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
         self.graph.runtime.report_input(time_ms, info, batch.count)
@@ -235,23 +212,9 @@ class PulledInputDStream(InputDStream):
             self._columns[time_ms] = batch.arrow
         return batch.rdd
 
-    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The batch's columns if the source has them, else its RDD; nothing for a time without a batch."""
-        rdd = self.get_or_compute(time_ms)
-        if rdd is None:
-            return None
-        found = self._columns.get(time_ms, rdd)
-        return () if found is None else (found,)
-
-    @property
-    def has_columns(self) -> bool:
-        """Only the batches of the source say so."""
-        return True
-
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget old batches, here and in the source."""
         super().clear_metadata(time_ms, unpersist=unpersist)
-        self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
         self._failed = {time: error for time, error in self._failed.items() if time > time_ms - self.remember_ms}
         self._source.clean_up(time_ms - self.remember_ms)
 

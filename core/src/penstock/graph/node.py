@@ -94,6 +94,9 @@ class Node(OnDriver):
         rdd = self.get_or_compute(time_ms)
         return None if rdd is None else (rdd,)
 
+    def before_retry(self) -> None:
+        """Do what failed in ``compute`` and takes too long for the graph's lock. Called without it, by any thread."""
+
     @property
     def has_columns(self) -> bool:
         """Whether every batch may consist of columns, which have a schema, and not of rows."""

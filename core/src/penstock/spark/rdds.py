@@ -29,8 +29,9 @@ _LOOKED_UP = {
     "PairwiseRDD": (),
     "PythonPartitioner": (),
     "PythonRDD": ("collectAndServe", "runJob", "valueOfPair"),
-    "PythonUtils": ("getBroadcastThreshold",),
+    "PythonUtils": ("getBroadcastThreshold", "toSeq"),
     "SimplePythonFunction": (),
+    "functions": ("col",),
 }
 
 
@@ -95,7 +96,7 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
     Args:
         slots: an RDD with that many partitions, and with the preferred locations of the blocks.
         number: of partitions.
-        read: the partition function that reads the blocks of a partition; ignores the elements of ``slots``.
+        read: the partition function that reads the blocks of a partition.
         count: the partition function that gives the number of records.
     """
 
@@ -115,7 +116,8 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
 class PartitionSlots:
     """RDDs that only say how many partitions there are and where; the functions of their tasks do the rest.
 
-    Batches whose blocks are at the same locations share one, so that its JVM object is created once.
+    The element of each partition is its index. Batches whose blocks are at the same locations share one, so that its
+    JVM object is created once.
 
     Args:
         sc: creates the RDDs.
@@ -129,11 +131,33 @@ class PartitionSlots:
         """The RDD with a partition for each of some preferred locations."""
         key = tuple(locations)
         if key not in self._made:
-            self._made[key] = located_rdd(self._sc, [LocatedPartition(None, hosts) for hosts in key])
+            slots = [LocatedPartition(index, hosts) for index, hosts in enumerate(key)]
+            self._made[key] = located_rdd(self._sc, slots)
             if len(self._made) > _MAX_SLOTS:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
         return self._made[key]
+
+    def located(self, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
+        """An RDD with an element of its own in each partition, for one batch."""
+        return located_rdd(self._sc, partitions)
+
+    def has(self, java_rdd: Any) -> bool:
+        """Whether batches share this RDD of the JVM."""
+        return any(rdd._jrdd is java_rdd for rdd in self._made.values())
+
+
+def is_known_empty(rdd: RDD[Any]) -> bool:
+    """Whether an RDD is made of a batch without blocks; asks the JVM nothing."""
+    first = _first_of(rdd)
+    return isinstance(first, BlocksRDD) and first.getNumPartitions() == 0
+
+
+def _first_of(rdd: RDD[Any]) -> RDD[Any]:
+    """The RDD with the same partitions that a chain of partition functions begins with."""
+    while isinstance(rdd, PipelinedRDD) and not isinstance(rdd, BlocksRDD):
+        rdd = rdd.prev
+    return rdd
 
 
 def num_partitions(rdd: RDD[Any]) -> int | None:
@@ -141,8 +165,7 @@ def num_partitions(rdd: RDD[Any]) -> int | None:
 
     Asks the JVM only about RDDs that Penstock did not create.
     """
-    while isinstance(rdd, PipelinedRDD) and not isinstance(rdd, BlocksRDD):
-        rdd = rdd.prev
+    rdd = _first_of(rdd)
     if rdd.partitioner is not None:
         return rdd.partitioner.numPartitions
     try:

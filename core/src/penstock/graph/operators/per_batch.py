@@ -10,9 +10,8 @@ from pyspark.core.rdd import Partitioner, portable_hash
 
 from penstock.errors import StreamingStateError
 from penstock.graph.arguments import require_num_partitions
-from penstock.graph.batch_input import BatchInput, RowInput
+from penstock.graph.batch_input import BatchInput
 from penstock.graph.node import Node
-from penstock.plugins.specs import ArrowInput
 from penstock.spark.rdds import num_partitions, shuffled
 from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunks
 from penstock.worker.fused import AnyStep, FusedChain, LastStep
@@ -39,18 +38,6 @@ class MapPartitionsDStream(Node):
         source, steps, preserves = _fused(self)
         rdd = source.get_or_compute(time_ms)
         return None if rdd is None else rdd.mapPartitionsWithIndex(FusedChain(steps), preserves)
-
-    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The chain over columns, where these are all of the source's batch; else the RDD."""
-        source, steps, _preserves = _fused(self)
-        if self.is_fusible and source.has_columns:
-            inputs = source.batch_inputs(time_ms)
-            if not inputs:
-                return inputs
-            # A function may use the partition's index, which is another one in a union.
-            if len(inputs) == 1 and isinstance(inputs[0], ArrowInput):
-                return (RowInput(inputs[0], FusedChain(steps)),)
-        return super().batch_inputs(time_ms)
 
 
 def _fused(node: Node) -> tuple[Node, tuple[AnyStep, ...], bool]:
@@ -139,7 +126,7 @@ class UnionDStream(Node):
         return self._sc.union([rdd for rdd in rdds if rdd is not None])
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The inputs of the parents; the RDD if it is persisted and saves running their functions again.
+        """The inputs of the parents; its own RDD if that is persisted and saves running their functions again.
 
         Raises:
             StreamingStateError: a parent has no batch at that time.
@@ -151,7 +138,7 @@ class UnionDStream(Node):
             missing = type(self.parents[found.index(None)]).__name__
             raise StreamingStateError(f"{missing}, a parent of a union, has no RDD at time {time_ms} ms")
         united = tuple(each for inputs in found for each in inputs or ())
-        if self.is_fusible or all(isinstance(each, ArrowInput) for each in united):
+        if self.is_fusible or not any(isinstance(each, RDD) for each in united):
             return united
         return super().batch_inputs(time_ms)
 
