@@ -18,7 +18,7 @@ from tests.helpers import run_in_background
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRDD
 
 from penstock import ArrowInput, ConfigurationError, DStream, SchemaError
-from penstock.errors import BatchFailedError, StreamingStateError
+from penstock.errors import BatchFailedError, ResultTypeError, StreamingStateError
 from penstock.graph.batch_input import BlocksInput
 from penstock.graph.frames import BatchFrame, DerivedFrames, FrameDStream, Once, SourceFrames
 from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
@@ -49,8 +49,8 @@ class Received:
     def __init__(self, schema: pa.Schema | None = TEXT) -> None:
         self.reader: Any = Reader(schema)
 
-    def partitions(self, batch_time_ms: int, _stream_id: int) -> list[LocatedPartition]:
-        return [] if batch_time_ms == 2 * INTERVAL_MS else [LocatedPartition(batch_time_ms)]
+    def partitions(self, batch_time_ms: int, stream_ids: Any, _slots: int) -> list[LocatedPartition]:
+        return [] if batch_time_ms == 2 * INTERVAL_MS else [LocatedPartition(batch_time_ms) for _ in stream_ids]
 
     def count(self, _batch_time_ms: int, _stream_id: int) -> int:
         return 1
@@ -100,13 +100,6 @@ def test_rows_and_columns_of_a_batch_share_its_partitions(lines: DStream[Any]) -
     assert (rdd.prev, rdd.func) == (elements, read)
 
 
-def test_blocks_of_forgotten_batches_are_forgotten(lines: DStream[Any]) -> None:
-    node = initialized(lines)
-    node.batch_inputs(INTERVAL_MS)
-    node.clear_metadata(3 * INTERVAL_MS, unpersist=True)
-    assert node._columns == {}
-
-
 def test_a_window_is_read_from_the_blocks_of_its_batches(lines: DStream[Any]) -> None:
     node = initialized(lines.window(4 * INTERVAL_MS / 1000))
     assert references(node.batch_inputs(3 * INTERVAL_MS)) == [[INTERVAL_MS], [3 * INTERVAL_MS]]
@@ -115,7 +108,7 @@ def test_a_window_is_read_from_the_blocks_of_its_batches(lines: DStream[Any]) ->
 def test_a_union_is_read_from_the_blocks_of_all(lines: DStream[Any]) -> None:
     node = initialized(lines.union(lines))
     assert node.has_columns
-    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
 
 
 def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStream[Any]) -> None:
@@ -127,7 +120,7 @@ def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStr
 
 def test_a_window_of_a_union_begins_before_the_first_batch(lines: DStream[Any]) -> None:
     node = initialized(lines.union(lines).window(4 * INTERVAL_MS / 1000))
-    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +142,7 @@ def test_a_persisted_union_of_rows_is_read_from_its_rdds(
 
 def test_a_persisted_union_of_blocks_is_read_from_the_blocks(lines: DStream[Any]) -> None:
     node = initialized(lines.union(lines).cache())
-    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
 
 
 @pytest.mark.parametrize(
@@ -170,8 +163,8 @@ def test_all_else_is_read_from_the_rdd(lines: DStream[Any], operation: Callable[
 
 def test_inputs_that_are_read_alike_are_united(lines: DStream[Any], context: FakeContext) -> None:
     frames = SourceFrames(lines._node, None)
-    first, second = (BlocksInput((payload,), ((),), Reader()) for payload in (b"1", b"2"))  # type: ignore[arg-type]
-    assert list(frames._combined([first, second])) == [BlocksInput((b"1", b"2"), ((), ()), Reader())]  # type: ignore[arg-type]
+    first, second = (BlocksInput((payload,), ((),), 1, Reader()) for payload in (b"1", b"2"))  # type: ignore[arg-type]
+    assert list(frames._combined([first, second])) == [BlocksInput((b"1", b"2"), ((), ()), 2, Reader())]  # type: ignore[arg-type]
     (found,) = frames._combined([ArrowInput(FakeRDD([[n]]), Reader(), lambda: TEXT) for n in range(2)])
     assert isinstance(found, ArrowInput)
     assert found.references is not None
@@ -505,7 +498,7 @@ def is_locked(lock: Any) -> bool:
     return run_in_background(try_it).result(timeout=10)
 
 
-@pytest.mark.parametrize("error", [SchemaError("no column"), TypeError("no frame"), AnalysisException("no")])
+@pytest.mark.parametrize("error", [SchemaError("no column"), ResultTypeError("no frame"), AnalysisException("no")])
 def test_an_error_of_the_program_is_not_retried(
     context: FakeContext, lines: DStream[Any], monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

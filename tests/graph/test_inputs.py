@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -35,8 +35,8 @@ class Received:
     def rate_limit(self, stream_id: int) -> float | None:
         return 2.5 + stream_id
 
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
-        return [LocatedPartition((f"{batch_time_ms}-{stream_id}-{n}",)) for n in range(2)]
+    def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
+        return [LocatedPartition((f"{batch_time_ms}-{each}-{n}",)) for each in stream_ids for n in range(2)]
 
 
 class Silent(Receiver[Any]):
@@ -109,8 +109,37 @@ def test_times_before_the_start_have_no_records_and_no_report(
     # Windows reach that far back.
     context.graph.start(1000)
     for time_ms in (900, 1000):
-        assert received.compute(time_ms).collect() == []
+        assert received.compute(time_ms).getNumPartitions() == 0
     assert reports == []
+
+
+def test_blocks_of_united_receivers_are_packed_together(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    first: DStream[Any] = DStream(received, cast(StreamingContext, context))
+    others = [
+        DStream[Any](ReceiverInputDStream(context.graph, Silent()), cast(StreamingContext, context)) for _ in range(2)
+    ]
+    united = first.union(others[0]).union(others[1])
+    united.foreachRDD(print)
+    context.graph.start(0)
+    found: Any = united._node.get_or_compute(100)
+    assert [pickle.loads(each)[0] for each in found.func.references] == [
+        f"100-{stream}-{n}" for stream in range(3) for n in range(2)
+    ]
+    assert united._node.batch_inputs(100) == (found.blocks,)
+    # Each stream reports its own input.
+    assert [info.inputStreamId for _time_ms, info in reports] == [0, 1, 2]
+
+
+def test_records_that_are_persisted_are_not_read_from_blocks_again(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    lines: DStream[Any] = DStream(received, cast(StreamingContext, context)).cache()
+    united = lines.union(lines)
+    united.foreachRDD(print)
+    context.graph.start(0)
+    assert isinstance(united._node.get_or_compute(100), FakeRDD)
 
 
 def test_receiver_stream_needs_a_started_context(received: ReceiverInputDStream) -> None:

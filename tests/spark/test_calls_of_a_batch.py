@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from operator import add
 from pathlib import Path
 from typing import Any, cast
@@ -48,7 +49,7 @@ class Received:
             reference = BlockReference(stored.block_id, stored.path, len(lines), "")
             self._partitions.append(LocatedPartition((reference,)))
 
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+    def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         return self._partitions
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:

@@ -33,24 +33,28 @@ class BlocksInput:
     Attributes:
         references: of each partition, pickled.
         hosts: preferred locations of each partition.
+        num_bytes: size of the blocks.
         read: reads block references in tasks.
     """
 
     references: tuple[bytes, ...]
     hosts: tuple[tuple[str, ...], ...]
+    num_bytes: int
     read: ReadBlocks
 
     @classmethod
     def of(cls, partitions: Sequence[LocatedPartition], read: ReadBlocks) -> BlocksInput:
         """The input of some partitions, whose elements are tuples of block references."""
         references = tuple(pickle.dumps(each.element, pickle.HIGHEST_PROTOCOL) for each in partitions)
-        return cls(references, tuple(each.hosts for each in partitions), read)
+        num_bytes = sum(each.num_bytes for each in partitions)
+        return cls(references, tuple(each.hosts for each in partitions), num_bytes, read)
 
     @classmethod
     def united(cls, inputs: Sequence[BlocksInput]) -> BlocksInput:
         """The partitions of several inputs, at least one."""
         references = tuple(itertools.chain.from_iterable(each.references for each in inputs))
-        return cls(references, tuple(itertools.chain.from_iterable(each.hosts for each in inputs)), inputs[0].read)
+        hosts = tuple(itertools.chain.from_iterable(each.hosts for each in inputs))
+        return cls(references, hosts, sum(each.num_bytes for each in inputs), inputs[0].read)
 
     def elements(self, slots: PartitionSlots) -> tuple[RDD[Any], ReadPartition]:
         """An RDD with one element for each partition, and what reads the blocks of the partition from it."""
@@ -62,7 +66,7 @@ class BlocksInput:
     def rdd(self, slots: PartitionSlots) -> BlocksRDD:
         """The records."""
         elements, read = self.elements(slots)
-        return BlocksRDD(elements, len(self.references), read, _COUNT)
+        return BlocksRDD(elements, len(self.references), read, _COUNT, self)
 
     def schema(self) -> pa.Schema | None:
         """The schema of the first block that is not lost; ``None`` when all are, and lost blocks are skipped.
@@ -73,6 +77,13 @@ class BlocksInput:
         """
         first = next(ReadPartition(self.read).batches(self.references), None)
         return None if first is None else first.schema
+
+
+def inputs_of(rdd: RDD[Any]) -> tuple[BatchInput, ...]:
+    """The blocks of an RDD of blocks, none if it has none; else the RDD."""
+    if not isinstance(rdd, BlocksRDD):
+        return (rdd,)
+    return (rdd.blocks,) if rdd.blocks.references else ()
 
 
 #: Blocks of receivers; columns of another source; or any other rows.

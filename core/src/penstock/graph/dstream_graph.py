@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.graph.batch_input import BlocksInput
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import InputDStream
 from penstock.graph.job import Job
@@ -74,6 +75,23 @@ class DStreamGraph:
         #: The task slots that receivers leave free: by default reductions have this many partitions.
         self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
         self._table_partitions: int | None = None
+
+    def blocks(self, time_ms: int, stream_ids: Sequence[int]) -> BlocksInput:
+        """The blocks of a batch from some receiver streams, packed together; none for times before the start.
+
+        Raises:
+            StreamingStateError: the context has not started.
+        """
+        received, zero_time_ms = self.runtime.received_blocks, self.zero_time_ms
+        if received is None or zero_time_ms is None:
+            raise StreamingStateError("a receiver stream can be computed only in a started context")
+        is_batch = time_ms > zero_time_ms
+        partitions = received.partitions(time_ms, stream_ids, self.free_slots()) if is_batch else []
+        return BlocksInput.of(partitions, received.reader)
+
+    def is_large(self, blocks: BlocksInput) -> bool:
+        """Whether blocks fill several partitions, if they can be divided among the free slots."""
+        return blocks.num_bytes >= 2 * self.runtime.partition_min_bytes and self.free_slots() > 1
 
     @property
     def table_partitions(self) -> int:

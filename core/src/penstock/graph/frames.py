@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 from pyspark import RDD
 
 from penstock.blocks.arrow_form import is_pickled
-from penstock.errors import SchemaError
+from penstock.errors import ResultTypeError, SchemaError
 from penstock.graph.batch_input import BatchInput, BlocksInput
 from penstock.graph.node import Node
 from penstock.graph.outputs import ForEachDStream
@@ -214,7 +214,7 @@ def _reader_of(each: BatchInput) -> object:
     if isinstance(each, ArrowInput):
         return each.reader
     # The function of an RDD may use the index of the partition, which is another one in a union.
-    return object() if dataframes.unpiped(each).function else RDD
+    return object() if dataframes.has_function(each) else RDD
 
 
 class DerivedFrames(FrameDStream):
@@ -239,7 +239,7 @@ class DerivedFrames(FrameDStream):
         """Call the function.
 
         Raises:
-            TypeError: it returned something else than a DataFrame.
+            ResultTypeError: it returned something else than a DataFrame.
         """
         from pyspark.sql import DataFrame
 
@@ -248,7 +248,9 @@ class DerivedFrames(FrameDStream):
             return None
         result = self._function(*given)
         if not isinstance(result, DataFrame):
-            raise TypeError(f"{self.call_site.short}: the function returned {type(result).__name__}, not a DataFrame")
+            raise ResultTypeError(
+                f"{self.call_site.short}: the function returned {type(result).__name__}, not a DataFrame"
+            )
         return result
 
 
@@ -258,8 +260,6 @@ class RowsOfFrames(Node):
     Args:
         parent: gives the DataFrames.
     """
-
-    runs_foreign_code = True
 
     def __init__(self, parent: FrameDStream) -> None:
         super().__init__(parent.graph, (parent,))
@@ -280,6 +280,11 @@ class RowsOfFrames(Node):
         found = rows.get()
         del self._unplanned[time_ms]
         return found
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        """Planning may run Spark jobs."""
+        return True
 
     def before_retry(self) -> None:
         """Plan, which may run Spark jobs."""

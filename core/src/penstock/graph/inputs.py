@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pyspark import RDD
 
 from penstock.errors import StreamingStateError
-from penstock.graph.batch_input import BatchInput, BlocksInput
+from penstock.graph.batch_input import BatchInput, inputs_of
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
 from penstock.plugins.specs import ArrowInput, RecoverableSource
@@ -47,45 +47,7 @@ class InputDStream(Node):
         """Release what ``start`` acquired."""
 
 
-class ColumnarInputDStream(InputDStream):
-    """An input whose batches may be columns, which DataFrames are read from.
-
-    Subclasses note the columns of each RDD that they compute.
-    """
-
-    def __init__(self, graph: DStreamGraph) -> None:
-        super().__init__(graph)
-        # The same batches as the remembered RDDs, if they are columns; None for a batch without records.
-        self._columns: dict[int, BlocksInput | ArrowInput | None] = {}
-
-    def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set."""
-        return {**super().program_state(), "_columns": {}}
-
-    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The batch's columns if it has them, else its RDD; nothing for a batch without records."""
-        rdd = self.get_or_compute(time_ms)
-        if rdd is None:
-            return None
-        found = self._columns.get(time_ms, rdd)
-        return () if found is None else (found,)
-
-    @property
-    def has_columns(self) -> bool:
-        """Only the batches say so: a receiver may store objects that have no typed form."""
-        return True
-
-    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget old batches."""
-        super().clear_metadata(time_ms, unpersist=unpersist)
-        self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
-
-    def _empty(self, time_ms: int) -> RDD[Any]:
-        self._columns[time_ms] = None
-        return self._sc.emptyRDD()
-
-
-class ReceiverInputDStream(ColumnarInputDStream):
+class ReceiverInputDStream(InputDStream):
     """The blocks that a receiver stored.
 
     Args:
@@ -106,29 +68,37 @@ class ReceiverInputDStream(ColumnarInputDStream):
         Raises:
             StreamingStateError: the context has not started.
         """
-        received, zero_time_ms = self.graph.runtime.received_blocks, self.graph.zero_time_ms
-        if received is None or zero_time_ms is None:
-            raise StreamingStateError("a receiver stream can be computed only in a started context")
-        if time_ms <= zero_time_ms:
-            return self._empty(time_ms)
-        blocks = BlocksInput.of(received.partitions(time_ms, self.id), received.reader)
-        rdd = blocks.rdd(self.graph.partition_slots)
-        self._columns[time_ms] = blocks if blocks.references else None
-        # Last: what fails above is tried again for the next output, and the input must be reported once.
-        info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
-        self.graph.runtime.report_input(time_ms, info, None)
+        rdd = self.graph.blocks(time_ms, (self.id,)).rdd(self.graph.partition_slots)
+        received = self.graph.runtime.received_blocks
+        if received is not None and time_ms > (self.graph.zero_time_ms or 0):
+            # Last: what fails above is tried again for the next output, and the input must be reported once.
+            info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
+            self.graph.runtime.report_input(time_ms, info, None)
         return rdd
 
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        """The batch's blocks, if it has some."""
+        rdd = self.get_or_compute(time_ms)
+        return None if rdd is None else inputs_of(rdd)
 
-class PulledInputDStream(ColumnarInputDStream):
+    @property
+    def has_columns(self) -> bool:
+        """Blocks have a schema, unless a receiver stores objects that have no typed form."""
+        return True
+
+    @property
+    def receiver_ids(self) -> tuple[int, ...] | None:
+        """Its id, unless the records are read from what Spark persists."""
+        return (self.id,) if self.is_fusible else None
+
+
+class PulledInputDStream(InputDStream):
     """The batches of a source, which is called once for each batch, on the generator's loop.
 
     Args:
         graph: the graph it belongs to.
         make: creates the source.
     """
-
-    runs_foreign_code = True
 
     def __init__(self, graph: DStreamGraph, make: Callable[[], InputSource]) -> None:
         super().__init__(graph)
@@ -139,6 +109,8 @@ class PulledInputDStream(ColumnarInputDStream):
         self._failed: dict[int, BaseException] = {}
         # The newest batch time of an earlier run: up to here the source must repeat its batches.
         self._position_ms = -1
+        # The same batches as the remembered RDDs, where the source has columns; None for a batch without records.
+        self._columns: dict[int, ArrowInput | None] = {}
         self.restored()
 
     def restored(self) -> None:
@@ -154,6 +126,7 @@ class PulledInputDStream(ColumnarInputDStream):
             "_newest_ms": -1,
             "_failed": {},
             "_position_ms": -1,
+            "_columns": {},
         }
 
     def position(self) -> Mapping[str, Any] | None:
@@ -205,6 +178,10 @@ class PulledInputDStream(ColumnarInputDStream):
             raise
         return self._rdd(time_ms, batch)
 
+    def _empty(self, time_ms: int) -> RDD[Any]:
+        self._columns[time_ms] = None
+        return self._sc.emptyRDD()
+
     def _rdd(self, time_ms: int, batch: SourceBatch) -> RDD[Any]:
         info = StreamInputInfo(self.id, batch.num_records, dict(batch.metadata))
         self.graph.runtime.report_input(time_ms, info, batch.count)
@@ -212,9 +189,28 @@ class PulledInputDStream(ColumnarInputDStream):
             self._columns[time_ms] = batch.arrow
         return batch.rdd
 
+    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
+        """The batch's columns if the source has them, else its RDD; nothing for a time without a batch."""
+        rdd = self.get_or_compute(time_ms)
+        if rdd is None:
+            return None
+        found = self._columns.get(time_ms, rdd)
+        return () if found is None else (found,)
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        """The source's code."""
+        return True
+
+    @property
+    def has_columns(self) -> bool:
+        """Only the batches of the source say so."""
+        return True
+
     def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
         """Forget old batches, here and in the source."""
         super().clear_metadata(time_ms, unpersist=unpersist)
+        self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
         self._failed = {time: error for time, error in self._failed.items() if time > time_ms - self.remember_ms}
         self._source.clean_up(time_ms - self.remember_ms)
 

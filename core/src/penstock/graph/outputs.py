@@ -15,7 +15,7 @@ from attrs import frozen
 from pyspark import RDD
 from pyspark.errors import AnalysisException
 
-from penstock.errors import BatchFailedError, SchemaError
+from penstock.errors import BatchFailedError, ResultTypeError, SchemaError
 from penstock.graph.job import Job
 from penstock.graph.node import Node
 from penstock.runtime.log import get_logger
@@ -28,7 +28,7 @@ log = get_logger("outputs")
 _FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
 
 # What the next attempt would raise again.
-_REPEATED = (AnalysisException, SchemaError, TypeError)
+_REPEATED = (AnalysisException, SchemaError, ResultTypeError)
 
 
 def generation_backoff(batch_interval_ms: int) -> Backoff:

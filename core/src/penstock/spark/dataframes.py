@@ -19,7 +19,7 @@ from pyspark import RDD, SparkContext
 from pyspark.core.rdd import PipelinedRDD, _prepare_for_python_RDD
 from pyspark.serializers import AutoBatchedSerializer, CPickleSerializer
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, ResultTypeError
 from penstock.spark.rdds import PartitionSlots
 
 if TYPE_CHECKING:
@@ -86,11 +86,16 @@ class Elements:
 
 def unpiped(rdd: RDD[Any]) -> Elements:
     """The elements that Spark passes to the Python function of an RDD, and the function; else those of the RDD."""
-    if isinstance(rdd, PipelinedRDD) and rdd._is_pipelinable() and not rdd._is_barrier():
+    if isinstance(rdd, PipelinedRDD) and has_function(rdd):
         is_grouped = _is_grouped(rdd._prev_jrdd_deserializer)
         if is_grouped is not None:
             return Elements(rdd._prev_jrdd, is_grouped, rdd.func)
     return pickled(rdd)
+
+
+def has_function(rdd: RDD[Any]) -> bool:
+    """Whether an RDD is what a partition function makes of another one, and not persisted."""
+    return isinstance(rdd, PipelinedRDD) and rdd._is_pipelinable() and not rdd._is_barrier()
 
 
 def pickled(rdd: RDD[Any]) -> Elements:
@@ -235,7 +240,7 @@ def query(frame: DataFrame, text: str) -> DataFrame:
 
     Raises:
         ParseException: the text is no query.
-        TypeError: it is a command, such as INSERT.
+        ResultTypeError: it is a command, such as INSERT.
     """
     from pyspark.errors import ParseException
 
@@ -249,7 +254,7 @@ def query(frame: DataFrame, text: str) -> DataFrame:
     except ParseException:
         # Raises for what is wrong in the text itself.
         spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
-        raise TypeError(
+        raise ResultTypeError(
             f"sql takes a query, and this is a command, which each batch would run again: {text!r}. Run it with "
             "df.sparkSession.sql in foreachDataFrame"
         ) from None

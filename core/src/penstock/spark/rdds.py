@@ -54,10 +54,12 @@ class LocatedPartition:
     Attributes:
         element: any object that can be pickled.
         hosts: preferred locations as Spark writes them; empty for none.
+        num_bytes: size of what it refers to.
     """
 
     element: Any
     hosts: tuple[str, ...] = ()
+    num_bytes: int = 0
 
 
 def as_rdd(sc: SparkContext, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
@@ -98,11 +100,12 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
         number: of partitions.
         read: the partition function that reads the blocks of a partition.
         count: the partition function that gives the number of records.
+        blocks: the same as one value, from which DataFrames are read.
     """
 
-    def __init__(self, slots: RDD[Any], number: int, read: _Function, count: _Function) -> None:
+    def __init__(self, slots: RDD[Any], number: int, read: _Function, count: _Function, blocks: Any = None) -> None:
         super().__init__(slots, read)
-        self._number, self._count = number, count
+        self._number, self._count, self.blocks = number, count, blocks
 
     def getNumPartitions(self) -> int:
         """The number of partitions."""
@@ -149,11 +152,11 @@ class PartitionSlots:
 
 def is_known_empty(rdd: RDD[Any]) -> bool:
     """Whether an RDD is made of a batch without blocks; asks the JVM nothing."""
-    first = _first_of(rdd)
+    first = first_of(rdd)
     return isinstance(first, BlocksRDD) and first.getNumPartitions() == 0
 
 
-def _first_of(rdd: RDD[Any]) -> RDD[Any]:
+def first_of(rdd: RDD[Any]) -> RDD[Any]:
     """The RDD with the same partitions that a chain of partition functions begins with."""
     while isinstance(rdd, PipelinedRDD) and not isinstance(rdd, BlocksRDD):
         rdd = rdd.prev
@@ -165,7 +168,7 @@ def num_partitions(rdd: RDD[Any]) -> int | None:
 
     Asks the JVM only about RDDs that Penstock did not create.
     """
-    rdd = _first_of(rdd)
+    rdd = first_of(rdd)
     if rdd.partitioner is not None:
         return rdd.partitioner.numPartitions
     try:

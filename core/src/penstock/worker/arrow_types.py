@@ -134,12 +134,12 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, is_declared: bool) -> p
     if not batch.schema.equals(schema):
         if not is_declared:
             _require_same(batch.schema, schema)
-        elif set(batch.schema.names).isdisjoint(schema.names):
+        arrays = [_column(batch, field) for field in schema]
+        if set(batch.schema.names).isdisjoint(schema.names):
             raise SchemaError(
                 f"a block has none of the columns of the declared schema ({describe(schema)}): "
                 f"it has ({describe(batch.schema)})"
             )
-        arrays = [_column(batch, field) for field in schema]
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     for field, column in zip(schema, batch.columns, strict=True):
         require_values(column, field, field.name)

@@ -25,8 +25,9 @@ from penstock.worker.state import MISSING
 # Records between two checks of the worker's memory; fewer if one record may become many.
 _RECORDS_PER_CHECK, _EXPANDING_PER_CHECK = 10_000, 1_000
 
-# Pairs that are pickled together for a shuffle: the first number, and how large a pickle may become.
-_FIRST_PAIRS_PER_CHUNK, _CHUNK_BYTES = 256, 1 << 20
+# Pairs that are pickled together for a shuffle: the first number, whose size is still unknown, and how large a pickle
+# may become.
+_FIRST_PAIRS_PER_CHUNK, _CHUNK_BYTES = 16, 1 << 20
 
 # How much more memory is used between two spills.
 _GROWTH = 1.05

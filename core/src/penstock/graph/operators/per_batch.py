@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 from pyspark.core.rdd import Partitioner, portable_hash
 
-from penstock.errors import StreamingStateError
+from penstock.errors import ResultTypeError, StreamingStateError
 from penstock.graph.arguments import require_num_partitions
-from penstock.graph.batch_input import BatchInput
+from penstock.graph.batch_input import BatchInput, inputs_of
 from penstock.graph.node import Node
-from penstock.spark.rdds import num_partitions, shuffled
+from penstock.spark.rdds import BlocksRDD, first_of, num_partitions, shuffled
 from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunks
 from penstock.worker.fused import AnyStep, FusedChain, LastStep
 
@@ -53,8 +54,8 @@ def _fused(node: Node) -> tuple[Node, tuple[AnyStep, ...], bool]:
 class ShuffledDStream(Node):
     """``combineByKey``: combine the values of each key within partitions, shuffle, and combine again.
 
-    Nothing is shuffled when each key is in one partition already: when the input has a single partition and the program
-    asked for no other number, or when it is partitioned as the result.
+    Nothing is shuffled when each key is in one partition already: when the input has a single partition, is small, and
+    the program asked for no other number, or when it is partitioned as the result.
 
     Args:
         parent: key-value pairs.
@@ -106,6 +107,9 @@ class ShuffledDStream(Node):
         """Whether an RDD has a single partition, or none, and the result may have the same number."""
         if self.asked_partitions not in (None, 1):
             return False
+        first = first_of(rdd)
+        if isinstance(first, BlocksRDD) and self.asked_partitions is None and self.graph.is_large(first.blocks):
+            return False  # one large block; the operators after the reduction need all slots
         number = num_partitions(rdd)
         return number == 1 or (number == 0 and self.asked_partitions is None)
 
@@ -123,6 +127,10 @@ class UnionDStream(Node):
         missing = [type(parent).__name__ for parent, rdd in zip(self.parents, rdds, strict=True) if rdd is None]
         if missing:
             raise StreamingStateError(f"{missing[0]}, a parent of a union, has no RDD at time {time_ms} ms")
+        ids = self._blocks_of()
+        if ids is not None:
+            # Packed together: the partitions fit the whole batch, as they do for one stream.
+            return self.graph.blocks(time_ms, ids).rdd(self.graph.partition_slots)
         return self._sc.union([rdd for rdd in rdds if rdd is not None])
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
@@ -133,6 +141,9 @@ class UnionDStream(Node):
         """
         if not self.is_time_valid(time_ms):
             return None
+        if self._blocks_of() is not None:
+            rdd = self.get_or_compute(time_ms)
+            return None if rdd is None else inputs_of(rdd)
         found = [parent.batch_inputs(time_ms) for parent in self.parents]
         if None in found:
             missing = type(self.parents[found.index(None)]).__name__
@@ -147,6 +158,16 @@ class UnionDStream(Node):
         """Whether the batches of all parents may consist of columns."""
         return all(parent.has_columns for parent in self.parents)
 
+    @property
+    def receiver_ids(self) -> tuple[int, ...] | None:
+        """Those of the parents, unless the records are read from what Spark persists."""
+        return self._blocks_of() if self.is_fusible else None
+
+    def _blocks_of(self) -> tuple[int, ...] | None:
+        """The receiver streams of the parents; ``None`` when one is anything else."""
+        ids = [parent.receiver_ids for parent in self.parents]
+        return None if None in ids else tuple(itertools.chain.from_iterable(each or () for each in ids))
+
 
 class TransformedDStream(Node):
     """The RDDs that a function of the program returns for the RDDs of the parents.
@@ -156,19 +177,25 @@ class TransformedDStream(Node):
         parents: the function gets their RDDs.
         function: called on the generator's loop with the batch's datetime and the RDDs; a parent without an RDD gives
             an empty one.
+        is_foreign: the function is the program's, and not that of an operator.
     """
 
-    runs_foreign_code = True
-
-    def __init__(self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any]) -> None:
+    def __init__(
+        self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any], *, is_foreign: bool
+    ) -> None:
         super().__init__(graph, parents)
-        self._function = function
+        self._function, self._is_foreign = function, is_foreign
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        """Whether the function may run Spark jobs."""
+        return self._is_foreign
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Call the function. A result of ``None`` means no RDD for this batch, as in PySpark.
 
         Raises:
-            TypeError: the function returned something else than an RDD.
+            ResultTypeError: the function returned something else than an RDD.
         """
         rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
         if len(rdds) == 1 and rdds[0] is None:
@@ -176,5 +203,5 @@ class TransformedDStream(Node):
         present = [self._sc.emptyRDD() if rdd is None else rdd for rdd in rdds]
         result = self._function(self.datetime_of(time_ms), *present)
         if result is not None and not isinstance(result, RDD):
-            raise TypeError(f"the function given to transform returned {type(result).__name__}, not an RDD")
+            raise ResultTypeError(f"the function given to transform returned {type(result).__name__}, not an RDD")
         return result
