@@ -42,6 +42,8 @@ def test_a_batch_that_does_not_fit_fails_alone_and_says_why(run: Run) -> None:
         counted("no frame", changing.toDF().transform(lambda df: df.count()))  # type: ignore[arg-type,return-value]
         counted("no frame to join", changing.toDF().join(lambda: None))  # type: ignore[arg-type,return-value]
         counted("no query", changing.toDF().sql("SELEKT 1"))
+        counted("command", changing.toDF().sql("INSERT INTO t SELECT * FROM batch"))
+        counted("other columns", changing.toDF("word string"))
         counted("rows", changing.map(lambda value: {"value": value}).toDF("value bigint"))
 
     run(program, [NUMBERS, TEXTS, NUMBERS], num_batches=3)
@@ -55,7 +57,9 @@ def test_a_batch_that_does_not_fit_fails_alone_and_says_why(run: Run) -> None:
         (1, "no column"): "nothing",
         (1, "no frame"): "the function returned int, not a DataFrame",
         (1, "no frame to join"): "the function given to join returned NoneType, not a DataFrame",
-        (1, "no query"): "SELEKT",
+        (1, "no query"): "SELEKT 1\n",
+        (1, "command"): "sql takes a query, and this is a command, which each batch would run again: 'INSERT",
+        (1, "other columns"): "none of the columns of the declared schema (word string): it has (value int64)",
     }
     for key, reason in expected.items():
         assert reason in errors[key], key

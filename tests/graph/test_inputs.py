@@ -142,6 +142,25 @@ def test_records_that_are_persisted_are_not_read_from_blocks_again(
     assert isinstance(united._node.get_or_compute(100), FakeRDD)
 
 
+@pytest.mark.parametrize(("num_bytes", "is_single"), [(2**21 - 1, True), (2**21, False)])
+def test_a_large_partition_is_not_reduced_in_one_stage(
+    received: ReceiverInputDStream,
+    context: FakeContext,
+    reports: list[tuple[int, StreamInputInfo]],
+    monkeypatch: pytest.MonkeyPatch,
+    num_bytes: int,
+    is_single: bool,
+) -> None:
+    context.sparkContext.master = "local[3]"
+    monkeypatch.setattr(Received, "partitions", lambda *_: [LocatedPartition(("block",), (), num_bytes)])
+    lines: DStream[Any] = DStream(received, cast(StreamingContext, context))
+    counts: Any = lines.map(len).countByValue()._node
+    lines.foreachRDD(print)
+    context.graph.start(0)
+    rdd = received.get_or_compute(100)
+    assert counts._is_single(rdd) is is_single
+
+
 def test_receiver_stream_needs_a_started_context(received: ReceiverInputDStream) -> None:
     with pytest.raises(StreamingStateError, match="only in a started context"):
         received.compute(100)
