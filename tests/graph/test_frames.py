@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from attrs import evolve, frozen
 from pyspark import StorageLevel
+from pyspark.core.rdd import PipelinedRDD
 from pyspark.errors import AnalysisException
 from pyspark.sql import types
 from tests.helpers import run_in_background
@@ -63,6 +64,7 @@ def received(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> Received:
     monkeypatch.setattr(
         "penstock.spark.rdds.located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions])
     )
+    monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))
     blocks = Received()
     context.graph.connect(evolve(context.graph.runtime, received_blocks=blocks))
     context.graph.zero_time_ms = 0

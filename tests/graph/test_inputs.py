@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
+from pyspark.core.rdd import PipelinedRDD
 from tests.helpers.fake_graph import FakeContext, FakeRDD
 
 from penstock import Receiver, StreamingContext, StreamInputInfo
@@ -52,6 +53,7 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
         received_blocks=Received(), report_input=lambda time_ms, info, _count: reports.append((time_ms, info))
     )
     context.graph.connect(runtime)
+    monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))
     monkeypatch.setattr(rdds, "located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions]))
     return reports
 

@@ -135,7 +135,9 @@ def test_many_tiny_blocks_are_few_partitions() -> None:
 
 
 def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callable[..., Any]) -> None:
-    tracked = make_tracker(conf={"spark.penstock.partition.maxBytes": "2000"})
+    tracked = make_tracker(
+        conf={"spark.penstock.partition.minBytes": "2000", "spark.penstock.partition.maxBytes": "2000"}
+    )
     tracked.tracker.start()
     process = tracked.registered()
     assert process.add(0, 1, 2).accepted

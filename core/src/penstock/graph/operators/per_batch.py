@@ -117,6 +117,11 @@ class ShuffledDStream(Node):
 class UnionDStream(Node):
     """The records of several streams, at least one."""
 
+    def persist_by_default(self) -> None:
+        """Do nothing if the parents are receiver streams: blocks are stored, and fast to read."""
+        if self._blocks_of() is None:
+            super().persist_by_default()
+
     def compute(self, time_ms: int) -> RDD[Any]:
         """The union of the parents' RDDs.
 
