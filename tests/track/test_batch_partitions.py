@@ -146,8 +146,8 @@ def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callabl
     source = f"grpc://127.0.0.1:{process.endpoint.port}"
     references = [BlockReference(f"input-0-1-{n}", f"/blocks/0-1-{n}", 10, source) for n in range(3)]
     assert tracked.tracker.partitions(100, [0], 1) == [
-        LocatedPartition(tuple(references[:2]), ("host-a",)),
-        LocatedPartition(tuple(references[2:]), ("host-a",)),
+        LocatedPartition(tuple(references[:2]), ("host-a",), 2000),
+        LocatedPartition(tuple(references[2:]), ("host-a",), 1000),
     ]
     assert tracked.tracker.reader == ReadBlocks(process.task.driver.token, process.task.driver.location)
     assert (tracked.tracker.count(200, 0), tracked.tracker.partitions(200, [0], 1)) == (0, [])
