@@ -117,7 +117,7 @@ def test_rows_and_frames_over_the_same_blocks_are_equal(run: Run) -> None:
         stream.foreachRDD(lambda rdd: rows.extend(rdd.collect()))
         stream.foreachDataFrame(lambda df: frames.update(blocks=df.collect(), schema=[df.schema]))
         stream.toDF().rows().foreachRDD(lambda rdd: frames.update(rows=rdd.collect()))
-        same_rows: DStream[Row] = stream.map(reversed_struct)
+        same_rows: DStream[Any] = stream.map(reversed_struct)
         declared = "boolean boolean, text string, binary binary, day date, instant timestamp, local timestamp_ntz"
         nested = "decimal decimal(12, 3), numbers array<int>, struct struct<x int, y array<string>>"
         # Wider types than those of the values.

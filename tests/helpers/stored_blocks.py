@@ -35,11 +35,18 @@ class StoredBlocks:
         self.reader = ReadBlocks(Token.generate())
 
     def put(self, stream_id: int, batches: Sequence[StoredBatch]) -> None:
-        """Write the batches of a stream."""
+        """Write the batches of a stream; a list of records that is there repeatedly is one file."""
+        written: dict[int, BlockReference] = {}
+
+        def reference(block_id: str, block: Any) -> BlockReference:
+            if id(block) not in written:
+                written[id(block)] = self._write(block_id, block)
+            return written[id(block)]
+
         self._batches[stream_id] = [
             [
                 LocatedPartition(
-                    tuple(self._write(f"{stream_id}-{n}-{p}-{b}", block) for b, block in enumerate(partition))
+                    tuple(reference(f"{stream_id}-{n}-{p}-{b}", block) for b, block in enumerate(partition))
                 )
                 for p, partition in enumerate(batch)
             ]

@@ -74,7 +74,7 @@ class DStreamGraph:
         self.batch_frames = BatchFrames(spark_context, self.partition_slots)
         #: The task slots that receivers leave free: by default reductions have this many partitions.
         self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
-        self._table_partitions: int | None = None
+        self._state_partitions: int | None = None
 
     def blocks(self, time_ms: int, stream_ids: Sequence[int]) -> BlocksInput:
         """The blocks of a batch from some receiver streams, packed together; none for times before the start.
@@ -94,9 +94,9 @@ class DStreamGraph:
         return blocks.num_bytes >= 2 * self.runtime.partition_min_bytes and self.free_slots() > 1
 
     @property
-    def table_partitions(self) -> int:
+    def state_partitions(self) -> int:
         """The number of partitions of states and panes, unless the program asks for one; fixed at the start."""
-        return self._table_partitions or self.free_slots()
+        return self._state_partitions or self.free_slots()
 
     # -- before the start --
 
@@ -208,7 +208,7 @@ class DStreamGraph:
         """
         if self.zero_time_ms is not None:
             raise StreamingStateError("the graph was started already")
-        self.zero_time_ms, self._table_partitions = zero_time_ms, self.free_slots()
+        self.zero_time_ms, self._state_partitions = zero_time_ms, self.free_slots()
         remember_classes(self.spark_context)
         for output in self.outputs:
             output.initialize(zero_time_ms)

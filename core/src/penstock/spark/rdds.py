@@ -73,15 +73,13 @@ def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD
         java_context: Any = sc._jsc
         return _PlainRDD(java_context.emptyRDD(), sc, NoOpSerializer())
     jvm: Any = sc._jvm
-    rows = jvm.java.util.ArrayList()
+    to_seq, pair, rows = jvm.PythonUtils.toSeq, jvm.scala.Tuple2, jvm.java.util.ArrayList()
+    hosts = {each: to_seq(list(each)) for each in {partition.hosts for partition in partitions}}
     for partition in partitions:
-        hosts = jvm.java.util.ArrayList()
-        for host in partition.hosts:
-            hosts.add(host)
         payload = pickle.dumps(partition.element, pickle.HIGHEST_PROTOCOL)
-        rows.add(jvm.scala.Tuple2(payload, jvm.PythonUtils.toSeq(hosts)))
+        rows.add(pair(payload, hosts[partition.hosts]))
     byte_arrays = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
-    java_rdd = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), byte_arrays).toJavaRDD()
+    java_rdd = sc._jsc.sc().makeRDD(to_seq(rows), byte_arrays).toJavaRDD()
     return _PlainRDD(java_rdd, sc, CPickleSerializer())
 
 
@@ -223,7 +221,7 @@ def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partiti
     return RDD(union, sc, BatchedSerializer(CPickleSerializer()))
 
 
-def checkpointed_table(
+def checkpointed_state(
     sc: SparkContext, path: str, num_partitions: int, partition_function: Callable[[Any], int]
 ) -> RDD[Any]:
     """Read a checkpointed RDD and restore its partitioner.

@@ -85,7 +85,7 @@ class _Combined:
             yield itertools.chain((first,), itertools.islice(source, size - 1))
             self.relieve()
 
-    def watched(self, items: Iterable[Any]) -> Iterable[Any]:
+    def with_memory_checks(self, items: Iterable[Any]) -> Iterable[Any]:
         """What a function returned for one record; if it may be long, memory is checked while it is read."""
         try:
             is_short = len(items) <= _RECORDS_PER_CHECK  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ class CombineValues(LastStep):
             combined.pairs,
             combiner.createCombiner,
             combiner.mergeValue,
-            combined.watched,
+            combined.with_memory_checks,
             MISSING,
         )
         yield from combined.items()

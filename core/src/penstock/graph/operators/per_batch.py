@@ -70,23 +70,23 @@ class ShuffledDStream(Node):
         super().__init__(parent.graph, (parent,))
         self.combiner, self._map_side = combiner, map_side or CombineValues(combiner)
         #: The number that the program asked for.
-        self.asked_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
-        self._is_table = False
+        self.requested_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
+        self._is_fixed = False
 
     @property
     def num_partitions(self) -> int:
         """The number of partitions after a shuffle."""
-        if self.asked_partitions is not None:
-            return self.asked_partitions
-        return self.graph.table_partitions if self._is_table else self.graph.free_slots()
+        if self.requested_partitions is not None:
+            return self.requested_partitions
+        return self.graph.state_partitions if self._is_fixed else self.graph.free_slots()
 
-    def make_table(self, num_partitions: int | None = None) -> None:
+    def fix_partitions(self, num_partitions: int | None = None) -> None:
         """Partition every RDD alike, by key, because they are united partition by partition.
 
         Args:
             num_partitions: ``None`` to keep the number that the program asked for, or the graph's.
         """
-        self._is_table, self.asked_partitions = True, num_partitions or self.asked_partitions
+        self._is_fixed, self.requested_partitions = True, num_partitions or self.requested_partitions
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Combine the values of each key."""
@@ -95,7 +95,7 @@ class ShuffledDStream(Node):
         rdd = source.get_or_compute(time_ms)
         if rdd is None:
             return None
-        if not self._is_table and self._is_single(rdd):
+        if not self._is_fixed and self._is_single(rdd):
             return rdd.mapPartitionsWithIndex(FusedChain((*steps, self._map_side)), preserves)
         number = self.num_partitions
         if preserves and rdd.partitioner == Partitioner(number, portable_hash):
@@ -105,13 +105,13 @@ class ShuffledDStream(Node):
 
     def _is_single(self, rdd: RDD[Any]) -> bool:
         """Whether an RDD has a single partition, or none, and the result may have the same number."""
-        if self.asked_partitions not in (None, 1):
+        if self.requested_partitions not in (None, 1):
             return False
         first = first_of(rdd)
-        if isinstance(first, BlocksRDD) and self.asked_partitions is None and self.graph.is_large(first.blocks):
+        if isinstance(first, BlocksRDD) and self.requested_partitions is None and self.graph.is_large(first.blocks):
             return False  # one large block; the operators after the reduction need all slots
         number = num_partitions(rdd)
-        return number == 1 or (number == 0 and self.asked_partitions is None)
+        return number == 1 or (number == 0 and self.requested_partitions is None)
 
 
 class UnionDStream(Node):
