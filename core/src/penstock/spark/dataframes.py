@@ -153,8 +153,8 @@ class BatchFrames:
         with self._lock:
             spark, has_index = self._session(), elements.function is not None
             rows = self._rows(spark, elements.java_rdd, has_index)
-            column = self._function(read, schema).apply(self._arguments[has_index])
-            return DataFrame(rows.mapInArrow(column, False, None), spark)
+            function, arguments = self._function(read, schema), self._arguments[has_index]
+        return DataFrame(rows.mapInArrow(function.apply(arguments), False, None), spark)
 
     def united(self, frames: Sequence[DataFrame], schema: StructType) -> DataFrame:
         """The rows of several DataFrames of a schema; if there are none, one of which Spark knows that it is empty."""
