@@ -47,7 +47,14 @@ def test_a_batch_that_does_not_fit_fails_alone_and_says_why(run: Run) -> None:
         counted("rows", changing.map(lambda value: {"value": value}).toDF("value bigint"))
 
     run(program, [NUMBERS, TEXTS, NUMBERS], num_batches=3)
-    assert counts == {"learned": [2, 2], "declared": [2, 1, 2], "not null": [1], "narrow": [2, 2], "rows": [2, 2]}
+    assert counts == {
+        "learned": [2, 2],
+        "declared": [2, 1, 2],
+        "not null": [1],
+        "narrow": [2, 2],
+        "rows": [2, 2],
+        "other columns": [],
+    }
     errors = {(number, outputs[output]): reason for (number, output), reason in run.errors.items()}
     expected = {
         (2, "learned"): "it was (value int64), and there is a block with (value string)",
@@ -58,7 +65,7 @@ def test_a_batch_that_does_not_fit_fails_alone_and_says_why(run: Run) -> None:
         (1, "no frame"): "the function returned int, not a DataFrame",
         (1, "no frame to join"): "the function given to join returned NoneType, not a DataFrame",
         (1, "no query"): "SELEKT 1\n",
-        (1, "command"): "sql takes a query, and this is a command, which each batch would run again: 'INSERT",
+        (1, "command"): "sql takes one query, and no command, which each batch would run again: 'INSERT",
         (1, "other columns"): "none of the columns of the declared schema (word string): it has (value int64)",
     }
     for key, reason in expected.items():

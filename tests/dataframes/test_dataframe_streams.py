@@ -56,7 +56,7 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         words = frame.select(F.explode(F.split("value", " ")).alias("word"))
         keep("counts", words.groupBy("word").agg(F.count("*").alias("count")))
         keep("count", words.groupBy("word").count().where("count > 1").drop("count"))
-        keep("sql", frame.sql("WITH lines AS (SELECT * FROM batch) SELECT count(*) AS n FROM lines; -- all"))
+        keep("sql", frame.sql("WITH lines AS (SELECT * FROM batch) SELECT count(*) AS n FROM lines -- all"))
         keep("sorted", frame.sql("SELECT value FROM batch ORDER BY value DESC LIMIT 1;"))
         keep("expressions", frame.selectExpr("upper(value) AS value").filter(F.col("value") != "TO BE"))
         keep("added", frame.withColumn("length", F.length("value")))

@@ -209,7 +209,6 @@ class BatchFrames:
 
             made: Any = UserDefinedFunction(read, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)._judf
             self._functions[key] = made, [made.productElement(number) for number in range(made.productArity())]
-            return made
         made, (name, _function, *others) = self._functions[key]
         return made.copy(name, self._code(read, schema), *others)
 
@@ -255,7 +254,7 @@ def query(frame: DataFrame, text: str) -> DataFrame:
         # Raises for what is wrong in the text itself.
         spark._jsparkSession.sessionState().sqlParser().parsePlan(text)
         raise ResultTypeError(
-            f"sql takes a query, and this is a command, which each batch would run again: {text!r}. Run it with "
+            f"sql takes one query, and no command, which each batch would run again: {text!r}. Run a command with "
             "df.sparkSession.sql in foreachDataFrame"
         ) from None
     finally:
