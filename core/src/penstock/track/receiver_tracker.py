@@ -103,7 +103,6 @@ class ReceiverTracker:
         self._backlog = Backlog(
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
         )
-        self._free_slots = cluster.FreeSlots(sc, lambda: len(receivers))
         self._bounds = PartitionBounds(
             settings.partition_min_bytes, settings.partition_max_bytes, settings.partition_number
         )
@@ -293,10 +292,10 @@ class ReceiverTracker:
         """The number of records that a batch has from a stream."""
         return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
 
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
-        """The blocks that a batch has from a stream, as partitions of block references."""
-        blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
-        return pack(self._locations.references(blocks), self._free_slots(), self._bounds)
+    def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
+        """The blocks that a batch has from some streams, as partitions of block references; see ``pack``."""
+        blocks = [each for stream_id in stream_ids for each in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
+        return pack(self._locations.references(blocks), slots, self._bounds)
 
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""
