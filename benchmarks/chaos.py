@@ -212,7 +212,9 @@ class Chaos:
         def strike() -> bool:
             process = Process(**json.loads(written.read_text())[which])
             with suppress(ProcessLookupError):
-                if process.is_alive:
+                found = Process.of(process.pid)
+                # `is_alive` allows for a clock that was set. Here it would be another process with this number.
+                if process.is_alive and abs(found.create_time - process.create_time) < 1:
                     os.kill(process.pid, with_signal)
                     return True
             return False
