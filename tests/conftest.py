@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 from tests import helpers
-from tests.helpers import Gate, java_options
+from tests.helpers import Gate, examples, java_options  # noqa: F401  # examples registers a profile
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

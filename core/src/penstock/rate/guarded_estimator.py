@@ -29,6 +29,7 @@ class GuardedEstimator(RateEstimator):
     Args:
         estimator: the wrapped one.
         on_fault: called with a description of each error and each rejected rate.
+        saves: take the estimator's state after each batch; a simulation has no checkpoints.
 
     Attributes:
         estimator: the wrapped one.
@@ -38,8 +39,10 @@ class GuardedEstimator(RateEstimator):
         failed: errors that the estimator raised, states that cannot be saved included.
     """
 
-    def __init__(self, estimator: RateEstimator, on_fault: Callable[[str], object] = lambda _fault: None) -> None:
-        self.estimator, self._on_fault = estimator, on_fault
+    def __init__(
+        self, estimator: RateEstimator, on_fault: Callable[[str], object] = lambda _fault: None, *, saves: bool = True
+    ) -> None:
+        self.estimator, self._on_fault, self._saves = estimator, on_fault, saves
         self.refused = self.failed = 0
         self._saved: Any = None
         self.initial_rate = _rate(self._guarded(lambda: estimator.initial_rate, None))
@@ -70,7 +73,8 @@ class GuardedEstimator(RateEstimator):
         if self.failed > failed:
             return None
         self.reason = self._guarded(lambda: str(self.estimator.reason), "")
-        self._saved = self._guarded(self._unstructured, self._saved)
+        if self._saves:
+            self._saved = self._guarded(self._unstructured, self._saved)
         rate = None if answer is None else _rate(answer)
         if answer is not None and rate is None:
             self.refused += 1
@@ -135,8 +139,8 @@ def make_estimator(
 
 
 def guarded(estimator: RateEstimator) -> GuardedEstimator:
-    """Guard an estimator, unless it is guarded already."""
-    return estimator if isinstance(estimator, GuardedEstimator) else GuardedEstimator(estimator)
+    """Guard an estimator for a simulation, unless it is guarded already."""
+    return estimator if isinstance(estimator, GuardedEstimator) else GuardedEstimator(estimator, saves=False)
 
 
 def configured_first_rate(settings: Settings) -> float | None:
