@@ -425,6 +425,11 @@ def key(attribute: str) -> str:
     return KEYS[attribute].name
 
 
+def keys() -> list[str]:
+    """Every key that the core knows, in the order of the documentation."""
+    return [each.name for each in KEYS.values()]
+
+
 def as_markdown() -> str:
     """The tables of ``docs/configuration.md``, one for each group."""
     lines, group = list[str](), ""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -16,6 +16,8 @@ import cattrs
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, text_of
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
 
 T = TypeVar("T")
@@ -136,6 +138,31 @@ def make_estimator(
             "does not derive from penstock.RateEstimator: derive the class from it"
         )
     return GuardedEstimator(estimator, on_fault)
+
+
+def make_rate_estimator(
+    name: str, interval_ms: int, conf: Mapping[str, str] | None = None, **options: Any
+) -> GuardedEstimator:
+    """Create the rate estimator that an installed plugin offers under a name, guarded.
+
+    Args:
+        name: the estimator's.
+        interval_ms: the batch interval.
+        conf: configuration by full key: ``spark.streaming.backpressure.<name>.<option>`` sets what ``options`` does
+            not, ``spark.streaming.backpressure.initialRate`` the first rate.
+        options: of the estimator.
+
+    Raises:
+        UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
+        ConfigurationError: an option is missing or its value is invalid.
+        PluginError: the estimator cannot be created.
+    """
+    settings = Settings.parse(conf or {})
+    spec: RateEstimatorSpec = Plugins(settings.plugins_disable).spec("rate_estimators", name)
+    estimator = make_estimator(spec, configured_options("rate_estimators", spec, options, settings), interval_ms)
+    if (first := configured_first_rate(settings)) is not None:
+        estimator.begin_with(first)
+    return estimator
 
 
 def guarded(estimator: RateEstimator) -> GuardedEstimator:

@@ -10,13 +10,15 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from pyspark import SparkContext
 
 from penstock.launch.launch_conf import UDS
 from penstock.runtime.log import get_logger
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 log = get_logger("spark")
 
