@@ -121,7 +121,6 @@ class EngineAccess(ListenerContext):
         """The bytes of all blocks that no batch has processed."""
         return self._engine.tracker.backlog_bytes()
 
-<<<<<<< HEAD
     def storage(self) -> StorageInfo:
         """What tracker and checkpointer store."""
         blocks, num_bytes = self._engine.tracker.blocks.stored()
@@ -141,11 +140,10 @@ class EngineAccess(ListenerContext):
     def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
         """The jobs that carry the tag of the output operation."""
         return cluster.jobs_with_tag(self._sc, local_properties.job_tag(batch_time_ms, output_op_id))
-=======
+
     def executor_backlogs(self) -> Mapping[str, int]:
         """The bytes of unprocessed blocks that executors store, by executor id."""
         return self._engine.tracker.executor_backlogs()
->>>>>>> main
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate limit that the tracker has set, records/s."""

@@ -68,32 +68,17 @@ class ReceiverInputDStream(InputDStream):
         Raises:
             StreamingStateError: the context has not started.
         """
-<<<<<<< HEAD
-        received, zero_time_ms = self.graph.runtime.received_blocks, self.graph.zero_time_ms
-        if received is None or zero_time_ms is None:
-            raise StreamingStateError("a receiver stream can be computed only in a started context")
-        if time_ms <= zero_time_ms:
-            return self._sc.emptyRDD()
-        partitions = received.partitions(time_ms, self.id)
-        references = tuple(pickle.dumps(each.element, pickle.HIGHEST_PROTOCOL) for each in partitions)
-        slots = self.graph.partition_slots.at([each.hosts for each in partitions])
-        rdd = BlocksRDD(slots, len(partitions), ReadPartition(received.reader, references), _COUNT)
-        # Last: what fails above is tried again for the next output, and the input must be reported once.
-        info = StreamInputInfo(
-            self.id,
-            received.count(time_ms, self.id),
-            rate_limit=received.rate_limit(self.id),
-            earliest_arrival=received.earliest_arrival(time_ms, self.id),
-        )
-        self.graph.runtime.report_input(time_ms, info, None)
-=======
         rdd = self.graph.blocks(time_ms, (self.id,)).rdd(self.graph.partition_slots)
         received = self.graph.runtime.received_blocks
         if received is not None and time_ms > (self.graph.zero_time_ms or 0):
             # Last: what fails above is tried again for the next output, and the input must be reported once.
-            info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
+            info = StreamInputInfo(
+                self.id,
+                received.count(time_ms, self.id),
+                rate_limit=received.rate_limit(self.id),
+                earliest_arrival=received.earliest_arrival(time_ms, self.id),
+            )
             self.graph.runtime.report_input(time_ms, info, None)
->>>>>>> main
         return rdd
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:

@@ -185,32 +185,21 @@ class Plugins:
     def known_options(self) -> dict[str, list[str] | None]:
         """Where options of working plugins are set, and which there are.
 
-<<<<<<< HEAD
         By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec, and of each prefix in a
-        plugin's ``penstock_options``; and ``None``, for any, below ``spark.penstock.<plugin>.`` of a plugin that offers
-        listeners and declares no options.
-=======
-        By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec; and ``None``, for any, below
-        ``spark.penstock.<plugin>.`` (Spark's section for a first-party one) of a plugin that offers listeners, which
-        read their own.
->>>>>>> main
+        plugin's ``penstock_options``; and ``None``, for any, below ``spark.penstock.<plugin>.`` (Spark's section for a
+        first-party one) of a plugin that offers listeners and declares no options.
         """
         known: dict[str, list[str] | None] = {
             f"{section}{name}.": [option.name for option in options_of(spec)]
             for hook, section in OPTION_SECTIONS.items()
             for name, spec in self._specs[hook].items()
         }
-<<<<<<< HEAD
         for each in self._working():
             if each.options:
                 known |= {prefix: [option.name for option in fields_of(kind)] for prefix, kind in each.options.items()}
             elif "listeners" in each.hooks:
-                known[f"spark.penstock.{each.name}."] = None
+                known[_SECTIONS_OF_SPARK.get(each.name, f"spark.penstock.{each.name}.")] = None
         return known
-=======
-        listeners = [each.name for each in self._working() if "listeners" in each.hooks]
-        return known | {_SECTIONS_OF_SPARK.get(name, f"spark.penstock.{name}."): None for name in listeners}
->>>>>>> main
 
     def listeners(self, context: object) -> list[tuple[object, str]]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.

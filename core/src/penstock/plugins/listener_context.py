@@ -134,7 +134,6 @@ class ListenerContext(ABC):
         """Bytes that receivers have stored and no batch has processed."""
 
     @abstractmethod
-<<<<<<< HEAD
     def storage(self) -> StorageInfo:
         """Return what the program stores."""
 
@@ -145,13 +144,13 @@ class ListenerContext(ABC):
     @abstractmethod
     def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
         """Return the Spark jobs of an output operation of a batch, as far as Spark retains them. Asks the JVM."""
-=======
+
+    @abstractmethod
     def executor_backlogs(self) -> Mapping[str, int]:
         """Bytes of unprocessed blocks by the id of the executor that stores them.
 
         Empty with the receiver write-ahead log, whose blocks every executor can read.
         """
->>>>>>> main
 
     @abstractmethod
     def rate_limit(self, stream_id: int) -> float | None:

@@ -174,7 +174,6 @@ class FakeListenerContext(ListenerContext):
         """The value of ``backlog``."""
         return self.backlog
 
-<<<<<<< HEAD
     def storage(self) -> StorageInfo:
         """The value of ``stored``."""
         return self.stored
@@ -186,11 +185,10 @@ class FakeListenerContext(ListenerContext):
     def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
         """The jobs in ``jobs``."""
         return self.jobs.get((batch_time_ms, output_op_id), [])
-=======
+
     def executor_backlogs(self) -> Mapping[str, int]:
         """The value of ``backlogs``."""
         return dict(self.backlogs)
->>>>>>> main
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The limit set last."""

@@ -292,22 +292,15 @@ class ReceiverTracker:
         """The number of records that a batch has from a stream."""
         return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
 
-<<<<<<< HEAD
     def earliest_arrival(self, batch_time_ms: int, stream_id: int) -> int | None:
         """When the earliest record of a batch arrived at its receiver; ``None`` without records."""
         blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
         return min((block.arrival_ms for block in blocks if block.arrival_ms is not None), default=None)
 
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
-        """The blocks that a batch has from a stream, as partitions of block references."""
-        blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
-        return pack(self._locations.references(blocks), self._free_slots(), self._bounds)
-=======
     def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         """The blocks that a batch has from some streams, as partitions of block references; see ``pack``."""
         blocks = [each for stream_id in stream_ids for each in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
         return pack(self._locations.references(blocks), slots, self._bounds)
->>>>>>> main
 
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""
