@@ -141,6 +141,10 @@ class EngineAccess(ListenerContext):
         """The jobs that carry the tag of the output operation."""
         return cluster.jobs_with_tag(self._sc, local_properties.job_tag(batch_time_ms, output_op_id))
 
+    def executor_backlogs(self) -> Mapping[str, int]:
+        """The bytes of unprocessed blocks that executors store, by executor id."""
+        return self._engine.tracker.executor_backlogs()
+
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate limit that the tracker has set, records/s."""
         return self._engine.tracker.rate_limit(stream_id)

@@ -70,7 +70,7 @@ def test_batch_is_a_trace_with_its_output_operations(spans: InMemorySpanExporter
     operation, _, batch, failed, failed_batch = traced
     assert batch.parent is None
     assert operation.parent == batch.context
-    assert len({span.context.trace_id for span in traced}) == 2  # type: ignore[union-attr]
+    assert len({span.context.trace_id for span in traced}) == 2
     assert (batch.start_time, batch.end_time) == ((T + 1005) * 1_000_000, (T + 1215) * 1_000_000)
     assert (operation.start_time, operation.end_time) == ((T + 1015) * 1_000_000, (T + 1215) * 1_000_000)
     assert batch.attributes == {

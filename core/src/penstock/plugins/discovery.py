@@ -50,6 +50,8 @@ _FIRST_PARTY = {
     },
     "rate_estimators": {"fixed": "penstock-rate", "model": "penstock-rate", "pid": "penstock-rate"},
 }
+# First-party listeners whose options are set where Spark has them.
+_SECTIONS_OF_SPARK = {"allocation": "spark.streaming.dynamicAllocation."}
 
 
 @define
@@ -184,8 +186,8 @@ class Plugins:
         """Where options of working plugins are set, and which there are.
 
         By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec, and of each prefix in a
-        plugin's ``penstock_options``; and ``None``, for any, below ``spark.penstock.<plugin>.`` of a plugin that offers
-        listeners and declares no options.
+        plugin's ``penstock_options``; and ``None``, for any, below ``spark.penstock.<plugin>.`` (Spark's section for a
+        first-party one) of a plugin that offers listeners and declares no options.
         """
         known: dict[str, list[str] | None] = {
             f"{section}{name}.": [option.name for option in options_of(spec)]
@@ -196,7 +198,7 @@ class Plugins:
             if each.options:
                 known |= {prefix: [option.name for option in fields_of(kind)] for prefix, kind in each.options.items()}
             elif "listeners" in each.hooks:
-                known[f"spark.penstock.{each.name}."] = None
+                known[_SECTIONS_OF_SPARK.get(each.name, f"spark.penstock.{each.name}.")] = None
         return known
 
     def listeners(self, context: object) -> list[tuple[object, str]]:

@@ -49,6 +49,7 @@ class FakeListenerContext(ListenerContext):
         saved: the functions given to ``save``, by name.
         infos: the result of ``receiver_infos``; ``observe`` updates it.
         backlog: the result of ``backlog_bytes``.
+        backlogs: the result of ``executor_backlogs``.
         limits: the rate limits by stream id.
         stored: the result of ``storage``.
         counts: the result of ``listener_counts``.
@@ -75,6 +76,7 @@ class FakeListenerContext(ListenerContext):
         self.saved: dict[str, Callable[[], Any]] = {}
         self.infos: dict[int, ReceiverInfo] = {}
         self.backlog = 0
+        self.backlogs: dict[str, int] = {}
         self.limits: dict[int, float] = {}
         self.stored = StorageInfo()
         self.counts: list[ListenerCounts] = []
@@ -183,6 +185,10 @@ class FakeListenerContext(ListenerContext):
     def job_ids(self, batch_time_ms: int, output_op_id: int) -> Sequence[int]:
         """The jobs in ``jobs``."""
         return self.jobs.get((batch_time_ms, output_op_id), [])
+
+    def executor_backlogs(self) -> Mapping[str, int]:
+        """The value of ``backlogs``."""
+        return dict(self.backlogs)
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The limit set last."""

@@ -7,7 +7,8 @@ Instruments belong to the process, because OpenTelemetry never removes one: cont
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -36,7 +37,7 @@ class OpenTelemetry:
         self._snapshot = Snapshot()
         self._metrics: dict[str, prometheus.Metric] = {}
         #: Gives the current state; set once there is a monitor.
-        self.state = lambda: self._snapshot
+        self.state: Callable[[], Snapshot] = lambda: self._snapshot
         with _lock:
             _create_instruments()
             _sources.append(self)
@@ -53,6 +54,7 @@ class OpenTelemetry:
         with _lock:
             if self not in _sources:
                 return
+        provider: Any
         for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
             if (flush := getattr(provider, "force_flush", None)) is not None:
                 flush(timeout_millis=_FLUSH_MS)
@@ -76,7 +78,7 @@ class OpenTelemetry:
 
     def _trace(self, info: BatchInfo) -> None:
         end = info.processingEndTime or info.submissionTime
-        attributes = {
+        attributes: dict[str, str | int] = {
             "penstock.application_id": self._application_id,
             "penstock.batch_time": info.batchTime,
             "penstock.records": info.numRecords,
