@@ -94,6 +94,13 @@ class Tab:
         await self.send("Page.navigate", url=url)
         await self.until(f"location.href === {json.dumps(url)} && document.documentElement.dataset.ready === 'true'")
 
+    async def click(self, place: tuple[float, float]) -> None:
+        """Click somewhere in the window."""
+        x, y = place
+        await self.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+        for event in ("mousePressed", "mouseReleased"):
+            await self.send("Input.dispatchMouseEvent", type=event, x=x, y=y, button="left", clickCount=1)
+
     async def picture(self, path: Path, *, whole: bool = True) -> None:
         """Save what is seen, or the whole page, as a PNG."""
         clip = {}

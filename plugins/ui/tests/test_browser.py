@@ -18,6 +18,17 @@ pytestmark = pytest.mark.skipif(installed() is None, reason="no chromium install
 
 NUMBERS = "document.getElementById('part-%s').innerText.replace(/\\s+/g, ' ')"
 
+# Where a point of the timeline of processing times is in the window.
+POINT = """(() => {
+    const plot = Bokeh.documents[0].get_model_by_name('processing_timeline');
+    const {el, frame} = Bokeh.index.find_one_by_id(plot.id);
+    const points = plot.renderers[0].data_source;
+    const {left, top} = el.getBoundingClientRect();
+    const x = frame.x_scale.compute(points.get_array('x')[NUMBER]);
+    const y = frame.y_scale.compute(points.get_array('processing_mean')[NUMBER]);
+    return [left + x, top + y];
+})()"""
+
 
 class State:
     """A source whose snapshot a test sets."""
@@ -71,6 +82,8 @@ def test_pages_show_the_numbers_and_follow_new_batches_without_reload(tmp_path: 
             # What the reader did stays.
             assert await tab.value("document.querySelector('details.section').open") is False
             assert await tab.value("document.activeElement === document.querySelector('nav a')")
+            await tab.click(await tab.value(POINT.replace("NUMBER", "30")))
+            await tab.until(f"location.href === '{url}/batch?id={state.now.completed[30].time_ms}'")
 
     run(scenario)
 

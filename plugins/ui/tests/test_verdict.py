@@ -4,7 +4,7 @@ import pytest
 from attrs import evolve
 from plugins.ui.tests.snapshots import HOSTILE, snapshot
 
-from penstock_ui.dashboard.verdict import Level, illness, illnesses, judge, lateness
+from penstock_ui.dashboard.verdict import Lateness, Level, illness, illnesses, judge, lateness
 from penstock_ui.snapshot import Snapshot
 
 
@@ -111,22 +111,35 @@ def test_before_the_first_batch_nothing_is_claimed() -> None:
     assert judge(evolve(started, is_live=False, batches=()), 0).headline == "Ended before a batch completed."
 
 
+def late(state: Snapshot, later_ms: int = 0) -> Lateness:
+    return lateness(state, state.time_ms + later_ms)
+
+
 def test_lateness_is_measured_from_the_arrival_of_records() -> None:
-    late = lateness(snapshot(completed=150))
-    assert late.level is Level.GOOD
-    assert late.typical_ms is not None
-    assert late.high_ms is not None
-    assert 1000 < late.typical_ms <= late.high_ms < 2500
-    assert late.explanation == "from a record's arrival to the end of its batch"
+    found = late(snapshot(completed=150))
+    assert found.level is Level.GOOD
+    assert found.typical_ms is not None
+    assert found.high_ms is not None
+    assert 1000 < found.typical_ms <= found.high_ms < 2500
+    assert found.explanation == "from a record's arrival to the end of its batch"
 
 
 def test_without_arrival_times_lateness_is_an_upper_bound() -> None:
     state = snapshot(completed=150)
     unknown = evolve(state, batches=tuple(evolve(batch, latency_ms=None) for batch in state.batches))
-    late = lateness(unknown)
-    assert late.explanation.startswith("at most")
-    assert (late.typical_ms or 0) >= (lateness(state).typical_ms or 0)
-    assert lateness(evolve(state, batches=())).typical_ms is None
+    assert late(unknown).explanation.startswith("at most")
+    assert (late(unknown).typical_ms or 0) >= (late(state).typical_ms or 0)
+    assert late(evolve(state, batches=())).typical_ms is None
+
+
+def test_data_becomes_later_while_no_batch_ends() -> None:
+    for state in (snapshot(), evolve(snapshot(), batches=snapshot().completed)):
+        stalled = late(state, later_ms=60_000)
+        assert stalled.level is Level.BAD
+        assert 59_000 < (stalled.typical_ms or 0) < 63_000
+        assert stalled.high_ms is None
+        assert stalled.explanation.startswith("and rising")
+    assert late(snapshot(live=False), later_ms=60_000).level is Level.GOOD
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ class OverviewCharts:
             plot.scatter("x", f"{name}_failed", source=source, size=5, line_color=None, fill_color=_GREY)
             plot.renderers[-1].glyph.tags = ["fill_color=--bad"]
         _add_hover(plot, line, [("", "@label"), ("", f"@{name}_text")])
-        _add_links(plot, source)
+        _add_links(plot, f"{name}_mean", source)
         return plot
 
 
@@ -176,7 +176,7 @@ class RateCharts:
         line.glyph.tags = ["line_color=--data"]
         tips = [("", "@label"), ("measured", "@rate_text"), ("limit", "@limit_text"), ("capacity", "@capacity_text")]
         _add_hover(plot, line, tips)
-        _add_links(plot, source)
+        _add_links(plot, "rate_mean", source)
         return plot
 
 
@@ -360,11 +360,11 @@ def _add_hover(plot: Any, renderer: Any, tooltips: list[tuple[str, str]]) -> Non
     plot.add_tools(HoverTool(renderers=[renderer], tooltips=tooltips, mode="vline", line_policy="nearest"))
 
 
-def _add_links(plot: Any, source: ColumnDataSource) -> None:
+def _add_links(plot: Any, column: str, source: ColumnDataSource) -> None:
     """A click on a point opens its batch."""
-    hits = plot.scatter("x", plot.renderers[1].glyph.y, source=source, size=12, alpha=0)
+    hits = plot.scatter("x", column, source=source, size=12, alpha=0)
     hits.nonselection_glyph = hits.selection_glyph = hits.glyph
-    plot.add_tools(TapTool(renderers=[hits], callback=OpenURL(url="@link{safe}", same_tab=True)))
+    plot.add_tools(TapTool(renderers=[hits], callback=OpenURL(url="@link", same_tab=True)))
 
 
 def _show_times(x_range: Range1d, points: Sequence[Point]) -> None:

@@ -185,20 +185,32 @@ def _names(streams: Sequence[Stream]) -> str:
     return f"{streams[0].name}, {streams[1].name} and {plural(len(streams) - 2, 'other receiver')} are"
 
 
-def lateness(snapshot: Snapshot) -> Lateness:
-    """Answer how late the data of the recent batches was when it had been processed."""
+def lateness(snapshot: Snapshot, now_ms: int) -> Lateness:
+    """Answer how late the data of the recent batches was when it had been processed, or is already."""
     recent, interval_ms = snapshot.completed[-RECENT:], snapshot.application.batch_interval_ms
     measured = Distribution.of(batch.latency_ms for batch in recent)
-    if measured is not None:
-        level = _level_of(measured.p95, interval_ms)
-        return Lateness(level, measured.p50, measured.p95, "from a record's arrival to the end of its batch")
-    ended = Distribution.of(batch.ended_ms - batch.time_ms for batch in recent if batch.ended_ms is not None)
-    if ended is None:
+    explanation = "from a record's arrival to the end of its batch"
+    if measured is None:
+        # A record waits at most one interval until its batch's time.
+        ends = (batch.ended_ms - batch.time_ms + interval_ms for batch in recent if batch.ended_ms is not None)
+        measured = Distribution.of(ends)
+        explanation = "at most: one batch interval, then to the end of the batch"
+    waiting_ms = _unprocessed_for(snapshot, now_ms)
+    if waiting_ms > max(3 * interval_ms, 0 if measured is None else 2 * measured.p95):
+        rising = "and rising: the batch with the oldest data has not ended"
+        return Lateness(_level_of(waiting_ms, interval_ms), waiting_ms, None, rising)
+    if measured is None:
         return Lateness(Level.UNKNOWN, None, None, "no batch has completed")
-    # A record waits at most one interval until its batch's time.
-    level = _level_of(ended.p95 + interval_ms, interval_ms)
-    explanation = "at most: one batch interval, then to the end of the batch"
-    return Lateness(level, ended.p50 + interval_ms, ended.p95 + interval_ms, explanation)
+    return Lateness(_level_of(measured.p95, interval_ms), measured.p50, measured.p95, explanation)
+
+
+def _unprocessed_for(snapshot: Snapshot, now_ms: int) -> int:
+    """How old the oldest data is that no completed batch has, as far as it is known; 0 for a finished application."""
+    if not snapshot.is_live or snapshot.stop_phase or not snapshot.batches:
+        return 0
+    pending = [*snapshot.running, *snapshot.waiting]
+    oldest_ms = min(batch.time_ms for batch in pending) if pending else snapshot.batches[-1].time_ms
+    return now_ms - oldest_ms + (snapshot.application.batch_interval_ms if pending else 0)
 
 
 def _level_of(late_ms: int, interval_ms: int) -> Level:

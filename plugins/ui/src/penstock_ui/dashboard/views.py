@@ -44,7 +44,7 @@ def overview(snapshot: Snapshot, query: Query, now_ms: int) -> dict[str, Any]:
     newest = snapshot.completed[-_OVERVIEW_ROWS:][::-1]
     return {
         "verdict": judge(snapshot, now_ms),
-        "late": lateness(snapshot),
+        "late": lateness(snapshot, now_ms),
         "ill": ill,
         "limit": _limit_of_all(snapshot),
         "current_rate": _current(snapshot, None),
