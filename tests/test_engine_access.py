@@ -53,6 +53,9 @@ class Tracker:
     def backlog_bytes(self) -> int:
         return 1234
 
+    def buffered_bytes(self) -> int:
+        return 55
+
 
 class Numbers(Receiver[int]):
     """A receiver."""
@@ -134,14 +137,14 @@ def test_describes_the_application_its_streams_and_its_graph() -> None:
     assert list(context.receiver_infos()) == [0]
     assert context.backlog_bytes() == 1234
     assert context.spark_ui_url == ""
-    assert context.storage() == StorageInfo(3, 900)
+    assert context.storage() == StorageInfo(3, 900, 55)
 
 
 def test_checkpoints_are_part_of_what_is_stored() -> None:
     program = FakeProgram()
     program.context._engine.checkpointer = cast("Any", SimpleNamespace(written_ms=T, failures=2))
     program.tracker.blocks.log_bytes = 70
-    assert program.context.storage() == StorageInfo(3, 900, 70, T, 2)
+    assert program.context.storage() == StorageInfo(3, 900, 55, 70, T, 2)
 
 
 def test_every_listener_is_counted() -> None:

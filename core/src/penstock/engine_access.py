@@ -128,6 +128,7 @@ class EngineAccess(ListenerContext):
         return StorageInfo(
             blocks,
             num_bytes,
+            self._engine.tracker.buffered_bytes(),
             self._engine.tracker.blocks.log_bytes,
             None if checkpointer is None else checkpointer.written_ms,
             0 if checkpointer is None else checkpointer.failures,
