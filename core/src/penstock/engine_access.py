@@ -190,9 +190,10 @@ class EngineAccess(ListenerContext):
         """Ask Spark to end an executor."""
         return cluster.kill_executor(self._sc, executor_id)
 
-    def publish_ui(self, url: str) -> None:
-        """Set what ``StreamingContext.uiWebUrl`` returns."""
+    def publish_ui(self, url: str, batch_page: str = "") -> None:
+        """Set what ``StreamingContext.uiWebUrl`` returns, and what descriptions of jobs name."""
         self.ui_url = url
+        self._engine.name_batch_page(batch_page)
 
     def on_stopped(self, callback: Callable[[], object]) -> None:
         """Add a callback."""

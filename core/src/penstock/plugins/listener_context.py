@@ -231,11 +231,13 @@ class ListenerContext(ABC):
         """
 
     @abstractmethod
-    def publish_ui(self, url: str) -> None:
+    def publish_ui(self, url: str, batch_page: str = "") -> None:
         """Set the address that ``StreamingContext.uiWebUrl`` returns; the last one published counts.
 
         Args:
             url: a page about this program. It must not contain a secret, because it is printed and logged.
+            batch_page: the page about one batch, with ``{batch_time}`` in place of its time in ms; the descriptions of
+                Spark's jobs name it. Empty for none.
         """
 
     @abstractmethod
