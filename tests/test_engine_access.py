@@ -53,6 +53,9 @@ class Tracker:
     def backlog_bytes(self) -> int:
         return 1234
 
+    def buffered_bytes(self) -> int:
+        return 55
+
 
 class Numbers(Receiver[int]):
     """A receiver."""
@@ -79,7 +82,10 @@ class FakeProgram:
         if max_rate := pairs.get("max_rate"):
             configuration["spark.streaming.receiver.maxRate"] = max_rate
             del configuration[f"{prefix}max_rate"]
-        self.tracker, self.bus = Tracker(), ListenerBus(10, 3)
+        self.tracker, self.bus, self.batch_pages = Tracker(), ListenerBus(10, 3), list[str]()
+        self.engine = SimpleNamespace(
+            tracker=self.tracker, bus=self.bus, checkpointer=None, name_batch_page=self.batch_pages.append
+        )
         if "initialRate" in pairs:
             self.tracker.limits = {
                 id_: min(float(pairs["initialRate"]), float(max_rate or 0) or 1e99)
@@ -103,7 +109,7 @@ class FakeProgram:
         self.context = EngineAccess(
             Program(None, cast("Any", spark), settings, clock, cast("Any", graph)),
             cast("Any", SimpleNamespace(spec=spec)),
-            cast("Any", SimpleNamespace(tracker=self.tracker, bus=self.bus, checkpointer=None)),
+            cast("Any", self.engine),
             cast("Any", SimpleNamespace(saved_value=lambda name: self.found.get(name))),
         )
 
@@ -134,14 +140,14 @@ def test_describes_the_application_its_streams_and_its_graph() -> None:
     assert list(context.receiver_infos()) == [0]
     assert context.backlog_bytes() == 1234
     assert context.spark_ui_url == ""
-    assert context.storage() == StorageInfo(3, 900)
+    assert context.storage() == StorageInfo(3, 900, 55)
 
 
 def test_checkpoints_are_part_of_what_is_stored() -> None:
     program = FakeProgram()
-    program.context._engine.checkpointer = cast("Any", SimpleNamespace(written_ms=T, failures=2))
+    program.engine.checkpointer = SimpleNamespace(written_ms=T, failures=2)
     program.tracker.blocks.log_bytes = 70
-    assert program.context.storage() == StorageInfo(3, 900, 70, T, 2)
+    assert program.context.storage() == StorageInfo(3, 900, 55, 70, T, 2)
 
 
 def test_every_listener_is_counted() -> None:
@@ -151,9 +157,11 @@ def test_every_listener_is_counted() -> None:
 
 
 def test_address_is_published_until_the_stop() -> None:
-    context = FakeProgram().context
+    program = FakeProgram()
+    context = program.context
     assert context.ui_url is None
-    context.publish_ui("http://127.0.0.1:4050")
+    context.publish_ui("http://127.0.0.1:4050", "http://127.0.0.1:4050/batch?id={batch_time}")
+    assert program.batch_pages == ["http://127.0.0.1:4050/batch?id={batch_time}"]
     assert context.ui_url == "http://127.0.0.1:4050"
     context.stopped()
     assert context.ui_url is None

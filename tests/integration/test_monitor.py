@@ -9,6 +9,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import pytest
+from pyspark import TaskContext
 from tests.helpers import wait_for
 
 from penstock import BatchCompleted, BatchInfo, StreamingContext, ThreadReceiver
@@ -37,6 +38,11 @@ class Completed:
         self.infos[batchCompleted.batchInfo.batchTime] = batchCompleted.batchInfo
 
 
+def description_of_job(_record: int) -> str:
+    context: Any = TaskContext.get()
+    return str(context.getLocalProperty("spark.job.description"))
+
+
 def fail_with_records(rdd: Any) -> None:
     assert rdd.isEmpty(), "there are records"
 
@@ -51,7 +57,8 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     }
     ssc = make_ssc(0.2, conf)
     numbers, listener = ssc.receiverStream(Tens()), Completed()
-    numbers.count().foreachRDD(lambda rdd: rdd.collect())
+    descriptions: set[str] = set()
+    numbers.foreachRDD(lambda rdd: descriptions.update(rdd.map(description_of_job).collect()))
     numbers.foreachRDD(fail_with_records)
     ssc.addStreamingListener(listener)
     assert ssc.uiWebUrl is None
@@ -87,6 +94,9 @@ def test_rest_and_history_equal_the_events(make_ssc: Callable[..., StreamingCont
     assert 'penstock_batch_latency_seconds{quantile="0.5"} ' in metrics
     assert "penstock_last_checkpoint_timestamp_seconds " in metrics
     assert "penstock_driver_write_ahead_log_bytes " in metrics
+    busy = next(batch_time for batch_time, batch in batches.items() if batch["inputSize"])
+    described = f"Streaming job from [output operation 0, batch time {busy} ms] {url}/batch?id={busy}"
+    assert described in descriptions
     ssc.stop(stopSparkContext=False, stopGracefully=True)
     assert ssc.uiWebUrl is None
     history = read_history(str(tmp_path / "log")).snapshot()

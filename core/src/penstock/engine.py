@@ -82,6 +82,10 @@ class Engine:
         self._final_state = FinalStateCheckpoint(sc, graph.stateful_streams())
         self._is_graceful = True
 
+    def name_batch_page(self, address: str) -> None:
+        """Have the descriptions of Spark's jobs name the page of their batch; see ``LocalProperties``."""
+        self._properties.batch_page = address
+
     def start(self, listener_values: Mapping[str, Callable[[], Any]]) -> None:
         """Start every part.
 

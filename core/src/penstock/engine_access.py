@@ -128,6 +128,7 @@ class EngineAccess(ListenerContext):
         return StorageInfo(
             blocks,
             num_bytes,
+            self._engine.tracker.buffered_bytes(),
             self._engine.tracker.blocks.log_bytes,
             None if checkpointer is None else checkpointer.written_ms,
             0 if checkpointer is None else checkpointer.failures,
@@ -189,9 +190,10 @@ class EngineAccess(ListenerContext):
         """Ask Spark to end an executor."""
         return cluster.kill_executor(self._sc, executor_id)
 
-    def publish_ui(self, url: str) -> None:
-        """Set what ``StreamingContext.uiWebUrl`` returns."""
+    def publish_ui(self, url: str, batch_page: str = "") -> None:
+        """Set what ``StreamingContext.uiWebUrl`` returns, and what descriptions of jobs name."""
         self.ui_url = url
+        self._engine.name_batch_page(batch_page)
 
     def on_stopped(self, callback: Callable[[], object]) -> None:
         """Add a callback."""

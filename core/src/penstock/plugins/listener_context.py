@@ -59,6 +59,7 @@ class StorageInfo:
         blocks: number of stored blocks that are not cleaned up: those of the backlog, and processed ones that windows,
             state or checkpoints still need.
         block_bytes: their size, on the executors' disks or in the receiver write-ahead log.
+        buffered_bytes: records in the memory of active receivers, as of their last reports.
         driver_log_bytes: the driver write-ahead log; ``None`` without checkpoints.
         checkpoint_ms: when the content of the last written checkpoint was gathered, ms since the epoch; ``None``
             without checkpoints.
@@ -67,6 +68,7 @@ class StorageInfo:
 
     blocks: int = 0
     block_bytes: int = 0
+    buffered_bytes: int = 0
     driver_log_bytes: int | None = None
     checkpoint_ms: int | None = None
     checkpoint_failures: int = 0
@@ -229,11 +231,13 @@ class ListenerContext(ABC):
         """
 
     @abstractmethod
-    def publish_ui(self, url: str) -> None:
+    def publish_ui(self, url: str, batch_page: str = "") -> None:
         """Set the address that ``StreamingContext.uiWebUrl`` returns; the last one published counts.
 
         Args:
             url: a page about this program. It must not contain a secret, because it is printed and logged.
+            batch_page: the page about one batch, with ``{batch_time}`` in place of its time in ms; the descriptions of
+                Spark's jobs name it. Empty for none.
         """
 
     @abstractmethod

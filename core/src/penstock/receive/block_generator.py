@@ -97,6 +97,11 @@ class BlockGenerator:
         #: Number of records that are lost, and of those pushed after the stop began.
         self.dropped_records = self.flushed_records = 0
 
+    @property
+    def pending_bytes(self) -> int:
+        """The size of the records that are not pushed yet, as ``Bounds`` counts it."""
+        return self._pending_bytes
+
     def start(self) -> None:
         """Start to accept and cut records."""
         self._active = True

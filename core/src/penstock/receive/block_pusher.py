@@ -51,6 +51,9 @@ class BlockPusher:
         ending: set once the receiver is to end: from then on a full disk is an error like any other.
         on_disk_full: called with the error when the first block waits for disk space, with ``None`` when none waits
             any more.
+
+    Attributes:
+        buffered_bytes: returns what a report says of the receiver's buffer.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class BlockPusher:
         # The number of blocks that wait for disk space.
         self._waiting, self._waiting_lock = 0, threading.Lock()
         self._block_numbers = itertools.count()
+        self.buffered_bytes: Callable[[], int] = lambda: 0
         self._reporter = BlockReporter(self._report)
 
     def push(self, table: pa.Table, count: int, metadata: dict[str, Any] | None, arrival_ms: int) -> None:
@@ -97,7 +101,7 @@ class BlockPusher:
 
     def _report(self, blocks: list[StoredBlock]) -> Reply:
         what = f"the report of block {', '.join(block.block_id for block in blocks)}"
-        message = AddBlocks(self._stream_id, self._epoch, blocks)
+        message = AddBlocks(self._stream_id, self._epoch, blocks, self.buffered_bytes())
         return self._retried(lambda: self._driver.ask(message, Reply), what, self._report_retries)
 
     def _store(self, block: Block) -> StoredBlock:

@@ -78,6 +78,7 @@ class RecordWriter:
             on_callback_error=lambda error: callbacks.report_error("on_stored failed", error),
             hold=hold,
         )
+        pusher.buffered_bytes = lambda: self._generator.pending_bytes
         self._accepting, self._refuses = True, False
         self._in_progress = 0
         self._idle = threading.Condition()

@@ -32,10 +32,14 @@ class LocalProperties:
     Args:
         sc: the SparkContext.
         attempts: returns the number of runs that have started a batch, by batch time in ms.
+
+    Attributes:
+        batch_page: address of the page of a batch, which descriptions of jobs name, with ``{batch_time}`` in place of
+            its time; empty for none.
     """
 
     def __init__(self, sc: SparkContext, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
-        self._attempts = attempts
+        self._attempts, self.batch_page = attempts, ""
         self._scala: Any = sc._jsc.sc()
         self._saved = self._scala.getLocalProperties().clone()
         self._saved.setProperty("spark.job.interruptOnCancel", "false")
@@ -52,6 +56,8 @@ class LocalProperties:
 
         A fresh copy each time (four JVM calls): what the program sets in one operation does not leak into the next.
         """
+        # Spark shows other links than to its own pages as text.
+        page = f" {self.batch_page.replace('{batch_time}', str(batch_time_ms))}" if self.batch_page else ""
         mine = self._saved.clone()
         mine.load(
             self._reader(
@@ -59,7 +65,7 @@ class LocalProperties:
                 f"{ATTEMPT}={self._attempts(batch_time_ms)}\n"
                 f"{_JOB_TAGS}={self._tags}{job_tag(batch_time_ms, output_op_id)}\n"
                 "spark.job.description="
-                f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]\n"
+                f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]{page}\n"
             )
         )
         self._scala.setLocalProperties(mine)

@@ -55,6 +55,7 @@ class FakeListenerContext(ListenerContext):
         counts: the result of ``listener_counts``.
         jobs: the result of ``job_ids``, by batch time and output operation.
         ui_url: the address that a listener has published; empty for none.
+        batch_page: the address of the page of a batch that a listener has published; empty for none.
         executor_ids: the result of ``executors``; requests are granted at once.
         has_stopped: set it to let commands fail, as after the program's stop.
     """
@@ -81,7 +82,7 @@ class FakeListenerContext(ListenerContext):
         self.stored = StorageInfo()
         self.counts: list[ListenerCounts] = []
         self.jobs: dict[tuple[int, int], list[int]] = {}
-        self.ui_url = ""
+        self.ui_url = self.batch_page = ""
         self._stop_callbacks: list[Callable[[], object]] = []
         self.executor_ids = ["1", "2"]
         self.has_stopped = False
@@ -243,9 +244,9 @@ class FakeListenerContext(ListenerContext):
         self.executor_ids.remove(executor_id)
         return True
 
-    def publish_ui(self, url: str) -> None:
-        """Note the address in ``ui_url``."""
-        self.ui_url = url
+    def publish_ui(self, url: str, batch_page: str = "") -> None:
+        """Note the addresses in ``ui_url`` and ``batch_page``."""
+        self.ui_url, self.batch_page = url, batch_page
 
     def on_stopped(self, callback: Callable[[], object]) -> None:
         """Call the function in ``stop``."""

@@ -183,7 +183,7 @@ class Monitor:
                 self._context.backlog_bytes(),
                 stored.blocks,
                 stored.block_bytes,
-                None,
+                stored.buffered_bytes,
                 stored.driver_log_bytes,
                 stored.checkpoint_ms,
                 stored.checkpoint_failures,

@@ -67,7 +67,7 @@ def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> No
         )
         return
     monitor.at_close(server.stop)
-    context.publish_ui(server.url)
+    context.publish_ui(server.url, f"{server.url}/batch?id={{batch_time}}")
 
 
 def _event_log(options: EventLogOptions, application_id: str) -> Sink:
