@@ -123,7 +123,7 @@ def _answers() -> State:
 
 
 def _state() -> Iterator[str]:
-    yield "## The state behind the pages\n"
+    yield "## The state that the pages show\n"
     yield (
         "Dashboard, REST, Prometheus, terminal and history render one value, `penstock_ui.snapshot.Snapshot`. Times\n"
         "are milliseconds since the epoch, delays milliseconds, rates records/s, sizes bytes.\n"

@@ -75,7 +75,7 @@ def grouped(nodes: Sequence[DStreamInfo]) -> list[Group]:
         parents[node.number] = [each for each in node.parents if each in parents]
         for parent in parents[node.number]:
             children[parent].append(node.number)
-    # No stream is like one that it is computed from: its children would have to be alike without end.
+    # A stream and its parent are never alike: the graph would need an infinite chain of such streams.
     kinds: dict[tuple[str, str, frozenset[int]], int] = {}
     kind_of: dict[int, int] = {}
     for node in reversed(nodes):

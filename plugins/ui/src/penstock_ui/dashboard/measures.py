@@ -15,8 +15,8 @@ class Measure:
 
     Attributes:
         name: prefix of its columns and models.
-        title: for people.
-        description: what exactly is measured.
+        title: the heading on the page.
+        description: definition of the measure, shown as a tooltip.
         read: takes it from a batch.
         is_rate: records/s; a duration in ms otherwise.
         has_interval: whether its chart shows the batch interval.

@@ -50,10 +50,10 @@ class Page:
     Attributes:
         path: its address; pages link to each other relatively, so all are in one folder.
         name: in the navigation; empty for a page that others link to.
-        title: of the window.
+        title: title of the browser window, before the application's name.
         template: its frame.
-        parts: what is rendered again while it is open, by the names of their templates.
-        view: what the templates show.
+        parts: names of the templates in `templates/parts` that are rendered again on every update.
+        view: computes the variables of the templates.
         charts: makes its charts; ``None`` when it has none.
     """
 
@@ -155,7 +155,7 @@ class OpenPage:
 
     Args:
         page: which one.
-        query: what its address asks for.
+        query: arguments of the page's address.
         snapshot: the first to show.
     """
 
@@ -177,7 +177,7 @@ class OpenPage:
         for root in (*roots, self._update):
             document.add_root(root)
         document.title = title
-        # The page tells of a lost connection itself.
+        # dashboard.js reports a lost connection.
         document.config.update(notify_connection_status=False, reconnect_session=False)
         document.template = environment().get_template(self._page.template)
         document.template_variables.update(
@@ -223,7 +223,7 @@ def render_parts(page: Page, snapshot: Snapshot, query: Query, now_ms: int, merg
     Args:
         page: which one.
         snapshot: the state to show.
-        query: what the address asks for.
+        query: arguments of the page's address.
         now_ms: the current time, or of a finished application that of its last event.
         merged: batches in one point of the charts.
 

@@ -11,7 +11,7 @@ from attrs import evolve, field, frozen
 T = TypeVar("T")
 
 _LONGEST_TEXT = 100
-# Larger numbers are no batch time, stream or page.
+# Larger numbers are not batch times, streams or pages.
 _LARGEST = 10**15
 
 
@@ -20,12 +20,12 @@ class Query:
     """The arguments that pages know; others are ignored.
 
     Attributes:
-        id: of a batch (its time) or of a stream; ``None`` when missing or no number.
+        id: a batch time or a stream id; ``None`` when missing or not a number.
         page: page of a table, from 1.
         sort: column of a table.
         descending: order.
         show: which rows.
-        text: what rows must contain.
+        text: rows must contain it.
         first: time of the first batch, ms; 0 for any.
         last: time of the last batch, ms; 0 for any.
     """
@@ -84,11 +84,11 @@ class Table(Generic[T]):
     """One page of a sorted table, with the addresses of the others.
 
     Attributes:
-        rows: of this page.
-        total: rows of all pages.
+        rows: the rows on this page.
+        total: number of rows on all pages.
         page: this page, from 1.
-        size: rows of a page.
-        query: what was asked for.
+        size: number of rows on a page.
+        query: arguments of the page's address.
         sort: the column that sorts it.
         descending: order.
     """

@@ -169,8 +169,8 @@ def sparkline(values: Sequence[float | None], width: int, height: int, top: floa
 
     Args:
         values: from left to right.
-        width: of the drawing.
-        height: of the drawing.
+        width: width of the drawing.
+        height: height of the drawing.
         top: the value at the upper edge; the largest value by default.
     """
     top = max((value for value in values if value is not None), default=0) if top is None else top

@@ -74,7 +74,7 @@ def batch_time(ms: int | None, interval_ms: int, *, with_date: bool = True) -> s
 
     Args:
         ms: since the epoch.
-        interval_ms: milliseconds are written when it is no whole number of seconds.
+        interval_ms: the batch interval; milliseconds are written unless it is a whole number of seconds.
         with_date: whether to begin with ``yyyy/MM/dd``.
     """
     if ms is None or ms < 0:
@@ -118,7 +118,7 @@ class Scale:
 
     Attributes:
         end: its upper end.
-        ticks: where labels stand.
+        ticks: values that have a label.
         labels: one for each tick.
     """
 

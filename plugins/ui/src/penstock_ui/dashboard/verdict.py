@@ -36,7 +36,7 @@ class Verdict:
     Attributes:
         level: how bad it is.
         headline: one sentence.
-        limits: what limits it, one sentence each, the most important first.
+        limits: bottlenecks and problems, one sentence each, the most important first.
     """
 
     level: Level
@@ -52,7 +52,7 @@ class Lateness:
         level: how bad it is.
         typical_ms: median of the recent batches; ``None`` when nothing is known.
         high_ms: the 95th percentile.
-        explanation: what was measured.
+        explanation: definition of the measured value.
     """
 
     level: Level
@@ -88,13 +88,13 @@ def judge(snapshot: Snapshot, now_ms: int) -> Verdict:
     silent_ms = now_ms - max(batch.ended_ms or batch.time_ms for batch in recent)
     failed = sum(batch.num_failed > 0 for batch in recent)
     compared = f"batches use {took / interval_ms:.0%} of the batch interval ({duration(interval_ms)})"
-    behind = took > interval_ms
+    is_slow = took > interval_ms
     level, headline = Level.GOOD, f"Keeping up: {compared}."
-    limits = [] if not behind else [_slowest_operation(recent)]
+    limits = [] if not is_slow else [_slowest_operation(recent)]
     if snapshot.is_live and not snapshot.stop_phase and silent_ms > max(5 * interval_ms, 10_000) + took:
         level, headline = Level.BAD, f"Stalled: no batch has completed for {duration(silent_ms)}."
         limits = [*_stalled_on(snapshot, now_ms), *limits]
-    elif behind:
+    elif is_slow:
         level, headline = Level.BAD, f"Falling behind: {compared.replace('use', 'need', 1)}."
     elif queued > 1 and waited > interval_ms:
         level = Level.WARNING
@@ -102,7 +102,7 @@ def judge(snapshot: Snapshot, now_ms: int) -> Verdict:
     elif generated > interval_ms:
         level, headline = Level.WARNING, f"Late: batches are generated {duration(generated)} after their time."
         limits.append("The driver is busy: look at its CPU, its memory and the checkpoint directory.")
-    if behind and queued > 1:
+    if is_slow and queued > 1:
         limits.insert(0, f"{plural(queued, 'batch')} wait; the last ones waited {duration(waited)}.")
     if failed:
         level = Level.BAD if failed == len(recent) else max(level, Level.WARNING, key=list(Level).index)
@@ -221,7 +221,7 @@ def _level_of(late_ms: int, interval_ms: int) -> Level:
 
 
 def illness(stream: Stream, now_ms: int, *, is_live: bool = True) -> Illness | None:
-    """Tell what is wrong with a stream's receiver; ``None`` for a sound one and for a stream without."""
+    """Describe the problem of a stream's receiver; ``None`` for a healthy one and for a stream without receiver."""
     info = stream.receiver
     if not stream.has_receiver:
         return None
