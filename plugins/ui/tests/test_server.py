@@ -165,6 +165,22 @@ def test_request_without_the_token_is_refused(serve: Serve, page: str, path: str
     assert TOKEN not in body.decode()
 
 
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [("localhost:80", 200), ("127.0.0.1", 200), ("[::1]:4050", 200), ("10.0.0.7", 200), ("evil.example:4050", 403)],
+)
+def test_page_of_another_name_cannot_read_the_state_of_a_server_without_token(
+    serve: Serve, name: str, status: int
+) -> None:
+    # A browser sends the name in its address bar, which may have been made to point here.
+    assert request(serve(), STATISTICS, {"Host": name})[0].status == status
+
+
+def test_server_with_token_is_reached_by_any_name(serve: Serve) -> None:
+    headers = {"Host": "spark.example", "Authorization": "Bearer x"}
+    assert request(serve(token="x"), STATISTICS, headers)[0].status == 200
+
+
 def test_token_of_a_page_moves_into_a_cookie(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     server = serve(token=TOKEN)
     response, _ = request(server, f"//evil.example/batch?id=5&token={quote(TOKEN)}&a=%26")
@@ -212,7 +228,7 @@ def test_client_that_stops_reading_is_disconnected_and_delays_nobody(
     with socket.socket() as stuck:
         stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stuck.connect(address(server))
-        stuck.sendall(f"GET {BASE}/batches HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        stuck.sendall(f"GET {BASE}/batches HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         assert request(server, "/healthz")[0].status == 200
         assert disconnected.wait(10)
         # The rest of the 9 MB never comes.

@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from ipaddress import ip_address
 from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlencode
 
@@ -143,7 +144,7 @@ class _Router(Router):
     """Finds the application for a request, if the request may have one."""
 
     def __init__(self, source: Source, token: str, port: int, host: str) -> None:
-        self._source, self._token = source, token.encode()
+        self._source, self._token, self._host = source, token.encode(), host
         self._cookie = f"penstock-ui-{port}"
         self._own = _application(
             [
@@ -154,6 +155,7 @@ class _Router(Router):
             default_handler_class=_UnknownHandler,
         )
         self._refusal = _application([(r".*", _RefusalHandler)])
+        self._stranger = _application([(r".*", _StrangerHandler)])
         self._entrance = _application([(r".*", _EntranceHandler, {"cookie": self._cookie, "token": quote(token)})])
         self._origins = [f"{name}:{port}" for name in dict.fromkeys((host, "127.0.0.1", "localhost"))]
         self._dashboard: Any = None
@@ -167,6 +169,8 @@ class _Router(Router):
             has_token = _remove_token(request)
             if is_page and request.method == "GET" and has_token:
                 return self._entrance.find_handler(request, **kwargs)
+        elif not self._is_of_this_host(request.host_name):
+            return self._stranger.find_handler(request, **kwargs)
         if is_page:
             return self._pages().find_handler(request, **kwargs)  # type: ignore[no-any-return]  # of Bokeh
         return self._own.find_handler(request, **kwargs)
@@ -175,6 +179,14 @@ class _Router(Router):
         """End the dashboard's sessions."""
         if self._dashboard is not None and hasattr(self._dashboard, "stop"):
             self._dashboard.stop(wait=False)
+
+    def _is_of_this_host(self, name: str) -> bool:
+        """Whether a browser asks for this server, and not for a name that somebody else lets point here."""
+        try:
+            ip_address(name.strip("[]"))
+        except ValueError:
+            return name.lower() in ("localhost", self._host.lower())
+        return True
 
     def _is_authorized(self, request: httputil.HTTPServerRequest) -> bool:
         """Whether a request has the token, in constant time."""
@@ -304,6 +316,11 @@ class _RefusalHandler(_Handler):
     def prepare(self) -> None:
         self.set_header("WWW-Authenticate", "Bearer")
         self.send_error(401, message="token missing or wrong: add ?token=… or the header Authorization: Bearer …")
+
+
+class _StrangerHandler(_Handler):
+    def prepare(self) -> None:
+        self.send_error(403, message="this name is not the server's: use its address, or set spark.penstock.ui.token")
 
 
 class _EntranceHandler(_Handler):
