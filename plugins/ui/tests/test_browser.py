@@ -6,13 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plugins.ui.tests.browser import Tab, browser, installed
+from plugins.ui.tests.conftest import T, batch_events
 from plugins.ui.tests.snapshots import HOSTILE, snapshot
 
+from penstock import StreamingStarted
+from penstock.testing import FakeListenerContext
+from penstock_ui.monitor import describe
 from penstock_ui.server import UIServer
 from penstock_ui.snapshot import Snapshot
+from penstock_ui.store import MetricsStore
 
 pytestmark = pytest.mark.skipif(installed() is None, reason="no chromium installed: apt-get install chromium")
 
@@ -57,33 +63,44 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(test())  # type: ignore[arg-type]  # a coroutine
 
 
-def test_pages_show_the_numbers_and_follow_new_batches_without_reload(tmp_path: Path) -> None:
+def test_pages_show_the_numbers_of_the_events_and_follow_new_ones_without_reload(tmp_path: Path) -> None:
+    store = MetricsStore()
+
+    def after(*events: Any) -> Snapshot:
+        for event in events:
+            store.apply(event)
+        return store.snapshot()
+
+    def batch(number: int) -> list[Any]:
+        return batch_events(number, {0: 1000 + number}, failure="ValueError: <b>7</b>" if number == 7 else None)
+
     async def scenario() -> None:
-        state = State(snapshot(3, 70))
+        first = [each for number in range(1, 41) for each in batch(number)]
+        state = State(after(describe(FakeListenerContext()), StreamingStarted(T), *first))
         async with opened(state, tmp_path) as (tab, url):
             await tab.open(f"{url}/")
-            batch = state.now.completed[-1]
             await tab.until("Bokeh.documents[0].get_model_by_name('processing_timeline') !== null")
-            newest = "Bokeh.documents[0].get_model_by_name('processing_timeline').renderers[0].data_source"
-            length = f"{newest}.get_length()"
-            last = f"{newest}.get_array('processing_mean').at(-1)"
-            assert await tab.value(length) == 70
-            assert await tab.value(last) == batch.processing_delay_ms
-            assert f"{batch.records:,}" in await tab.value(NUMBERS % "batches")
-            assert "(70 completed batches" in await tab.value(NUMBERS % "verdict")
+            points = "Bokeh.documents[0].get_model_by_name('processing_timeline').renderers[0].data_source"
+            assert await tab.value(f"[...{points}.get_array('rate_mean')]") == list(range(1001, 1041))
+            assert await tab.value(f"[...{points}.get_array('processing_mean')]") == [200] * 40
+            assert await tab.value(f"[...{points}.get_array('scheduling_mean')]") == [10] * 40
+            assert await tab.value(f"[...{points}.get_array('total_mean')]") == [210] * 40
+            assert "1,040 10 ms 200 ms 210 ms" in await tab.value(NUMBERS % "batches")
+            assert f"(40 completed batches, {sum(range(1001, 1041)):,} records)" in await tab.value(NUMBERS % "verdict")
             await tab.value("window.sameWindow = true; document.querySelector('details.section').open = false")
             await tab.value("document.querySelector('nav a').focus()")
-            state.now = snapshot(3, 73)
-            await tab.until(f"{NUMBERS % 'verdict'}.includes('(73 completed batches')")
-            assert await tab.until(f"{length} === 73")
-            assert await tab.value(last) == state.now.completed[-1].processing_delay_ms
-            assert f"{state.now.completed[-1].records:,}" in await tab.value(NUMBERS % "batches")
+            state.now = after(*batch(41), *batch(42))
+            await tab.until(f"{NUMBERS % 'verdict'}.includes('(42 completed batches')")
+            assert await tab.until(f"{points}.get_length() === 42")
+            assert await tab.value(f"{points}.get_array('rate_mean').at(-1)") == 1042
+            assert "1,042 10 ms 200 ms 210 ms" in await tab.value(NUMBERS % "batches")
             assert await tab.value("window.sameWindow") is True
             # What the reader did stays.
             assert await tab.value("document.querySelector('details.section').open") is False
             assert await tab.value("document.activeElement === document.querySelector('nav a')")
-            await tab.click(await tab.value(POINT.replace("NUMBER", "30")))
-            await tab.until(f"location.href === '{url}/batch?id={state.now.completed[30].time_ms}'")
+            await tab.click(await tab.value(POINT.replace("NUMBER", "6")))
+            await tab.until(f"location.href === '{url}/batch?id={T + 7000}' && {NUMBERS % 'batch'}.includes('failed')")
+            assert "ValueError: <b>7</b>" in await tab.value(NUMBERS % "batch")
 
     run(scenario)
 
