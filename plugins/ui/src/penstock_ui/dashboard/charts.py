@@ -315,7 +315,7 @@ def _plot(name: str, x_range: Range1d, axis: _Axis, *, with_times: bool) -> Any:
         name=name,
         x_range=x_range,
         y_range=axis.range,
-        x_axis_type="datetime",
+        x_axis_type="datetime" if with_times else None,
         sizing_mode="stretch_both",
         toolbar_location=None,
         tools="",
@@ -331,29 +331,33 @@ def _plot(name: str, x_range: Range1d, axis: _Axis, *, with_times: bool) -> Any:
     axis.add(plot.yaxis[0])
     plot.ygrid[0].ticker = axis.ticker
     plot.ygrid[0].update(grid_line_color=_GREY, tags=["grid_line_color=--line"])
-    plot.xgrid.visible = False
-    plot.xaxis.visible = with_times
-    plot.xaxis[0].formatter = DatetimeTickFormatter(
-        milliseconds="%H:%M:%S.%3N",
-        seconds="%H:%M:%S",
-        minsec="%H:%M:%S",
-        minutes="%H:%M",
-        hourmin="%H:%M",
-        hours="%H:%M",
-        days="%d %b",
-    )
-    plot.xaxis[0].ticker = DatetimeTicker(desired_num_ticks=5)
-    for each in (plot.xaxis[0], plot.yaxis[0]):
-        each.update(
-            axis_line_color=None,
-            major_tick_line_color=None,
-            minor_tick_line_color=None,
-            major_label_text_color=_GREY,
-            major_label_text_font_size="11.5px",
-            major_label_text_font="system-ui, 'Noto Sans', 'Liberation Sans', sans-serif",
-            tags=["major_label_text_color=--muted"],
+    _style(plot.yaxis[0])
+    if with_times:
+        plot.xgrid.visible = False
+        plot.xaxis[0].ticker = DatetimeTicker(desired_num_ticks=5)
+        plot.xaxis[0].formatter = DatetimeTickFormatter(
+            milliseconds="%H:%M:%S.%3N",
+            seconds="%H:%M:%S",
+            minsec="%H:%M:%S",
+            minutes="%H:%M",
+            hourmin="%H:%M",
+            hours="%H:%M",
+            days="%d %b",
         )
+        _style(plot.xaxis[0])
     return plot
+
+
+def _style(axis: Any) -> None:
+    axis.update(
+        axis_line_color=None,
+        major_tick_line_color=None,
+        minor_tick_line_color=None,
+        major_label_text_color=_GREY,
+        major_label_text_font_size="11.5px",
+        major_label_text_font="system-ui, 'Noto Sans', 'Liberation Sans', sans-serif",
+        tags=["major_label_text_color=--muted"],
+    )
 
 
 def _add_hover(plot: Any, renderer: Any, tooltips: list[tuple[str, str]]) -> None:
