@@ -212,6 +212,15 @@ def test_open_server_without_token_warns(serve: Serve, caplog: pytest.LogCapture
     assert "without token" not in caplog.text
 
 
+def test_server_on_all_addresses_has_the_hosts_name_and_is_reached_by_it(serve: Serve) -> None:
+    server = serve(host="0.0.0.0", name="driver.example")
+    assert server.url.startswith("http://driver.example:")
+    connection = HTTPConnection("127.0.0.1", address(server)[1], timeout=10)
+    connection.request("GET", STATISTICS, headers={"Host": "driver.example"})
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
 def test_client_that_stops_reading_is_disconnected_and_delays_nobody(
     serve: Serve, source: FixedSource, run: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
