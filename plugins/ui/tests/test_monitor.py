@@ -158,10 +158,10 @@ def test_everything_is_closed_when_the_start_of_the_program_fails(tmp_path: Any)
     assert len(monitors(context)) == 1
     assert context.ui_url.startswith("http://127.0.0.1:")
     assert context.batch_page == f"{context.ui_url}/batch?id={{batch_time}}"
-    before = {thread.name for thread in threading.enumerate()}
+    running = threading.enumerate()
     context.stop()
-    left = {thread.name for thread in threading.enumerate()}
-    assert before - left == {"penstock-ui", "penstock-event-log"}
+    ended = set(running) - set(threading.enumerate())
+    assert {thread.name for thread in ended} == {"penstock-ui", "penstock-event-log"}
 
 
 @pytest.mark.parametrize(

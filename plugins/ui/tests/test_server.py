@@ -121,7 +121,7 @@ def test_stop_frees_the_port_and_ends_the_thread(serve: Serve) -> None:
     server.stop()
     server.stop()
     open_connection.close()
-    assert "penstock-ui" not in {thread.name for thread in threading.enumerate()}
+    assert not server._thread.is_alive()
     socket.create_server(("127.0.0.1", port)).close()
 
 
