@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from plugins.ui.tests.conftest import T, batch_events, state_of
 
 from penstock import ConfigurationError, StreamInputInfo
-from penstock.helpers import Appender
+from penstock.helpers import Appender, Directory
 from penstock.testing import FakeListenerContext, listener_events
 from penstock_ui.event_log import EventLog, decode, encode, read_history, replay
 from penstock_ui.monitor import describe
@@ -187,15 +187,62 @@ def test_full_disk_is_reported_once_and_the_log_continues_when_there_is_room(
     assert ended(read_history(str(tmp_path)).snapshot()) == ended(state_of(run))
 
 
-def test_log_on_an_object_store_has_a_file_for_every_period(run: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    # Arrow's file system in memory, which cannot append.
-    monkeypatch.setattr("penstock_ui.event_log._CLOSED_AFTER_S", -1.0)
-    event_log = EventLog("mock://history", "app-0", max_files=1000)
+class Stored:
+    """What an object store holds after each put."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, every_s: float) -> None:
+        self.puts: list[str] = []
+        self.failures = 0
+        # Arrow's file system in memory, which cannot append.
+        self.directory = Directory.of("mock://history")
+        for name in self.directory.names():
+            self.directory.delete(name)
+        written = type(self.directory).write
+
+        def write(directory: Directory, name: str, data: bytes, *, sync: bool = False) -> None:
+            if self.failures:
+                self.failures -= 1
+                raise OSError(errno.ECONNREFUSED, "Connection refused")
+            written(directory, name, data, sync=sync)
+            self.puts.append(name)
+
+        monkeypatch.setattr(type(self.directory), "write", write)
+        monkeypatch.setattr("penstock_ui.event_log._PUT_EVERY_S", every_s)
+
+
+def log_to_store(events: list[Any], **options: Any) -> EventLog:
+    event_log = EventLog("mock://history", "app-0", retry_s=0.01, **options)
     event_log.start()
-    for event in run[:40]:
+    for event in events:
         event_log.take(event)
     event_log.close()
-    assert ended(read_history("mock://history").snapshot()) == ended(state_of(run[:40]))
+    return event_log
+
+
+def test_log_on_an_object_store_is_one_file_that_is_put_again(run: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Stored(monkeypatch, 3600)
+    log_to_store(run)
+    assert set(store.puts) == {"events-app-0.000001.jsonl"}
+    assert len(store.puts) <= 2
+    assert ended(read_history("mock://history").snapshot()) == ended(state_of(run))
+
+
+def test_log_on_an_object_store_is_rotated_too(run: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Stored(monkeypatch, 0)
+    events = [run[0], *(event for n in range(200) for event in batch_events(n, {0: 5, 1: 6}))]
+    log_to_store(events, max_file_size=20_000, max_files=3)
+    assert len(store.directory.names()) == 3
+    assert read_history("mock://history").snapshot().totals == Totals(200, 0, 2200, 2200)
+
+
+def test_object_store_that_is_away_for_a_while_misses_nothing(
+    run: list[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Stored(monkeypatch, 0)
+    store.failures = 4
+    assert log_to_store(run).dropped == 0
+    assert caplog.text.count("event log not written") == caplog.text.count("event log written again") == 1
+    assert ended(read_history("mock://history").snapshot()) == ended(state_of(run))
 
 
 def test_log_of_a_killed_process_has_its_last_batch(tmp_path: Path) -> None:
@@ -218,6 +265,20 @@ while True:
     state = read_history(str(tmp_path)).snapshot()
     assert state.completed[-1].time_ms == T + 99_000
     assert not state.is_live
+
+
+def test_description_is_never_lost(
+    write: Callable[..., EventLog], run: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_ui.event_log._WAITING", 5)
+    event_log = EventLog(str(tmp_path), "app-0")
+    for event in run:
+        event_log.take(event)
+    event_log.start()
+    event_log.close()
+    history = read_history(str(tmp_path))
+    assert history.snapshot().application.name == "tested"
+    assert (history.events, event_log.dropped) == (6, len(run) - 6)
 
 
 def test_events_beyond_the_limit_are_lost_while_the_disk_is_full(
@@ -247,7 +308,7 @@ def test_choice_of_the_application(write: Callable[..., EventLog], run: list[Any
     with pytest.raises(ConfigurationError, match="no event log in"):
         read_history(str(tmp_path))
     write(run, application_id="app/1")
-    write(run[:1], application_id="../../app 2")
+    write(run[:2], application_id="../../app 2")
     assert {file.name for file in tmp_path.iterdir()} == {
         "events-app_1.000001.jsonl",
         "events-.._.._app_2.000001.jsonl",

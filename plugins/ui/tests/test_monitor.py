@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -156,8 +157,11 @@ def test_everything_is_closed_when_the_start_of_the_program_fails(tmp_path: Any)
     context = FakeListenerContext({"spark.penstock.ui.port": "0", "spark.penstock.eventLog.dir": str(tmp_path)})
     assert len(monitors(context)) == 1
     assert context.ui_url.startswith("http://127.0.0.1:")
+    assert context.batch_page == f"{context.ui_url}/batch?id={{batch_time}}"
+    running = threading.enumerate()
     context.stop()
-    assert [file.name for file in tmp_path.iterdir()] == ["events-app-0.000001.jsonl"]
+    ended = set(running) - set(threading.enumerate())
+    assert {thread.name for thread in ended} == {"penstock-ui", "penstock-event-log"}
 
 
 @pytest.mark.parametrize(

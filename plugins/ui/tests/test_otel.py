@@ -41,6 +41,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
     provider = MeterProvider([reader], shutdown_on_exit=False)
     monkeypatch.setattr(metrics, "get_meter", lambda name, version: provider.get_meter(name, version))
     monkeypatch.setattr(otel, "_has_instruments", False)
+    monkeypatch.setattr(otel, "_sources", [])
     yield reader
     provider.shutdown()
 

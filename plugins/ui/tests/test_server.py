@@ -121,7 +121,7 @@ def test_stop_frees_the_port_and_ends_the_thread(serve: Serve) -> None:
     server.stop()
     server.stop()
     open_connection.close()
-    assert "penstock-ui" not in {thread.name for thread in threading.enumerate()}
+    assert not server._thread.is_alive()
     socket.create_server(("127.0.0.1", port)).close()
 
 
@@ -210,6 +210,15 @@ def test_open_server_without_token_warns(serve: Serve, caplog: pytest.LogCapture
     serve(host="0.0.0.0", token="x")
     serve()
     assert "without token" not in caplog.text
+
+
+def test_server_on_all_addresses_has_the_hosts_name_and_is_reached_by_it(serve: Serve) -> None:
+    server = serve(host="0.0.0.0", name="driver.example")
+    assert server.url.startswith("http://driver.example:")
+    connection = HTTPConnection("127.0.0.1", address(server)[1], timeout=10)
+    connection.request("GET", STATISTICS, headers={"Host": "driver.example"})
+    assert connection.getresponse().status == 200
+    connection.close()
 
 
 def test_client_that_stops_reading_is_disconnected_and_delays_nobody(

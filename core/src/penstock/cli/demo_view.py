@@ -24,8 +24,8 @@ from rich.text import Text
 from penstock.listen.events import BatchInfo
 from penstock.spark import failure
 
-# Lines of the terminal that are not batches: the table's head, the words, the address, the spinner and the prompt.
-_OTHER_LINES = 9
+# Lines of the terminal that are not batches: the table's head, the words, the spinner and the shell's prompt.
+_OTHER_LINES = 8
 
 
 @frozen
@@ -245,7 +245,7 @@ class Picture(Screen):
         self._live.update(drawing(self._last(), self._spinner, self._url), refresh=True)
 
     def _last(self) -> Sequence[ViewedBatch]:
-        return self._batches[-max(self._console.height - _OTHER_LINES, 1) :]
+        return self._batches[-max(self._console.height - _OTHER_LINES - bool(self._url), 1) :]
 
 
 def drawing(batches: Sequence[ViewedBatch], spinner: Spinner | None = None, url: str = "") -> RenderableType:

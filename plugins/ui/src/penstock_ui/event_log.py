@@ -7,11 +7,13 @@ ones, which are deleted when there are too many. A file that a crash truncated i
 from __future__ import annotations
 
 import json
+import math
 import queue
 import re
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import cattrs
@@ -31,8 +33,9 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 _WAITING = 10_000
 _RETRY_S = 1.0
 _CLOSE_S = 5.0
-# Where a file can be read only once it is closed: its longest age.
-_CLOSED_AFTER_S = 10.0
+# Where a file cannot be appended to it is put again with every change, at most this often and at most so many bytes/s.
+_PUT_EVERY_S = 10.0
+_PUT_BYTES_PER_S = 1_000_000
 
 _converter = make_converter()
 _converter.register_structure_hook(Any, lambda value, _kind: value)
@@ -62,7 +65,7 @@ def decode(line: bytes) -> Taken:
 class EventLog:
     """Writes the event log of one application, on a thread of its own.
 
-    ``take`` never waits: while the log cannot be written, the newest 10,000 events wait and older ones are lost.
+    ``take`` never waits: the newest 10,000 events that are not written yet wait, and older ones are lost.
 
     Args:
         directory: location of all event logs.
@@ -88,8 +91,8 @@ class EventLog:
         # The state that the written events describe: the begin of the next file.
         self._replica = MetricsStore(Limits(batches=1, details=1, rate_changes=1))
         self._described: ApplicationDescribed | None = None
-        self._appender: Appender | None = None
-        self._name, self._size, self._began = "", 0, 0.0
+        self._appender: Appender | _WholeFile | None = None
+        self._size = 0
         self._is_failing = False
         self._thread = threading.Thread(target=self._run, name="penstock-event-log", daemon=True)
         #: Events that were lost because the log could not be written.
@@ -101,13 +104,15 @@ class EventLog:
 
     def take(self, event: Taken) -> None:
         """Have an event written; returns at once."""
+        if isinstance(event, ApplicationDescribed):
+            # Part of every file, whatever is lost.
+            self._described = event
+            return
         self._events.put(event)
-        if self._is_failing and self._events.qsize() > _WAITING:
-            try:
+        if self._events.qsize() > _WAITING:
+            with suppress(queue.Empty):
                 self._events.get_nowait()
                 self.dropped += 1
-            except queue.Empty:
-                pass
 
     def close(self) -> None:
         """Write what waits and close the file; waits at most 5 s."""
@@ -122,20 +127,30 @@ class EventLog:
     def _run(self) -> None:
         ended = False
         while not ended:
-            taken = [self._events.get()]
-            while len(taken) < 1000 and not self._events.empty():
-                taken.append(self._events.get())
+            taken = self._next()
             ended = None in taken
             self._write([event for event in taken if event is not None])
         self._close_file()
 
+    def _next(self) -> list[Taken | None]:
+        """The events that wait; none after a second, so that a file which is not up to date is put."""
+        try:
+            taken = [self._events.get(timeout=None if self._directory.can_append else 1.0)]
+        except queue.Empty:
+            return []
+        while len(taken) < 1000 and not self._events.empty():
+            taken.append(self._events.get())
+        return taken
+
     def _write(self, events: list[Taken]) -> None:
         """Write events, however often it takes."""
-        while events:
+        while True:
             try:
                 self._append(events)
             except (OSError, ValueError) as error:
-                self._close_file()
+                # What was written of them is in the file. The next one begins anew.
+                if self._directory.can_append:
+                    self._close_file()
                 if not self._is_failing:
                     self._is_failing = True
                     log.error("event log not written", directory=self._directory.location(), reason=text_of(error))
@@ -150,6 +165,8 @@ class EventLog:
 
     def _append(self, events: list[Taken]) -> None:
         """Write events; those that were written are taken from the list."""
+        if not events and self._appender is not None:
+            self._appender.commit(Durability.FLUSH)
         while events:
             appender = self._file()
             size, lines = self._size, list[bytes]()
@@ -163,26 +180,25 @@ class EventLog:
             self._size = size
             for event in events[: len(lines)]:
                 self._replica.apply(event)
-                if isinstance(event, ApplicationDescribed):
-                    self._described = event
             del events[: len(lines)]
-            if self._size >= self._max_file_size or self._is_due():
+            if self._size >= self._max_file_size:
                 self._close_file()
 
-    def _is_due(self) -> bool:
-        return not self._directory.can_append and time.monotonic() - self._began > _CLOSED_AFTER_S
-
-    def _file(self) -> Appender:
+    def _file(self) -> Appender | _WholeFile:
         """The file to append to; a new one begins with what a reader needs of the older ones."""
         if self._appender is None:
             numbers = _files(self._directory).get(self._application, [])
             number = 1 + max((int(number) for number, _name in numbers), default=0)
-            appender = self._directory.append(f"events-{self._application}.{number:06}.jsonl")
-            self._appender, self._began = appender, time.monotonic()
-            head = [] if self._described is None else [encode(self._described), encode(self._replica.counts())]
-            self._size = sum(map(len, head))
-            if head:
-                appender.write(b"".join(head))
+            name = f"events-{self._application}.{number:06}.jsonl"
+            head = b"" if self._described is None else encode(self._described)
+            if self._replica.version:
+                head += encode(self._replica.counts())
+            self._size = len(head)
+            if self._directory.can_append:
+                self._appender = appender = self._directory.append(name)
+                appender.write(head)
+            else:
+                self._appender = _WholeFile(self._directory, name, head)
             for _number, name in numbers[: len(numbers) + 1 - self._max_files]:
                 self._directory.delete(name)
         return self._appender
@@ -194,6 +210,41 @@ class EventLog:
                 appender.close()
             except OSError as error:
                 log.warning("event log file not closed", reason=text_of(error), throttle_s=60)
+
+
+class _WholeFile:
+    """A file where none can be appended to: it is put with all that was written so far, again and again."""
+
+    def __init__(self, directory: Directory, name: str, head: bytes) -> None:
+        self._directory, self._name, self._data = directory, name, bytearray(head)
+        self._committed_bytes, self._put_bytes, self._put_at = len(head), 0, -math.inf
+
+    def write(self, data: bytes) -> None:
+        self._data += data
+
+    def commit(self, _durability: Durability) -> None:
+        """Put the file if it is due.
+
+        Raises:
+            OSError: it cannot be put; what was written since the last commit is forgotten.
+        """
+        period_s = max(_PUT_EVERY_S, len(self._data) / _PUT_BYTES_PER_S)
+        if time.monotonic() - self._put_at >= period_s:
+            try:
+                self._put()
+            except OSError:
+                del self._data[self._committed_bytes :]
+                raise
+        self._committed_bytes = len(self._data)
+
+    def close(self) -> None:
+        """Put the file if it has changed."""
+        self._put()
+
+    def _put(self) -> None:
+        if self._put_bytes != len(self._data):
+            self._directory.write(self._name, bytes(self._data))
+            self._put_bytes, self._put_at = len(self._data), time.monotonic()
 
 
 def _files(directory: Directory) -> dict[str, list[tuple[str, str]]]:

@@ -35,6 +35,7 @@ log = get_logger("ui")
 _CLIENT_TIMEOUT_S = 30.0
 _STOP_S = 5.0
 _LOOPBACK = ("127.", "::1", "localhost")
+_ALL = ("0.0.0.0", "::")
 _HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 
 
@@ -55,15 +56,22 @@ class UIServer:
         port: first port to try; 0 for any.
         retries: how many ports after it to try.
         token: what every request must carry; empty for nothing.
+        name: of this host, for the address when the server listens on all of the host's.
 
     Attributes:
         url: address of the dashboard, without the token; empty before the start.
     """
 
     def __init__(
-        self, source: Source, host: str = "127.0.0.1", port: int = 4050, retries: int = 16, token: str = ""
+        self,
+        source: Source,
+        host: str = "127.0.0.1",
+        port: int = 4050,
+        retries: int = 16,
+        token: str = "",
+        name: str = "localhost",
     ) -> None:
-        self._source, self._host, self._token = source, host, token
+        self._source, self._host, self._token, self._name = source, host, token, name
         self._ports = range(port, min(port + retries, 65535) + 1) if port else [0]
         self._socket: socket.socket | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -79,8 +87,8 @@ class UIServer:
         """
         self._socket = self._bind()
         port = self._socket.getsockname()[1]
-        name = f"[{self._host}]" if ":" in self._host else self._host
-        self.url = f"http://{name}:{port}"
+        name = self._name if self._host in _ALL else self._host
+        self.url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
         if not self._token and not self._host.startswith(_LOOPBACK):
             log.warning("dashboard open to other hosts without token", address=self.url, key="spark.penstock.ui.token")
         self._thread.start()
@@ -145,6 +153,8 @@ class _Router(Router):
 
     def __init__(self, source: Source, token: str, port: int, host: str) -> None:
         self._source, self._token, self._host = source, token.encode(), host
+        # Browsers on this host may read the state, web pages of others may not.
+        self._is_private = not token and host.startswith(_LOOPBACK)
         self._cookie = f"penstock-ui-{port}"
         self._own = _application(
             [
@@ -157,7 +167,8 @@ class _Router(Router):
         self._refusal = _application([(r".*", _RefusalHandler)])
         self._stranger = _application([(r".*", _StrangerHandler)])
         self._entrance = _application([(r".*", _EntranceHandler, {"cookie": self._cookie, "token": quote(token)})])
-        self._origins = [f"{name}:{port}" for name in dict.fromkeys((host, "127.0.0.1", "localhost"))]
+        names = dict.fromkeys((host, "127.0.0.1", "localhost"))
+        self._origins = [f"{name}:{port}" for name in names] if self._is_private else ["*"]
         self._dashboard: Any = None
 
     def find_handler(self, request: httputil.HTTPServerRequest, **kwargs: Any) -> httputil.HTTPMessageDelegate | None:
@@ -169,7 +180,7 @@ class _Router(Router):
             has_token = _remove_token(request)
             if is_page and request.method == "GET" and has_token:
                 return self._entrance.find_handler(request, **kwargs)
-        elif not self._is_of_this_host(request.host_name):
+        if self._is_private and not self._is_of_this_host(request.host_name):
             return self._stranger.find_handler(request, **kwargs)
         if is_page:
             return self._pages().find_handler(request, **kwargs)  # type: ignore[no-any-return]  # of Bokeh

@@ -52,7 +52,12 @@ def monitors(context: ListenerContext) -> list[Monitor]:
 def _serve(context: ListenerContext, monitor: Monitor, options: UIOptions) -> None:
     retries = context.configuration.get("spark.port.maxRetries", str(_DEFAULT_RETRIES))
     server = UIServer(
-        monitor, options.host, options.port, int(retries) if retries.isdecimal() else _DEFAULT_RETRIES, options.token
+        monitor,
+        options.host,
+        options.port,
+        int(retries) if retries.isdecimal() else _DEFAULT_RETRIES,
+        options.token,
+        context.configuration.get("spark.driver.host", "localhost"),
     )
     try:
         server.start()
