@@ -158,9 +158,10 @@ class RateCharts:
         # The details of a stream are known of the newer batches only.
         known = next((place for place, point in enumerate(points) if point.mean[0] is not None), 0)
         _show_times(self._x_range, points[known:])
-        # A capacity far above the input may leave the chart: the other two are to be seen.
-        highest = _highest(points, range(2))
-        self._axis.show(rate_scale(max(highest, min(_highest(points, range(2, 3)), 1.6 * highest))))
+        # A limit or a capacity far above the input may leave the chart: the input is to be seen.
+        highest = _highest(points, range(1))
+        others = _highest(points, range(1, 3))
+        self._axis.show(rate_scale(min(max(highest, others), 3 * highest) if highest else others))
         self._bars.show(snapshot.completed)
 
     def _plot(self) -> Any:
