@@ -1,8 +1,8 @@
 """PySpark's daemon, frugal: what it forks has its modules imported, and does not search all of them for garbage.
 
 Workers of PySpark's own daemon import PySpark and Penstock after the fork (a second of processor time for a receiver),
-and collect garbage after every task (10 ms, by as many modules). Tests with the fixture ``pysparks_daemon`` have
-PySpark's own daemon.
+and collect garbage after every task (10 ms, by as many modules). Tests with the fixture ``pysparks_daemon``, or with
+``PYSPARKS_DAEMON`` in a shared JVM, have PySpark's own daemon.
 """
 
 from __future__ import annotations
