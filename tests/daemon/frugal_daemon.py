@@ -2,7 +2,8 @@
 
 Workers of PySpark's own daemon import PySpark, Penstock, its plugins and pandas (at the first ``pyarrow.array``) after
 the fork: more than a second of processor time for a receiver. They also collect garbage after every task (10 ms, by as
-many modules). Tests with the fixture ``pysparks_daemon`` have PySpark's own daemon.
+many modules). Tests with the fixture ``pysparks_daemon``, or with ``PYSPARKS_DAEMON`` in a shared JVM, have PySpark's
+own daemon.
 """
 
 from __future__ import annotations
