@@ -81,7 +81,9 @@ def occupy(sc: SparkContext, executor: TaskLocation, slots: int, until: Path) ->
     raise AssertionError
 
 
-def hold_slots(sc: SparkContext, executor: TaskLocation, slots: int, notes: Path, until: Path) -> Any:
+def hold_slots(
+    sc: SparkContext, executor: TaskLocation, slots: int, notes: Path, until: Path
+) -> tuple[threading.Thread, set[str]]:
     """The thread whose tasks hold slots until a file exists, and the executors on which they run."""
 
     def hold(index: int, _elements: Iterable[Any]) -> Iterable[int]:

@@ -29,7 +29,8 @@ LINES = [f"line {number}" for number in range(1000)]
 def spark(sc: SparkContext) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    return SparkSession(sc)
+    # Its views and configuration concern no other test.
+    return SparkSession.builder.getOrCreate().newSession()
 
 
 @pytest.fixture(scope="module")
