@@ -9,8 +9,9 @@ import pytest
 from plugins.ui.tests.conftest import FixedSource, T, batch_events, state_of
 
 from penstock import ReceiverError, ReceiverInfo
-from penstock_ui.own_events import JobsRun
+from penstock_ui.own_events import JobsRun, RateChanged, Sampled
 from penstock_ui.rest import BadRequestError, NotFoundError, respond
+from penstock_ui.snapshot import Listener, Storage
 
 BASE = ["applications", "app-0", "streaming"]
 # As org.apache.spark.status.api.v1.streaming has them; those marked with ? are absent while they are not known.
@@ -133,3 +134,27 @@ def test_applications_lists_the_one(source: FixedSource) -> None:
     (application,) = respond(source.state, ["applications"], {})
     assert application["id"] == "app-0"
     assert respond(source.state, ["applications", "app-0"], {}) == application
+
+
+def test_monitoring_has_what_spark_has_no_field_for(run: list[Any]) -> None:
+    stored = Sampled(T + 5000, Storage(1, 2, 3, 4, 5, T, 6), (Listener("x", 1, 2, True),))
+    events = [run[0], *batch_events(1, {0: 10, 1: 30}, arrival=T + 15), RateChanged(T, 1, 12.5, "why"), stored]
+    found = get(FixedSource(state_of(events)), "monitoring")
+    assert found["latency"] == {"count": 1, "mean": 1200.0, "p50": 1200, "p95": 1200, "p99": 1200, "max": 1200}
+    assert (found["backlogBytes"], found["numBlocks"], found["blockDiskBytes"]) == (1, 2, 3)
+    assert (found["bufferedBytes"], found["driverLogBytes"]) == (4, 5)
+    assert (found["checkpointAge"], found["checkpointFailures"]) == (5000, 6)
+    assert found["listeners"] == [{"name": "x", "dropped": 1, "failed": 2, "isDisabled": True}]
+    _, stream = found["streams"]
+    assert (stream["numRecords"], stream["rateLimit"]) == (30, 12.5)
+    assert [(each["rateLimit"], each["reason"]) for each in stream["rateChanges"]] == [(12.5, "why")]
+
+
+def test_limit_is_the_most_items_of_a_list(source: FixedSource) -> None:
+    newest = source.state.batches[-1].time_ms
+    assert [batch["batchId"] for batch in get(source, "batches", limit=["1"])] == [newest]
+    assert [len(receiver["eventRates"]) for receiver in get(source, "receivers", limit=["3"])] == [3, 3]
+    assert len(get(source, "batches", limit=["999"])) == 20
+    for wrong in ("0", "-1", "x", "1e3", "9" * 50, ""):
+        with pytest.raises(BadRequestError):
+            get(source, "batches", limit=[wrong])

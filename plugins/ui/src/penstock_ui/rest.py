@@ -205,6 +205,7 @@ def monitoring(snapshot: Snapshot) -> Json:
             "backlogBytes": storage.backlog_bytes,
             "numBlocks": storage.blocks,
             "blockDiskBytes": storage.block_disk_bytes,
+            "bufferedBytes": storage.buffered_bytes,
             "driverLogBytes": storage.driver_log_bytes,
             "checkpointTime": _date(storage.checkpoint_ms),
             "checkpointAge": age_ms,
