@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.shared_jvm import SharedJvm
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
-CHAOS = Path(__file__).parents[2] / "benchmarks" / "chaos.py"
+ROOT = Path(__file__).parents[2]
 
 
 FAULTS = (
@@ -25,9 +26,18 @@ FAULTS = (
 
 
 # Several programs, one after the other; on a busy machine each takes its time.
-@pytest.mark.timeout(620)
-def test_no_acknowledged_record_is_lost_or_duplicated_under_faults() -> None:
-    ran = subprocess.run([sys.executable, CHAOS, "8", "722"], capture_output=True, text=True, timeout=600, check=False)
+@pytest.mark.timeout(920)
+def test_no_acknowledged_record_is_lost_or_duplicated_under_faults(shared_jvm: SharedJvm) -> None:
+    shared_jvm.prepare({})
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.chaos", "8", "722"],
+        cwd=ROOT,
+        env=shared_jvm.environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     figures = {name: int(count.replace(",", "")) for count, name in re.findall(r"^ *([\d,]+) (.*)$", ran.stdout, re.M)}

@@ -5,6 +5,7 @@ Runs in a process of its own and prints its observations as one JSON object.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -12,10 +13,13 @@ import shutil
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
+from benchmarks import program_state
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from tests.helpers import engine_of, kill, wait_for
@@ -24,6 +28,7 @@ from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import executor_process
 from penstock.launch.java import ensure_java
 from penstock.spark import cluster
+from penstock.spark.cluster import TaskLocation
 from penstock.spark.rdds import LocatedPartition, located_rdd
 
 
@@ -63,30 +68,47 @@ class Counting(ThreadReceiver[int]):
         return [Start(*map(int, line.split())) for line in lines]
 
 
-def occupy(sc: SparkContext, host: str, slots: int, until: Path) -> threading.Thread:
+def occupy(sc: SparkContext, executor: TaskLocation, slots: int, until: Path) -> threading.Thread:
     """Have tasks hold slots of an executor until a file exists."""
+    for attempt in itertools.count():
+        thread, executors = hold_slots(sc, executor, slots, until.with_name(f"held-{attempt}"), until)
+        if executors == {executor.executor_id}:
+            return thread
+        # An executor that has just registered offers no slot for some time, and Spark then takes another one.
+        until.touch()
+        thread.join(120)
+        until.unlink()
+    raise AssertionError
+
+
+def hold_slots(
+    sc: SparkContext, executor: TaskLocation, slots: int, notes: Path, until: Path
+) -> tuple[threading.Thread, set[str]]:
+    """The thread whose tasks hold slots until a file exists, and the executors on which they run."""
 
     def hold(index: int, _elements: Iterable[Any]) -> Iterable[int]:
-        until.with_suffix(f".{index}").touch()
-        deadline = time.monotonic() + 120
+        command = psutil.Process(executor_process().pid).cmdline()
+        notes.with_suffix(f".{index}").write_text(command[command.index("--executor-id") + 1])
+        deadline = time.monotonic() + 600
         while not until.exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         return iter(())
 
-    rdd = located_rdd(sc, [LocatedPartition(None, (host,)) for _ in range(slots)])
+    rdd = located_rdd(sc, [LocatedPartition(None, (executor.preference,)) for _ in range(slots)])
     thread = threading.Thread(target=lambda: rdd.mapPartitionsWithIndex(hold).count(), daemon=True)
     thread.start()
-    wait_for(lambda: all(until.with_suffix(f".{index}").exists() for index in range(slots)), "the slots are taken")
-    return thread
+    found = [notes.with_suffix(f".{index}") for index in range(slots)]
+    wait_for(lambda: all(each.exists() and each.read_text() for each in found), "the slots are taken")
+    return thread, {each.read_text() for each in found}
 
 
 class ReceiverEvents(StreamingListener):
-    """Collects the events of the second receiver: what happened, and on which executor. Counts failed batches."""
+    """Collects the events of the second receiver: what happened, and on which executor. And why batches failed."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, str]] = []
-        self.failed_batches = 0
+        self.failures: list[str] = []
 
     def onReceiverStarted(self, receiverStarted: Any) -> None:
         self._note("started", receiverStarted)
@@ -98,7 +120,8 @@ class ReceiverEvents(StreamingListener):
         self._note("stopped", receiverStopped)
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
-        self.failed_batches += not batchCompleted.batchInfo.succeeded
+        operations = batchCompleted.batchInfo.outputOperationInfos.values()
+        self.failures += [each.failureReason for each in operations if each.failureReason]
 
     def _note(self, what: str, event: Any) -> None:
         if event.receiverInfo.streamId == 1:
@@ -125,7 +148,7 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     wait_for(lambda: len(cluster.executors(sc)) == 2, "two executors")
     first, second = cluster.executors(sc)
     freed = folder / "freed"
-    held = occupy(sc, first.preference, 2, freed)
+    held = occupy(sc, first, 2, freed)
     receivers = [Counting(folder / name) for name in ("a", "b")]
     seen: list[list[int]] = [[], []]
     events = ReceiverEvents()
@@ -187,10 +210,10 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
         "back": back,
         "events of a killed worker": after_kill,
         "stop took": stop_s,
-        "failed batches": events.failed_batches,
+        "failed batches": events.failures,
         "stored": [len(numbers) for numbers in stored],
-        "lost": [len(set(numbers) - set(into)) for numbers, into in zip(stored, seen, strict=True)],
-        "twice": [len(into) - len(set(into)) for into in seen],
+        "lost": [sorted(set(numbers) - set(into)) for numbers, into in zip(stored, seen, strict=True)],
+        "twice": [sorted((Counter(into) - Counter(set(into))).elements()) for into in seen],
     }
 
 
@@ -199,11 +222,15 @@ if __name__ == "__main__":
     conf = SparkConf().setMaster("local-cluster[2,2,1024]").setAppName("two executors").set("spark.ui.enabled", "false")
     conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
     conf.set("spark.locality.wait", "0").set("spark.local.dir", sys.argv[1])
-    conf.set("spark.penstock.receiver.relaunchDelay", "50ms").set("spark.streaming.gracefulStopTimeout", "40s")
+    conf.set("spark.penstock.receiver.relaunchDelay", "50ms").set("spark.streaming.gracefulStopTimeout", "180s")
+    conf.set(*program_state.TRACEBACKS)
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
     try:
         report = run(sc, Path(sys.argv[1]))
+    except AssertionError:
+        print(program_state.describe(sc, StreamingContext.getActive()), file=sys.stderr, flush=True)
+        raise
     finally:
         application = sc.applicationId
         sc.stop()

@@ -27,6 +27,9 @@ _KNOWN_S = 1.0
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
+# Until an executor has registered its block manager, Spark lists its host without a port.
+_PORT = re.compile(r":\d+\Z")
+
 _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
 
@@ -80,7 +83,7 @@ def executors(sc: SparkContext) -> list[TaskLocation]:
     found = store.executorList(True)
     summaries = [found.apply(index) for index in range(found.size())]
     locations = [
-        TaskLocation(summary.hostPort().rpartition(":")[0], summary.id())
+        TaskLocation(_PORT.sub("", summary.hostPort()), summary.id())
         for summary in summaries
         if summary.id() != "driver" and summary.hostPort()
     ]

@@ -34,16 +34,7 @@ from penstock.testing.leak_meter import LeakMeter
 #: The step of loading that failed; empty when the plugin loaded.
 Step = Literal["", "import", "api", "hooks"]
 _START_LIMIT_S = 60.0
-_NEEDS_SPARK = {
-    "BlockSink",
-    "DStream",
-    "DataFrameStream",
-    "HostedReceiver",
-    "State",
-    "StateSpec",
-    "StorageLevel",
-    "StreamingContext",
-}
+_NEEDS_SPARK = {"DStream", "DataFrameStream", "State", "StateSpec", "StorageLevel", "StreamingContext"}
 
 
 @frozen

@@ -302,6 +302,10 @@ class ReceiverTracker:
         self._backlog.processed(self.blocks.processed(until_ms))
         self._tracked.note_batch()
 
+    def executor_backlogs(self) -> dict[str, int]:
+        """The backlog's bytes that executors store, by executor id."""
+        return self._backlog.by_executor
+
     def backlog_bytes(self) -> int:
         """Size of the stored blocks that no batch has processed."""
         return self._backlog.num_bytes
@@ -347,7 +351,8 @@ class ReceiverTracker:
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks belong to another stream")
         self._locations.add(record.block_location, message.blocks)
-        self._backlog.add(self._locations.disk(record.block_location.address), message.blocks)
+        executor_id = record.location.executor_id if record.location and record.block_location.directory else ""
+        self._backlog.add(self._locations.disk(record.block_location.address), message.blocks, executor_id)
         # A failed write raises, and the receiver reports the blocks again. If they were refused, it would delete
         # blocks that may be in the write-ahead log nevertheless.
         try:
