@@ -150,7 +150,7 @@ def coexists_with_other_plugins(kit: LiveKit) -> None:
     """A second stream in the same program gets all its records, too.
 
     Purpose: a program may have several sources.
-    Method: run the program of XX-02 with the kit's own receiver as a second stream.
+    Method: run the program of XX-02 with the kit's own receiver as a second stream, and feed records once that runs.
     Condition: the output has every record of both streams.
     Requires: Spark; a feeder whose source other processes reach, or an installed plugin.
     """
