@@ -401,6 +401,12 @@ class Settings:
                 values[attribute] = converter.structure(text := pairs.get(key.name, key.default), _TYPES[attribute])
             except ValueError as error:
                 raise ConfigurationError(f"{key.name}={text}: {without_value(str(error), text)}. {key.help}") from None
+        smallest, largest = values["partition_min_bytes"], values["partition_max_bytes"]
+        if smallest > largest:
+            raise ConfigurationError(
+                f"{KEYS['partition_min_bytes'].name}={smallest} bytes is larger than "
+                f"{KEYS['partition_max_bytes'].name}={largest} bytes: no partition can have both limits"
+            )
         return cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
 
     def with_prefix(self, prefix: str) -> dict[str, str]:

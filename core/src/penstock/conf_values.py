@@ -64,6 +64,14 @@ def parse_duration_ms(text: str) -> int:
     return _quantity(text, _MS_PER_UNIT, "ms")
 
 
+def parse_positive_s(text: str) -> float:
+    """Parse a Spark time string above zero into seconds; a bare number is seconds."""
+    value = _quantity(text, _MS_PER_UNIT, "s") / 1000
+    if not value > 0:
+        raise ValueError(f"{text!r} is not greater than zero")
+    return value
+
+
 def parse_size_bytes(text: str) -> int:
     """Parse a Spark size string (``64m``, ``1g``; a bare number is bytes)."""
     return _quantity(text, _BYTES_PER_UNIT, "b")
@@ -168,6 +176,8 @@ class TextForm:
 
 DurationMs = Annotated[int, TextForm("time", _at_least(0, parse_duration_ms))]
 PositiveDurationMs = Annotated[int, TextForm("time > 0", _at_least(1, parse_duration_ms))]
+#: A bare number is seconds, as in Spark's keys that count seconds.
+PositiveDurationS = Annotated[float, TextForm("time > 0", parse_positive_s)]
 PositiveBytes = Annotated[int, TextForm("size > 0", _at_least(1, parse_size_bytes))]
 Count = Annotated[int, TextForm("integer >= 0", _at_least(0, parse_int))]
 PositiveCount = Annotated[int, TextForm("integer > 0", _at_least(1, parse_int))]

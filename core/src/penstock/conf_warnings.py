@@ -18,7 +18,7 @@ _FILES = "file streams keep no time window: they read each file once, whatever i
 IGNORED = {
     "spark.streaming.ui.retainedBatches": "Penstock adds no Streaming tab to the UI; register a StreamingListener",
     "spark.streaming.extraListeners": "call ssc.addStreamingListener(listener), or install a listener plugin",
-    "spark.streaming.dynamicAllocation.": "executors are not requested or released; set spark.executor.instances",
+    "spark.streaming.dynamicAllocation.": "its plugin is not installed, or not loaded: pip install penstock-allocation",
     "spark.streaming.fileStream.minRememberDuration": _FILES,
     "spark.streaming.minRememberDuration": _FILES,
     "spark.streaming.receiver.blockStoreTimeout": "set the number of attempts: "
