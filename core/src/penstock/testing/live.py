@@ -172,19 +172,10 @@ class LiveRun:
         if status:
             fail(f"the program ended with exit status {status}; its last output is:\n{self.tail()}")
 
-    def numbers(self, stream: str) -> int:
-        """The number of records that the kit's own receiver has stored.
-
-        Args:
-            stream: names it in the failure.
-
-        Raises:
-            CheckFailure: the receiver did not end.
-        """
-        try:
-            return int((self.folder / "numbers").read_text())
-        except FileNotFoundError:
-            fail(f"the receiver of the {stream} stream did not end; the program's last output is:\n{self.tail()}")
+    def numbers(self) -> int | None:
+        """The number of records that the kit's own receiver has stored; ``None`` if it did not end."""
+        path = self.folder / "numbers"
+        return int(path.read_text()) if path.exists() else None
 
     def kill(self) -> None:
         """Kill the program with its JVM and its workers."""
@@ -210,14 +201,14 @@ class LiveResult:
         second: records fed just before the stop.
         tested: all output of the tested stream.
         beside: all output of the kit's own stream.
-        numbers: the number of records that the kit's own receiver has stored.
+        numbers: the number of records that the kit's own receiver has stored; ``None`` without one, or if it did not end.
     """
 
     first: Counter[str]
     second: Counter[str]
     tested: Counter[str]
     beside: Counter[str]
-    numbers: int
+    numbers: int | None
 
 
 # Of the runs in this process; of a failed one its error.
@@ -271,8 +262,9 @@ class LiveKit(ReceiverKit):
         if feeder is None:
             run.until(lambda: run.counts().total() >= 100, "the program's output has fewer than 100 records")
             run.stop()
-            fed = Counter(map(repr, range(run.numbers("program's"))))
-            return LiveResult(fed, Counter(), run.counts(), Counter(), 0)
+            if (count := run.numbers()) is None:
+                fail(f"the program's receiver did not end; the program's last output is:\n{run.tail()}")
+            return LiveResult(Counter(map(repr, range(count))), Counter(), run.counts(), Counter(), count)
         if with_neighbours:
             # A defect of the tested receiver shows in the second stream only once that runs.
             run.until(lambda: run.counts("beside"), "the output has no record of the second stream")
@@ -290,9 +282,8 @@ class LiveKit(ReceiverKit):
             except NotApplicable:
                 run.until_counts(Counter(map(repr, records)), "fed before the stop")
         run.stop()
-        numbers = run.numbers("second") if with_neighbours else 0
         fed_last = Counter(map(repr, [] if with_neighbours else second))
-        return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), numbers)
+        return LiveResult(Counter(map(repr, first)), fed_last, run.counts(), run.counts("beside"), run.numbers())
 
     def spec(self, folder: Path, feeder: Feeder | None, *, by_name: bool = False) -> LiveSpec:
         """The configuration of the program for this subject.
