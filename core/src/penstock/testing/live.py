@@ -201,7 +201,7 @@ class LiveResult:
         second: records fed just before the stop.
         tested: all output of the tested stream.
         beside: all output of the kit's own stream.
-        numbers: the number of records that the kit's own receiver has stored; ``None`` if there is none, or it did not end.
+        numbers: the number of records that the kit's own receiver has stored; ``None`` if there is none, or it ran on.
     """
 
     first: Counter[str]
