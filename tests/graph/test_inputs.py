@@ -33,6 +33,9 @@ class Received:
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         return batch_time_ms // 10 + stream_id
 
+    def earliest_arrival(self, batch_time_ms: int, _stream_id: int) -> int:
+        return batch_time_ms - 90
+
     def rate_limit(self, stream_id: int) -> float | None:
         return 2.5 + stream_id
 
@@ -100,8 +103,8 @@ def test_input_is_reported_once_for_several_outputs(
         received.get_or_compute(100)
     received.get_or_compute(200)
     assert reports == [
-        (100, StreamInputInfo(0, 10, rate_limit=2.5)),
-        (200, StreamInputInfo(0, 20, rate_limit=2.5)),
+        (100, StreamInputInfo(0, 10, rate_limit=2.5, earliest_arrival=10)),
+        (200, StreamInputInfo(0, 20, rate_limit=2.5, earliest_arrival=110)),
     ]
 
 

@@ -58,6 +58,8 @@ class Received:
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         return len(self._partitions)
 
+    def earliest_arrival(self, _batch_time_ms: int, _stream_id: int) -> None: ...
+
     def rate_limit(self, stream_id: int) -> float | None:
         return None
 
