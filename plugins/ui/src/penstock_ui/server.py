@@ -1,8 +1,8 @@
 """``UIServer``: one Tornado server for REST, Prometheus and the dashboard, on a thread with its own event loop.
 
 It binds its port when it is started, checks the token of every request, and answers ``/api/…`` and ``/metrics`` itself.
-All other paths belong to the dashboard: the Tornado application that ``dashboard(source, origins)`` of the module
-``penstock_ui.dashboard`` returns. It is made at the first request for it, because Bokeh takes a second to import.
+All other paths belong to ``penstock_ui.dashboard``. That is imported at the first request for it, because Bokeh takes a
+second to import.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class _Router(Router):
 
     def stop(self) -> None:
         """End the dashboard's sessions."""
-        if self._dashboard is not None and hasattr(self._dashboard, "stop"):
+        if self._dashboard is not None:
             self._dashboard.stop(wait=False)
 
     def _is_of_this_host(self, name: str) -> bool:
@@ -215,23 +215,16 @@ class _Router(Router):
             self._dashboard = self._make_dashboard()
         return self._dashboard
 
-    def _make_dashboard(self) -> web.Application:
-        try:
-            module = importlib.import_module("penstock_ui.dashboard")
-        except ModuleNotFoundError:
-            return _application(
-                [(r"/", _IndexHandler, {"source": self._source})], default_handler_class=_UnknownHandler
-            )
-        pages: web.Application = module.dashboard(self._source, self._origins)
+    def _make_dashboard(self) -> Any:
+        pages = importlib.import_module("penstock_ui.dashboard").dashboard(self._source, self._origins)
         # A browser that stops reading is disconnected; the token in a query is logged nowhere.
         pages.settings.update(
             websocket_ping_interval=_CLIENT_TIMEOUT_S / 2,
             websocket_ping_timeout=_CLIENT_TIMEOUT_S / 2,
             log_function=_log_request,
         )
-        if hasattr(pages, "initialize"):
-            pages.initialize(IOLoop.current())
-            pages.start()  # type: ignore[attr-defined]  # Bokeh's application
+        pages.initialize(IOLoop.current())
+        pages.start()
         return pages
 
 
@@ -345,13 +338,3 @@ class _EntranceHandler(_Handler):
         # One slash: two would be another host.
         path, query = "/" + self.request.path.lstrip("/"), self.request.query
         self.redirect(f"{path}?{query}" if query else path, status=303)
-
-
-class _IndexHandler(_Handler):
-    def initialize(self, source: Source) -> None:
-        self._source = source
-
-    def get(self) -> None:
-        app_id = self._source.snapshot().application.id
-        base = f"/api/v1/applications/{app_id}/streaming"
-        self.write_json({"metrics": "/metrics", "statistics": f"{base}/statistics", "batches": f"{base}/batches"})
