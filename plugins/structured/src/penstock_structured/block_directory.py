@@ -4,7 +4,7 @@ A block is one Arrow file. ``store`` writes it under a hidden name, ``accept`` r
 it exists for the query, whole. The number, rows, bytes and checksum are in its name, so that a restart needs nothing
 else. One process at a time owns the directory, by a lock that the system releases when the process ends.
 
-A block is offered to the query when its name is on the disk, too: otherwise a power failure could take back a block that
+A block is offered to the query when its name is on the disk: otherwise a power failure could take back a block that
 the checkpoint names.
 """
 
