@@ -17,6 +17,7 @@ from pyspark.sql.types import DoubleType, LongType, StringType, StructField, Str
 from tests.helpers import run_in_background, wait_for
 
 from penstock import ConfigurationError, PenstockError, Receiver, SchemaError
+from penstock.helpers import write_block_file
 from penstock_structured import block_directory, data_source, source_process, source_run
 from penstock_structured.block_directory import BlockDirectory, write_rate
 from penstock_structured.data_source import BlocksPartition, PenstockStreamReader
@@ -297,12 +298,11 @@ def test_a_full_disk_pauses_the_receiver_until_blocks_are_deleted(
     reader = make()
     start, receiver = started(reader)
     receiver.store_all(["a"])
-    write = block_directory.write_block_file
 
     def write_if_empty(table: pa.Table, file: Any) -> tuple[int, int]:
         if list((tmp_path / "query").glob("*.arrow")):
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(table, file)
+        return write_block_file(table, file)
 
     monkeypatch.setattr(block_directory, "write_block_file", write_if_empty)
     second = run_in_background(lambda: receiver.store_all(["b"]))
@@ -350,6 +350,19 @@ def test_executors_elsewhere_fetch_blocks_with_the_token_of_the_partition(make: 
     elsewhere = [evolve(each, path=f"/elsewhere/{each.block_id}") for each in partition.references]
     fetched = BlocksPartition(elsewhere, partition.token)
     assert [row for batch in reader.read(fetched) for row in batch.to_pylist()] == [{"value": "a"}]
+
+
+def test_a_damaged_block_is_an_error_that_names_its_file(make: Make) -> None:
+    reader = make()
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    end = reader.latestOffset(start, ReadAllAvailable())
+    (partition,) = reader.partitions(start, end)
+    assert isinstance(partition, BlocksPartition)
+    path = Path(partition.references[0].path)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(PenstockError, match=rf"{path.name} is damaged"):
+        list(reader.read(partition))
 
 
 def test_a_block_that_this_host_cannot_read_is_an_error_with_advice(make: Make) -> None:

@@ -256,4 +256,4 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
     # Before PySpark 4.3 instants are in UTC without being asked.
     has_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
-    return to_arrow_schema(schema, **({"timezone": "UTC"} if has_zone else {}))
+    return to_arrow_schema(schema, timezone="UTC") if has_zone else to_arrow_schema(schema)
