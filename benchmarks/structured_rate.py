@@ -1,4 +1,4 @@
-"""Rate control of a streaming query: ``python -m benchmarks.structured_rate pid model [--seconds 60] [--svg FILE]``.
+"""Rate control of a streaming query: ``python -m benchmarks.structured_rate pid model [--seconds 60] [--svg DIR]``.
 
 The receiver ``synthetic`` makes records as fast as it may. ``foreachBatch`` takes 50 ms and 1 s for every 20,000
 records; after a third of the run this drops to 10,000 records, and after two thirds it is 20,000 again. ``steer`` sets
@@ -11,6 +11,7 @@ that was used in the last half of the third, and every batch. ``--svg`` draws th
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -18,6 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from attrs import define
+
+from penstock.rate import plant_svg
+from penstock.rate.plant import Plant
+from penstock.rate.plant_run import PlantRun, SimulatedBatch
 
 INTERVAL_S = 1.0
 CAPACITY = 20_000.0
@@ -131,27 +136,17 @@ def report(batches: list[Batch], seconds: float) -> None:
         print(f"  {each.began_s:5.1f} s  {each.records:7d} records  took {each.took_s:.2f} s  then {each.rate:8.0f}/s")
 
 
-def draw(runs: dict[str, list[Batch]], seconds: float, path: Path) -> None:
-    """Draw the rate limits and durations of runs, by estimator."""
-    from benchmarks.plots import new_figure, save
-
-    figure, rates = new_figure(5.0)
-    rates.remove()
-    rates, times = figure.subplots(2, sharex=True)
-    steps = [0.0, seconds / 3, 2 * seconds / 3, seconds]
-    best = [capacity(step, seconds) * (INTERVAL_S - FIXED_S) for step in steps]
-    rates.step(steps, best, "--", color="0.5", where="post", label="capacity")
-    for number, (name, batches) in enumerate(runs.items()):
-        began = [each.began_s for each in batches]
-        rates.plot(began, [each.rate for each in batches], ".-", color=f"C{number}", label=name)
-        times.plot(began, [each.took_s for each in batches], ".-", color=f"C{number}")
-    times.axhline(INTERVAL_S, color="0.5", linestyle="--")
-    rates.set_ylabel("rate limit, records/s")
-    times.set_ylabel("batch, s")
-    times.set_xlabel("s")
-    rates.set_ylim(0, 1.5 * CAPACITY)
-    rates.legend()
-    save(figure, path)
+def draw(name: str, batches: list[Batch], seconds: float) -> str:
+    """The rate limit, duration and wait of each batch as SVG."""
+    drawn = []
+    waits_s = 0.0
+    for each in batches:
+        attainable = capacity(each.began_s, seconds) * (INTERVAL_S - FIXED_S)
+        took_ms, waits_ms = round(each.took_s * 1000), round(waits_s * 1000)
+        drawn.append(SimulatedBatch((each.records,), (each.rate,), waits_ms, took_ms, attainable))
+        waits_s = max(each.took_s - INTERVAL_S, 0.0)
+    plant = Plant("query", "a streaming query", ((0, CAPACITY),), (((0, math.inf),),), batches=len(batches))
+    return plant_svg.draw(PlantRun(plant, tuple(drawn), 0, ()), f"{name}: capacity halved, then doubled")
 
 
 def main() -> None:
@@ -159,16 +154,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("estimators", nargs="+", choices=("pid", "model"))
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run")
-    parser.add_argument("--svg", type=Path, help="draw into this file")
+    parser.add_argument("--svg", type=Path, help="folder for drawings, structured-rate-ESTIMATOR.svg")
     options = parser.parse_args()
-    runs = {}
     for name in options.estimators:
-        runs[name] = run(name, options.seconds)
+        batches = run(name, options.seconds)
         print(name)
-        report(runs[name], options.seconds)
+        report(batches, options.seconds)
         sys.stdout.flush()
-    if options.svg:
-        draw(runs, options.seconds, options.svg)
+        if options.svg:
+            drawing = draw(name, batches, options.seconds)
+            (options.svg / f"structured-rate-{name}.svg").write_text(drawing, encoding="utf-8")
 
 
 if __name__ == "__main__":
