@@ -365,6 +365,12 @@ def test_a_damaged_block_is_an_error_that_names_its_file(make: Make) -> None:
         list(reader.read(partition))
 
 
+def test_an_address_of_another_host_is_refused_by_option(make: Make) -> None:
+    for _attempt in range(2):
+        with pytest.raises(ConfigurationError, match=r"address='192\.0\.2\.1': the option must be"):
+            make(address="192.0.2.1").initialOffset()
+
+
 def test_a_block_that_this_host_cannot_read_is_an_error_with_advice(make: Make) -> None:
     reader = make()
     start, receiver = started(reader)

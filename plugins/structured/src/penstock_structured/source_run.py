@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from penstock import Block, HostedReceiver, PenstockError, StoredBlock
+import pyarrow as pa
+
+from penstock import Block, ConfigurationError, HostedReceiver, PenstockError, StoredBlock
 from penstock.helpers import Endpoint, Token, open_block
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.options import Source
@@ -37,7 +39,7 @@ class SourceRun:
         source: the options.
 
     Raises:
-        ConfigurationError: the directory cannot be used.
+        ConfigurationError: the directory cannot be used, or the address is not this host's.
     """
 
     def __init__(self, source: Source) -> None:
@@ -52,7 +54,14 @@ class SourceRun:
         #: ``grpc://host:port`` of the endpoint; empty for none.
         self.location = ""
         if options.address:
-            self._endpoint = Endpoint(options.address, self.token, {}, partial(open_block, self.blocks.open))
+            try:
+                self._endpoint = Endpoint(options.address, self.token, {}, partial(open_block, self.blocks.open))
+            except pa.ArrowException:
+                self.blocks.close()
+                raise ConfigurationError(
+                    f"the source cannot serve blocks at address={options.address!r}: the option must be a name or "
+                    "address of the driver's host"
+                ) from None
             self.location = self.token.location(options.address, self._endpoint.port)
         self._receiver = HostedReceiver(options.receiver, source.make_receiver, self, {**_CONF, **source.conf})
         # Whether the receiver may wait for room that only a deletion makes.
