@@ -67,6 +67,13 @@ ENGINES: dict[str, Engine] = {
             _STRUCTURED,
             {"source": "python", "conf": _UNIX_SOCKETS},
         ),
+        Engine(
+            "structured-penstock",
+            "Structured Streaming, Penstock source",
+            _STRUCTURED,
+            {"source": "penstock", "conf": _UNIX_SOCKETS},
+            is_peer=False,
+        ),
         Engine("structured-socket", "Structured Streaming, socket source", _STRUCTURED, {"source": "socket"}),
         Engine("bytewax", "Bytewax", "benchmarks.programs.bytewax_flow", requires="bytewax"),
         Engine("bare-python", "limit: a loop in one Python process", _BARE, {"library": "python"}, is_peer=False),
@@ -81,4 +88,4 @@ ENGINES: dict[str, Engine] = {
 }
 
 #: What the ratios of a table compare with the others.
-OURS = ("penstock", "penstock-dataframe")
+OURS = ("penstock", "penstock-dataframe", "structured-penstock")

@@ -1,8 +1,9 @@
-"""The works on lines in Structured Streaming: with a Python data source, or with Spark's own socket source."""
+"""The works on lines in Structured Streaming: with a Python data source, Penstock's, or Spark's own socket source."""
 
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -134,6 +135,11 @@ def run(task: Task) -> Result:
     if task.source == "python":
         spark.dataSource.register(LineSource)
         lines = spark.readStream.format("lines").option("port", port).load()
+    elif task.source == "penstock":
+        # Removed when the program ends, which is after the query.
+        folder = tempfile.TemporaryDirectory(prefix="penstock-blocks-", ignore_cleanup_errors=True)
+        source = spark.readStream.format("penstock").option("receiver", "socket").option("host", "127.0.0.1")
+        lines = source.option("port", port).option("blocks", folder.name).load()
     else:
         lines = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", port).load()
     answers = Answers(task.work)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from penstock import Block, ConfigurationError, PenstockError
 from penstock_structured import block_directory
-from penstock_structured.block_directory import BlockDirectory, write_rate
+from penstock_structured.block_directory import BlockDirectory, NumberedBlock, write_rate
 
 
 def block(number: int, *values: str) -> Block:
@@ -173,3 +174,81 @@ def test_the_rate_that_another_process_writes_is_read(directory: BlockDirectory)
 
 def test_the_directory_is_private(directory: BlockDirectory) -> None:
     assert directory.path.stat().st_mode & 0o077 == 0
+
+
+def test_a_block_is_offered_when_its_name_is_on_the_disk_and_a_retry_keeps_its_number(
+    directory: BlockDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_directory: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    stored = [directory.store(block(number, "a")) for number in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(block_directory, "_sync", refuse)
+        with pytest.raises(OSError, match="Input/output"):
+            directory.accept(stored)
+    assert (directory.end, directory.since(0), directory.num_bytes) == (0, [], 0)
+    directory.accept(stored)
+    assert [each.number for each in directory.since(0)] == [0, 1]
+    assert directory.end == directory.next_number == 2
+    assert directory.num_bytes == sum(each.num_bytes for each in directory.since(0))
+
+
+def test_a_closed_directory_stores_and_accepts_nothing(directory: BlockDirectory) -> None:
+    stored = directory.store(block(0, "a"))
+    directory.close()
+    with pytest.raises(PenstockError, match="the query has stopped"):
+        directory.accept([stored])
+    with pytest.raises(PenstockError, match="the query has stopped"):
+        directory.store(block(1, "b"))
+    directory.close()
+
+
+def test_blocks_that_a_kill_has_left_after_their_consumption_was_noted_are_deleted(directory: BlockDirectory) -> None:
+    for number in range(3):
+        add(directory, number, "a")
+    (directory.path / "consumed").write_text("2")
+    second = reopened(directory)
+    assert [each.number for each in second.since(0)] == [2]
+    assert second.first_number == 2
+    assert len(list(directory.path.glob("*.arrow"))) == 1
+    second.close()
+
+
+def test_a_checkpoint_beyond_the_blocks_of_the_directory_is_refused(directory: BlockDirectory) -> None:
+    add(directory, 0, "a")
+    directory.continue_at(1)
+    with pytest.raises(PenstockError, match=r"continues at block 7, and .* ends with block 0: the option 'blocks'"):
+        directory.continue_at(7)
+
+
+def test_a_directory_whose_description_was_being_written_at_a_kill_is_used(tmp_path: Path) -> None:
+    for name in (".penstock-source.json.0123abcd.partial", "lock"):
+        (tmp_path / name).write_text("")
+    BlockDirectory(tmp_path, "socket").close()
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_hidden_files_of_others_are_foreign_in_a_new_directory_and_left_alone_in_a_described_one(
+    directory: BlockDirectory, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".profile").write_text("")
+    with pytest.raises(ConfigurationError, match=r"not made for blocks \(it has '.profile'\)"):
+        BlockDirectory(tmp_path / "home", "socket")
+    (directory.path / ".nfs0001").write_text("")
+    reopened(directory).close()
+    assert (directory.path / ".nfs0001").exists()
+
+
+def test_a_hundred_thousand_blocks_are_planned_and_deleted_in_a_moment(directory: BlockDirectory) -> None:
+    for number in range(100_000):
+        path = directory.path / f"{number:012d}-1-10-00000000.arrow"
+        directory._blocks.append(NumberedBlock(number, 1, 10, 0, path))
+    directory.next_number = 100_000
+    began = time.process_time()
+    for number in range(0, 1000, 10):
+        assert len(directory.between(number, number + 10)) == 10
+        assert directory.since(99_990)[0].number == 99_990
+        assert directory.first_number == 0
+    assert time.process_time() - began < 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 from tests.helpers import run_in_background, wait_for
 
-from penstock import PenstockError, Receiver, SchemaError
-from penstock_structured.block_directory import write_rate
+from penstock import ConfigurationError, PenstockError, Receiver, SchemaError
+from penstock.helpers import write_block_file
+from penstock_structured import block_directory, data_source, source_process, source_run
+from penstock_structured.block_directory import BlockDirectory, write_rate
 from penstock_structured.data_source import BlocksPartition, PenstockStreamReader
 from penstock_structured.options import Source, SourceOptions
 
@@ -37,6 +41,16 @@ class Unstartable(Receiver[Any]):
         raise OSError("no route to the source")
 
 
+class Hanging(Receiver[Any]):
+    released = threading.Event()
+
+    def onStart(self) -> None:
+        """The test stores."""
+
+    def onStop(self) -> None:
+        self.released.wait(60)
+
+
 class Given(Source):
     """A source whose receiver the test has."""
 
@@ -51,7 +65,9 @@ Make = Callable[..., PenstockStreamReader]
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Iterator[Make]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    # It is about a process of the source's own.
+    monkeypatch.setattr(source_process, "prepare", lambda: None)
     made: list[PenstockStreamReader] = []
 
     def make(receiver: Receiver[Any] | None = None, schema: StructType = TEXT, **options: Any) -> PenstockStreamReader:
@@ -96,7 +112,7 @@ def test_what_was_stored_is_read_once_in_order(make: Make) -> None:
     reader.commit(end)
     report = reader.reportLatestOffset()
     assert report is not None
-    assert (report["rows"], report["rate"]) == (0, -1)
+    assert (report["block"], report["rows"], report["batchRows"], report["rate"]) == (2, 0, 0, -1)
 
 
 def test_constructing_and_pickling_a_reader_starts_nothing(make: Make, tmp_path: Path) -> None:
@@ -151,6 +167,9 @@ def test_limits_of_options_and_triggers_are_honoured(make: Make) -> None:
     assert reader.getDefaultReadLimit() == ReadMaxRows(3)
     assert reader.latestOffset(start, reader.getDefaultReadLimit()) == {"block": 1}
     assert reader.latestOffset(start, ReadAllAvailable()) == {"block": 3}
+    second = make(maxRowsPerTrigger=5, maxBytesPerTrigger=1)
+    reader.stop()
+    assert second.latestOffset(start, second.getDefaultReadLimit()) == {"block": 1}
 
 
 def test_available_now_ends_with_what_the_receiver_had_stored_when_it_was_quiet(make: Make) -> None:
@@ -194,24 +213,27 @@ def test_pickled_records_are_refused_with_advice(make: Make) -> None:
         rows(reader, start, end)
 
 
-def test_a_receiver_that_was_given_up_fails_the_query_after_its_blocks_are_read(make: Make) -> None:
+def raised_by(call: Callable[[], object]) -> str:
+    """What a call raises; empty if it returns."""
+    try:
+        call()
+    except PenstockError as error:
+        return str(error)
+    return ""
 
+
+def test_a_receiver_that_was_given_up_fails_the_query_after_its_blocks_are_read(make: Make) -> None:
     reader = make(Unstartable())
     start = reader.initialOffset()
     reader.latestOffset(start, ReadAllAvailable())
 
-    def fails() -> bool:
-        try:
-            reader.latestOffset(start, ReadAllAvailable())
-        except PenstockError as error:
-            return "no route to the source" in str(error)
-        return False
-
-    wait_for(fails, "the failure of the query")
+    wait_for(
+        lambda: "no route to the source" in raised_by(lambda: reader.latestOffset(start, ReadAllAvailable())),
+        "the failure of the query",
+    )
 
 
 def test_the_receiver_pauses_at_the_bound_of_unprocessed_blocks_and_resumes_after_a_commit(make: Make) -> None:
-
     reader = make(maxBlocksBytes=1)
     start, receiver = started(reader)
     receiver.store_all(["a"])
@@ -224,9 +246,92 @@ def test_the_receiver_pauses_at_the_bound_of_unprocessed_blocks_and_resumes_afte
     assert reader.latestOffset(end, ReadAllAvailable()) == {"block": 2}
 
 
-def test_a_rate_that_steer_has_written_is_in_force(make: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_start", [True, False])
+def test_a_receiver_paused_at_the_bound_resumes_although_no_batch_follows(make: Make, has_start: bool) -> None:
+    reader = make(maxBlocksBytes=1)
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    second = run_in_background(lambda: receiver.store_all(["b"]))
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert values(reader, start, end) == ["a"]
+    # Spark commits a batch when it plans the next one, which there is not without data.
+    wait_for(
+        lambda: (reader.latestOffset(end, ReadAllAvailable()) if has_start else reader.latestOffset()) == {"block": 2},
+        "the second block",
+    )
+    second.result(timeout=30)
 
+
+def test_before_pyspark_4_2_offsets_have_no_start(make: Make) -> None:
+    reader = make(Unstartable())
+    reader.initialOffset()
+    reader.stop()
+    reader = make()
+    assert reader.partitions({"block": 5}, {"block": 5}) == []
+    assert reader.latestOffset() == {"block": 5}
+    wait_for(Given.receiver.isStarted, "the receiver")
+    Given.receiver.store_all(["a"])
+    assert reader.latestOffset() == {"block": 6}
+    assert values(reader, {"block": 5}, {"block": 6}) == ["a"]
+    Given.receiver.stop("over", OSError("gone"))
+    wait_for(lambda: raised_by(reader.latestOffset), "the failure of the query")
+
+
+def test_before_pyspark_4_2_limits_of_batches_are_refused(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data_source, "limits", None)
+    make()
+    with pytest.raises(ConfigurationError, match=r"need PySpark 4\.2"):
+        make(maxBytesPerTrigger=5)
+
+
+def test_a_stop_during_the_wait_for_quiet_ends_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = make(quietPeriod=600.0, availableNowTimeout=600.0)
+    start, _receiver = started(reader)
+    reader.prepareForTriggerAvailableNow()
+    monkeypatch.setattr(source_run, "is_query_over", lambda: True)
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+
+
+def test_a_full_disk_pauses_the_receiver_until_blocks_are_deleted(
+    make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reader = make()
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+
+    def write_if_empty(table: pa.Table, file: Any) -> tuple[int, int]:
+        if list((tmp_path / "query").glob("*.arrow")):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_block_file(table, file)
+
+    monkeypatch.setattr(block_directory, "write_block_file", write_if_empty)
+    second = run_in_background(lambda: receiver.store_all(["b"]))
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert values(reader, start, end) == ["a"]
+    wait_for(lambda: reader.latestOffset(end, ReadAllAvailable()) == {"block": 2}, "the second block")
+    second.result(timeout=30)
+
+
+def test_a_receiver_that_hangs_in_on_stop_delays_the_stop_by_a_second(make: Make, tmp_path: Path) -> None:
+    reader = make(Hanging())
+    start, receiver = started(reader)
+    receiver.store("a")
+    try:
+        reader.stop()
+        # It still runs: what it stores must not get the numbers of the next run's blocks.
+        BlockDirectory(tmp_path / "query", "socket").close()
+        second = make()
+        assert values(second, start, second.latestOffset(start, ReadAllAvailable())) == ["a"]
+    finally:
+        Hanging.released.set()
+
+
+def test_a_rate_that_steer_has_written_is_in_force(make: Make, tmp_path: Path) -> None:
     reader = make(initialRate=10.0)
+    # Of an earlier run: forgotten.
+    (tmp_path / "query").mkdir()
+    (tmp_path / "query" / "penstock-source.json").write_text('{"format": 1, "receiver": "socket"}')
+    write_rate(tmp_path / "query", 5.0)
     _start, receiver = started(reader)
     assert receiver.rate_limit == 10.0
     write_rate(tmp_path / "query", 25.0)
@@ -235,7 +340,6 @@ def test_a_rate_that_steer_has_written_is_in_force(make: Make, tmp_path: Path) -
 
 
 def test_executors_elsewhere_fetch_blocks_with_the_token_of_the_partition(make: Make) -> None:
-
     reader = make(address="127.0.0.1")
     start, receiver = started(reader)
     receiver.store_all(["a"])
@@ -248,8 +352,26 @@ def test_executors_elsewhere_fetch_blocks_with_the_token_of_the_partition(make: 
     assert [row for batch in reader.read(fetched) for row in batch.to_pylist()] == [{"value": "a"}]
 
 
-def test_a_block_that_this_host_cannot_read_is_an_error_with_advice(make: Make) -> None:
+def test_a_damaged_block_is_an_error_that_names_its_file(make: Make) -> None:
+    reader = make()
+    start, receiver = started(reader)
+    receiver.store_all(["a"])
+    end = reader.latestOffset(start, ReadAllAvailable())
+    (partition,) = reader.partitions(start, end)
+    assert isinstance(partition, BlocksPartition)
+    path = Path(partition.references[0].path)
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(PenstockError, match=rf"{path.name} is damaged"):
+        list(reader.read(partition))
 
+
+def test_an_address_of_another_host_is_refused_by_option(make: Make) -> None:
+    for _attempt in range(2):
+        with pytest.raises(ConfigurationError, match=r"address='192\.0\.2\.1': the option must be"):
+            make(address="192.0.2.1").initialOffset()
+
+
+def test_a_block_that_this_host_cannot_read_is_an_error_with_advice(make: Make) -> None:
     reader = make()
     start, receiver = started(reader)
     receiver.store_all(["a"])

@@ -27,7 +27,9 @@ class Scripted(RateEstimator):
 
 def progress(blocks: Path, rows: int, took_ms: int, *, rate: float = 500, query: str = "q1") -> Any:
     source = SimpleNamespace(
-        numInputRows=rows, latestOffset=json.dumps({"block": 1, "blocks": str(blocks), "rows": 0, "rate": rate})
+        # Twice: foreachBatch has read the batch twice.
+        numInputRows=2 * rows,
+        latestOffset=json.dumps({"block": 1, "blocks": str(blocks), "batchRows": rows, "rows": 0, "rate": rate}),
     )
     other = SimpleNamespace(numInputRows=5, latestOffset=None)
     return SimpleNamespace(

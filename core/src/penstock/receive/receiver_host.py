@@ -1,7 +1,7 @@
 """``ReceiverHost``: runs a receiver with its supervisor in this process, without a driver and without Spark.
 
-For engines other than Penstock's own, such as a Structured Streaming source, and for tests. It owns the supervisor and
-what the receiver reports. Blocks stay in memory until the sink has taken them.
+For programs and tests that take blocks from one instance of a receiver; ``HostedReceiver`` relaunches receivers, for
+engines. It owns the supervisor and what the receiver reports. Blocks stay in memory until the sink has taken them.
 """
 
 from __future__ import annotations

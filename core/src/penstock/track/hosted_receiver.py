@@ -21,11 +21,11 @@ from penstock.receive.messages import AddBlocks, RegisterReceiver, StopReceiver,
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
 from penstock.runtime.clock import Clock, SystemClock
-from penstock.runtime.log import get_logger
+from penstock.runtime.log import get_logger, set_level
 from penstock.runtime.threads import EngineThread
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.receiver_lifecycle import step
-from penstock.track.receiver_tracking_info import ReceiverTrackingInfo, new_record
+from penstock.track.receiver_tracking_info import new_record
 from penstock.wire.messages import Reply
 
 log = get_logger("hosted_receiver")
@@ -54,7 +54,8 @@ class HostedReceiver:
         name: of the receiver, for events and logs.
         make: creates the receiver; called for each launch.
         blocks: stores and accepts its blocks. When ``accept`` has returned, ``store_all`` returns.
-        conf: configuration by full key, such as ``spark.streaming.blockInterval``.
+        conf: configuration by full key, such as ``spark.streaming.blockInterval``. ``spark.penstock.log.level`` applies
+            to the process.
         on_event: called with each ``ReceiverStarted``, ``ReceiverError`` and ``ReceiverStopped``, on any thread.
         clock: the system's by default.
 
@@ -72,6 +73,8 @@ class HostedReceiver:
         clock: Clock | None = None,
     ) -> None:
         self._settings = Settings.parse({**_CONF, **(conf or {})})
+        if self._settings.is_set("log_level"):
+            set_level(self._settings.log_level)
         self._make, self._blocks, self._on_event = make, blocks, on_event
         self._clock = clock or SystemClock()
         self._record = new_record(0, name, self._settings)
@@ -241,8 +244,3 @@ class HostedReceiver:
                 supervisor.stop_soon(message.message)
             case UpdateRateLimit():
                 supervisor.obey(message)
-
-    @property
-    def record(self) -> ReceiverTrackingInfo:
-        """What the life cycle knows of the receiver."""
-        return self._record

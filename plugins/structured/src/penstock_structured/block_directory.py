@@ -3,6 +3,9 @@
 A block is one Arrow file. ``store`` writes it under a hidden name, ``accept`` renames it to the next number: only then
 it exists for the query, whole. The number, rows, bytes and checksum are in its name, so that a restart needs nothing
 else. One process at a time owns the directory, by a lock that the system releases when the process ends.
+
+A block is offered to the query when its name is on the disk: otherwise a power failure could take back a block that
+the checkpoint names.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import os
 import re
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,6 +35,8 @@ _FORMAT = 1
 _DESCRIPTION, _LOCK, _CONSUMED, _RATE = "penstock-source.json", "lock", "consumed", "rate"
 _OURS = frozenset((_DESCRIPTION, _LOCK, _CONSUMED, _RATE))
 _NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-([0-9a-f]{8})\.arrow")
+# What a process that was killed leaves: stored blocks and files half written.
+_REMAINS = re.compile(r"\..+\.(stored|[0-9a-f]{8}\.partial)")
 # The source of a query that was just stopped may still flush.
 _LOCK_TIMEOUT_S, _LOCK_POLL_S = 10.0, 0.05
 
@@ -68,6 +74,20 @@ class NumberedBlock:
         return BlockReference(self.path.name, str(self.path), self.rows, location, checksum=self.checksum)
 
 
+@frozen
+class _Stored:
+    """A block that is written under a hidden name."""
+
+    path: Path
+    rows: int
+    num_bytes: int
+    checksum: int
+
+    def numbered(self, number: int) -> NumberedBlock:
+        name = f"{number:012d}-{self.rows}-{self.num_bytes}-{self.checksum:08x}.arrow"
+        return NumberedBlock(number, self.rows, self.num_bytes, self.checksum, self.path.with_name(name))
+
+
 class BlockDirectory:
     """The blocks of one query, in order. Thread-safe.
 
@@ -83,29 +103,40 @@ class BlockDirectory:
 
     def __init__(self, path: Path, receiver: str, *, durable: bool = True) -> None:
         self.path, self._durable = path, durable
+        # Held while blocks are accepted; then the other one, which guards what follows it.
+        self._accepting, self._lock = threading.Lock(), threading.Lock()
+        # In order.
+        self._blocks: list[NumberedBlock] = []
+        # By block id: stored and not accepted, and those of them that are renamed already.
+        self._stored: dict[str, _Stored] = {}
+        self._renamed: dict[str, NumberedBlock] = {}
+        self._is_closed = False
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check(receiver)
             self._lock_file = _locked(path)
-            self._describe(receiver)
+            try:
+                self._describe(receiver)
+                consumed = self._consumed()
+                self._sweep(consumed)
+            except BaseException:
+                self._lock_file.close()
+                raise
         except OSError as error:
             raise ConfigurationError(
                 f"the directory of the option 'blocks', {path}, cannot be used: {error.strerror or error}"
             ) from None
-        # Guards what follows.
-        self._lock = threading.Lock()
-        self._blocks: dict[int, NumberedBlock] = {}
-        self._stored: dict[str, tuple[Path, int, int, int]] = {}
-        self._sweep()
         #: The number of the next accepted block.
-        self.next_number = max((self._consumed(), *(each + 1 for each in self._blocks)), default=0)
-        self.num_bytes = sum(each.num_bytes for each in self._blocks.values())
+        self.next_number = max(consumed, self._blocks[-1].number + 1 if self._blocks else 0)
+        self.num_bytes = sum(each.num_bytes for each in self._blocks)
         #: When a block was accepted last, monotonic seconds.
         self.accepted_s = time.monotonic()
 
     def close(self) -> None:
-        """Release the directory. Idempotent."""
-        self._lock_file.close()
+        """Release the directory; from then on nothing is stored or accepted. Idempotent."""
+        with self._accepting:
+            self._is_closed = True
+            self._lock_file.close()
 
     # -- the receiver's side --
 
@@ -114,18 +145,22 @@ class BlockDirectory:
 
         Raises:
             OSError: it cannot be written; no part of it remains.
+            PenstockError: the directory is closed.
         """
-        path = self.path / f".{block.block_id}.stored"
+        self._require_open()
+        path = self.path / f".{block.block_id}-{os.getpid()}.stored"
         try:
             with path.open("wb", buffering=0) as file:
                 num_bytes, checksum = write_block_file(block.table, file)
                 if self._durable:
                     os.fsync(file.fileno())
         except BaseException:
-            path.unlink(missing_ok=True)
+            # The error is that of the write.
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
             raise
         with self._lock:
-            self._stored[block.block_id] = (path, block.num_records, num_bytes, checksum)
+            self._stored[block.block_id] = _Stored(path, block.num_records, num_bytes, checksum)
         return block.stored(str(path), num_bytes, checksum)
 
     def delete(self, block_ids: Iterable[str]) -> None:
@@ -134,28 +169,39 @@ class BlockDirectory:
             with self._lock:
                 stored = self._stored.pop(block_id, None)
             if stored is not None:
-                stored[0].unlink(missing_ok=True)
+                stored.path.unlink(missing_ok=True)
 
     def accept(self, blocks: Sequence[StoredBlock]) -> None:
         """Give stored blocks the next numbers. A repeated call skips those that have one.
 
         Raises:
-            OSError: a block cannot be renamed.
+            OSError: a block cannot be renamed, or the disk refuses its name.
+            PenstockError: the directory is closed.
         """
-        with self._lock:
+        with self._accepting:
+            self._require_open()
             for each in blocks:
-                if each.block_id not in self._stored:
+                with self._lock:
+                    stored, number = self._stored.get(each.block_id), self.next_number
+                if stored is None:
                     continue
-                path, rows, num_bytes, checksum = self._stored[each.block_id]
-                number = self.next_number
-                final = self.path / f"{number:012d}-{rows}-{num_bytes}-{checksum:08x}.arrow"
-                path.rename(final)
-                del self._stored[each.block_id]
-                self._blocks[number] = NumberedBlock(number, rows, num_bytes, checksum, final)
-                self.next_number, self.num_bytes = number + 1, self.num_bytes + num_bytes
+                block = stored.numbered(number)
+                stored.path.rename(block.path)
+                with self._lock:
+                    del self._stored[each.block_id]
+                    self._renamed[each.block_id], self.next_number = block, number + 1
+            if self._durable and self._renamed:
+                _sync(self.path)
+            with self._lock:
+                # A retry finds those whose names the disk refused the first time.
+                self._blocks += self._renamed.values()
+                self.num_bytes += sum(each.num_bytes for each in self._renamed.values())
+                self._renamed.clear()
             self.accepted_s = time.monotonic()
-        if self._durable:
-            _sync(self.path)
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise PenstockError(f"the query has stopped: nothing is stored in {self.path} any more")
 
     # -- the query's side --
 
@@ -163,17 +209,38 @@ class BlockDirectory:
     def first_number(self) -> int:
         """The number of the oldest block, or of the next one if there is none."""
         with self._lock:
-            return min(self._blocks, default=self.next_number)
+            return self._blocks[0].number if self._blocks else self._end
+
+    @property
+    def end(self) -> int:
+        """The number after the newest block."""
+        with self._lock:
+            return self._end
+
+    @property
+    def _end(self) -> int:
+        # Blocks that are renamed and not accepted yet have numbers, too.
+        return self.next_number - len(self._renamed)
 
     def continue_at(self, number: int) -> None:
-        """Number the next block no lower than an offset of the query's checkpoint: the directory may be new."""
+        """Number the next block no lower than an offset of the query's checkpoint: the directory may be new.
+
+        Raises:
+            PenstockError: its blocks end before that offset: they are another query's, or some were lost.
+        """
         with self._lock:
+            if self._blocks and self._blocks[-1].number < number - 1:
+                raise PenstockError(
+                    f"the checkpoint of the query continues at block {number}, and {self.path} ends with block "
+                    f"{self._blocks[-1].number}: the option 'blocks' must name the directory that the checkpoint was "
+                    "written with. To read the blocks that are there, start with a new checkpoint location"
+                )
             self.next_number = max(self.next_number, number)
 
     def since(self, number: int) -> list[NumberedBlock]:
         """The blocks from a number on, in order."""
         with self._lock:
-            return [self._blocks[each] for each in sorted(self._blocks) if each >= number]
+            return self._blocks[self._position(number) :]
 
     def between(self, start: int, end: int) -> list[NumberedBlock]:
         """The blocks from ``start`` to before ``end``, all of them.
@@ -182,19 +249,22 @@ class BlockDirectory:
             PenstockError: one is missing; names it.
         """
         with self._lock:
-            missing = [each for each in range(start, end) if each not in self._blocks]
-            if missing:
-                raise PenstockError(
-                    f"block {missing[0]} of the query is missing in {self.path} ({len(missing)} of the "
-                    f"blocks {start} to {end - 1}): the checkpoint of the query needs the directory of the option "
-                    "'blocks' that it was written with. To give the blocks up, start with a new checkpoint location"
-                )
-            return [self._blocks[each] for each in range(start, end)]
+            found = self._blocks[self._position(start) : self._position(end)]
+        if len(found) != end - start:
+            present = {each.number for each in found}
+            missing = next(each for each in range(start, end) if each not in present)
+            raise PenstockError(
+                f"block {missing} of the query is missing in {self.path} ({end - start - len(found)} of the "
+                f"blocks {start} to {end - 1}): the checkpoint of the query needs the directory of the option "
+                "'blocks' that it was written with. To give the blocks up, start with a new checkpoint location"
+            )
+        return found
 
     def delete_before(self, number: int) -> None:
         """Delete the blocks below a number: the query never asks for them again."""
         with self._lock:
-            gone = [self._blocks.pop(each) for each in sorted(self._blocks) if each < number]
+            gone = self._blocks[: self._position(number)]
+            del self._blocks[: len(gone)]
             self.num_bytes -= sum(each.num_bytes for each in gone)
         if not gone:
             return
@@ -204,6 +274,9 @@ class BlockDirectory:
             each.path.unlink(missing_ok=True)
         if not noted:
             self._note_consumed(number)
+
+    def _position(self, number: int) -> int:
+        return bisect_left(self._blocks, number, key=lambda each: each.number)
 
     def open(self, name: str) -> pa.ipc.RecordBatchFileReader:
         """Open a block for the endpoint.
@@ -225,12 +298,18 @@ class BlockDirectory:
             return rate if rate > 0 else None
         return None
 
+    def forget_rate(self) -> None:
+        """Delete the rate: it was set for an earlier run, which may have been another program."""
+        with suppress(OSError):
+            (self.path / _RATE).unlink(missing_ok=True)
+
     # -- files --
 
     def _check(self, receiver: str) -> None:
-        names = {each.name for each in self.path.iterdir()}
-        foreign = sorted(each for each in names - _OURS if not each.startswith(".") and not _NAME.fullmatch(each))
+        names = {each.name for each in self.path.iterdir() if not _REMAINS.fullmatch(each.name)}
         description = self.path / _DESCRIPTION
+        # In a directory that is described, hidden files are somebody's tools', such as a snapshot's.
+        foreign = sorted(each for each in names - _OURS if not each.startswith(".") and not _NAME.fullmatch(each))
         if foreign or (names - {_LOCK} and not description.exists()):
             raise ConfigurationError(
                 f"the directory of the option 'blocks', {self.path}, is not empty and was not made for blocks (it has "
@@ -257,14 +336,15 @@ class BlockDirectory:
             with atomic_write(path, sync=self._durable) as partial:
                 partial.write_text(json.dumps({"format": _FORMAT, "receiver": receiver}))
 
-    def _sweep(self) -> None:
-        """Find the blocks; delete what an earlier process has stored and not accepted."""
+    def _sweep(self, consumed: int) -> None:
+        """Find the blocks; delete what an earlier process has consumed, or stored and not accepted."""
         for path in self.path.iterdir():
             block = NumberedBlock.of(path)
-            if block is not None:
-                self._blocks[block.number] = block
-            elif path.name.startswith("."):
+            if _REMAINS.fullmatch(path.name) or (block is not None and block.number < consumed):
                 path.unlink(missing_ok=True)
+            elif block is not None:
+                self._blocks.append(block)
+        self._blocks.sort(key=lambda each: each.number)
 
     def _consumed(self) -> int:
         with suppress(OSError, ValueError):

@@ -6,17 +6,17 @@ offsets runs the receiver, from the first such call on; constructing an object s
 
 from __future__ import annotations
 
+import inspect
 import os
-import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from penstock import PenstockError, SchemaError
+from penstock import ConfigurationError, PenstockError, SchemaError
 from penstock.helpers import BlockReference, Token, conform, is_pickled, read_block
+from penstock_structured import source_process
 from penstock_structured.batches import end_of_batch, partitions_of
 from penstock_structured.options import Source
 from penstock_structured.source_run import SourceRun
@@ -88,11 +88,22 @@ class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: igno
     Args:
         source: the options.
         schema: of the rows; blocks are converted to it, columns by name.
+
+    Raises:
+        ConfigurationError: an option needs a newer PySpark.
     """
 
     def __init__(self, source: Source, schema: StructType) -> None:
+        options = source.options
+        if limits is None and (options.maxRowsPerTrigger or options.maxBytesPerTrigger):
+            raise ConfigurationError(
+                "the options maxRowsPerTrigger and maxBytesPerTrigger of the source 'penstock' need PySpark 4.2 or "
+                "newer: leave them out, or limit the receiver by initialRate"
+            )
         self._source, self._schema = source, schema
         self._run: SourceRun | None = None
+        # The end and the rows of the batch that was planned last.
+        self._planned: tuple[int, int] | None = None
         # With Trigger.AvailableNow: whether the end is yet to be found, and the end.
         self._finds_end = False
         self._end: int | None = None
@@ -118,18 +129,20 @@ class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: igno
             PenstockError: the receiver was given up, and all its blocks are read.
         """
         run = self._opened()
-        first = run.blocks.first_number if start is None else start["block"]
+        # Without a start: the end of the batch before, which has ended when the next one is planned.
+        first = start["block"] if start is not None else self._planned[0] if self._planned else run.blocks.first_number
         run.start(first)
+        run.relieve(first)
         if self._finds_end:
             options, self._finds_end = self._source.options, False
             run.await_quiet(options.quietPeriod, options.availableNowTimeout)
-            self._end = run.blocks.next_number
-        if start is None:
-            return {"block": run.blocks.next_number}
+            self._end = run.blocks.end
         blocks = [each for each in run.blocks.since(first) if self._end is None or each.number < self._end]
-        if not blocks:
+        end = end_of_batch(blocks, first, **self._limits(limit))
+        if end == first:
             run.check()
-        return {"block": end_of_batch(blocks, first, **_limits(limit))}
+        self._planned = end, sum(each.rows for each in blocks if each.number < end)
+        return {"block": end}
 
     def getDefaultReadLimit(self) -> Any:
         """The limit that the options set."""
@@ -140,18 +153,31 @@ class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: igno
             return limits.ReadMaxBytes(options.maxBytesPerTrigger)
         return limits.ReadAllAvailable()
 
+    def _limits(self, limit: Any) -> dict[str, Any]:
+        """The arguments of ``end_of_batch`` for one of Spark's limits, which can be one only."""
+        name = _LIMITS.get(type(limit).__name__)
+        return (
+            {} if name is None else {"max_bytes": self._source.options.maxBytesPerTrigger, name: getattr(limit, name)}
+        )
+
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What progress events show beside the offset: where the blocks are, the rows that wait, the rate limit."""
+        """What progress events show beside the offsets; Spark asks when it has planned a batch.
+
+        ``block`` is the number after the newest block, ``batchRows`` the rows of that batch, ``rows`` and ``bytes``
+        what waits after it, ``rate`` the receiver's limit, -1 for none, and ``blocks`` the directory.
+        """
         run = self._run
         if run is None:
             return None
-        waiting = run.blocks.since(0)
+        end, batch_rows = self._planned or (run.blocks.first_number, 0)
+        waiting = run.blocks.since(end)
         return {
-            "block": run.blocks.next_number,
+            "block": run.blocks.end,
             "blocks": str(run.blocks.path),
+            "batchRows": batch_rows,
             "rows": sum(each.rows for each in waiting),
             "bytes": sum(each.num_bytes for each in waiting),
-            "rate": -1 if run.rate_limit is None else int(run.rate_limit),
+            "rate": -1 if run.rate_limit is None else round(run.rate_limit, 3),
         }
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -167,6 +193,8 @@ class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: igno
         run = self._opened()
         run.start(end["block"])
         blocks = run.blocks.between(start["block"], end["block"])
+        # After a restart the first batch was planned by an earlier process.
+        self._planned = self._planned or (end["block"], sum(each.rows for each in blocks))
         return [
             BlocksPartition([block.reference(run.location) for block in part], run.token)
             for part in partitions_of(blocks, self._source.options.partitionBytes)
@@ -184,9 +212,7 @@ class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: igno
 
     def _opened(self) -> SourceRun:
         if self._run is None:
-            if threading.current_thread() is threading.main_thread():
-                # Spark sends it when the query stops, and closes the connection, which leads to stop().
-                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            source_process.prepare()
             self._run = SourceRun(self._source)
         return self._run
 
@@ -199,11 +225,9 @@ class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: igno
             SchemaError: a block does not fit the query's schema.
             PenstockError: a block cannot be read on this host.
         """
-        from pyspark.sql.pandas.types import to_arrow_schema
-
         if not isinstance(partition, BlocksPartition):
             raise TypeError(f"partitions come from this reader, not {partition!r}")
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = _arrow_schema(self._schema)
         for reference in partition.references:
             for batch in _batches(reference, partition.token):
                 if is_pickled(batch.schema):
@@ -227,6 +251,9 @@ def _batches(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch
     return read_block(evolve(reference, checksum=None), token)
 
 
-def _limits(limit: Any) -> dict[str, Any]:
-    name = _LIMITS.get(type(limit).__name__)
-    return {} if name is None else {name: getattr(limit, name)}
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    # Before PySpark 4.3 instants are in UTC without being asked.
+    has_zone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    return to_arrow_schema(schema, timezone="UTC") if has_zone else to_arrow_schema(schema)

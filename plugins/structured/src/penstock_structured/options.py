@@ -19,7 +19,7 @@ _RECEIVER = "receiver."
 
 
 def _positive(_options: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and value <= 0:
+    if value is not None and not value > 0:
         raise ValueError(f"{attribute.name}={value!r}: must be greater than 0")
 
 
@@ -39,9 +39,9 @@ class SourceOptions:
             it survives every process but no power failure.
         initialRate: rate limit until ``steer`` sets one, records/s; ``None`` for no limit.
         maxRowsPerTrigger: most rows of a batch. A batch has at least one block.
-        maxBytesPerTrigger: PositiveBytes | None = None
-        maxBlocksBytes: PositiveBytes = 10 << 30
-        partitionBytes: PositiveBytes = 32 << 20
+        maxBytesPerTrigger: most bytes of a batch.
+        maxBlocksBytes: the receiver pauses while there are more bytes of blocks.
+        partitionBytes: bytes of the blocks that one task reads; a task reads at least one block.
         address: address at which executors on other hosts fetch blocks from the driver's host; empty: they do not.
         quietPeriod: with ``Trigger.AvailableNow``, the receiver has stored all there is when it has stored nothing for
             this long, s.

@@ -1,7 +1,8 @@
 """``SourceRun``: one run of a query's source: its directory of blocks and the receiver that fills it.
 
 Lives in the process that Spark keeps for the source, a child of the driver's JVM. Spark's calls come on that process's
-main thread; the receiver stores on threads of its own; one more thread watches for a rate set by ``steer``.
+main thread; the receiver stores on threads of its own; one more thread watches for a rate set by ``steer``. Standard
+error of the process, and with it the log, goes to the driver's.
 """
 
 from __future__ import annotations
@@ -12,16 +13,23 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from penstock import HostedReceiver, PenstockError, StoredBlock
+import pyarrow as pa
+
+from penstock import Block, ConfigurationError, HostedReceiver, PenstockError, StoredBlock
 from penstock.helpers import Endpoint, Token, open_block
 from penstock_structured.block_directory import BlockDirectory
 from penstock_structured.options import Source
+from penstock_structured.source_process import is_query_over
 
 _PAUSE = "unprocessed blocks"
 # The receiver resumes when its blocks are below this share of the bound.
 _RESUME_SHARE = 0.8
 _WATCH_S = 0.1
+_QUIET_POLL_S = 0.05
+# Beyond the time for onStop: to store what is buffered.
 _STOP_S = 10.0
+# onStop has this long, as nothing of the query may remain two seconds after its stop.
+_CONF = {"spark.penstock.receiver.stopTimeout": "1s"}
 
 
 class SourceRun:
@@ -31,23 +39,33 @@ class SourceRun:
         source: the options.
 
     Raises:
-        ConfigurationError: the directory cannot be used.
+        ConfigurationError: the directory cannot be used, or the address is not this host's.
     """
 
     def __init__(self, source: Source) -> None:
         options = source.options
         #: The query's blocks.
         self.blocks = BlockDirectory(Path(options.blocks), options.receiver, durable=options.durable)
-        self.store, self.delete = self.blocks.store, self.blocks.delete
+        self.blocks.forget_rate()
+        self.delete = self.blocks.delete
         #: The token of the endpoint.
         self.token = Token.generate()
         self._endpoint: Endpoint | None = None
         #: ``grpc://host:port`` of the endpoint; empty for none.
         self.location = ""
         if options.address:
-            self._endpoint = Endpoint(options.address, self.token, {}, partial(open_block, self.blocks.open))
+            try:
+                self._endpoint = Endpoint(options.address, self.token, {}, partial(open_block, self.blocks.open))
+            except pa.ArrowException:
+                self.blocks.close()
+                raise ConfigurationError(
+                    f"the source cannot serve blocks at address={options.address!r}: the option must be a name or "
+                    "address of the driver's host"
+                ) from None
             self.location = self.token.location(options.address, self._endpoint.port)
-        self._receiver = HostedReceiver(options.receiver, source.make_receiver, self, source.conf)
+        self._receiver = HostedReceiver(options.receiver, source.make_receiver, self, {**_CONF, **source.conf})
+        # Whether the receiver may wait for room that only a deletion makes.
+        self._lacks_room = False
         self._bound_bytes, self._rate = options.maxBlocksBytes, options.initialRate
         if self._rate is not None:
             self._receiver.set_rate(self._rate)
@@ -92,15 +110,15 @@ class SourceRun:
             quiet_s: that time.
             timeout_s: the longest wait.
         """
-        began = time.monotonic()
-        deadline, quiet_since = began + timeout_s, began
-        while (now := time.monotonic()) < deadline and not self._receiver.is_terminated:
+        quiet_since = time.monotonic()
+        deadline = quiet_since + timeout_s
+        while (now := time.monotonic()) < deadline and not self._receiver.is_terminated and not is_query_over():
             # A receiver that has not started is not quiet.
             quiet_since = max(quiet_since, self.blocks.accepted_s) if self._receiver.info.active else now
             left_s = quiet_since + quiet_s - now
             if left_s <= 0:
                 break
-            time.sleep(min(left_s, deadline - now))
+            time.sleep(min(left_s, deadline - now, _QUIET_POLL_S))
         self._receiver.pause("all that was available is stored")
 
     @property
@@ -108,17 +126,42 @@ class SourceRun:
         """The receiver's rate limit, records/s; ``None`` for no limit."""
         return self._receiver.rate_limit
 
+    def store(self, block: Block) -> StoredBlock:
+        """Store a block.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        try:
+            return self.blocks.store(block)
+        except OSError:
+            self._lacks_room = True
+            raise
+
     def accept(self, blocks: Sequence[StoredBlock]) -> None:
         """Accept blocks; pause the receiver when there are too many."""
         self.blocks.accept(blocks)
         if self.blocks.num_bytes > self._bound_bytes:
             self._receiver.pause(_PAUSE)
+            self._lacks_room = True
+
+    def relieve(self, number: int) -> None:
+        """Delete the blocks of batches that have ended, if the receiver waits for room.
+
+        Spark lets a source delete a batch's blocks when it plans the next one. While the receiver waits for room there
+        is no data for a next one.
+        """
+        if self._lacks_room:
+            self.delete_before(number)
 
     def delete_before(self, number: int) -> None:
         """Delete blocks; let the receiver resume when there is room."""
+        self._lacks_room = False
         self.blocks.delete_before(number)
         if self.blocks.num_bytes <= self._bound_bytes * _RESUME_SHARE:
             self._receiver.resume(_PAUSE)
+        elif self.blocks.num_bytes > self._bound_bytes:
+            self._lacks_room = True
 
     def _watch_rate(self) -> None:
         while not self._stopped.wait(_WATCH_S):

@@ -12,8 +12,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from attrs import define, frozen
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -30,7 +32,7 @@ class SourceProgress:
 
     Attributes:
         blocks: the source's directory.
-        rows: rows that the batch read from it.
+        rows: rows of the batch's blocks. Spark counts a row once for each time that ``foreachBatch`` reads it.
         rate: the receiver's rate limit, records/s; -1 for none.
         started_ms: start of the batch, ms since 1970.
         took_ms: duration of the batch.
@@ -142,8 +144,13 @@ def steer(
 
     Raises:
         UnknownNameError: no plugin offers the estimator, or an option does not exist; names the nearest.
-        ConfigurationError: an option or argument is invalid.
+        ConfigurationError: an option or argument is invalid, or PySpark is older.
     """
+    if not hasattr(DataSourceStreamReader, "reportLatestOffset"):
+        raise ConfigurationError(
+            f"steer needs PySpark 4.2 or newer, and this is {pyspark.__version__}: set the option initialRate of the "
+            "source"
+        )
     if not interval > 0 or not first_rate > 0:
         raise ConfigurationError(f"steer needs interval and first_rate above 0, not {interval!r} and {first_rate!r}")
     interval_ms = round(interval * 1000)
@@ -171,7 +178,7 @@ def progress_of(progress: Any) -> list[SourceProgress]:
             latest = json.loads(each.latestOffset)
             found.append(
                 SourceProgress(
-                    str(latest["blocks"]), int(each.numInputRows), float(latest["rate"]), started_ms, took_ms
+                    str(latest["blocks"]), int(latest["batchRows"]), float(latest["rate"]), started_ms, took_ms
                 )
             )
         except (TypeError, ValueError, KeyError):
