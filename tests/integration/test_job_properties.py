@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -38,7 +39,8 @@ def of_a_job(sc: SparkContext) -> Properties:
 
 
 def expected(batch_time: int, output_op_id: int) -> Properties:
-    description = f"Streaming job from [output operation {output_op_id}, batch time {batch_time} ms]"
+    time = datetime.fromtimestamp(batch_time / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+    description = f"Streaming job from [output operation {output_op_id}, batch time {time}Z]"
     return dict(
         zip(KEYS, (str(batch_time), str(output_op_id), "true", "false", description, None, "before"), strict=True)
     )

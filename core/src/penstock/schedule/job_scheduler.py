@@ -28,7 +28,7 @@ from penstock.listen.events import (
 )
 from penstock.runtime.clock import Clock
 from penstock.runtime.event_loop import EventLoop
-from penstock.runtime.log import get_logger
+from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_set import JobSet
@@ -200,8 +200,9 @@ class JobScheduler:
         self._loop.post(partial(self._on_job_started, job_set, job, self._clock.now_ms()))
         error: BaseException | None = None
         try:
-            self._set_properties(job_set.time_ms, job.output_op_id)
-            job.run()
+            with bound_fields(batch_time=job_set.time_ms, output_op_id=job.output_op_id):
+                self._set_properties(job_set.time_ms, job.output_op_id)
+                job.run()
         # Whatever the program raises fails this job only, SystemExit included: the pool's thread must live on.
         except BaseException as caught:
             error = caught
@@ -281,7 +282,13 @@ class JobScheduler:
         self._post(BatchCompleted(info))
 
     def _report_failure(self, job_set: JobSet, job: Job, error: BaseException) -> None:
-        log.error("job failed", batch_time=job_set.time_ms, operation=job.call_site.short, reason=failure.reason(error))
+        log.error(
+            "job failed",
+            batch_time=job_set.time_ms,
+            output_op_id=job.output_op_id,
+            operation=job.call_site.short,
+            reason=failure.reason(error),
+        )
         self._last_error = failed = _as_batch_failed(job_set, job, error)
         self._on_error(failed)
 

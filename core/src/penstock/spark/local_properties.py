@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from penstock.runtime.log import iso_time
 from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
@@ -28,6 +29,8 @@ class LocalProperties:
     """
 
     def __init__(self, sc: SparkContext, attempts: Callable[[int], int] = lambda _time_ms: 1) -> None:
+        #: Address of the dashboard, without a slash at its end; empty while none runs.
+        self.ui_url = ""
         self._attempts = attempts
         self._scala: Any = sc._jsc.sc()
         self._saved = self._scala.getLocalProperties().clone()
@@ -37,6 +40,10 @@ class LocalProperties:
         # Looked up once: each lookup of a class is a call as well.
         jvm: Any = sc._jvm
         self._reader = jvm.java.io.StringReader
+
+    def _page_of(self, batch_time_ms: int) -> str:
+        """The address of the batch's page. As text: the Spark UI allows links to its own pages only."""
+        return f" {self.ui_url}/streaming/batch/?id={batch_time_ms}" if self.ui_url else ""
 
     def put(self, batch_time_ms: int, output_op_id: int) -> None:
         """Set the saved properties, and those of an output operation, on the calling thread.
@@ -49,7 +56,8 @@ class LocalProperties:
                 f"{_BATCH_TIME}={batch_time_ms}\n{_OUTPUT_OP_ID}={output_op_id}\n"
                 f"{ATTEMPT}={self._attempts(batch_time_ms)}\n"
                 "spark.job.description="
-                f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]\n"
+                f"Streaming job from [output operation {output_op_id}, batch time {iso_time(batch_time_ms)}]"
+                f"{self._page_of(batch_time_ms)}\n"
             )
         )
         self._scala.setLocalProperties(mine)
