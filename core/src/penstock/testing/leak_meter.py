@@ -11,6 +11,8 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+from attrs import frozen
+
 from penstock.runtime.global_state import GlobalState
 
 _POLL_S = 0.005
@@ -81,6 +83,15 @@ def _read(path: Path) -> str:
         return ""  # the thread or process has ended meanwhile
 
 
+@frozen
+class _Usage:
+    """What a thread used of the processors so far: time on one, time waiting for one; whether it runs or waits now."""
+
+    ran_ns: int = 0
+    waited_ns: int = 0
+    is_runnable: bool = False
+
+
 class ReceiverThreads:
     """Measures the processor time of the threads that were started since a leak meter was made."""
 
@@ -88,20 +99,34 @@ class ReceiverThreads:
         self._meter = meter
 
     def is_busy(self, window_s: float) -> bool:
-        """Wait for a window; return whether the threads used more than a fifth of a processor in it."""
-        began_s, before = time.monotonic(), self._cpu_ns()
-        threading.Event().wait(window_s)
-        used_ns = sum(now - before.get(thread, 0) for thread, now in self._cpu_ns().items())
-        return used_ns > (time.monotonic() - began_s) * 0.2e9
+        """Wait for a window; return whether the threads were busy in it.
 
-    def _cpu_ns(self) -> dict[int, int]:
-        found = dict[int, int]()
+        They are if they ran for more than a fifth of the time in which they got a processor when they asked for one,
+        and also if one asks for one at the end: on a machine with more work than processors a thread that never pauses
+        runs in a part of the window, or not at all.
+        """
+        began_s, before = time.monotonic(), self._usage()
+        threading.Event().wait(window_s)
+        after, window_ns = self._usage(), (time.monotonic() - began_s) * 1e9
+        ran_ns, share = 0, 0.0
+        for thread, now in after.items():
+            was = before.get(thread, _Usage())
+            ran_ns += now.ran_ns - was.ran_ns
+            share += (now.ran_ns - was.ran_ns) / max(window_ns - (now.waited_ns - was.waited_ns), 1)
+        # Of a window spent in waiting for a processor a short run may be a large share.
+        is_used = share > 0.2 and ran_ns > 0.05 * window_ns
+        return is_used or any(now.is_runnable for now in after.values())
+
+    def _usage(self) -> dict[int, _Usage]:
+        found = dict[int, _Usage]()
         for thread in self._meter.threads():
+            task = Path(f"/proc/self/task/{thread.native_id}")
             try:
-                text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
+                ran, waited, _slices = (task / "schedstat").read_text().split()
+                state = (task / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue  # the thread has ended, or this is not Linux
-            found[thread.native_id or 0] = int(text.split()[0])
+            found[thread.native_id or 0] = _Usage(int(ran), int(waited), state == "R")
         return found
 
 
