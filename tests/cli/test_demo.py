@@ -68,7 +68,7 @@ def test_invalid_option_is_refused_before_spark_starts(cli: Cli, install: Instal
     ("arguments", "code", "message"),
     [
         (("--receiver", "sockett"), 1, "unknown receiver 'sockett'. Did you mean 'socket'?"),
-        (("--receiver", "socket"), 1, "receiver 'socket' needs the option 'host'"),
+        (("--receiver", "socket"), 1, "receiver 'socket' needs the option 'host': pass --option host=…"),
         (
             ("--receiver", "socket", "--rate", "5"),
             2,

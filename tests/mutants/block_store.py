@@ -339,30 +339,50 @@ class ExcludesLast(FileStore):
         return super().replay(first, last - 1, at_most)
 
 
-def _mutant(check: str, words: str, make: Any, *also: str, capabilities: Capabilities = ALL) -> Mutant:
-    return Mutant(check=check, words=words, kind="block-store", make=make, also=also, capabilities=capabilities)
+def _mutant(
+    check: str, words: str, make: Any, *also: str, because: str = "", capabilities: Capabilities = ALL
+) -> Mutant:
+    return Mutant(
+        check=check,
+        words=words,
+        kind="block-store",
+        make=make,
+        also=also,
+        because=because,
+        capabilities=capabilities,
+    )
 
 
 MUTANTS = [
     _mutant("BS-01", "the block reads as ['', 'text', ''", ChangesRecords),
-    _mutant("BS-02", "gave []", AnswersNothingMissing, "BS-03", "BS-06"),
+    _mutant("BS-02", "gave []", AnswersNothingMissing, "BS-03", "BS-06", because="both read missing blocks"),
     _mutant("BS-03", "the interrupted block reads as", WritesInPlace, capabilities=attrs.evolve(ALL, verified=False)),
     _mutant("BS-04", "without a call of fsync", NeverSyncs),
     _mutant("BS-05", "after another block was stored with the same id", KeepsFirst),
-    _mutant("BS-06", "delete raised FileNotFoundError", RaisesOnMissing, "BS-08"),
+    _mutant(
+        "BS-06", "delete raised FileNotFoundError", RaisesOnMissing, "BS-08", because="it deletes unknown blocks, too"
+    ),
     _mutant("BS-06", "removed a file outside", FollowsPaths),
     _mutant("BS-07", "the listing is", ListsByName),
     _mutant("BS-08", "block 10 reads as", DeletesByPrefix),
     _mutant("BS-09", "the next number is", CountsFiles),
-    _mutant("BS-10", "the truncated block reads as", ReadsWhatItCan, "BS-11"),
+    _mutant("BS-10", "the truncated block reads as", ReadsWhatItCan, "BS-11", because="a flipped bit is damage, too"),
     _mutant("BS-11", "the block with a flipped bit reads as", SkipsChecksum),
     _mutant("BS-12", "store raised ValueError: nothing to store", RefusesEmpty),
-    _mutant("BS-13", "block", SharesBuffer),
-    _mutant("BS-14", "the block reads as", TouchesOthers, "BS-03", "BS-13", "BS-15"),
+    _mutant("BS-13", "reads as other records", SharesBuffer),
+    _mutant(
+        "BS-14",
+        "the block reads as",
+        TouchesOthers,
+        "BS-03",
+        "BS-13",
+        "BS-15",
+        because="after a kill, a failed store or beside another store the moved blocks are missing",
+    ),
     _mutant("BS-15", "the store acknowledged a block that did not fit", IgnoresFullDisk),
     _mutant("BS-16", "no file is at", RelativePath),
     _mutant("BS-17", "50 of 50 blocks are in memory", KeepsBlocks),
-    _mutant("BS-18", "is open", LeavesOpen),
+    _mutant("BS-18", "store/open, is open", LeavesOpen),
     _mutant("BS-18", "' was printed to sys.stdout", Prints),
     _mutant("BS-18", "' was printed to sys.stderr", PrintsWarnings),
     _mutant("BS-19", "store returned the metadata", ReplacesMetadata),

@@ -21,9 +21,13 @@ class LineFeeder(TcpFeeder):
         return "x" * (_LIMIT + 1), "dropped"
 
 
-def line_mutant(check: str, make: type[LineReceiver], words: str, scale: float = 1.0, *also: str) -> Mutant:
+def line_mutant(
+    check: str, make: type[LineReceiver], words: str, scale: float = 1.0, *also: str, because: str = ""
+) -> Mutant:
     """A mutant that derives from ``LineReceiver``."""
-    return Mutant(check=check, words=words, kind="receiver", make=make, feeder=LineFeeder, scale=scale, also=also)
+    return Mutant(
+        check=check, words=words, kind="receiver", make=make, feeder=LineFeeder, scale=scale, also=also, because=because
+    )
 
 
 class LineReceiver(ThreadReceiver[str]):

@@ -140,7 +140,7 @@ def counts(cls: type[Counts] = Counts) -> Callable[[ListenerContext], ListenerPr
         listener = cls(context)
         return ListenerProbe(listener, listener.shown)
 
-    make.__name__ = cls.__name__
+    make.__name__, make.__doc__ = cls.__name__, cls.__doc__
     return make
 
 
@@ -152,7 +152,7 @@ def exports(cls: type[Exports] = Exports) -> Callable[[ListenerContext], Listene
         listener = cls(context, backend)
         return ListenerProbe(listener, listener.shown, backend)
 
-    make.__name__ = cls.__name__
+    make.__name__, make.__doc__ = cls.__name__, cls.__doc__
     return make
 
 
@@ -412,12 +412,22 @@ def _mutant(
     words: str,
     cls: type[Counts],
     *also: str,
+    because: str = "",
     capabilities: Capabilities | None = None,
     scale: float = 1.0,
 ) -> Mutant:
     make = exports(cls) if issubclass(cls, Exports) else counts(cls)
     declared = capabilities or (EXPORTS if issubclass(cls, Exports) else Capabilities())
-    return Mutant(check=check, words=words, kind="listener", make=make, capabilities=declared, also=also, scale=scale)
+    return Mutant(
+        check=check,
+        words=words,
+        kind="listener",
+        make=make,
+        capabilities=declared,
+        also=also,
+        because=because,
+        scale=scale,
+    )
 
 
 MUTANTS = [
@@ -428,7 +438,7 @@ MUTANTS = [
     _mutant("LI-03", "onBatchCompleted raised TypeError", DividesByDelay),
     _mutant("LI-04", "onBatchCompleted raised ValueError", TakesRootOfDelay),
     _mutant("LI-05", "the listener changed the event to", ClearsMetadata),
-    _mutant("LI-06", "last_batch is", SwapsPairs, "LI-11"),
+    _mutant("LI-06", "last_batch is", SwapsPairs, "LI-11", because="the last batch is a total"),
     _mutant("LI-07", "onBatchCompleted takes", Slow),
     _mutant("LI-07", "bytes of memory", KeepsBatches),
     _mutant(

@@ -106,7 +106,16 @@ class LoadsAllPlugins(LineReceiver):
         super().onStart()
 
 
-def _mutant(check: str, words: str, make: Any, *also: str, scale: float = 1.0, **extra: Any) -> Mutant:
+def _mutant(
+    check: str,
+    words: str,
+    make: Any,
+    *also: str,
+    because: str = "",
+    defect: str = "",
+    scale: float = 1.0,
+    **extra: Any,
+) -> Mutant:
     return Mutant(
         check=check,
         words=words,
@@ -114,16 +123,34 @@ def _mutant(check: str, words: str, make: Any, *also: str, scale: float = 1.0, *
         make=make,
         feeder=TcpFeeder,
         also=also,
+        because=because,
+        defect=defect,
         scale=scale,
         extra={"live": True, **extra},
     )
 
 
 LIVE_MUTANTS = [
-    _mutant("XX-01", "too often", StoresTwice, "XX-03"),
-    _mutant("XX-02", "unknown receiver 'nowhere'", LineReceiver, "XX-05", "XX-06", name="nowhere"),
+    _mutant("XX-01", "too often", StoresTwice, "XX-03", because="it counts records, too"),
+    _mutant(
+        "XX-02",
+        "unknown receiver 'nowhere'",
+        LineReceiver,
+        "XX-05",
+        "XX-06",
+        because="all three run one program",
+        defect="Is not installed under its name.",
+        name="nowhere",
+    ),
     _mutant("XX-03", "the output lacks 200 of 400 records", LosesBuffer),
     _mutant("XX-04", "after its restart", StartsOnce, scale=0.3),
     _mutant("XX-05", "records of the second stream", KillsOthers),
-    _mutant("XX-06", "the output lacks", LoadsAllPlugins, "XX-05", scale=0.3),
+    _mutant(
+        "XX-06",
+        "the output lacks",
+        LoadsAllPlugins,
+        "XX-05",
+        because="both run one program",
+        scale=0.3,
+    ),
 ]

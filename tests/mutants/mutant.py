@@ -31,6 +31,8 @@ class Mutant:
         capabilities: the declared capabilities.
         scale: ``PENSTOCK_TEST_SCALE`` for its own check; below 1 if the check waits for an event that never occurs.
         also: other checks that the same defect fails unavoidably.
+        because: why it fails these.
+        defect: what the plugin does wrong; empty for the docstring of ``make``.
         files: path → text of an installed distribution, in a folder that is on the search path during the checks.
         extra: further arguments of ``run_checks``.
     """
@@ -43,13 +45,25 @@ class Mutant:
     capabilities: Capabilities = field(factory=Capabilities)
     scale: float = 1.0
     also: tuple[str, ...] = ()
+    because: str = ""
+    defect: str = ""
     files: Mapping[str, str] = field(factory=dict)
     extra: Mapping[str, Any] = field(factory=dict)
 
     @property
+    def name(self) -> str:
+        """The name of its class, or of an installed plugin."""
+        return getattr(self.make, "__name__", "") or str(self.extra["name"])
+
+    @property
+    def what(self) -> str:
+        """What it does wrong, as a sentence."""
+        return self.defect or " ".join((self.make.__doc__ or "").partition("\n\n")[0].split())
+
+    @property
     def id(self) -> str:
         """The name for reports."""
-        return f"{self.check}-{getattr(self.make, '__name__', self.extra.get('name', self.make))}"
+        return f"{self.check}-{self.name}"
 
     def run(self, only: list[str], scale: float = 1.0) -> Report:
         """Run these checks on the mutant. ``PENSTOCK_TEST_SCALE`` multiplies the scale."""

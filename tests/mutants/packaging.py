@@ -73,11 +73,17 @@ def reference(*changes: tuple[str, str]) -> str:
     return source
 
 
-def packaged(check: str, words: str, name: str, source: str = REFERENCE, **more: Any) -> Mutant:
+def packaged(check: str, words: str, name: str, defect: str, source: str = REFERENCE, **more: Any) -> Mutant:
     """A mutant that is a plugin of this name."""
     files = more.pop("files", None) or distribution(name, source)
     return Mutant(
-        check=check, words=words, kind="plugin", files=files, extra={"name": name, "options": _OPTIONS}, **more
+        check=check,
+        words=words,
+        kind="plugin",
+        defect=defect,
+        files=files,
+        extra={"name": name, "options": _OPTIONS},
+        **more,
     )
 
 
@@ -150,13 +156,33 @@ class SharesStop(MemoryReceiver):
 
 
 MUTANTS = [
-    packaged("PK-01", "No module named 'no_such_library'", "pk_import", "import no_such_library\n" + REFERENCE),
-    packaged("PK-01", "ended the process with exit status 3", "pk_exit", "import os\nos._exit(3)\n"),
-    packaged("PK-01", "did not load within", "pk_hang", "import threading\nthreading.Event().wait()\n", scale=0.03),
+    packaged(
+        "PK-01",
+        "No module named 'no_such_library'",
+        "pk_import",
+        "Imports a library that is not installed.",
+        "import no_such_library\n" + REFERENCE,
+    ),
+    packaged(
+        "PK-01",
+        "ended the process with exit status 3",
+        "pk_exit",
+        "Ends the process when it is imported.",
+        "import os\nos._exit(3)\n",
+    ),
+    packaged(
+        "PK-01",
+        "did not load within",
+        "pk_hang",
+        "Waits for ever when it is imported.",
+        "import threading\nthreading.Event().wait()\n",
+        scale=0.03,
+    ),
     packaged(
         "PK-02",
         "in the group 'penstock.receivers', which Penstock ignores",
         "pk_group",
+        "Has a second entry point in a group that does not exist.",
         files=distribution(
             "pk_group", entry_points="[penstock]\n{name} = {name}\n[penstock.receivers]\n{name} = {name}"
         ),
@@ -165,34 +191,67 @@ MUTANTS = [
         "PK-02",
         "in the group 'penstok', which Penstock ignores",
         "pk_typo",
+        "Has its entry point in a group whose name is misspelt.",
         files=distribution("pk_typo", entry_points="[penstok]\n{name} = {name}"),
         also=("PK-01",),
+        because="the loader finds no entry point",
     ),
     packaged(
         "PK-03",
         "dist-pk_other offers the receiver 'pk_taken', too",
         "pk_taken",
+        "Offers a receiver whose name another plugin has taken.",
         files=distribution("pk_taken") | distribution("pk_other", reference(("NAME", "pk_taken"))),
     ),
-    packaged("PK-03", "'The Name' is not lowercase", "pk_name", reference(("NAME", "The Name"))),
-    packaged("PK-04", "unknown hook 'recievers'", "pk_hook", reference(("def receivers", "def recievers"))),
-    packaged("PK-05", "contract version 2", "pk_api", reference(('penstock_api = "1"', 'penstock_api = "2"'))),
+    packaged(
+        "PK-03",
+        "'The Name' is not lowercase",
+        "pk_name",
+        "Offers a receiver whose name has capitals and a space.",
+        reference(("NAME", "The Name")),
+    ),
+    packaged(
+        "PK-04",
+        "unknown hook 'recievers'",
+        "pk_hook",
+        "Misspells the name of a hook.",
+        reference(("def receivers", "def recievers")),
+    ),
+    packaged(
+        "PK-05",
+        "contract version 2",
+        "pk_api",
+        "Declares another version of the contract.",
+        reference(('penstock_api = "1"', 'penstock_api = "2"')),
+    ),
     packaged(
         "PK-06",
         "thread 'eager' is alive",
         "pk_thread",
+        "Starts a thread when it is imported.",
         REFERENCE
         + "\nimport threading\nthreading.Thread(target=threading.Event().wait, name='eager', daemon=True).start()\n",
     ),
     packaged(
-        "PK-06", "of the root logger changed", "pk_logging", REFERENCE + "\nimport logging\nlogging.basicConfig()\n"
+        "PK-06",
+        "of the root logger changed",
+        "pk_logging",
+        "Configures the root logger when it is imported.",
+        REFERENCE + "\nimport logging\nlogging.basicConfig()\n",
     ),
-    packaged("PK-06", "it printed 'hello", "pk_print", REFERENCE + "\nprint('hello')\n"),
-    packaged("PK-06", "pyspark is imported", "pk_spark", REFERENCE + "\nimport pyspark.conf\n", also=("PK-07",)),
+    packaged("PK-06", "it printed 'hello", "pk_print", "Prints when it is imported.", REFERENCE + "\nprint('hello')\n"),
+    packaged(
+        "PK-06",
+        "pyspark is imported",
+        "pk_spark",
+        "Imports Spark; here a stand-in, which takes no time.",
+        REFERENCE + "\nimport sys, types\nsys.modules.setdefault('pyspark', types.ModuleType('pyspark'))\n",
+    ),
     packaged(
         "PK-07",
         "the import took",
         "pk_slow",
+        "Takes 200 ms to import.",
         REFERENCE + "\nimport time\nuntil = time.perf_counter() + 0.2\nwhile time.perf_counter() < until: pass\n",
         scale=0.2,
     ),
@@ -200,33 +259,49 @@ MUTANTS = [
         "PK-08",
         "'address' of the receiver 'pk_help' has no help",
         "pk_help",
+        "Has an option without help.",
         reference(('metadata={"help": "of the source"}', "")),
     ),
     packaged(
         "PK-08",
         "'address' of the receiver 'pk_type' has no type",
         "pk_type",
+        "Has an option without a type.",
         reference(("address: str", "address: object")),
     ),
-    packaged("PK-09", "ignores the unknown key spark.penstock.pk_listener.no_such_option", "pk_listener", _LISTENER),
-    packaged("PK-10", "accepts 'nan'", "pk_nan", reference((" validator=attrs.validators.gt(0),", ""))),
+    packaged(
+        "PK-09",
+        "ignores the unknown key spark.penstock.pk_listener.no_such_option",
+        "pk_listener",
+        "Reads a configuration key that it does not declare.",
+        _LISTENER,
+    ),
+    packaged(
+        "PK-10",
+        "accepts 'nan'",
+        "pk_nan",
+        "Accepts every number as an option.",
+        reference((" validator=attrs.validators.gt(0),", "")),
+    ),
     packaged(
         "PK-10",
         "raised AttributeError",
         "pk_raises",
+        "Raises another error than one about options when it is made.",
         reference(("self.options, self", "options.address.no_such_method\n        self.options, self")),
-        also=("PK-11",),
     ),
     packaged(
         "PK-11",
         "repr shows the secret option 'password' of the receiver 'pk_secret'",
         "pk_secret",
+        "Has the password in the repr of its options.",
         reference((" repr=False,", "")),
     ),
     packaged(
         "PK-11",
         "'password' is in a log event",
         "pk_logged",
+        "Logs the password.",
         reference(
             (
                 "        self.options, self",
@@ -238,7 +313,7 @@ MUTANTS = [
     ),
     Mutant(
         check="PK-12",
-        words="KeyError",
+        words="a new TravelsByNumber cannot be pickled: KeyError",
         kind="receiver",
         make=TravelsByNumber,
         feeder=MemoryFeeder,
@@ -273,6 +348,7 @@ MUTANTS = [
         check="PK-14",
         words="Capabilities.acknowledged is not set, and the receiver acknowledged 20 records",
         kind="receiver",
+        defect="Acknowledges, and does not declare it.",
         make=MemoryReceiver,
         feeder=MemoryFeeder,
         capabilities=Capabilities(bounded=True),
@@ -286,6 +362,10 @@ MUTANTS = [
         capabilities=Capabilities(acknowledged=True, bounded=True, durable=True),
     ),
     packaged(
-        "PK-15", "does not name the options address", "pk_readme", files=distribution("pk_readme", readme="A receiver.")
+        "PK-15",
+        "does not name the options address",
+        "pk_readme",
+        "Has a README that names none of its options.",
+        files=distribution("pk_readme", readme="A receiver."),
     ),
 ]

@@ -348,9 +348,18 @@ def _mutant(
     words: str,
     make: Callable[[int], Any],
     *also: str,
+    because: str = "",
     capabilities: Capabilities = RESTORES,
 ) -> Mutant:
-    return Mutant(check=check, words=words, kind="rate-estimator", make=make, capabilities=capabilities, also=also)
+    return Mutant(
+        check=check,
+        words=words,
+        kind="rate-estimator",
+        make=make,
+        capabilities=capabilities,
+        also=also,
+        because=because,
+    )
 
 
 MUTANTS = [
@@ -378,7 +387,14 @@ MUTANTS = [
     _mutant("RE-09", "not settled", StaysLow),
     _mutant("RE-10", "settled after", StartsSlowly),
     _mutant("RE-11", "batch 12 waits 11.7 intervals", StartsRecklessly),
-    _mutant("RE-12", "batches still wait 7.3 intervals", NeverDrains, "RE-09", "RE-13"),
+    _mutant(
+        "RE-12",
+        "batches still wait 7.3 intervals",
+        NeverDrains,
+        "RE-09",
+        "RE-13",
+        because="after a step the plant must have no backlog",
+    ),
     _mutant("RE-13", "not settled", KeepsHalf),
     _mutant("RE-14", "not settled", StopsLearning),
     _mutant("RE-15", "the rate changes by", FollowsNoise),
@@ -386,9 +402,26 @@ MUTANTS = [
     _mutant("RE-17", "of the attainable records", StarvesAtFixedCost),
     _mutant("RE-18", "the small one", NeglectsSmall),
     _mutant("RE-19", "compute calls time.time", ReadsClock),
-    _mutant("RE-19", "in the next", DrawsRates, "RE-03", "RE-04", "RE-05", "RE-20", "RE-23"),
+    _mutant(
+        "RE-19",
+        "in the next",
+        DrawsRates,
+        "RE-03",
+        "RE-04",
+        "RE-05",
+        "RE-20",
+        "RE-23",
+        because="each compares two runs, which chance makes different",
+    ),
     _mutant("RE-20", "without a restart", HidesState),
-    _mutant("RE-20", "Capabilities.restores is not set", SaysItHasNoState, "PK-14", capabilities=Capabilities()),
+    _mutant(
+        "RE-20",
+        "Capabilities.restores is not set",
+        SaysItHasNoState,
+        "PK-14",
+        because="it compares the flags with the behaviour",
+        capabilities=Capabilities(),
+    ),
     _mutant("RE-21", "no rate for 20 plausible batches", SpoiltByOutage),
     _mutant("RE-22", "the saved state has", RemembersAll),
     _mutant("RE-22", "bytes of memory", KeepsTimes),
@@ -396,6 +429,16 @@ MUTANTS = [
     _mutant("RE-22", "thread 'forgotten' is alive", StartsThread),
     _mutant("RE-22", "'rate ", Prints),
     _mutant("RE-22", "was printed to sys.stderr", PrintsErrors),
-    _mutant("RE-23", "beside another estimator", SharesRecords, "RE-03", "RE-04", "RE-05", "RE-19", "RE-20"),
+    _mutant(
+        "RE-23",
+        "beside another estimator",
+        SharesRecords,
+        "RE-03",
+        "RE-04",
+        "RE-05",
+        "RE-19",
+        "RE-20",
+        because="each compares two estimators, the second of which finds the records of the first",
+    ),
     _mutant("RE-24", "reason is ''", SaysNothing),
 ]

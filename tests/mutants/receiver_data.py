@@ -106,14 +106,43 @@ class OtherInGroups(MemoryReceiver):
 
 
 MUTANTS = [
-    memory_mutant("RC-10", LosesOne, "1 missing, such as '250-", 0.05, "RC-24", "RC-34"),
-    memory_mutant("RC-10", StoresTwice, "1 stored without being fed, or too often", 1.0, "RC-24"),
+    memory_mutant(
+        "RC-10",
+        LosesOne,
+        "1 missing, such as '250-",
+        0.05,
+        "RC-24",
+        "RC-34",
+        because="both put more than 250 records, and count those stored",
+    ),
+    memory_mutant(
+        "RC-10",
+        StoresTwice,
+        "1 stored without being fed, or too often",
+        1.0,
+        "RC-24",
+        because="it puts more than 250 records, and counts those stored",
+    ),
     memory_mutant("RC-11", StoresReversed, "is stored before number"),
     memory_mutant("RC-12", Strips, "2 of 9 odd records are not stored"),
-    line_mutant("RC-13", SplitsCharacters, "missing, such as", 1.0, "RC-28"),
+    line_mutant(
+        "RC-13",
+        SplitsCharacters,
+        "missing, such as",
+        1.0,
+        "RC-28",
+        because="what replaces half a character also replaces bad bytes",
+    ),
     line_mutant("RC-13", ForgetsLast, "after the last record without terminator", 0.1),
     line_mutant("RC-14", DropsQuietly, "the receiver reported no error for a record above its size limit", 0.1),
     memory_mutant("RC-15", Spins, "the receiver's threads are busy", 0.1),
     memory_mutant("RC-16", EndsWhenIdle, "is not stored after a quiet period", 0.2),
-    memory_mutant("RC-17", OtherInGroups, "stored differently from single ones", 1.0, "PK-13"),
+    memory_mutant(
+        "RC-17",
+        OtherInGroups,
+        "stored differently from single ones",
+        1.0,
+        "PK-13",
+        because="it puts 20 records at once, and compares them with those stored",
+    ),
 ]

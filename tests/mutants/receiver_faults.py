@@ -133,7 +133,14 @@ class IgnoresProcess(PipeReceiver):
 
 
 MUTANTS = [
-    memory_mutant("RC-25", ConnectsInOnStart, "onStart raised", 1.0, "RC-26"),
+    memory_mutant(
+        "RC-25",
+        ConnectsInOnStart,
+        "onStart raised",
+        1.0,
+        "RC-26",
+        because="an error of onStart ends the receiver during the outage",
+    ),
     memory_mutant("RC-25", HidesRefusal, "reported no error for a refused connection", 0.1),
     memory_mutant("RC-26", EndsWithConnection, "the record after the cut is not stored", 0.1),
     memory_mutant("RC-27", ConstantDelay, "the delays between attempts do not grow"),

@@ -111,12 +111,53 @@ class NeverFreesWindow(MemoryReceiver):
             super().take(connection, [each])
 
 
+_FORGOTTEN = "the source does not redeliver acknowledged records"
+
 MUTANTS = [
-    memory_mutant("RC-31", AcknowledgesFirst, "acknowledged 5 records that are not stored", 1.0, "RC-32", "RC-33"),
-    memory_mutant("RC-31", AcknowledgesBuffered, "acknowledged 5 records that are not stored", 1.0, "RC-32", "RC-33"),
+    memory_mutant(
+        "RC-31",
+        AcknowledgesFirst,
+        "acknowledged 5 records that are not stored",
+        1.0,
+        "RC-32",
+        "RC-33",
+        because=_FORGOTTEN,
+    ),
+    memory_mutant(
+        "RC-31",
+        AcknowledgesBuffered,
+        "acknowledged 5 records that are not stored",
+        1.0,
+        "RC-32",
+        "RC-33",
+        because=_FORGOTTEN,
+    ),
     memory_mutant("RC-31", AcknowledgesByTimer, "5 records that are not stored"),
-    memory_mutant("RC-31", NeverAcknowledges, "acknowledged 0 of 5 stored records", 0.1, "PK-14", "RC-34"),
-    memory_mutant("RC-32", Rejects, "5 of 5 records are not stored", 0.1, "RC-33", feeder=DeadLetterFeeder),
+    memory_mutant(
+        "RC-31",
+        NeverAcknowledges,
+        "acknowledged 0 of 5 stored records",
+        0.1,
+        "PK-14",
+        "RC-34",
+        because="both wait for acknowledgements",
+    ),
+    memory_mutant(
+        "RC-32",
+        Rejects,
+        "5 of 5 records are not stored",
+        0.1,
+        "RC-33",
+        because="refused records must come back there, too",
+        feeder=DeadLetterFeeder,
+    ),
     memory_mutant("RC-33", AcknowledgesUpTo, "acknowledged records that are not stored"),
-    memory_mutant("RC-34", NeverFreesWindow, "200 of 600 records are not stored", 0.1, "RC-24"),
+    memory_mutant(
+        "RC-34",
+        NeverFreesWindow,
+        "200 of 600 records are not stored",
+        0.1,
+        "RC-24",
+        because="it puts more records than the window has, before any is accepted",
+    ),
 ]

@@ -189,8 +189,8 @@ class StoresLate(MemoryReceiver):
                 self.store("late")
 
 
-# What else a stop that hangs breaks.
-_NEVER_STOPS = ("RC-03", "RC-05", "RC-07", "RC-30", "RC-33", "RC-45")
+# Checks that stop the receiver while it reads, and need the stop to end.
+_NEVER_STOPS = ("RC-03", "RC-05", "RC-07", "RC-08", "RC-30", "RC-33", "RC-45")
 
 MUTANTS = [
     memory_mutant("RC-01", ConnectsInConstructor, "called socket.bind"),
@@ -199,14 +199,39 @@ MUTANTS = [
     memory_mutant("RC-03", StartsAgain, "second reader", scale=0.1),
     memory_mutant("RC-04", NeedsStart, "onStop raised AttributeError"),
     memory_mutant("RC-05", StopsOnce, "onStop raised IndexError"),
-    memory_mutant("RC-06", NeverWakes, "has not ended", 0.05, "PK-13", "PK-14", *_NEVER_STOPS),
-    memory_mutant("RC-06", ForgetsThread, "thread 'bare reader'", 0.05, "RC-08"),
-    memory_mutant("RC-07", ReusesConnection, "after 1 restarts the receiver stores no record", 0.1, "RC-26"),
-    memory_mutant("RC-08", LeavesDescriptors, "descriptor", scale=0.1),
-    memory_mutant("RC-08", LeavesProcesses, "process", 0.1),
+    memory_mutant(
+        "RC-06",
+        NeverWakes,
+        "has not ended",
+        0.05,
+        "PK-13",
+        "PK-14",
+        *_NEVER_STOPS,
+        because="each stops or restarts the receiver while it reads",
+    ),
+    memory_mutant(
+        "RC-06", ForgetsThread, "thread 'bare reader'", 0.05, "RC-08", because="a thread that remains is a leak"
+    ),
+    memory_mutant(
+        "RC-07",
+        ReusesConnection,
+        "after 1 restarts the receiver stores no record",
+        0.1,
+        "RC-26",
+        because="the receiver reconnects by a restart",
+    ),
+    memory_mutant("RC-08", LeavesDescriptors, ", pipe:[", scale=0.1),
+    memory_mutant("RC-08", LeavesProcesses, " runs; process ", 0.1),
     memory_mutant("RC-08", Prints, "'connecting to memory-"),
     memory_mutant("RC-08", PrintsErrors, "'lost: memory-"),
     memory_mutant("RC-08", WritesDirectly, "% connected to memory-"),
     memory_mutant("RC-08", SetsUp, "os.environ changed: MEMORY_ADDRESS; "),
-    memory_mutant("RC-09", StoresLate, "called store after its stop", 1.0, "RC-27"),
+    memory_mutant(
+        "RC-09",
+        StoresLate,
+        "called store after its stop",
+        1.0,
+        "RC-27",
+        because="a record that is stored between two attempts resets the delay",
+    ),
 ]

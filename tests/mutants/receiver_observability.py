@@ -35,8 +35,14 @@ class SaysNoLag(ReplayableReceiver):
 _REPLAYABLE = Capabilities(replayable=True, bounded=True)
 
 MUTANTS = [
-    # The store of a marker waits in update_rate, on a clock that only RC-22 advances.
-    memory_mutant("RC-45", StoresMarkers, "127 records were put; the receiver reported 129 as stored", 1.0, "RC-22"),
+    memory_mutant(
+        "RC-45",
+        StoresMarkers,
+        "127 records were put; the receiver reported 129 as stored",
+        1.0,
+        "RC-22",
+        because="the store of a marker waits in update_rate, on a clock that only this check advances",
+    ),
     memory_mutant(
         "RC-46", GuessesLag, "reports a lag of 1, and the source had 0 more records", capabilities=_REPLAYABLE
     ),

@@ -56,9 +56,10 @@ class SavesReadPosition(ReplayableReceiver):
     at_most = 100
 
     def take(self, connection: MemoryConnection, found: Found) -> None:
+        after = found[-1][0] + 1
         for _, record in found:
-            self.store_all([record], self.metadata(connection, found[-1][0] + 1))
-        self.offset = found[-1][0] + 1
+            self.store_all([record], {"offset": after})
+        self.offset = after
 
 
 class MovesEverySecond(ReplayableReceiver):
@@ -152,6 +153,7 @@ class InfersTypes(ArrowReceiver):
 _REPLAYABLE = Capabilities(replayable=True, bounded=True)
 _PARTITIONED = Capabilities(replayable=True, bounded=True, partitioned=True)
 _ARROW = Capabilities(acknowledged=True, bounded=True, arrow=True)
+_SEVERAL = "it runs several instances, too"
 
 
 MUTANTS = [
@@ -164,6 +166,7 @@ MUTANTS = [
         "RC-37",
         "RC-38",
         "RC-39",
+        because="without a position no receiver continues",
         capabilities=_REPLAYABLE,
     ),
     memory_mutant("RC-35", GivesTuples, "after JSON", capabilities=_REPLAYABLE),
@@ -175,6 +178,7 @@ MUTANTS = [
         0.1,
         "PK-14",
         "RC-39",
+        because="the source forgets acknowledged records, and Capabilities.acknowledged is not set",
         capabilities=_REPLAYABLE,
     ),
     memory_mutant("RC-37", SavesReadPosition, "continues after 1 of 5 records: missing", 0.1, capabilities=_REPLAYABLE),
@@ -186,6 +190,7 @@ MUTANTS = [
         "RC-36",
         "RC-37",
         "RC-39",
+        because="a receiver at the old position stores the second record again",
         capabilities=_REPLAYABLE,
     ),
     memory_mutant(
@@ -193,11 +198,35 @@ MUTANTS = [
     ),
     memory_mutant("RC-40", WaitsAtTheEnd, "the source has ended, and the receiver's thread 'WaitsAtTheEnd-0'", 0.1),
     memory_mutant("RC-40", FailsAtTheEnd, "the receiver reported the end of the source as an error"),
-    memory_mutant("RC-41", ReadsEverything, "twice or unexpectedly ['0-", 0.1, "RC-42", capabilities=_PARTITIONED),
-    memory_mutant("RC-41", LeavesPartitions, "3 instances: missing ['", 0.1, "RC-42", capabilities=_PARTITIONED),
+    memory_mutant(
+        "RC-41",
+        ReadsEverything,
+        "twice or unexpectedly ['0-",
+        0.1,
+        "RC-42",
+        because=_SEVERAL,
+        capabilities=_PARTITIONED,
+    ),
+    memory_mutant(
+        "RC-41",
+        LeavesPartitions,
+        "3 instances: missing ['",
+        0.1,
+        "RC-42",
+        because=_SEVERAL,
+        capabilities=_PARTITIONED,
+    ),
     memory_mutant("RC-42", SavesByInstance, "3 instances: ", 0.1, capabilities=_PARTITIONED),
     memory_mutant(
-        "RC-43", StoresFloats, "read as ['float", 1.0, "RC-10", "RC-12", feeder=NumberFeeder, capabilities=_ARROW
+        "RC-43",
+        StoresFloats,
+        "read as ['float",
+        1.0,
+        "RC-10",
+        "RC-12",
+        because="all three compare the types of records, too",
+        feeder=NumberFeeder,
+        capabilities=_ARROW,
     ),
     memory_mutant("RC-43", StoresRows, "no block comes from store_arrow", capabilities=_ARROW),
     memory_mutant("RC-44", InfersTypes, "has the schema value: large_string", capabilities=_ARROW),

@@ -152,11 +152,25 @@ class Miscounts(DropsOverflow):
 
 MUTANTS = [
     memory_mutant("RC-18", IgnoresHighLimit, "a limit of 800 records/s"),
-    memory_mutant("RC-19", BeginsUnlimited, "an initial rate of 20 records/s", 1.0, "RC-18"),
+    memory_mutant(
+        "RC-19",
+        BeginsUnlimited,
+        "an initial rate of 20 records/s",
+        1.0,
+        "RC-18",
+        because="the limit covers the first records, too",
+    ),
     memory_mutant("RC-20", IgnoresPause, "the receiver stored 200 records during a pause"),
     memory_mutant("RC-21", StaysSlow, "the receiver stored 1 of 100 records after the limit was removed", 0.1),
     memory_mutant("RC-22", RemembersRate, "first 200 records/s, then 20 records/s"),
     memory_mutant("RC-23", Hoards, "the receiver has taken 4000 records"),
-    memory_mutant("RC-24", DropsOverflow, "of 2000 records", 0.1, "RC-23"),
+    memory_mutant(
+        "RC-24",
+        DropsOverflow,
+        "of 2000 records",
+        0.1,
+        "RC-23",
+        because="a receiver that drops records takes them without end",
+    ),
     evolve(memory_mutant("RC-24", Miscounts, "as dropped", 0.1), capabilities=evolve(MEMORY_RECEIVER, drops=True)),
 ]

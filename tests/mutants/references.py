@@ -21,6 +21,8 @@ def memory_mutant(
     words: str,
     scale: float = 1.0,
     *also: str,
+    because: str = "",
+    defect: str = "",
     feeder: type[Feeder] = MemoryFeeder,
     capabilities: Capabilities = MEMORY_RECEIVER,
 ) -> Mutant:
@@ -34,6 +36,8 @@ def memory_mutant(
         capabilities=capabilities,
         scale=scale,
         also=also,
+        because=because,
+        defect=defect,
     )
 
 

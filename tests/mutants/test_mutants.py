@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from attrs import evolve
-from tests.mutants import block_store, rate_estimator, receiver_references
+from tests.mutants import block_store, rate_estimator, receiver_references, table
 from tests.mutants.line_receiver import LineFeeder, LineReceiver
 from tests.mutants.mutant import Mutant, all_mutants
 from tests.mutants.receiver_rate import CountsDropped
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
-from penstock.testing import Capabilities, Feeder, MemoryFeeder, run_checks
+from penstock.testing import Capabilities, Feeder, MemoryFeeder, all_checks, run_checks
 from penstock.testing.check import checks_for
 
 # For the whole kit on one plugin, without the live checks: processor time, which a busy machine does not stretch much.
@@ -26,6 +26,19 @@ def test_mutant_fails_its_check(mutant: Mutant) -> None:
     report = mutant.run([mutant.check], mutant.scale)
     assert report[mutant.check].outcome == "failed"
     assert mutant.words in report[mutant.check].seen
+
+
+def test_each_check_has_a_mutant() -> None:
+    assert {each.check for each in [*all_mutants(), *all_mutants(live=True)]} == set(all_checks())
+
+
+def test_table_is_the_generated_one() -> None:
+    assert table.PAGE.read_text(encoding="utf-8") == table.page(), "run: python -m tests.mutants.table"
+
+
+@pytest.mark.parametrize("mutant", [pytest.param(each, id=each.id) for each in all_mutants() if each.also])
+def test_mutant_that_fails_other_checks_says_why(mutant: Mutant) -> None:
+    assert mutant.because
 
 
 REFERENCES: dict[str, dict[str, Any]] = {

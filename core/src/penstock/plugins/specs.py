@@ -253,7 +253,13 @@ def _describe(field: attrs.Attribute[Any], option_type: Any) -> Option:
 
 
 def read_options(
-    kind: str, spec: Spec, given: Mapping[str, Any], configured: Mapping[str, str] = _NOTHING, prefix: str = ""
+    kind: str,
+    spec: Spec,
+    given: Mapping[str, Any],
+    configured: Mapping[str, str] = _NOTHING,
+    prefix: str = "",
+    *,
+    way: str = "pass {option}=…",
 ) -> Any:
     """Make an instance of a spec's options class.
 
@@ -263,6 +269,7 @@ def read_options(
         given: option → value; text is converted to the field's type.
         configured: option → text from the configuration; ``given`` overrides it.
         prefix: of the keys of ``configured``; errors name the key.
+        way: how the caller gives an option, for the message about a missing one; ``{option}`` stands for its name.
 
     Returns:
         The instance, ``None`` when the spec has no options.
@@ -278,7 +285,7 @@ def read_options(
             raise UnknownNameError("option", name, [], f"{what}{_from_key(keys, name)}")
         return None
     # Only configuration has options of rate estimators; a program names the other kinds in a call with options.
-    ways = ["pass {option}=…"] * (kind != "rate estimator") + [f"set {prefix}{{option}}"] * bool(prefix)
+    ways = [way] * (kind != "rate estimator") + [f"set {prefix}{{option}}"] * bool(prefix)
     return structure_options(what, spec.options, {**configured, **given}, keys, " or ".join(ways))
 
 

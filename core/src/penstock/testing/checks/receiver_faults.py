@@ -88,7 +88,12 @@ def backs_off_when_flapping(kit: ReceiverKit) -> None:
     feeder = kit.feeder()
     feeder.cut()
     clock = ManualClock()
-    conf = {"spark.streaming.receiverRestartDelay": "100ms", "spark.streaming.blockInterval": "50ms"}
+    conf = {
+        "spark.streaming.receiverRestartDelay": "100ms",
+        "spark.streaming.blockInterval": "50ms",
+        # Without this timeout the supervisor does not wait for onStop on the clock; such a wait would count as a delay.
+        "spark.penstock.receiver.stopTimeout": "0",
+    }
     harness = kit.run(kit.make(feeder), clock, conf)
     attempts = _Attempts(feeder, harness)
     kit.until(attempts, "the receiver made no attempt to connect, and reported no error")

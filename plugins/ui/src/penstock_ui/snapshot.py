@@ -1,0 +1,378 @@
+"""``Snapshot``: the state of one application at one moment, as an immutable value.
+
+The metrics store makes it from events, of a running application or of an event log. The dashboard, REST, Prometheus,
+the terminal and the history all render it, and nothing else. Times are milliseconds since the epoch, delays and
+latencies are milliseconds, rates are records/s, sizes are bytes. ``None`` means not known (yet).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from functools import cached_property
+from math import ceil
+
+from attrs import field, frozen
+
+from penstock import DStreamInfo, ReceiverInfo, StreamInputInfo
+
+
+class BatchStatus(Enum):
+    """Where a batch is, in the words of Spark's REST API."""
+
+    QUEUED = "QUEUED"
+    PROCESSING = "PROCESSING"
+    COMPLETED = "COMPLETED"
+
+
+@frozen
+class Application:
+    """What does not change while an application runs.
+
+    Attributes:
+        id: the Spark application's id.
+        name: the Spark application's name.
+        batch_interval_ms: milliseconds between two batches.
+        spark_ui_url: Spark's own UI; empty when it is off or unknown.
+        penstock_version: the version that the application runs with.
+    """
+
+    id: str = ""
+    name: str = ""
+    batch_interval_ms: int = 1000
+    spark_ui_url: str = ""
+    penstock_version: str = ""
+
+
+@frozen
+class Operation:
+    """One output operation of one batch.
+
+    Attributes:
+        id: 0, 1, … in the order in which the program made its output operations.
+        name: its call site, short.
+        description: its call site with the full path.
+        started_ms: when it started.
+        ended_ms: when it ended.
+        failure: the traceback when it failed; very long ones are cut.
+        job_ids: the Spark jobs that it ran, as far as they are known.
+    """
+
+    id: int
+    name: str = ""
+    description: str = ""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    failure: str | None = None
+    job_ids: tuple[int, ...] = ()
+
+    @property
+    def duration_ms(self) -> int | None:
+        """From its start to its end."""
+        return None if self.started_ms is None or self.ended_ms is None else self.ended_ms - self.started_ms
+
+
+@frozen
+class Batch:
+    """One batch.
+
+    Attributes:
+        time_ms: the batch time: end of the interval whose data it has. Identifies the batch.
+        status: queued, processing or completed.
+        records: records of all streams.
+        submitted_ms: when its jobs were submitted.
+        started_ms: when its first job started.
+        ended_ms: when its last job ended or the batch was abandoned.
+        latency_ms: from the arrival of its earliest record at a receiver to its end: the end-to-end latency.
+        num_operations: output operations that it has, as far as they are known.
+        num_succeeded: output operations that succeeded.
+        num_failed: output operations that failed.
+        first_failure: the traceback of the first output operation that failed, ``None`` if none did.
+        inputs: the input by stream id; ``None`` for an old batch whose details were dropped to bound the memory.
+        operations: its output operations by id; ``None`` for an old batch whose details were dropped.
+    """
+
+    time_ms: int
+    status: BatchStatus
+    records: int = 0
+    submitted_ms: int | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    latency_ms: int | None = None
+    num_operations: int = 0
+    num_succeeded: int = 0
+    num_failed: int = 0
+    first_failure: str | None = None
+    inputs: Mapping[int, StreamInputInfo] | None = field(factory=dict)
+    operations: tuple[Operation, ...] | None = ()
+
+    @property
+    def generation_delay_ms(self) -> int | None:
+        """From the batch time to the submission of the jobs."""
+        return None if self.submitted_ms is None else max(self.submitted_ms - self.time_ms, 0)
+
+    @property
+    def scheduling_delay_ms(self) -> int | None:
+        """From submission to the start of the first job."""
+        return _difference(self.submitted_ms, self.started_ms)
+
+    @property
+    def processing_delay_ms(self) -> int | None:
+        """From the start of the first job to the end of the last."""
+        return _difference(self.started_ms, self.ended_ms)
+
+    @property
+    def total_delay_ms(self) -> int | None:
+        """From submission to the end of the last job."""
+        return _difference(self.submitted_ms, self.ended_ms)
+
+    @property
+    def num_active(self) -> int:
+        """Output operations that have not ended."""
+        return max(self.num_operations - self.num_succeeded - self.num_failed, 0)
+
+    @property
+    def capacity_per_s(self) -> float | None:
+        """The rate at which the batch was processed; ``None`` without records or duration."""
+        took = self.processing_delay_ms
+        return self.records * 1000 / took if took and self.records else None
+
+
+@frozen
+class RateChange:
+    """A rate limit that a stream's receiver got.
+
+    Attributes:
+        time_ms: when the change was seen, with the first batch event after it.
+        limit: the new limit; ``None`` for no limit.
+        reason: why the rate estimator answered as it did; empty when it gave no reason or none is configured.
+    """
+
+    time_ms: int
+    limit: float | None
+    reason: str = ""
+
+
+@frozen
+class Stream:
+    """One input stream.
+
+    Attributes:
+        id: the stream's id.
+        name: given by ``setName``, or else ``<type>-<id>``.
+        type: class of the receiver, or of the stream when the driver pulls its input.
+        has_receiver: whether it has a receiver; false for files, queues and other pulled inputs.
+        receiver: the receiver's state; ``None`` until it is known, and for streams without one.
+        starts: how often the receiver registered.
+        errors: how often it reported an error.
+        records: records of all batches.
+        rate_limit: the limit now in force; ``None`` for no limit.
+        rate_changes: the last changes of the limit with the estimator's reasons, oldest first.
+    """
+
+    id: int
+    name: str
+    type: str = ""
+    has_receiver: bool = False
+    receiver: ReceiverInfo | None = None
+    starts: int = 0
+    errors: int = 0
+    records: int = 0
+    rate_limit: float | None = None
+    rate_changes: tuple[RateChange, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether its receiver is registered."""
+        return self.receiver is not None and self.receiver.active
+
+    @property
+    def restarts(self) -> int:
+        """How often the receiver was restarted or relaunched."""
+        return max(self.starts - 1, 0)
+
+
+@frozen
+class Totals:
+    """Counts since the application started; they include batches that are not retained.
+
+    Attributes:
+        completed_batches: batches that ended, successfully or not.
+        failed_batches: batches that ended with a failed output operation.
+        received_records: records of the batches that started.
+        processed_records: records of the batches that ended.
+    """
+
+    completed_batches: int = 0
+    failed_batches: int = 0
+    received_records: int = 0
+    processed_records: int = 0
+
+
+@frozen
+class Storage:
+    """What the application stores. Sampled about once a batch; ``None`` where the driver does not know it.
+
+    Attributes:
+        backlog_bytes: blocks that no batch has processed.
+        blocks: stored blocks that are not cleaned up.
+        block_disk_bytes: their size on the executors' disks, or in the receiver write-ahead log.
+        buffered_bytes: records in the receivers' memory that are not in a stored block yet.
+        driver_log_bytes: the driver write-ahead log.
+        checkpoint_ms: when the last checkpoint was written.
+        checkpoint_failures: consecutive checkpoints that could not be written.
+        checkpoint_error: the last failure of a checkpoint, empty for none.
+    """
+
+    backlog_bytes: int | None = None
+    blocks: int | None = None
+    block_disk_bytes: int | None = None
+    buffered_bytes: int | None = None
+    driver_log_bytes: int | None = None
+    checkpoint_ms: int | None = None
+    checkpoint_failures: int = 0
+    checkpoint_error: str = ""
+
+
+@frozen
+class Listener:
+    """One listener on the bus.
+
+    Attributes:
+        name: the plugin, with its distribution and version, or the class.
+        dropped: events that it lost because it was too slow.
+        failed: events that it raised on.
+        disabled: whether the bus has disabled it.
+    """
+
+    name: str
+    dropped: int = 0
+    failed: int = 0
+    disabled: bool = False
+
+
+@frozen
+class Distribution:
+    """Percentiles of a delay over the retained batches, in ms."""
+
+    count: int
+    mean: float
+    p50: int
+    p95: int
+    p99: int
+    maximum: int
+
+    @classmethod
+    def of(cls, values: Iterable[int | None]) -> Distribution | None:
+        """The distribution of the known values, by the nearest rank; ``None`` when there are none."""
+        known = sorted(value for value in values if value is not None)
+        if not known:
+            return None
+
+        def rank(share: float) -> int:
+            return known[max(ceil(share * len(known)) - 1, 0)]
+
+        return cls(len(known), sum(known) / len(known), rank(0.5), rank(0.95), rank(0.99), known[-1])
+
+
+@frozen(slots=False)
+class Snapshot:
+    """The state of one application.
+
+    Attributes:
+        version: rises with every change; equal versions of one application are equal snapshots.
+        time_ms: when it was taken; for a history when the last event was logged.
+        is_live: whether the application runs; false after its stop and for a history.
+        stop_phase: the phase of the stop that the application is in, empty before.
+        started_ms: when the context started.
+        application: what does not change.
+        streams: the input streams by id.
+        batches: every waiting and running batch and the retained completed ones, by batch time.
+        totals: counts since the start.
+        storage: what is stored, and the checkpoints.
+        listeners: the listeners on the bus.
+        graph: the DStream graph.
+    """
+
+    version: int = 0
+    time_ms: int = 0
+    is_live: bool = False
+    stop_phase: str = ""
+    started_ms: int | None = None
+    application: Application = field(factory=Application)
+    streams: tuple[Stream, ...] = ()
+    batches: tuple[Batch, ...] = ()
+    totals: Totals = field(factory=Totals)
+    storage: Storage = field(factory=Storage)
+    listeners: tuple[Listener, ...] = ()
+    graph: Sequence[DStreamInfo] = ()
+
+    @cached_property
+    def completed(self) -> tuple[Batch, ...]:
+        """The retained completed batches, by batch time."""
+        return tuple(batch for batch in self.batches if batch.status is BatchStatus.COMPLETED)
+
+    @cached_property
+    def running(self) -> tuple[Batch, ...]:
+        """The running batches, by batch time."""
+        return tuple(batch for batch in self.batches if batch.status is BatchStatus.PROCESSING)
+
+    @cached_property
+    def waiting(self) -> tuple[Batch, ...]:
+        """The waiting batches, by batch time."""
+        return tuple(batch for batch in self.batches if batch.status is BatchStatus.QUEUED)
+
+    @cached_property
+    def receivers(self) -> tuple[Stream, ...]:
+        """The streams that have a receiver."""
+        return tuple(stream for stream in self.streams if stream.has_receiver)
+
+    @property
+    def active_receivers(self) -> int:
+        """How many receivers are registered."""
+        return sum(stream.is_active for stream in self.receivers)
+
+    @cached_property
+    def scheduling_delay(self) -> Distribution | None:
+        """Of the retained completed batches, as are the following."""
+        return Distribution.of(batch.scheduling_delay_ms for batch in self.completed)
+
+    @cached_property
+    def processing_delay(self) -> Distribution | None:
+        """From the start of the first job to the end of the last."""
+        return Distribution.of(batch.processing_delay_ms for batch in self.completed)
+
+    @cached_property
+    def total_delay(self) -> Distribution | None:
+        """From submission to the end of the last job."""
+        return Distribution.of(batch.total_delay_ms for batch in self.completed)
+
+    @cached_property
+    def generation_delay(self) -> Distribution | None:
+        """From the batch time to the submission of the jobs."""
+        return Distribution.of(batch.generation_delay_ms for batch in self.completed)
+
+    @cached_property
+    def latency(self) -> Distribution | None:
+        """From the arrival of a batch's earliest record to the batch's end."""
+        return Distribution.of(batch.latency_ms for batch in self.completed)
+
+    def batch(self, time_ms: int) -> Batch | None:
+        """The batch of a time; ``None`` when it is unknown or not retained any more."""
+        return next((batch for batch in self.batches if batch.time_ms == time_ms), None)
+
+    def stream(self, stream_id: int) -> Stream | None:
+        """The stream with an id."""
+        return next((stream for stream in self.streams if stream.id == stream_id), None)
+
+    def input_rate(self, batch: Batch, stream_id: int | None = None) -> float:
+        """The rate at which a batch's records arrived: of one stream, or of all. 0 for a stream without input."""
+        records = batch.records
+        if stream_id is not None:
+            info = (batch.inputs or {}).get(stream_id)
+            records = 0 if info is None else info.numRecords
+        return records * 1000 / self.application.batch_interval_ms
+
+
+def _difference(start_ms: int | None, end_ms: int | None) -> int | None:
+    return None if start_ms is None or end_ms is None else end_ms - start_ms
