@@ -160,6 +160,14 @@ class Engine:
             self._step(name, step)
         log.info("streaming stopped", batches_left=len(self.scheduler.pending_batches))
 
+    def link_jobs(self, ui_url: str) -> None:
+        """Put the address of the batch's page in the descriptions of Spark's jobs.
+
+        Args:
+            ui_url: address of the dashboard; empty once it has stopped.
+        """
+        self._properties.ui_url = ui_url.rstrip("/")
+
     def abandon(self) -> None:
         """End every wait of a graceful stop; batches that fail from now on are not complete."""
         self._is_graceful = False
