@@ -50,8 +50,9 @@ demo: $(READY)  ## run the main job: a stream at work
 bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, --list, "wordcount --rounds 5")
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# Three parts at a time, the longest first. With more, programs take longer, and use the processor for longer.
-PARTS := on-spark faults without-spark programs commands types
+# Three parts at a time, the longest first. With more, programs take longer, and use the processor for longer. One of the
+# commands uses the cache that `types` fills.
+PARTS := on-spark faults without-spark programs types commands
 test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from tests.helpers.forked import run_module
 from tests.helpers.plugin_folders import environment_with
 
 from penstock.cli.new import write_plugin
@@ -27,16 +28,8 @@ def folders(tmp_path: Path) -> list[Path]:
 
 
 def _run(*command: str, folders: list[Path]) -> str:
-    ended = subprocess.run(
-        [sys.executable, "-m", *command],
-        cwd=folders[0].parent,
-        env=environment_with(*folders),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    ended = run_module(*command, cwd=folders[0].parent, env=environment_with(*folders))
+    assert ended.returncode == 0, ended.stdout
     return ended.stdout
 
 
@@ -51,9 +44,13 @@ def test_tests_of_a_new_plugin_pass(folders: list[Path]) -> None:
     ]
 
 
-def test_check_finds_the_suite_of_a_new_plugin(folders: list[Path]) -> None:
-    command = ["penstock", "plugins", "check", "my-rate-estimator", "--only", "PK-14", "--only", "RE-20"]
-    assert "2 run, 0 not applicable, 0 excused, 0 failed; 2 selected" in _run(*command, folders=folders)
+def test_check_finds_the_suite_of_a_new_plugin(cli: Cli, folders: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    environment_with(*folders)
+    for folder in folders:
+        monkeypatch.syspath_prepend(folder)
+    result = cli("plugins", "check", "my-rate-estimator", "--only", "PK-14", "--only", "RE-20")
+    assert result.exit_code == 0, result.output
+    assert "2 run, 0 not applicable, 0 excused, 0 failed; 2 selected" in result.stdout
 
 
 def test_new_plugin_is_clean_for_ruff_and_mypy(folders: list[Path]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
+
+from tests.helpers.forked import run_module
 
 PLUGIN = Path(__file__).parents[2] / "examples" / "plugin"
 
@@ -21,15 +21,9 @@ def test_example_plugin_passes_its_tests(tmp_path: Path) -> None:
     lines = [f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in each.items()) for group, each in groups]
     (info / "entry_points.txt").write_text("".join(lines))
     path = os.pathsep.join([str(PLUGIN / "src"), str(tmp_path)])
-    ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
-        cwd=PLUGIN,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    ran = run_module(
+        "pytest", "-q", "-p", "no:cacheprovider", "tests", cwd=PLUGIN, env={**os.environ, "PYTHONPATH": path}
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.returncode == 0, ran.stdout
     # It makes its records itself, so that nothing is fed to it.
     assert "0 failed; 67 in all; grade: loads (nothing that needs data was tested" in ran.stdout

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.helpers.forked import run_module
 from tests.helpers.plugin_folders import environment_with
 
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -61,22 +60,13 @@ class Walk:
         if command[:2] == ["pip", "install"]:
             assert command[2:4] == ["--editable", "."]
             return
-        arguments = {
-            "pytest": ["-m", "pytest", "-p", "no:cacheprovider", *command[1:]],
-            "penstock": ["-m", "penstock", *command[1:]],
-            "pip": ["-m", "hatchling", "build", "-t", "wheel"],
+        module, *arguments = {
+            "pytest": ["pytest", "-p", "no:cacheprovider", *command[1:]],
+            "penstock": ["penstock", *command[1:]],
+            "pip": ["hatchling", "build", "-t", "wheel"],
         }[command[0]]
         environment = environment_with(self.plugin) if self.plugin.exists() else None
-        ended = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        ended = run_module(module, *arguments, cwd=self.folder, env=environment)
         self.output.append(ended.stdout)
         assert (ended.returncode != 0) == line.endswith("# fails"), f"{line}\n{ended.stdout}"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import unittest
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from tests.helpers.forked import run_module
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
 from penstock.testing import (
@@ -211,19 +210,8 @@ class TestShrunk(RateEstimatorSuite):
 )
 def test_suite_that_lost_a_check_fails_the_run(tmp_path: Path, option: str, status: int, words: str) -> None:
     (tmp_path / "test_shrunk.py").write_text(_SHRUNK)
-    arguments = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "--rootdir=.",
-        option,
-        "test_shrunk.py",
-    ]
-    ended = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert words in ended.stdout, ended.stdout + ended.stderr
+    ended = run_module("pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", option, "test_shrunk.py", cwd=tmp_path)
+    assert words in ended.stdout, ended.stdout
     assert ended.returncode == status, ended.stdout
 
 

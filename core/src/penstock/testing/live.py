@@ -21,7 +21,6 @@ from penstock.conf import OPTION_SECTIONS
 from penstock.testing.check import CheckFailure, NotApplicable, fail
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import Kit, ReceiverKit
-from penstock.testing.live_program import LiveSpec
 from penstock.testing.subject import HOOKS, Subject
 
 _QUIET = {
@@ -50,6 +49,30 @@ def listeners(context):
     return [Raises()]
 """,
 }
+
+
+@attrs.frozen
+class LiveSpec:
+    """The configuration of ``live_program``. Here, so that the other checks do not import what runs on Spark.
+
+    Attributes:
+        folder: holds ``batches.jsonl``, the output, and ``numbers``, the count of the kit's own receiver. The program
+            stops when the file ``stop`` appears in it.
+        conf: configuration by full key.
+        receiver: name of the receiver plugin; empty for ``pickled``.
+        pickled: file that holds a pickled receiver; empty for the kit's own ``CountingReceiver``.
+        beside: whether the kit's own receiver runs as a second stream.
+        checkpoint: the checkpoint directory; empty for none.
+        interval_s: the batch interval.
+    """
+
+    folder: str
+    conf: Mapping[str, str] = attrs.field(factory=dict)
+    receiver: str = ""
+    pickled: str = ""
+    beside: bool = False
+    checkpoint: str = ""
+    interval_s: float = 0.5
 
 
 class LiveRun:

@@ -10,43 +10,20 @@ import json
 import operator
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import cattrs
-from attrs import field, frozen
+from attrs import frozen
 
 from penstock.context import StreamingContext
 from penstock.launch.java import ensure_java
 from penstock.receive.thread_receiver import ThreadReceiver
+from penstock.testing.live import LiveSpec
 
 _PAUSE_S = 0.005
-
-
-@frozen
-class LiveSpec:
-    """The configuration of the program.
-
-    Attributes:
-        folder: holds ``batches.jsonl``, the output, and ``numbers``, the count of the kit's own receiver. The program
-            stops when the file ``stop`` appears in it.
-        conf: configuration by full key.
-        receiver: name of the receiver plugin; empty for ``pickled``.
-        pickled: file that holds a pickled receiver; empty for the kit's own ``CountingReceiver``.
-        beside: whether the kit's own receiver runs as a second stream.
-        checkpoint: the checkpoint directory; empty for none.
-        interval_s: the batch interval.
-    """
-
-    folder: str
-    conf: Mapping[str, str] = field(factory=dict)
-    receiver: str = ""
-    pickled: str = ""
-    beside: bool = False
-    checkpoint: str = ""
-    interval_s: float = 0.5
 
 
 class CountingReceiver(ThreadReceiver[int]):
