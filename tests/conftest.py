@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trustme
 from tests import helpers
-from tests.helpers import Gate, java_options
+from tests.helpers import Gate, examples, java_options  # noqa: F401  # examples registers a profile
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -52,7 +52,11 @@ def sc() -> Iterator[SparkContext]:
         .set("spark.ui.showConsoleProgress", "false")
         .set("spark.python.unix.domain.socket.enabled", "true")
     )
-    context = SparkContext(conf=conf)
+    with pytest.MonkeyPatch.context() as patch:
+        # The JVM runs data sources with the Python that its own environment describes.
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYTHONPATH", str(java_options.DAEMON_FOLDER))
+        context = SparkContext(conf=conf)
     context.setLogLevel("OFF")
     yield context
     context.stop()

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.blocks import arrow_form
 
@@ -78,13 +79,13 @@ def through_a_file(table: pa.Table) -> list[Any]:
 
 
 @given(RECORDS)
-@settings(max_examples=400, derandomize=True, deadline=None)
+@settings(max_examples=examples(150), derandomize=True, deadline=None)
 def test_decoded_records_equal_the_encoded_ones(records: list[Any]) -> None:
     assert same(there_and_back(records), records)
 
 
 @given(RECORDS)
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=examples(50), derandomize=True, deadline=None)
 def test_records_survive_a_file(records: list[Any]) -> None:
     assert same(through_a_file(arrow_form.encode(records)), records)
 

@@ -117,7 +117,7 @@ def test_file_with_any_bit_flipped_is_refused(damaged: Damaged) -> None:
             os.pwrite(file.fileno(), bytes([byte ^ 1 << bit % 8]), bit // 8)
             # Called directly: reading through a task's function takes three times as long.
             with pytest.raises(BlockDamagedError):
-                block_file.open_file(path, checksum)
+                block_file.open_block_file(path, checksum)
             os.pwrite(file.fileno(), bytes([byte]), bit // 8)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import Block
 from penstock.blocks import arrow_form
-from penstock.blocks.block_file import open_file
+from penstock.blocks.block_file import open_block_file
 from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.errors import BlockGoneError
 
@@ -40,7 +40,7 @@ def test_stored_block_has_path_size_and_metadata(
 def test_stored_records_are_read_back(store: LocalBlockHandler, make_block: MakeBlock, records: list[Any]) -> None:
     stored = store.store(make_block(records))
     assert read(store.open("input-0-1-0")) == records
-    assert read(open_file(stored.path)) == records
+    assert read(open_block_file(stored.path)) == records
 
 
 def test_nothing_is_created_before_the_first_block(store: LocalBlockHandler, tmp_path: Path) -> None:

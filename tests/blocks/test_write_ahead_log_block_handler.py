@@ -16,6 +16,7 @@ import pytest
 from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock import Block, StoredBlock
 from penstock.blocks import arrow_form, block_file
@@ -102,7 +103,12 @@ def test_columns_with_several_dictionaries_are_read_back(log: WriteAheadLogBlock
 
 
 @given(st.lists(st.one_of(st.text(), st.integers(), st.binary(), st.none()), max_size=30))
-@settings(deadline=None, derandomize=True, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None,
+    derandomize=True,
+    max_examples=examples(12),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_any_records_are_read_back(local: WriteAheadLogBlockHandler, block: list[Any]) -> None:
     assert records(local.store(Block("input-0-1-0", 0, len(block), arrow_form.encode(block)))) == block
 

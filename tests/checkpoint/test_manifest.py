@@ -10,6 +10,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.checkpoint.samples import FIRST
+from tests.helpers.examples import examples
 
 from penstock.checkpoint.manifest import FORMAT, Checkpoint, SavedInput, SavedState
 from penstock.errors import CheckpointError
@@ -51,7 +52,7 @@ _checkpoints = st.builds(
 ).filter(lambda each: each.last_time_ms >= each.zero_time_ms)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(70), deadline=None)
 @given(_checkpoints)
 def test_json_round_trip_is_lossless(checkpoint: Checkpoint) -> None:
     assert Checkpoint.from_json(checkpoint.to_json()) == checkpoint

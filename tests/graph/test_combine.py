@@ -10,6 +10,7 @@ import pyspark.shuffle
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.worker import combine
 from penstock.worker.combine import Combiner, CombineValues, combine_combiners
@@ -58,6 +59,15 @@ def spills(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return spills
 
 
+def settled(number: int) -> settings:
+    return settings(
+        max_examples=examples(number),
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+
+
 def combines(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) -> bool:
     """Each partition gives each key once with its values in order, and all partitions together do."""
     map_side, reduce_side = (
@@ -77,7 +87,12 @@ def combines(memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]) ->
 
 @pytest.mark.parametrize("memory_limit_mb", [1e9, 100], ids=["far from the limit", "at the limit"])
 @given(partitions=st.lists(PAIRS, max_size=3))
-@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(30),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_combine_within_memory_equals_a_dictionary(
     memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]
 ) -> None:
@@ -87,7 +102,12 @@ def test_combine_within_memory_equals_a_dictionary(
 # The merger makes some sixty files each time it spills.
 @pytest.mark.parametrize("memory_limit_mb", [99, 0], ids=["past the limit", "without memory"])
 @given(partitions=st.lists(st.lists(st.tuples(KEY, st.integers()), max_size=15), max_size=2))
-@settings(max_examples=5, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(3),
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 def test_combine_in_the_external_merger_equals_a_dictionary(
     memory_limit_mb: float, partitions: list[list[tuple[Any, Any]]]
 ) -> None:

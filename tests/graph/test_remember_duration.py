@@ -1,4 +1,4 @@
-"""Windows and state over two thousand batches remember a bounded number of RDDs; without Spark."""
+"""Windows and state over a thousand batches remember a bounded number of RDDs; without Spark."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("tables")
 
-# State is remembered for two checkpoint intervals, two hundred batches: this is ten times as long.
-BATCHES, SLIDE_S = 2_000, 0.1
+# State is remembered for two checkpoint intervals, two hundred batches: this is five times as long.
+BATCHES, SLIDE_S = 1_000, 0.1
 
 
 def remembered(streams: set[Node]) -> int:
@@ -29,7 +29,7 @@ def all_of(stream: Node) -> set[Node]:
     return {stream}.union(*(all_of(parent) for parent in stream.parents))
 
 
-def test_remembered_rdds_stay_bounded_over_two_thousand_batches(
+def test_remembered_rdds_stay_bounded_over_a_thousand_batches(
     context: FakeContext, make_input: Callable[..., FakeInput]
 ) -> None:
     pairs = make_input(lambda time_ms: [[("a", 1)], [(f"b{time_ms % 700}", 1)]])

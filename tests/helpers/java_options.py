@@ -19,8 +19,8 @@ CONFIGURATION = Path(sys.prefix, "spark_conf")
 # The second compiler and a collector with many threads cost more processor time than they save within a minute.
 OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # tests/daemon/frugal_daemon.py
-_FOLDER = Path(__file__).parents[1] / "daemon"
-DAEMON = f"-Dspark.python.daemon.module=frugal_daemon -Dspark.executorEnv.PYTHONPATH={_FOLDER}"
+DAEMON_FOLDER = Path(__file__).parents[1] / "daemon"
+DAEMON = f"-Dspark.python.daemon.module=frugal_daemon -Dspark.executorEnv.PYTHONPATH={DAEMON_FOLDER}"
 
 
 def environment(archive_option: str | None = None, daemon: str = DAEMON) -> dict[str, str]:

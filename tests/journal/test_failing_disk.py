@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.errors import WriteAheadLogError
 from penstock.runtime.clock import ManualClock
@@ -274,7 +275,7 @@ def test_writer_survives_an_unexpected_error(keep: Keep, memory: Memory) -> None
     st.sampled_from([{}, CLOSES]),
     st.randoms(use_true_random=False),
 )
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=examples(50), derandomize=True, deadline=None)
 def test_crash_at_any_operation_leaves_every_acknowledged_event(
     memory_and_clock: tuple[Memory, type[Kept]],
     dies_at: int,

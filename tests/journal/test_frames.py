@@ -9,6 +9,7 @@ import zlib
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.errors import WriteAheadLogError
 from penstock.journal.frames import HEAD_BYTES, MAGIC, MAX_PAYLOAD_BYTES, frame, read_frames
@@ -105,7 +106,7 @@ def test_sound_record_of_another_version_is_refused_by_version() -> None:
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.randoms(use_true_random=False))
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=examples(100), derandomize=True, deadline=None)
 def test_any_payload_is_read_back_and_random_damage_creates_none(some: list[bytes], rng: random.Random) -> None:
     buffer = bytearray(b"".join(map(frame, some)))
     assert payloads(bytes(buffer)) == some

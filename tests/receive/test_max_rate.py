@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Background = Callable[[Callable[[], Any]], "Future[Any]"]
 
 RATE, BURST_MS = 100, 200
-SECONDS = 60
+SECONDS = 20
 # How far the clock moves at a time: no divisor of the burst.
 STEP_MS = 70
 # How long a thread stores, and then idles, so that unused permits gather.
@@ -95,7 +95,7 @@ def most_above(released: list[tuple[int, int]], rate_per_s: float) -> float:
 @pytest.mark.parametrize(
     "forms", [*([form] * threads for form in FORMS for threads in (1, 10)), [*FORMS, *FORMS]], ids=_name
 )
-def test_over_a_minute_no_form_of_store_exceeds_it(
+def test_over_several_busy_and_idle_times_no_form_of_store_exceeds_it(
     supervise: Callable[..., ReceiverSupervisor],
     receiver: Noting,
     clock: ManualClock,
@@ -114,7 +114,7 @@ def test_over_a_minute_no_form_of_store_exceeds_it(
         clock.await_waiters(len(forms) + 1)
         clock.advance(STEP_MS)
     clock.await_waiters(len(forms) + 1)
-    supervisor.stop("a minute is over")
+    supervisor.stop("the time is over")
     clock.advance(IDLE_MS)
     for each in storing:
         each.result(timeout=10)

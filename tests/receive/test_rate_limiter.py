@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.errors import ReceiverStoppedError
 from penstock.receive.rate_limiter import RateLimiter
@@ -92,7 +93,7 @@ OPERATION = st.one_of(
     max_rate=st.floats(0.01, 5000) | st.just(math.inf),
     burst_ms=st.sampled_from([1, 50, 200, 1000]),
 )
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=examples(100), derandomize=True, deadline=None)
 def test_over_any_time_no_more_than_rate_times_time_and_a_burst_pass(
     operations: list[tuple[str, Any]], initial: float, max_rate: float, burst_ms: int
 ) -> None:
@@ -126,7 +127,7 @@ def test_over_any_time_no_more_than_rate_times_time_and_a_burst_pass(
 
 
 @given(rate=st.floats(0.01, 100_000), wanted=st.lists(st.integers(1, 10_000), min_size=1, max_size=10))
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=examples(50), derandomize=True, deadline=None)
 def test_waiting_caller_passes_as_soon_as_permitted(rate: float, wanted: list[int]) -> None:
     clock = JumpingClock()
     limit = limiter(clock, rate)

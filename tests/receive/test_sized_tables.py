@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.blocks import arrow_form
 from penstock.receive.messages import AddBlocks
@@ -78,7 +79,7 @@ RECORD = st.one_of(
 
 
 @given(st.lists(RECORD, max_size=60), st.integers(1, 40), st.integers(1, 300))
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=examples(80), derandomize=True, deadline=None)
 def test_decoded_records_equal_the_encoded_ones(records: list[Any], max_records: int, max_bytes: int) -> None:
     out: list[Any] = []
     for table, count, _last in sized_tables(iter(records), lambda: max_records, max_bytes):

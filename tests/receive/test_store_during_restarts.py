@@ -50,7 +50,7 @@ def test_nothing_that_was_stored_is_lost_or_doubled(
                 surely[thread] += some
 
     storing = [background(lambda thread=thread: store(thread)) for thread in range(4)]  # type: ignore[misc]  # mypy
-    for restarts in range(1, 16):
+    for restarts in range(1, 8):
         receiver.restart("again", None, 1)
         log.await_count("onStart", restarts + 1)
         log.await_count(AddBlocks, 3 * restarts)
@@ -63,5 +63,5 @@ def test_nothing_that_was_stored_is_lost_or_doubled(
         of_thread = [record for record in stored if record[0] == thread]
         assert set(surely[thread]) <= set(of_thread) <= {*surely[thread], *perhaps[thread]}
         assert of_thread == sorted(of_thread)
-    assert [name for name in log.names if name.startswith("on")] == ["onStart", "onStop"] * 16
+    assert [name for name in log.names if name.startswith("on")] == ["onStart", "onStop"] * 8
     assert isinstance(log.entries[-1], DeregisterReceiver)

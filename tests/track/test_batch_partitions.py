@@ -8,6 +8,7 @@ import pytest
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.blocks.block import BlockReference
 from penstock.spark.rdds import LocatedPartition
@@ -52,7 +53,7 @@ def test_number_of_partitions_that_the_user_asked_for_wins(num_bytes: int) -> No
 
 
 @given(st.integers(1, 10**12), st.integers(1, 1000), st.integers(1, 10**9), st.integers(1, 10**10))
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=examples(80), derandomize=True, deadline=None)
 def test_number_of_partitions_is_within_the_bounds(num_bytes: int, slots: int, min_bytes: int, max_bytes: int) -> None:
     number = how_many(num_bytes, slots, PartitionBounds(min_bytes, max_bytes))
     assert number >= 1
@@ -99,7 +100,7 @@ def test_blocks_share_partitions_in_order(
     st.integers(1, 2000),
     st.sampled_from([0, 0, 3]),
 )
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=examples(100), derandomize=True, deadline=None)
 def test_every_block_is_in_one_partition_in_order_and_shares_are_even(
     blocks: list[tuple[str, int]], slots: int, min_bytes: int, max_bytes: int, number: int
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock import StoredBlock
 from penstock.conf import Settings
@@ -257,19 +258,19 @@ def test_metadata_and_odd_names_survive(live: Live) -> None:
     assert waiting(live(start=False)) == [odd]
 
 
-def test_a_hundred_thousand_blocks_are_recovered(live: Live) -> None:
+def test_thirty_thousand_blocks_are_recovered(live: Live) -> None:
     first = live()
-    for start in range(0, 100_000, 1000):
+    for start in range(0, 30_000, 1000):
         first.add_blocks(blocks(*range(start, start + 1000)))
     first.allocate_blocks_to_batch(100)
-    first.add_blocks(blocks(100_000))
+    first.add_blocks(blocks(30_000))
     second = live()
-    assert second.blocks_of_batch(100, 1) == blocks(*range(100_000))
-    assert waiting(second) == blocks(100_000)
+    assert second.blocks_of_batch(100, 1) == blocks(*range(30_000))
+    assert waiting(second) == blocks(30_000)
     # The second life's file begins with the state.
     third = live(start=False)
-    assert batches(third) == {100: {1: 1_000_000}}
-    assert waiting(third) == blocks(100_000)
+    assert batches(third) == {100: {1: 300_000}}
+    assert waiting(third) == blocks(30_000)
 
 
 def test_launch_numbers_continue_after_a_restart(live: Live) -> None:
@@ -466,7 +467,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=25))
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=examples(40), derandomize=True, deadline=None)
 def test_recovered_tracker_behaves_like_an_uninterrupted_one(steps: list[tuple[str, Any]]) -> None:
     clock = ManualClock(0)
     with TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ from itertools import chain
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock import StoredBlock
 from penstock.track.received_block_tracker import ReceivedBlockTracker
@@ -131,7 +132,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=30))
-@settings(max_examples=200, derandomize=True, deadline=None)
+@settings(max_examples=examples(80), derandomize=True, deadline=None)
 def test_tracker_agrees_with_a_simple_model(steps: list[tuple[str, object]]) -> None:
     tracker = ReceivedBlockTracker([1])
     waiting: list[int] = []

@@ -8,6 +8,7 @@ from attrs import define, evolve, field
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.helpers.examples import examples
 from tests.helpers.receiver_transitions import transitions
 
 from penstock.conf import Settings
@@ -336,7 +337,7 @@ class ReceiverLifecycleMachine(RuleBasedStateMachine):
 
 TestReceiverLifecycle = ReceiverLifecycleMachine.TestCase
 TestReceiverLifecycle.settings = settings(
-    max_examples=200,
+    max_examples=examples(70),
     stateful_step_count=60,
     deadline=None,
     derandomize=True,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock import StoredBlock
 from penstock.errors import WireError
@@ -45,7 +46,7 @@ MESSAGE = st.one_of(
 
 
 @given(MESSAGE)
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=examples(100), derandomize=True, deadline=None)
 def test_decoded_records_equal_the_encoded_ones(message: object) -> None:
     body = to_json(message)
     back = from_json(type(message), body)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.worker import combine, fused
 from penstock.worker.combine import Combiner, CombineValues, CountRecords, CountValues
@@ -124,7 +125,7 @@ LAST: dict[str, AnyStep] = {"none": Step("map", str), "count": CountRecords(), "
     records=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12),
     index=st.integers(0, 3),
 )
-@settings(max_examples=300, derandomize=True, deadline=None)
+@settings(max_examples=examples(100), derandomize=True, deadline=None)
 def test_generated_code_equals_nested_generators(
     names: list[str], last: str, records: list[tuple[int, int]], index: int
 ) -> None:
@@ -159,7 +160,7 @@ def test_long_chains_equal_nested_generators(step: AnyStep, number: int, last: A
     st.integers(1, 9),
     st.sampled_from([list, iter]),
 )
-@settings(max_examples=60, derandomize=True, deadline=None)
+@settings(max_examples=examples(30), derandomize=True, deadline=None)
 def test_checks_of_the_memory_change_no_result(
     pairs: list[tuple[int, int]], records_per_check: int, as_items: Callable[[Any], Any]
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.errors import StateGoneError
 from penstock.worker.state_store import Found, StateStore, StateVersion, pickled
@@ -87,7 +88,10 @@ class Store:
 
 
 SETTINGS = settings(
-    deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    derandomize=True,
+    max_examples=examples(10),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

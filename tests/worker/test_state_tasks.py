@@ -14,6 +14,7 @@ import pytest
 from attrs import define, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock import State
 from penstock.errors import StateUpdateError
@@ -48,7 +49,7 @@ def settled(max_examples: int) -> settings:
     return settings(
         deadline=None,
         derandomize=True,
-        max_examples=max_examples,
+        max_examples=examples(max_examples),
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
 
@@ -118,13 +119,13 @@ def updates(batches: list[Pairs], memory_limit_mb: float) -> None:
 
 
 @given(BATCHES)
-@settled(150)
+@settled(50)
 def test_states_are_updated_in_every_batch(batches: list[Pairs]) -> None:
     updates(batches, AMPLE)
 
 
 @given(BATCHES)
-@settled(4)
+@settled(2)
 def test_states_are_the_same_when_everything_spills(batches: list[Pairs]) -> None:
     updates(batches, 0)
 
@@ -172,7 +173,7 @@ def test_errors_of_the_state_function_name_their_keys() -> None:
     st.integers(1, 3),
     st.sampled_from([AMPLE, AMPLE, AMPLE, 0]),
 )
-@settled(40)
+@settled(15)
 def test_slide_window_adds_new_panes_and_removes_old_ones(
     panes: list[Pairs], slide: int, memory_limit_mb: float
 ) -> None:
@@ -329,20 +330,20 @@ def follows(partition: Partition, model: Model, batches: list[Pairs]) -> list[di
 
 @pytest.mark.parametrize("timeout_ms", [None, TIMEOUT_MS], ids=["no timeout", "timeout"])
 @given(batches=programs(OPERATIONS))
-@settled(40)
+@settled(15)
 def test_mapped_states_equal_a_dictionary(new_home: Homes, timeout_ms: int | None, batches: list[Pairs]) -> None:
     follows(Partition(new_home(), timeout_ms), Model(timeout_ms), batches)
 
 
 @pytest.mark.parametrize("timeout_ms", [None, TIMEOUT_MS], ids=["no timeout", "timeout"])
 @given(batches=programs(WITH_FAILURES))
-@settled(40)
+@settled(15)
 def test_failed_call_leaves_the_state_unchanged(new_home: Homes, timeout_ms: int | None, batches: list[Pairs]) -> None:
     follows(Partition(new_home(), timeout_ms), Model(timeout_ms), batches)
 
 
 @given(batches=programs(OPERATIONS), data=st.data())
-@settled(25)
+@settled(10)
 def test_repeated_batch_computes_the_same_states(new_home: Homes, batches: list[Pairs], data: st.DataObject) -> None:
     partition = Partition(new_home(), TIMEOUT_MS)
     history = follows(partition, Model(TIMEOUT_MS), batches)

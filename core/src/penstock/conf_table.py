@@ -1,4 +1,4 @@
-"""The tables of ``docs/configuration.md``: ``python -m penstock.conf_table`` prints them."""
+"""All keys, and the tables of ``docs/configuration.md``: ``python -m penstock.conf_table`` prints them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from typing import get_type_hints
 
 from penstock.conf import KEYS, Settings, key
 from penstock.conf_values import type_name
+
+
+def keys() -> list[str]:
+    """Every key that the core knows, in the order of the documentation."""
+    return [each.name for each in KEYS.values()]
 
 
 def as_markdown() -> str:

@@ -15,7 +15,8 @@ from penstock.errors import ConfigurationError
 from penstock.listen.events import BatchInfo, ReceiverInfo
 from penstock.plugins.discovery import Plugins
 from penstock.plugins.listener_context import DStreamInfo, ListenerContext, ReceiverStreamInfo
-from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, read_options, structure_options
+from penstock.plugins.making import configured_options
+from penstock.plugins.specs import RateEstimator, RateEstimatorSpec, structure_options
 from penstock.rate.attribution import attributed_ms
 from penstock.rate.guarded_estimator import GuardedEstimator, configured_first_rate, make_estimator
 from penstock.runtime.log import get_logger
@@ -155,8 +156,7 @@ class EngineAccess(ListenerContext):
         if stream_id not in {stream.stream_id for stream in self.receiver_streams}:
             raise ConfigurationError(f"stream {stream_id} has no receiver, so no rate estimator steers it")
         spec: RateEstimatorSpec = self._plugins.spec("rate_estimators", self._settings.rate_estimator)
-        prefix = f"spark.streaming.backpressure.{spec.name}."
-        options = read_options("rate estimator", spec, {}, self._settings.with_prefix(prefix), prefix)
+        options = configured_options("rate_estimators", spec, {}, self._settings)
         estimator = make_estimator(spec, options, self.batch_interval_ms, partial(_log_fault, spec.name, stream_id))
         saved = self.save(f"rate {spec.name} {stream_id}", estimator.saved_state)
         if estimator.restore(saved):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast, overload
 
 from pyspark import RDD, SparkContext, StorageLevel
 
-from penstock.conf import OPTION_SECTIONS, Settings
+from penstock.conf import Settings
 from penstock.errors import ConfigurationError
 from penstock.graph.arguments import require_callable
 from penstock.graph.dstream import DStream
@@ -24,7 +24,7 @@ from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import TransformedDStream, UnionDStream
 from penstock.graph.pair_dstream_functions import require_stream
 from penstock.plugins.discovery import KINDS, Plugins
-from penstock.plugins.specs import read_options
+from penstock.plugins.making import make_by_name
 from penstock.receive.receiver import Receiver
 from penstock.spark.rdds import as_rdd
 
@@ -289,7 +289,4 @@ class StreamBuilder:
 
     def _make(self, hook: str, name: str, options: dict[str, Any]) -> Any:
         """Create what a plugin offers; the options override those of the configuration."""
-        spec = self._plugins.spec(hook, name)
-        prefix = f"{OPTION_SECTIONS[hook]}{name}."
-        read = read_options(KINDS[hook][0], spec, options, self._settings.with_prefix(prefix), prefix)
-        return spec.factory() if spec.options is None else spec.factory(read)
+        return make_by_name(self._plugins, self._settings, hook, name, options)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
+from tests.helpers.examples import examples
 
 from penstock_file import FileReceiver, FileReceiverOptions, positions
 from penstock_file.file_watcher import FileWatcher
@@ -143,7 +144,7 @@ class Rotating(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-Rotating.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=25)
+Rotating.TestCase.settings = settings(deadline=None, max_examples=examples(20), stateful_step_count=25)
 TestRotating = Rotating.TestCase
 
 

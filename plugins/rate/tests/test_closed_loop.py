@@ -9,6 +9,7 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock import RateEstimator
 from penstock.testing import PLANTS, MakeEstimator, Plant, PlantReport, report, simulate
@@ -109,7 +110,7 @@ def plants(draw: st.DrawFn) -> Plant:
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(derandomize=True, deadline=None, max_examples=examples(6))
 @given(plants(), st.integers(1, 1000))
 def test_model_is_unstable_on_no_plant_where_pid_is_stable(plant: Plant, seed: int) -> None:
     assert simulate(plant, MAKE["model"], seed).refused == 0

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock_socket.frame_splitter import FrameSplitter
 
@@ -48,7 +49,7 @@ def split(
     return frames, splitter.fault
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     bodies=st.lists(st.binary(max_size=100), max_size=30),
     places=st.lists(st.integers(0, 4000), max_size=20),

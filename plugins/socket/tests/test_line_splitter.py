@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.examples import examples
 
 from penstock.helpers import ErrorCounts, LineRules
 from penstock_socket.line_splitter import LineSplitter
@@ -87,7 +88,7 @@ ATOMS = [
 PAYLOADS = st.one_of(st.binary(max_size=300), st.lists(st.sampled_from(ATOMS), max_size=60).map(b"".join))
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     data=PAYLOADS,
     places=st.lists(st.integers(0, 1000), max_size=20),

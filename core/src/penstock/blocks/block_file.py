@@ -27,7 +27,7 @@ def write(table: pa.Table, sink: Any) -> None:
         writer.write_table(table, max_chunksize=ROWS_PER_BATCH)
 
 
-def write_summed(table: pa.Table, file: Any) -> tuple[int, int]:
+def write_block_file(table: pa.Table, file: Any) -> tuple[int, int]:
     """Write a block's table to an open binary file, Python's or Arrow's; does not close it.
 
     Returns:
@@ -39,7 +39,7 @@ def write_summed(table: pa.Table, file: Any) -> tuple[int, int]:
     return summed.num_bytes, summed.checksum
 
 
-def open_file(path: str, checksum: int | None = None) -> pa.ipc.RecordBatchFileReader:
+def open_block_file(path: str, checksum: int | None = None) -> pa.ipc.RecordBatchFileReader:
     """Open a block's file for reading.
 
     Args:

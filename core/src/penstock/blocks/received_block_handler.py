@@ -83,7 +83,7 @@ class LocalBlockHandler:
         """
         if not _NAME.fullmatch(block_id):
             raise BlockGoneError(f"{block_id[:100]!r} is not the name of a block")
-        return block_file.open_file(str(self._directory / f"{block_id}{_SUFFIX}"))
+        return block_file.open_block_file(str(self._directory / f"{block_id}{_SUFFIX}"))
 
     def delete(self, block_ids: Iterable[str]) -> int:
         """Delete blocks; return how many existed."""
@@ -125,7 +125,7 @@ class WriteAheadLogBlockHandler:
         """
         name = file_name(block.block_id)
         with self._files.create(name, sync=self._syncs) as file:
-            num_bytes, checksum = block_file.write_summed(block.table, file)
+            num_bytes, checksum = block_file.write_block_file(block.table, file)
         return block.stored(f"{self.directory}/{name}", num_bytes, checksum)
 
     def delete(self, block_ids: Iterable[str]) -> int:

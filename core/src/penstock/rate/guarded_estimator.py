@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -16,6 +16,8 @@ import cattrs
 
 from penstock.conf import Settings
 from penstock.errors import ConfigurationError, PluginError, text_of
+from penstock.plugins.discovery import Plugins
+from penstock.plugins.making import configured_options
 from penstock.plugins.specs import RateEstimator, RateEstimatorSpec
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ class GuardedEstimator(RateEstimator):
     Args:
         estimator: the wrapped one.
         on_fault: called with a description of each error and each rejected rate.
+        saves: take the estimator's state after each batch; a simulation has no checkpoints.
 
     Attributes:
         estimator: the wrapped one.
@@ -38,8 +41,10 @@ class GuardedEstimator(RateEstimator):
         failed: errors that the estimator raised, states that cannot be saved included.
     """
 
-    def __init__(self, estimator: RateEstimator, on_fault: Callable[[str], object] = lambda _fault: None) -> None:
-        self.estimator, self._on_fault = estimator, on_fault
+    def __init__(
+        self, estimator: RateEstimator, on_fault: Callable[[str], object] = lambda _fault: None, *, saves: bool = True
+    ) -> None:
+        self.estimator, self._on_fault, self._saves = estimator, on_fault, saves
         self.refused = self.failed = 0
         self._saved: Any = None
         self.initial_rate = _rate(self._guarded(lambda: estimator.initial_rate, None))
@@ -70,7 +75,8 @@ class GuardedEstimator(RateEstimator):
         if self.failed > failed:
             return None
         self.reason = self._guarded(lambda: str(self.estimator.reason), "")
-        self._saved = self._guarded(self._unstructured, self._saved)
+        if self._saves:
+            self._saved = self._guarded(self._unstructured, self._saved)
         rate = None if answer is None else _rate(answer)
         if answer is not None and rate is None:
             self.refused += 1
@@ -134,9 +140,34 @@ def make_estimator(
     return GuardedEstimator(estimator, on_fault)
 
 
+def make_rate_estimator(
+    name: str, interval_ms: int, conf: Mapping[str, str] | None = None, **options: Any
+) -> GuardedEstimator:
+    """Create the rate estimator that an installed plugin offers under a name, guarded.
+
+    Args:
+        name: the estimator's.
+        interval_ms: the batch interval.
+        conf: configuration by full key: ``spark.streaming.backpressure.<name>.<option>`` sets what ``options`` does
+            not, ``spark.streaming.backpressure.initialRate`` the first rate.
+        options: of the estimator.
+
+    Raises:
+        UnknownNameError: no plugin offers the name, or an option does not exist; names the nearest.
+        ConfigurationError: an option is missing or its value is invalid.
+        PluginError: the estimator cannot be created.
+    """
+    settings = Settings.parse(conf or {})
+    spec: RateEstimatorSpec = Plugins(settings.plugins_disable).spec("rate_estimators", name)
+    estimator = make_estimator(spec, configured_options("rate_estimators", spec, options, settings), interval_ms)
+    if (first := configured_first_rate(settings)) is not None:
+        estimator.begin_with(first)
+    return estimator
+
+
 def guarded(estimator: RateEstimator) -> GuardedEstimator:
-    """Guard an estimator, unless it is guarded already."""
-    return estimator if isinstance(estimator, GuardedEstimator) else GuardedEstimator(estimator)
+    """Guard an estimator for a simulation, unless it is guarded already."""
+    return estimator if isinstance(estimator, GuardedEstimator) else GuardedEstimator(estimator, saves=False)
 
 
 def configured_first_rate(settings: Settings) -> float | None:

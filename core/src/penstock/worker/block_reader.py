@@ -21,7 +21,7 @@ from attrs import frozen
 
 from penstock.blocks import arrow_form
 from penstock.blocks.block import BlockReference
-from penstock.blocks.block_file import open_file
+from penstock.blocks.block_file import open_block_file
 from penstock.errors import BlockDamagedError, BlockGoneError, BlockUnreachableError, WireError
 from penstock.runtime.retry import Backoff
 from penstock.storage.uri import is_remote
@@ -196,7 +196,7 @@ def read_block(reference: BlockReference, token: Token) -> Iterator[pa.RecordBat
         OSError: its file exists or may exist, and cannot be read now.
     """
     if is_remote(reference.path) or Path(reference.path).exists():
-        reader = open_file(reference.path, reference.checksum)
+        reader = open_block_file(reference.path, reference.checksum)
         return map(reader.get_batch, range(reader.num_record_batches))
     lost = f"block {reference.block_id} ({reference.num_records} records) is lost: its file {reference.path} is not"
     if reference.checksum is not None:

@@ -1,0 +1,330 @@
+"""``BlockDirectory``: the numbered blocks of one query on the driver's host.
+
+A block is one Arrow file. ``store`` writes it under a hidden name, ``accept`` renames it to the next number: only then
+it exists for the query, whole. The number, rows, bytes and checksum are in its name, so that a restart needs nothing
+else. One process at a time owns the directory, by a lock that the system releases when the process ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Self
+
+import pyarrow as pa
+from attrs import frozen
+
+from penstock import Block, ConfigurationError, PenstockError, StoredBlock
+from penstock.helpers import BlockReference, atomic_write, get_logger, open_block_file, write_block_file
+
+log = get_logger("structured")
+
+_FORMAT = 1
+_DESCRIPTION, _LOCK, _CONSUMED, _RATE = "penstock-source.json", "lock", "consumed", "rate"
+_OURS = frozenset((_DESCRIPTION, _LOCK, _CONSUMED, _RATE))
+_NAME = re.compile(r"(\d{12})-(\d+)-(\d+)-([0-9a-f]{8})\.arrow")
+# The source of a query that was just stopped may still flush.
+_LOCK_TIMEOUT_S, _LOCK_POLL_S = 10.0, 0.05
+
+
+@frozen
+class NumberedBlock:
+    """An accepted block.
+
+    Attributes:
+        number: its position in the query's input; offsets are such numbers.
+        rows: number of records.
+        num_bytes: size of the file.
+        checksum: CRC-32 of the file.
+        path: the file.
+    """
+
+    number: int
+    rows: int
+    num_bytes: int
+    checksum: int
+    path: Path
+
+    @classmethod
+    def of(cls, path: Path) -> Self | None:
+        """The block of a file, by its name; ``None`` for another file."""
+        match = _NAME.fullmatch(path.name)
+        return None if match is None else cls(int(match[1]), int(match[2]), int(match[3]), int(match[4], 16), path)
+
+    def reference(self, location: str) -> BlockReference:
+        """Where tasks find it.
+
+        Args:
+            location: ``grpc://host:port`` of the endpoint that serves it; empty for none.
+        """
+        return BlockReference(self.path.name, str(self.path), self.rows, location, checksum=self.checksum)
+
+
+class BlockDirectory:
+    """The blocks of one query, in order. Thread-safe.
+
+    Args:
+        path: absolute; created if missing.
+        receiver: name of the receiver whose blocks these are.
+        durable: whether files and names are on the disk when ``accept`` returns.
+
+    Raises:
+        ConfigurationError: the directory cannot be used: another process has it, it belongs to another receiver or
+            holds foreign files, or it cannot be written.
+    """
+
+    def __init__(self, path: Path, receiver: str, *, durable: bool = True) -> None:
+        self.path, self._durable = path, durable
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._check(receiver)
+            self._lock_file = _locked(path)
+            self._describe(receiver)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the directory of the option 'blocks', {path}, cannot be used: {error.strerror or error}"
+            ) from None
+        # Guards what follows.
+        self._lock = threading.Lock()
+        self._blocks: dict[int, NumberedBlock] = {}
+        self._stored: dict[str, tuple[Path, int, int, int]] = {}
+        self._sweep()
+        #: The number of the next accepted block.
+        self.next_number = max((self._consumed(), *(each + 1 for each in self._blocks)), default=0)
+        self.num_bytes = sum(each.num_bytes for each in self._blocks.values())
+        #: When a block was accepted last, monotonic seconds.
+        self.accepted_s = time.monotonic()
+
+    def close(self) -> None:
+        """Release the directory. Idempotent."""
+        self._lock_file.close()
+
+    # -- the receiver's side --
+
+    def store(self, block: Block) -> StoredBlock:
+        """Write a block under a hidden name.
+
+        Raises:
+            OSError: it cannot be written; no part of it remains.
+        """
+        path = self.path / f".{block.block_id}.stored"
+        try:
+            with path.open("wb", buffering=0) as file:
+                num_bytes, checksum = write_block_file(block.table, file)
+                if self._durable:
+                    os.fsync(file.fileno())
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        with self._lock:
+            self._stored[block.block_id] = (path, block.num_records, num_bytes, checksum)
+        return block.stored(str(path), num_bytes, checksum)
+
+    def delete(self, block_ids: Iterable[str]) -> None:
+        """Delete blocks that were stored and not accepted."""
+        for block_id in block_ids:
+            with self._lock:
+                stored = self._stored.pop(block_id, None)
+            if stored is not None:
+                stored[0].unlink(missing_ok=True)
+
+    def accept(self, blocks: Sequence[StoredBlock]) -> None:
+        """Give stored blocks the next numbers. A repeated call skips those that have one.
+
+        Raises:
+            OSError: a block cannot be renamed.
+        """
+        with self._lock:
+            for each in blocks:
+                if each.block_id not in self._stored:
+                    continue
+                path, rows, num_bytes, checksum = self._stored[each.block_id]
+                number = self.next_number
+                final = self.path / f"{number:012d}-{rows}-{num_bytes}-{checksum:08x}.arrow"
+                path.rename(final)
+                del self._stored[each.block_id]
+                self._blocks[number] = NumberedBlock(number, rows, num_bytes, checksum, final)
+                self.next_number, self.num_bytes = number + 1, self.num_bytes + num_bytes
+            self.accepted_s = time.monotonic()
+        if self._durable:
+            _sync(self.path)
+
+    # -- the query's side --
+
+    @property
+    def first_number(self) -> int:
+        """The number of the oldest block, or of the next one if there is none."""
+        with self._lock:
+            return min(self._blocks, default=self.next_number)
+
+    def continue_at(self, number: int) -> None:
+        """Number the next block no lower than an offset of the query's checkpoint: the directory may be new."""
+        with self._lock:
+            self.next_number = max(self.next_number, number)
+
+    def since(self, number: int) -> list[NumberedBlock]:
+        """The blocks from a number on, in order."""
+        with self._lock:
+            return [self._blocks[each] for each in sorted(self._blocks) if each >= number]
+
+    def between(self, start: int, end: int) -> list[NumberedBlock]:
+        """The blocks from ``start`` to before ``end``, all of them.
+
+        Raises:
+            PenstockError: one is missing; names it.
+        """
+        with self._lock:
+            missing = [each for each in range(start, end) if each not in self._blocks]
+            if missing:
+                raise PenstockError(
+                    f"block {missing[0]} of the query is missing in {self.path} ({len(missing)} of the "
+                    f"blocks {start} to {end - 1}): the checkpoint of the query needs the directory of the option "
+                    "'blocks' that it was written with. To give the blocks up, start with a new checkpoint location"
+                )
+            return [self._blocks[each] for each in range(start, end)]
+
+    def delete_before(self, number: int) -> None:
+        """Delete the blocks below a number: the query never asks for them again."""
+        with self._lock:
+            gone = [self._blocks.pop(each) for each in sorted(self._blocks) if each < number]
+            self.num_bytes -= sum(each.num_bytes for each in gone)
+        if not gone:
+            return
+        # A full disk may refuse the note until the blocks are deleted.
+        noted = self._note_consumed(number)
+        for each in gone:
+            each.path.unlink(missing_ok=True)
+        if not noted:
+            self._note_consumed(number)
+
+    def open(self, name: str) -> pa.ipc.RecordBatchFileReader:
+        """Open a block for the endpoint.
+
+        Raises:
+            BlockGoneError: there is none of this name.
+        """
+        block = NumberedBlock.of(self.path / Path(name).name)
+        if block is None or block.path.name != name:
+            return open_block_file(f"(not the name of a block: {name[:100]!r})")
+        return open_block_file(str(block.path), block.checksum)
+
+    # -- the rate, set by another process --
+
+    def read_rate(self) -> float | None:
+        """The rate that ``write_rate`` wrote last, records/s; ``None`` for none."""
+        with suppress(OSError, ValueError):
+            rate = float((self.path / _RATE).read_text())
+            return rate if rate > 0 else None
+        return None
+
+    # -- files --
+
+    def _check(self, receiver: str) -> None:
+        names = {each.name for each in self.path.iterdir()}
+        foreign = sorted(each for each in names - _OURS if not each.startswith(".") and not _NAME.fullmatch(each))
+        description = self.path / _DESCRIPTION
+        if foreign or (names - {_LOCK} and not description.exists()):
+            raise ConfigurationError(
+                f"the directory of the option 'blocks', {self.path}, is not empty and was not made for blocks (it has "
+                f"{(foreign or sorted(names))[0]!r}): name a directory that is new or belongs to this query"
+            )
+        if not description.exists():
+            return
+        try:
+            found = json.loads(description.read_text())
+            version, owner = found["format"], found["receiver"]
+        except (ValueError, KeyError, TypeError):
+            raise ConfigurationError(f"{description} is damaged: it does not say whose blocks these are") from None
+        if version != _FORMAT:
+            raise ConfigurationError(f"{description} has format {version}; this version reads format {_FORMAT}")
+        if owner != receiver:
+            raise ConfigurationError(
+                f"the directory of the option 'blocks', {self.path}, has blocks of the receiver {owner!r}, and the "
+                f"query asks for {receiver!r}: name another directory"
+            )
+
+    def _describe(self, receiver: str) -> None:
+        path = self.path / _DESCRIPTION
+        if not path.exists():
+            with atomic_write(path, sync=self._durable) as partial:
+                partial.write_text(json.dumps({"format": _FORMAT, "receiver": receiver}))
+
+    def _sweep(self) -> None:
+        """Find the blocks; delete what an earlier process has stored and not accepted."""
+        for path in self.path.iterdir():
+            block = NumberedBlock.of(path)
+            if block is not None:
+                self._blocks[block.number] = block
+            elif path.name.startswith("."):
+                path.unlink(missing_ok=True)
+
+    def _consumed(self) -> int:
+        with suppress(OSError, ValueError):
+            return int((self.path / _CONSUMED).read_text())
+        return 0
+
+    def _note_consumed(self, number: int) -> bool:
+        try:
+            with atomic_write(self.path / _CONSUMED, sync=self._durable) as partial:
+                partial.write_text(str(number))
+        except OSError as error:
+            log.warning("consumed blocks not noted", directory=str(self.path), error=str(error))
+            return False
+        return True
+
+
+def write_rate(directory: Path, rate: float) -> None:
+    """Set the rate of the receiver of a running query from any process of the driver's host.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
+    with atomic_write(directory / _RATE) as partial:
+        partial.write_text(repr(rate))
+
+
+def _locked(path: Path) -> IO[str]:
+    """Lock a directory for this process.
+
+    Raises:
+        ConfigurationError: another process has it.
+    """
+    file = (path / _LOCK).open("a+")
+    deadline = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                file.close()
+                raise
+            if time.monotonic() > deadline:
+                file.seek(0)
+                owner = file.read().strip() or "unknown"
+                file.close()
+                raise ConfigurationError(
+                    f"the directory of the option 'blocks', {path}, is in use by another query (process {owner}): each "
+                    "query, and each source of a query, needs a directory of its own"
+                ) from None
+            time.sleep(_LOCK_POLL_S)
+        else:
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            return file
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

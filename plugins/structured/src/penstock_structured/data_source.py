@@ -1,0 +1,232 @@
+"""``PenstockDataSource``: what ``spark.readStream.format("penstock")`` is.
+
+Spark makes these objects in several processes: to check the options, to plan, to read. Only the one that it asks for
+offsets runs the receiver, from the first such call on; constructing an object starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+from penstock import PenstockError, SchemaError
+from penstock.helpers import BlockReference, Token, conform, is_pickled, read_block
+from penstock_structured.batches import end_of_batch, partitions_of
+from penstock_structured.options import Source
+from penstock_structured.source_run import SourceRun
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+try:
+    from pyspark.sql.streaming import datasource as limits
+except ImportError:  # before PySpark 4.2: no limits of a batch, no Trigger.AvailableNow
+    limits = None  # type: ignore[assignment]
+
+_AvailableNow: Any = getattr(limits, "SupportsTriggerAvailableNow", object)
+# Spark's read limits, by class and attribute → arguments of end_of_batch.
+_LIMITS = {
+    "ReadMaxRows": "max_rows",
+    "ReadMaxBytes": "max_bytes",
+    "ReadMaxFiles": "max_files",
+    "ReadMinRows": "min_rows",
+}
+
+
+class PenstockDataSource(DataSource):
+    """A Penstock receiver as a streaming source; see ``SourceOptions`` for the options.
+
+    Raises:
+        UnknownNameError: the receiver or an option does not exist; names the nearest.
+        ConfigurationError: an option is missing or its value is invalid.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        self._source = Source.of(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "penstock"
+
+    def schema(self) -> str:
+        """The schema unless the program declares one: each record is a text."""
+        return "value STRING"
+
+    def streamReader(self, schema: StructType) -> PenstockStreamReader:
+        """The reader of a query."""
+        return PenstockStreamReader(self._source, schema)
+
+
+class BlocksPartition(InputPartition):
+    """Some blocks of a batch, read by one task.
+
+    Args:
+        references: of the blocks.
+        token: of the endpoint that serves them.
+    """
+
+    def __init__(self, references: list[BlockReference], token: Token) -> None:
+        super().__init__(None)
+        self.references, self.token = references, token
+
+    def __repr__(self) -> str:
+        return f"BlocksPartition({[each.block_id for each in self.references]})"
+
+
+class PenstockStreamReader(_AvailableNow, DataSourceStreamReader):  # type: ignore[misc]  # any or none
+    """Reads the blocks that the receiver stores. An offset is ``{"block": n}``: the blocks below n are read.
+
+    Args:
+        source: the options.
+        schema: of the rows; blocks are converted to it, columns by name.
+    """
+
+    def __init__(self, source: Source, schema: StructType) -> None:
+        self._source, self._schema = source, schema
+        self._run: SourceRun | None = None
+        # With Trigger.AvailableNow: whether the end is yet to be found, and the end.
+        self._finds_end = False
+        self._end: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the run: tasks only read."""
+        return {**self.__dict__, "_run": None}
+
+    # -- in the process of the source --
+
+    def initialOffset(self) -> dict[str, int]:
+        """The offset of a new query: blocks that an earlier query has left are read first."""
+        return {"block": self._opened().blocks.first_number}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
+        """The offset at which the next batch ends.
+
+        Args:
+            start: the offset at which it begins; ``None`` before PySpark 4.2.
+            limit: one of Spark's read limits.
+
+        Raises:
+            PenstockError: the receiver was given up, and all its blocks are read.
+        """
+        run = self._opened()
+        first = run.blocks.first_number if start is None else start["block"]
+        run.start(first)
+        if self._finds_end:
+            options, self._finds_end = self._source.options, False
+            run.await_quiet(options.quietPeriod, options.availableNowTimeout)
+            self._end = run.blocks.next_number
+        if start is None:
+            return {"block": run.blocks.next_number}
+        blocks = [each for each in run.blocks.since(first) if self._end is None or each.number < self._end]
+        if not blocks:
+            run.check()
+        return {"block": end_of_batch(blocks, first, **_limits(limit))}
+
+    def getDefaultReadLimit(self) -> Any:
+        """The limit that the options set."""
+        options = self._source.options
+        if options.maxRowsPerTrigger is not None:
+            return limits.ReadMaxRows(options.maxRowsPerTrigger)
+        if options.maxBytesPerTrigger is not None:
+            return limits.ReadMaxBytes(options.maxBytesPerTrigger)
+        return limits.ReadAllAvailable()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What progress events show beside the offset: where the blocks are, the rows that wait, the rate limit."""
+        run = self._run
+        if run is None:
+            return None
+        waiting = run.blocks.since(0)
+        return {
+            "block": run.blocks.next_number,
+            "blocks": str(run.blocks.path),
+            "rows": sum(each.rows for each in waiting),
+            "bytes": sum(each.num_bytes for each in waiting),
+            "rate": -1 if run.rate_limit is None else int(run.rate_limit),
+        }
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Have the query end with what the receiver stores until it is quiet."""
+        self._finds_end = True
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Share the blocks of a batch among tasks.
+
+        Raises:
+            PenstockError: a block is missing; names it.
+        """
+        run = self._opened()
+        run.start(end["block"])
+        blocks = run.blocks.between(start["block"], end["block"])
+        return [
+            BlocksPartition([block.reference(run.location) for block in part], run.token)
+            for part in partitions_of(blocks, self._source.options.partitionBytes)
+        ]
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Delete the blocks of batches that have ended."""
+        self._opened().delete_before(end["block"])
+
+    def stop(self) -> None:
+        """Stop the receiver; what it has buffered is stored for the query's next run."""
+        if self._run is not None:
+            self._run.stop()
+            self._run = None
+
+    def _opened(self) -> SourceRun:
+        if self._run is None:
+            if threading.current_thread() is threading.main_thread():
+                # Spark sends it when the query stops, and closes the connection, which leads to stop().
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            self._run = SourceRun(self._source)
+        return self._run
+
+    # -- in tasks --
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition.
+
+        Raises:
+            SchemaError: a block does not fit the query's schema.
+            PenstockError: a block cannot be read on this host.
+        """
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        if not isinstance(partition, BlocksPartition):
+            raise TypeError(f"partitions come from this reader, not {partition!r}")
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        for reference in partition.references:
+            for batch in _batches(reference, partition.token):
+                if is_pickled(batch.schema):
+                    raise SchemaError(
+                        f"block {reference.block_id} of the receiver {self._source.options.receiver!r} holds pickled "
+                        "records, which have no columns: have the receiver store str, bytes, int, float or bool "
+                        "records, or Arrow batches (store_arrow)"
+                    )
+                yield conform(batch.replace_schema_metadata(None), schema, is_declared=True)
+
+
+def _batches(reference: BlockReference, token: Token) -> Iterator[pa.RecordBatch]:
+    if os.path.exists(reference.path):  # noqa: PTH110  # for each block of each task
+        return read_block(reference, token)
+    if not reference.source:
+        raise PenstockError(
+            f"block {reference.path} is not on this host: put the directory of the option 'blocks' on a disk that all "
+            "hosts mount, or set the option 'address' to the address at which executors reach the driver's host"
+        )
+    # Its checksum is verified where it is served.
+    return read_block(evolve(reference, checksum=None), token)
+
+
+def _limits(limit: Any) -> dict[str, Any]:
+    name = _LIMITS.get(type(limit).__name__)
+    return {} if name is None else {name: getattr(limit, name)}

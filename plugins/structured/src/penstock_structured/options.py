@@ -1,0 +1,131 @@
+"""The options of ``spark.readStream.format("penstock")``: the source's own, the receiver's, and configuration.
+
+Spark hands them over as text with names in lower case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+
+from penstock import ConfigurationError, Receiver, ReceiverSpec
+from penstock.helpers import PositiveBytes, UnknownNameError, keys, make_receiver, receiver_spec, structure_options
+
+_RECEIVER = "receiver."
+
+
+def _positive(_options: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if value is not None and value <= 0:
+        raise ValueError(f"{attribute.name}={value!r}: must be greater than 0")
+
+
+def _absolute(_options: object, attribute: attrs.Attribute[Any], value: str) -> None:
+    if not Path(value).is_absolute():
+        raise ValueError(f"{attribute.name}={value!r}: must be an absolute path on the driver's host")
+
+
+@frozen
+class SourceOptions:
+    """The source's own options.
+
+    Attributes:
+        receiver: name of a receiver (``penstock plugins list``).
+        blocks: directory of the query's blocks on the driver's host, absolute. One query, one directory.
+        durable: whether a block is on the disk before ``store_all`` returns, or only with the operating system, where
+            it survives every process but no power failure.
+        initialRate: rate limit until ``steer`` sets one, records/s; ``None`` for no limit.
+        maxRowsPerTrigger: most rows of a batch. A batch has at least one block.
+        maxBytesPerTrigger: PositiveBytes | None = None
+        maxBlocksBytes: PositiveBytes = 10 << 30
+        partitionBytes: PositiveBytes = 32 << 20
+        address: address at which executors on other hosts fetch blocks from the driver's host; empty: they do not.
+        quietPeriod: with ``Trigger.AvailableNow``, the receiver has stored all there is when it has stored nothing for
+            this long, s.
+        availableNowTimeout: with ``Trigger.AvailableNow``, how long to receive at most, s.
+    """
+
+    receiver: str
+    blocks: str = field(validator=_absolute)
+    durable: bool = True
+    initialRate: float | None = field(default=None, validator=_positive)
+    maxRowsPerTrigger: int | None = field(default=None, validator=_positive)
+    maxBytesPerTrigger: PositiveBytes | None = None
+    maxBlocksBytes: PositiveBytes = 10 << 30
+    partitionBytes: PositiveBytes = 32 << 20
+    address: str = ""
+    quietPeriod: float = field(default=2.0, validator=_positive)
+    availableNowTimeout: float = field(default=60.0, validator=_positive)
+
+
+@frozen
+class Source:
+    """All options of one source, checked. Travels to every process that plans or reads.
+
+    Attributes:
+        options: the source's own.
+        receiver_options: option → text.
+        conf: configuration by full key.
+    """
+
+    options: SourceOptions
+    receiver_options: dict[str, str] = field(repr=False)
+    conf: dict[str, str] = field(repr=False)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Source:
+        """Sort and check options.
+
+        Args:
+            given: name → text; names in any case. A name that begins with ``spark.`` is a configuration key, one that
+                begins with ``receiver.`` an option of the receiver, which also needs no prefix.
+
+        Raises:
+            UnknownNameError: the receiver or an option does not exist; names the nearest.
+            ConfigurationError: an option is missing or its value is invalid.
+        """
+        own = {each.name.lower(): each.name for each in attrs.fields(SourceOptions)}
+        conf_keys = {each.lower(): each for each in keys()}
+        conf = {conf_keys.get(name.lower(), name): text for name, text in given.items() if _is_key(name)}
+        source = {own[name.lower()]: text for name, text in given.items() if name.lower() in own}
+        if "receiver" not in source:
+            raise ConfigurationError(
+                "the source 'penstock' needs the option 'receiver', the name of an installed receiver: "
+                '.option("receiver", "socket"); `penstock plugins list` shows them'
+            )
+        spec = receiver_spec(source["receiver"], conf)
+        names = {each.name.lower(): each.name for each in _fields(spec)}
+        rest = {name: text for name, text in given.items() if not _is_key(name) and name.lower() not in own}
+        receiver_options = {}
+        for name, text in rest.items():
+            plain = name.lower().removeprefix(_RECEIVER)
+            if plain not in names:
+                known = [*own.values(), *names.values()]
+                raise UnknownNameError("option", name, known, owner=f"the source with the receiver {spec.name!r}")
+            receiver_options[names[plain]] = text
+        advice = '.option("{option}", …)'
+        made = cls(
+            structure_options("the source 'penstock'", SourceOptions, source, advice=advice), receiver_options, conf
+        )
+        made.make_receiver()
+        return made
+
+    def make_receiver(self) -> Receiver[Any]:
+        """Create the receiver.
+
+        Raises:
+            UnknownNameError: the receiver or an option does not exist; names the nearest.
+            ConfigurationError: an option is missing or its value is invalid.
+        """
+        return make_receiver(receiver_spec(self.options.receiver, self.conf), self.receiver_options, self.conf)
+
+
+def _fields(spec: ReceiverSpec) -> tuple[attrs.Attribute[Any], ...]:
+    return () if spec.options is None else attrs.fields(spec.options)
+
+
+def _is_key(name: str) -> bool:
+    return name.lower().startswith("spark.")

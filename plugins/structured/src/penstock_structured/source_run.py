@@ -1,0 +1,125 @@
+"""``SourceRun``: one run of a query's source: its directory of blocks and the receiver that fills it.
+
+Lives in the process that Spark keeps for the source, a child of the driver's JVM. Spark's calls come on that process's
+main thread; the receiver stores on threads of its own; one more thread watches for a rate set by ``steer``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from penstock import HostedReceiver, PenstockError, StoredBlock
+from penstock.helpers import Endpoint, Token, open_block
+from penstock_structured.block_directory import BlockDirectory
+from penstock_structured.options import Source
+
+_PAUSE = "unprocessed blocks"
+# The receiver resumes when its blocks are below this share of the bound.
+_RESUME_SHARE = 0.8
+_WATCH_S = 0.1
+_STOP_S = 10.0
+
+
+class SourceRun:
+    """Owns the directory of blocks, the receiver that fills it, and the endpoint that serves it to other hosts.
+
+    Args:
+        source: the options.
+
+    Raises:
+        ConfigurationError: the directory cannot be used.
+    """
+
+    def __init__(self, source: Source) -> None:
+        options = source.options
+        #: The query's blocks.
+        self.blocks = BlockDirectory(Path(options.blocks), options.receiver, durable=options.durable)
+        self.store, self.delete = self.blocks.store, self.blocks.delete
+        #: The token of the endpoint.
+        self.token = Token.generate()
+        self._endpoint: Endpoint | None = None
+        #: ``grpc://host:port`` of the endpoint; empty for none.
+        self.location = ""
+        if options.address:
+            self._endpoint = Endpoint(options.address, self.token, {}, partial(open_block, self.blocks.open))
+            self.location = self.token.location(options.address, self._endpoint.port)
+        self._receiver = HostedReceiver(options.receiver, source.make_receiver, self, source.conf)
+        self._bound_bytes, self._rate = options.maxBlocksBytes, options.initialRate
+        if self._rate is not None:
+            self._receiver.set_rate(self._rate)
+        self._is_started, self._stopped = False, threading.Event()
+        self._watch = threading.Thread(target=self._watch_rate, name="penstock rate", daemon=True)
+
+    def start(self, offset: int) -> None:
+        """Start the receiver unless it runs.
+
+        Args:
+            offset: the query's; blocks are numbered from there on at least.
+        """
+        if self._is_started:
+            return
+        self._is_started = True
+        self.blocks.continue_at(offset)
+        self._receiver.start()
+        self._watch.start()
+
+    def stop(self) -> None:
+        """Stop the receiver, store what it has buffered, and release the directory. Idempotent."""
+        self._stopped.set()
+        if self._is_started:
+            self._receiver.stop(_STOP_S)
+        if self._endpoint is not None:
+            self._endpoint.stop()
+        self.blocks.close()
+
+    def check(self) -> None:
+        """Raise the reason why the receiver was given up.
+
+        Raises:
+            PenstockError: it was given up.
+        """
+        if self._receiver.failure:
+            raise PenstockError(self._receiver.failure)
+
+    def await_quiet(self, quiet_s: float, timeout_s: float) -> None:
+        """Wait until the receiver has stored nothing for a time or has ended, or the timeout has passed; then pause it.
+
+        Args:
+            quiet_s: that time.
+            timeout_s: the longest wait.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (now := time.monotonic()) < deadline and not self._receiver.is_terminated:
+            left_s = self.blocks.accepted_s + quiet_s - now
+            if left_s <= 0:
+                break
+            time.sleep(min(left_s, deadline - now))
+        self._receiver.pause("all that was available is stored")
+
+    @property
+    def rate_limit(self) -> float | None:
+        """The receiver's rate limit, records/s; ``None`` for no limit."""
+        return self._receiver.rate_limit
+
+    def accept(self, blocks: Sequence[StoredBlock]) -> None:
+        """Accept blocks; pause the receiver when there are too many."""
+        self.blocks.accept(blocks)
+        if self.blocks.num_bytes > self._bound_bytes:
+            self._receiver.pause(_PAUSE)
+
+    def delete_before(self, number: int) -> None:
+        """Delete blocks; let the receiver resume when there is room."""
+        self.blocks.delete_before(number)
+        if self.blocks.num_bytes <= self._bound_bytes * _RESUME_SHARE:
+            self._receiver.resume(_PAUSE)
+
+    def _watch_rate(self) -> None:
+        while not self._stopped.wait(_WATCH_S):
+            rate = self.blocks.read_rate()
+            if rate is not None and rate != self._rate:
+                self._rate = rate
+                self._receiver.set_rate(rate)

@@ -1,0 +1,179 @@
+"""``steer``: a rate estimator sets the rate of the receivers below a streaming query, from what its batches took.
+
+A StreamingQueryListener in the program's process reads progress events and writes each rate into the source's
+directory of blocks, where the process of the source finds it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from attrs import define, frozen
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock import ConfigurationError, RateEstimator
+from penstock.helpers import get_logger, make_rate_estimator
+from penstock_structured.block_directory import write_rate
+
+log = get_logger("structured")
+
+
+@frozen
+class SourceProgress:
+    """What one batch says of one source.
+
+    Attributes:
+        blocks: the source's directory.
+        rows: rows that the batch read from it.
+        rate: the receiver's rate limit, records/s; -1 for none.
+        started_ms: start of the batch, ms since 1970.
+        took_ms: duration of the batch.
+    """
+
+    blocks: str
+    rows: int
+    rate: float
+    started_ms: int
+    took_ms: int
+
+
+@define
+class _Steered:
+    """One steered source: its estimator, and how long the batch before took."""
+
+    estimator: RateEstimator
+    previous_ms: int = 0
+    rate: float | None = None
+
+
+class RateSteering(StreamingQueryListener):
+    """Steers the receivers of one query until ``stop``. Made by ``steer``.
+
+    Callbacks run on a thread of PySpark's, one at a time.
+
+    Args:
+        query_id: id of the query; the same after a restart from its checkpoint.
+        make_estimator: creates the estimator of a source.
+        interval_ms: how long a batch should take at most.
+        first_rate: set when a receiver has no limit yet, records/s.
+    """
+
+    def __init__(self, query_id: str, make_estimator: Any, interval_ms: int, first_rate: float) -> None:
+        self._query_id, self._make_estimator = query_id, make_estimator
+        self._interval_ms, self._first_rate = interval_ms, first_rate
+        self._sources: dict[str, _Steered] = {}
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The rate that was set last, records/s, by directory of blocks."""
+        return {blocks: each.rate for blocks, each in self._sources.items() if each.rate is not None}
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why, in the estimator's words, by directory of blocks."""
+        return {blocks: each.estimator.reason for blocks, each in self._sources.items()}
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing: rates follow from batches."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Estimate from a batch, and set the rates."""
+        if str(event.progress.id) != self._query_id:
+            return
+        for progress in progress_of(event.progress):
+            try:
+                self._steer(progress)
+            except OSError as error:
+                log.warning("rate not set", directory=progress.blocks, error=str(error), throttle_s=60)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing: a trigger without data says nothing about the capacity."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Nothing: a restarted query has the same id."""
+
+    def _steer(self, progress: SourceProgress) -> None:
+        source = self._sources.get(progress.blocks)
+        if source is None:
+            source = self._sources[progress.blocks] = _Steered(self._make_estimator())
+        late_ms, source.previous_ms = max(source.previous_ms - self._interval_ms, 0), progress.took_ms
+        ended_ms = progress.started_ms + progress.took_ms
+        rate = source.estimator.compute(ended_ms, progress.rows, progress.took_ms, late_ms) if progress.rows else None
+        if rate is None:
+            if progress.rate >= 0:
+                return
+            rate = source.estimator.initial_rate or self._first_rate
+        source.rate = rate
+        write_rate(Path(progress.blocks), rate)
+        log.debug("rate estimated", directory=progress.blocks, rate=rate, reason=source.estimator.reason)
+
+
+def steer(
+    spark: SparkSession,
+    query: StreamingQuery,
+    estimator: str = "pid",
+    *,
+    interval: float = 1.0,
+    first_rate: float = 1000.0,
+    conf: Mapping[str, str] | None = None,
+    **options: Any,
+) -> RateSteering:
+    """Have a rate estimator set the rate of the receivers below a query.
+
+    Set the option ``initialRate`` of the source as well: until the first batch has ended, nobody else limits it.
+
+    Args:
+        spark: the query's session.
+        query: reads from ``format("penstock")``. PySpark 4.2 or newer: older ones do not report where the blocks are.
+        estimator: name of an installed estimator, such as ``pid`` or ``model``.
+        interval: how long a batch should take at most, s: the interval of a ``processingTime`` trigger.
+        first_rate: records/s for a receiver without a limit, unless the estimator has an initial rate.
+        conf: configuration by full key: ``spark.streaming.backpressure.<estimator>.<option>``.
+        options: of the estimator.
+
+    Returns:
+        The listener, added to the session; ``spark.streams.removeListener(it)`` ends the steering.
+
+    Raises:
+        UnknownNameError: no plugin offers the estimator, or an option does not exist; names the nearest.
+        ConfigurationError: an option or argument is invalid.
+    """
+    if not interval > 0 or not first_rate > 0:
+        raise ConfigurationError(f"steer needs interval and first_rate above 0, not {interval!r} and {first_rate!r}")
+    interval_ms = round(interval * 1000)
+
+    def make() -> RateEstimator:
+        return make_rate_estimator(estimator, interval_ms, conf, **options)
+
+    make()
+    steering = RateSteering(str(query.id), make, interval_ms, first_rate)
+    spark.streams.addListener(steering)
+    return steering
+
+
+def progress_of(progress: Any) -> list[SourceProgress]:
+    """What a query's progress says of its Penstock sources.
+
+    Args:
+        progress: PySpark's ``StreamingQueryProgress``.
+    """
+    started_ms = round(datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp() * 1000)
+    took_ms = int(progress.durationMs.get("triggerExecution", progress.batchDuration))
+    found = []
+    for each in progress.sources:
+        try:
+            latest = json.loads(each.latestOffset)
+            found.append(
+                SourceProgress(
+                    str(latest["blocks"]), int(each.numInputRows), float(latest["rate"]), started_ms, took_ms
+                )
+            )
+        except (TypeError, ValueError, KeyError):
+            continue  # another kind of source
+    return found

@@ -1,0 +1,5 @@
+"""Where PySpark finds the source: it imports every module ``pyspark_*`` and registers its ``DefaultSource``."""
+
+from penstock_structured.data_source import PenstockDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

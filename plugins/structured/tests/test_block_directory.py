@@ -1,0 +1,175 @@
+"""``BlockDirectory``: what is accepted is there after a restart, in order, once; who may use it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock import Block, ConfigurationError, PenstockError
+from penstock_structured import block_directory
+from penstock_structured.block_directory import BlockDirectory, write_rate
+
+
+def block(number: int, *values: str) -> Block:
+    return Block(f"input-0-1-{number}", 0, len(values), pa.table({"value": list(values)}))
+
+
+def add(directory: BlockDirectory, number: int, *values: str) -> None:
+    directory.accept([directory.store(block(number, *values))])
+
+
+def rows(directory: BlockDirectory, start: int, end: int) -> list[str]:
+    return [
+        value
+        for each in directory.between(start, end)
+        for value in directory.open(each.path.name).read_all().column(0).to_pylist()
+    ]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[BlockDirectory]:
+    made = BlockDirectory(tmp_path / "query", "socket")
+    yield made
+    made.close()
+
+
+def reopened(directory: BlockDirectory) -> BlockDirectory:
+    directory.close()
+    return BlockDirectory(directory.path, "socket")
+
+
+def test_accepted_blocks_are_numbered_in_the_order_of_acceptance(directory: BlockDirectory) -> None:
+    add(directory, 0, "a", "b")
+    add(directory, 1, "c")
+    assert rows(directory, 0, 2) == ["a", "b", "c"]
+    assert (directory.first_number, directory.next_number) == (0, 2)
+    assert [each.rows for each in directory.since(1)] == [1]
+
+
+def test_a_repeated_acceptance_numbers_nothing_twice(directory: BlockDirectory) -> None:
+    stored = directory.store(block(0, "a"))
+    directory.accept([stored])
+    directory.accept([stored])
+    assert directory.next_number == 1
+
+
+def test_a_restart_finds_accepted_blocks_and_deletes_what_was_only_stored(directory: BlockDirectory) -> None:
+    add(directory, 0, "a")
+    directory.store(block(1, "b"))
+    assert any(each.name.startswith(".") for each in directory.path.iterdir())
+    second = reopened(directory)
+    assert rows(second, 0, 1) == ["a"]
+    assert second.next_number == 1
+    assert not any(each.name.startswith(".") for each in second.path.iterdir())
+    second.close()
+
+
+def test_numbers_never_come_twice_although_all_blocks_are_consumed(directory: BlockDirectory) -> None:
+    add(directory, 0, "a")
+    add(directory, 1, "b")
+    directory.delete_before(2)
+    assert directory.num_bytes == 0
+    second = reopened(directory)
+    add(second, 0, "c")
+    assert (second.first_number, second.next_number) == (2, 3)
+    second.close()
+
+
+def test_a_new_directory_continues_at_the_offset_of_the_checkpoint(directory: BlockDirectory) -> None:
+    directory.continue_at(17)
+    add(directory, 0, "a")
+    assert directory.since(0)[0].number == 17
+
+
+def test_a_missing_block_is_named(directory: BlockDirectory) -> None:
+    add(directory, 0, "a")
+    add(directory, 1, "b")
+    directory.since(0)[0].path.unlink()
+    second = reopened(directory)
+    with pytest.raises(PenstockError, match=r"block 0 of the query is missing in .*'blocks'"):
+        second.between(0, 2)
+    second.close()
+
+
+def test_deleting_what_was_never_accepted_leaves_no_file(directory: BlockDirectory) -> None:
+    stored = directory.store(block(0, "a"))
+    directory.delete([stored.block_id, "input-0-1-99"])
+    directory.accept([stored])
+    assert directory.next_number == 0
+    assert not [each for each in directory.path.iterdir() if each.suffix in (".arrow", ".stored")]
+
+
+def test_a_disk_that_is_full_leaves_no_part_of_a_block(
+    directory: BlockDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(_table: object, file: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(block_directory, "write_block_file", write)
+    with pytest.raises(OSError, match="No space left"):
+        directory.store(block(0, "a"))
+    assert not [each for each in directory.path.iterdir() if each.suffix == ".stored"]
+
+
+def test_a_directory_in_use_is_refused_with_its_owner(
+    directory: BlockDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(block_directory, "_LOCK_TIMEOUT_S", 0.0)
+    with pytest.raises(ConfigurationError, match=rf"in use by another query \(process {os.getpid()}\)"):
+        BlockDirectory(directory.path, "socket")
+
+
+def test_the_directory_of_another_receiver_is_refused(directory: BlockDirectory) -> None:
+    directory.close()
+    with pytest.raises(ConfigurationError, match=r"blocks of the receiver 'socket', and the query asks for 'file'"):
+        BlockDirectory(directory.path, "file")
+
+
+def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigurationError, match=r"not made for blocks \(it has 'thesis.tex'\)"):
+        BlockDirectory(tmp_path, "socket")
+    assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigurationError, match=r"option 'blocks', .*file, cannot be used: File exists"):
+        BlockDirectory(tmp_path / "file", "socket")
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 1}'])
+def test_a_damaged_description_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "penstock-source.json").write_text(text)
+    with pytest.raises(ConfigurationError, match="is damaged"):
+        BlockDirectory(tmp_path, "socket")
+
+
+def test_another_format_is_refused_by_number(tmp_path: Path) -> None:
+    (tmp_path / "penstock-source.json").write_text('{"format": 2, "receiver": "socket"}')
+    with pytest.raises(ConfigurationError, match="has format 2; this version reads format 1"):
+        BlockDirectory(tmp_path, "socket")
+
+
+def test_only_blocks_are_served(directory: BlockDirectory) -> None:
+    (directory.path.parent / "secret").write_text("x")
+    for name in ("../secret", "lock", "penstock-source.json", ""):
+        with pytest.raises(PenstockError, match="does not exist"):
+            directory.open(name)
+
+
+def test_the_rate_that_another_process_writes_is_read(directory: BlockDirectory) -> None:
+    assert directory.read_rate() is None
+    write_rate(directory.path, 1234.5)
+    assert directory.read_rate() == 1234.5
+    (directory.path / "rate").write_text("fast")
+    assert directory.read_rate() is None
+
+
+def test_the_directory_is_private(directory: BlockDirectory) -> None:
+    assert directory.path.stat().st_mode & 0o077 == 0

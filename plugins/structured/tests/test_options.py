@@ -1,0 +1,56 @@
+"""The options of the source: sorted by owner, checked, and refused with the nearest name."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import ConfigurationError
+from penstock.helpers import UnknownNameError
+from penstock_structured.data_source import PenstockDataSource
+from penstock_structured.options import Source
+
+SOCKET = {"receiver": "socket", "host": "localhost", "port": "9999", "blocks": "/var/lib/q"}
+
+
+def test_options_are_sorted_by_owner_in_any_case() -> None:
+    source = Source.of(
+        {
+            **SOCKET,
+            "maxrowspertrigger": "100",
+            "receiver.encoding_errors": "refuse",
+            "spark.streaming.blockinterval": "1s",
+        }
+    )
+    assert source.options.maxRowsPerTrigger == 100
+    assert source.receiver_options == {"host": "localhost", "port": "9999", "encoding_errors": "refuse"}
+    assert source.conf == {"spark.streaming.blockInterval": "1s"}
+
+
+@pytest.mark.parametrize(("text", "size"), [("500", 500), ("32m", 32 << 20), ("2g", 2 << 30), ("1kb", 1024)])
+def test_sizes_have_units(text: str, size: int) -> None:
+    assert Source.of({**SOCKET, "partitionBytes": text}).options.partitionBytes == size
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"receiver": "sockt"}, UnknownNameError, r"unknown receiver 'sockt'.*'socket'"),
+        ({"prot": "1"}, UnknownNameError, r"unknown option 'prot' of the source with the receiver 'socket'.*'port'"),
+        ({"maxRowPerTrigger": "1"}, UnknownNameError, r"Did you mean 'maxRowsPerTrigger'"),
+        ({"port": "many"}, ConfigurationError, r"receiver 'socket'.*port"),
+        ({"partitionBytes": "much"}, ConfigurationError, r"partitionBytes='much'"),
+        ({"maxRowsPerTrigger": "0"}, ConfigurationError, r"maxRowsPerTrigger='0': must be greater than 0"),
+        ({"blocks": "relative/q"}, ConfigurationError, r"blocks='relative/q': must be an absolute path"),
+        ({"spark.streaming.blockInterval": "soon"}, ConfigurationError, r"spark\.streaming\.blockInterval"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_name(change: dict[str, str], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        PenstockDataSource({**SOCKET, **change})
+
+
+@pytest.mark.parametrize("missing", ["receiver", "blocks", "port"])
+def test_a_missing_option_is_named_with_the_call_that_sets_it(missing: str) -> None:
+    given = {name: text for name, text in SOCKET.items() if name != missing}
+    with pytest.raises(ConfigurationError, match=rf"needs the option '{missing}'"):
+        PenstockDataSource(given)

@@ -1,0 +1,97 @@
+"""``RateSteering``: progress events become rates, which the source's process finds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock import ConfigurationError, RateEstimator
+from penstock.helpers import UnknownNameError
+from penstock_structured import RateSteering, steer
+
+
+class Scripted(RateEstimator):
+    """Gives its answers one after the other."""
+
+    def __init__(self, *answers: float | None) -> None:
+        self.answers, self.asked = list(answers), list[tuple[int, int, int, int]]()
+
+    def compute(self, time: int, numElements: int, processingDelay: int, schedulingDelay: int) -> float | None:
+        self.asked.append((time, numElements, processingDelay, schedulingDelay))
+        return self.answers.pop(0)
+
+
+def progress(blocks: Path, rows: int, took_ms: int, *, rate: float = 500, query: str = "q1") -> Any:
+    source = SimpleNamespace(
+        numInputRows=rows, latestOffset=json.dumps({"block": 1, "blocks": str(blocks), "rows": 0, "rate": rate})
+    )
+    other = SimpleNamespace(numInputRows=5, latestOffset=None)
+    return SimpleNamespace(
+        progress=SimpleNamespace(
+            id=query,
+            timestamp="2026-01-02T03:04:05.678Z",
+            durationMs={"triggerExecution": took_ms},
+            batchDuration=took_ms,
+            sources=[other, source],
+        )
+    )
+
+
+def steering(estimator: RateEstimator) -> RateSteering:
+    return RateSteering("q1", lambda: estimator, interval_ms=1000, first_rate=100.0)
+
+
+def rate_in(blocks: Path) -> float | None:
+    path = blocks / "rate"
+    return float(path.read_text()) if path.exists() else None
+
+
+def test_each_batch_is_given_to_the_estimator_and_its_rate_written(tmp_path: Path) -> None:
+    estimator = Scripted(900.0, 800.0)
+    listener = steering(estimator)
+    listener.onQueryProgress(progress(tmp_path, 1000, 1500))
+    assert rate_in(tmp_path) == 900.0
+    listener.onQueryProgress(progress(tmp_path, 700, 800))
+    assert rate_in(tmp_path) == 800.0
+    started = 1767323045678
+    # The second batch began 500 ms late: the first took that much longer than the interval.
+    assert estimator.asked == [(started + 1500, 1000, 1500, 0), (started + 800, 700, 800, 500)]
+    assert listener.rates == {str(tmp_path): 800.0}
+
+
+def test_a_receiver_without_a_limit_gets_a_first_rate(tmp_path: Path) -> None:
+    listener = steering(Scripted(None))
+    listener.onQueryProgress(progress(tmp_path, 1000, 100, rate=-1))
+    assert rate_in(tmp_path) == 100.0
+
+
+def test_no_answer_leaves_the_rate(tmp_path: Path) -> None:
+    listener = steering(Scripted(None))
+    listener.onQueryProgress(progress(tmp_path, 1000, 100))
+    assert rate_in(tmp_path) is None
+
+
+def test_batches_without_rows_and_other_queries_are_ignored(tmp_path: Path) -> None:
+    estimator = Scripted()
+    listener = steering(estimator)
+    listener.onQueryProgress(progress(tmp_path, 0, 100))
+    listener.onQueryProgress(progress(tmp_path, 10, 100, query="q2"))
+    assert estimator.asked == []
+
+
+def test_a_directory_that_is_gone_is_logged_and_tolerated(tmp_path: Path) -> None:
+    steering(Scripted(1.0)).onQueryProgress(progress(tmp_path / "gone", 10, 100))
+
+
+def test_an_unknown_estimator_or_option_is_refused_before_anything_is_added() -> None:
+    query: Any = SimpleNamespace(id="q1")
+    with pytest.raises(UnknownNameError, match="'pid'"):
+        steer(None, query, "pidd")  # type: ignore[arg-type]  # not reached
+    with pytest.raises(UnknownNameError, match="minRate"):
+        steer(None, query, "pid", minrat=1)  # type: ignore[arg-type]  # not reached
+    with pytest.raises(ConfigurationError, match="interval"):
+        steer(None, query, "pid", interval=0)  # type: ignore[arg-type]  # not reached
