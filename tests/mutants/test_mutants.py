@@ -14,7 +14,7 @@ from tests.mutants.mutant import Mutant, all_mutants
 from tests.mutants.receiver_rate import CountsDropped
 from tests.mutants.references import MEMORY_RECEIVER, MemoryReceiver, SteadyEstimator
 
-from penstock.testing import Capabilities, Feeder, MemoryFeeder, all_checks, run_checks
+from penstock.testing import Capabilities, Feeder, MemoryFeeder, run_checks
 from penstock.testing.check import checks_for
 
 # For the whole kit on one plugin, without the live checks: processor time, which a busy machine does not stretch much.
@@ -26,10 +26,6 @@ def test_mutant_fails_its_check(mutant: Mutant) -> None:
     report = mutant.run([mutant.check], mutant.scale)
     assert report[mutant.check].outcome == "failed"
     assert mutant.words in report[mutant.check].seen
-
-
-def test_each_check_has_a_mutant() -> None:
-    assert {each.check for each in [*all_mutants(), *all_mutants(live=True)]} == set(all_checks())
 
 
 def test_table_is_the_generated_one() -> None:

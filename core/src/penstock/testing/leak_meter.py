@@ -85,11 +85,10 @@ def _read(path: Path) -> str:
 
 @frozen
 class _Usage:
-    """What a thread used of the processors so far: time on one, time waiting for one; whether it runs or waits now."""
+    """The processor time that a thread used so far, and whether it is ready to run."""
 
-    ran_ns: int = 0
-    waited_ns: int = 0
-    is_runnable: bool = False
+    used_ns: int = 0
+    is_ready: bool = False
 
 
 class ReceiverThreads:
@@ -99,34 +98,28 @@ class ReceiverThreads:
         self._meter = meter
 
     def is_busy(self, window_s: float) -> bool:
-        """Wait for a window; return whether the threads were busy in it.
+        """Wait for a window; return whether the threads are busy in it.
 
-        They are if they ran for more than a fifth of the time in which they got a processor when they asked for one,
-        and also if one asks for one at the end: on a machine with more work than processors a thread that never pauses
-        runs in a part of the window, or not at all.
+        They are if they used more than a fifth of a processor, or if one is ready to run at the end: on a machine
+        without a free processor, a thread that never sleeps mostly waits for one.
         """
         began_s, before = time.monotonic(), self._usage()
         threading.Event().wait(window_s)
         after, window_ns = self._usage(), (time.monotonic() - began_s) * 1e9
-        ran_ns, share = 0, 0.0
-        for thread, now in after.items():
-            was = before.get(thread, _Usage())
-            ran_ns += now.ran_ns - was.ran_ns
-            share += (now.ran_ns - was.ran_ns) / max(window_ns - (now.waited_ns - was.waited_ns), 1)
-        # Of a window spent in waiting for a processor a short run may be a large share.
-        is_used = share > 0.2 and ran_ns > 0.05 * window_ns
-        return is_used or any(now.is_runnable for now in after.values())
+        used_ns = sum(now.used_ns - before.get(thread, _Usage()).used_ns for thread, now in after.items())
+        return used_ns > 0.2 * window_ns or any(now.is_ready for now in after.values())
 
     def _usage(self) -> dict[int, _Usage]:
         found = dict[int, _Usage]()
         for thread in self._meter.threads():
             task = Path(f"/proc/self/task/{thread.native_id}")
             try:
-                ran, waited, _slices = (task / "schedstat").read_text().split()
+                used_ns = int((task / "schedstat").read_text().split()[0])
+                # R: it runs, or waits for a processor. The time of a wait is counted only once it is over.
                 state = (task / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue  # the thread has ended, or this is not Linux
-            found[thread.native_id or 0] = _Usage(int(ran), int(waited), state == "R")
+            found[thread.native_id or 0] = _Usage(used_ns, state == "R")
         return found
 
 

@@ -212,7 +212,11 @@ def _listening() -> dict[str, str]:
 
 
 @check(
-    "LI-15", "must", requires="exports", change="queue exports in a bounded queue, count dropped ones, and reconnect"
+    "LI-15",
+    "must",
+    requires="exports",
+    limit_s=60,
+    change="queue exports in a bounded queue, count dropped ones, and reconnect",
 )
 def backend_down_is_survived(kit: ListenerKit) -> None:
     """During an outage of the backend callbacks stay fast and memory stays bounded; exports resume afterwards.
