@@ -1,6 +1,6 @@
 """Break what can break below two receivers and count: every acknowledged record must be in exactly one batch.
 
-usage: chaos.py [SECONDS] [SEED]
+usage: python -m benchmarks.chaos [SECONDS] [SEED]
 
 Two receivers on the executors of a `local-cluster` store numbered records reliably for SECONDS (60), and until each
 kind of fault has happened once. Each writes down which numbers `store_all` returned for; numbers that were begun are
@@ -39,6 +39,7 @@ from attrs import asdict
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 
+from benchmarks import program_state
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import Process, executor_process
 from penstock.launch.java import ensure_java
@@ -211,7 +212,9 @@ class Chaos:
         def strike() -> bool:
             process = Process(**json.loads(written.read_text())[which])
             with suppress(ProcessLookupError):
-                if process.is_alive:
+                found = Process.of(process.pid)
+                # `is_alive` allows for a clock that was set. Here it would be another process with this number.
+                if process.is_alive and abs(found.create_time - process.create_time) < 1:
                     os.kill(process.pid, with_signal)
                     return True
             return False
@@ -259,12 +262,16 @@ def small_disk(folder: Path) -> Iterator[Path | None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=False)
 
 
-def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 180) -> None:
-    """Wait, with a deadline."""
+def wait_for(condition: Callable[[], object], what: str, timeout_s: float = 300) -> None:
+    """Wait, with a deadline.
+
+    Raises:
+        TimeoutError: the condition has not become true.
+    """
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise SystemExit(f"not within {timeout_s:g} s: {what}")
+            raise TimeoutError(f"not within {timeout_s:g} s: {what}")
         time.sleep(0.05)
 
 
@@ -280,6 +287,7 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
     conf.set("spark.local.dir", str(disk or folder))
     conf.set("spark.streaming.gracefulStopTimeout", "180s")
     conf.set("spark.streaming.receiverRestartDelay", "100ms").set("spark.penstock.receiver.relaunchDelay", "100ms")
+    conf.set(*program_state.TRACEBACKS)
     conf.set("spark.penstock.log.level", os.environ.get("PENSTOCK_LOG", "CRITICAL"))
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
@@ -298,10 +306,11 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
         ssc.receiverStream(Numbered(note)).foreachRDD(lambda rdd, into=into: take(rdd, into))
     try:
         ssc.start()
-        wait_for(lambda: all(note.with_suffix(".acknowledged").exists() for note in notes), "the first records")
+        wait_for(lambda: all(map(has_acknowledged, notes)), "the first records")
         started = time.monotonic()
         chaos.run(seconds)
-        # Whether all is well again, not only still counted right.
+        # Whether all is well again, not only still counted right. A receiver whose executor was killed is active until
+        # Spark has retried its task, for which the next executor may have to start: only records show that it is back.
         wait_for(
             lambda: all(info.active for info in ssc._engine.tracker.receiver_infos().values()),
             "both receivers are back",
@@ -312,6 +321,9 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
         stopping = time.monotonic()
         ssc.stop(stopSparkContext=False, stopGraceFully=True)
         stop_s = time.monotonic() - stopping
+    except TimeoutError:
+        print(program_state.describe(sc, ssc), file=sys.stderr, flush=True)
+        raise
     finally:
         ssc.stop(stopSparkContext=False)
         application = sc.applicationId
@@ -351,6 +363,12 @@ def run(seconds: float, seed: int, folder: Path, disk: Path | None) -> bool:
         print(f"{count:>12,} x reported: {message}")
     sys.stdout.flush()
     return not (lost or twice or unknown or disorder or events.failed)
+
+
+def has_acknowledged(note: Path) -> bool:
+    """Whether a receiver has written down an acknowledgement; the file alone says that it has started."""
+    path = note.with_suffix(".acknowledged")
+    return path.exists() and path.stat().st_size > 0
 
 
 def _numbers(path: Path) -> array[int]:

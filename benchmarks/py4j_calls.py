@@ -1,9 +1,10 @@
 """Count the Py4J calls that a batch makes, and print them as a table.
 
-usage: py4j_calls.py [BATCHES]     by default: 20
+usage: py4j_calls.py [BATCHES] [rows | dataframe]     by default: 20 batches, rows
 
-Word count (`flatMap · map · reduceByKey`, `collect` in `foreachRDD`) over one receiver, on `local[2]`, 1,000 lines a
-batch, one batch at a time under the manual clock. A call is a round trip between Python and the JVM. The first batches,
+Word count over one receiver, on `local[2]`, 1,000 lines a batch, one batch at a time under the manual clock: rows
+(`flatMap · map · reduceByKey`, `collect` in `foreachRDD`) or DataFrames (`selectExpr · groupBy · agg`, `collect` in
+`foreachDataFrame`). A call is a round trip between Python and the JVM. The first batches,
 which fill the caches, are not counted. The program uses the public API only: to compare two versions, run this file
 with the Python of each.
 """
@@ -69,9 +70,10 @@ def describe(command: str) -> str:
     return f"{kinds.get(parts[0], parts[0])} {name}"
 
 
-def main(batches: int) -> None:
+def main(batches: int, api: str) -> None:
     """Run the batches and print the table."""
     conf = SparkConf().setMaster("local[2]").setAppName("py4j calls").set("spark.ui.enabled", "false")
+    conf.set("spark.sql.shuffle.partitions", "1")
     sc = SparkContext(conf=conf.set("spark.python.unix.domain.socket.enabled", "true"))
     sc.setLogLevel("ERROR")
     clock = ManualClock()
@@ -80,13 +82,17 @@ def main(batches: int) -> None:
     words: list[int] = []
     took_ms: list[float] = []
 
-    def look(rdd: Any) -> None:
+    def look(batch: Any) -> None:
         before = time.perf_counter()
-        words.append(sum(count for _word, count in rdd.collect()))
+        words.append(sum(count for _word, count in batch.collect()))
         took_ms.append((time.perf_counter() - before) * 1000)
 
     lines = ssc.receiverStream(Lines())
-    lines.flatMap(lambda line: line.split(" ")).map(lambda word: (word, 1)).reduceByKey(add).foreachRDD(look)
+    if api == "dataframe":
+        split = lines.toDF().selectExpr("explode(split(value, ' ')) AS word")
+        split.groupBy("word").agg({"*": "count"}).foreachDataFrame(look)
+    else:
+        lines.flatMap(lambda line: line.split(" ")).map(lambda word: (word, 1)).reduceByKey(add).foreachRDD(look)
 
     class Completed:
         """Reports completed batches."""
@@ -121,4 +127,4 @@ def main(batches: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20, sys.argv[2] if len(sys.argv) > 2 else "rows")

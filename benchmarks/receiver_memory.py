@@ -32,7 +32,8 @@ class Flood(ThreadReceiver):
 
     def receive(self):
         """Write down the process id, then store."""
-        Path(self.note).write_text(str(os.getpid()))
+        Path(f"{self.note}.partial").write_text(str(os.getpid()))
+        Path(f"{self.note}.partial").rename(self.note)
         line = "x" * 100
         while not self.wait(0):
             for _ in range(1000):
@@ -77,7 +78,11 @@ def slowly(rdd):
 
 ssc.receiverStream(Flood(str(note))).foreachRDD(slowly)
 ssc.start()
-while not note.exists():
+# The time counts from the first pause: a slow machine takes its time until then.
+deadline = time.monotonic() + 180
+while not ssc._engine.tracker._backlog.is_full:
+    if time.monotonic() > deadline:
+        raise SystemExit("the backlog has not reached its limit within 180 s")
     time.sleep(0.05)
 pid = int(note.read_text())
 started = time.monotonic()

@@ -87,6 +87,15 @@ def test_invalid_value_is_refused_with_key_value_and_meaning(attribute: str, tex
     assert str(caught.value).endswith(key.help)
 
 
+def test_limits_of_partitions_that_contradict_each_other_are_refused_with_both_keys() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse(partition_min_bytes="2m", partition_max_bytes="1m")
+    assert str(caught.value) == (
+        "spark.penstock.partition.minBytes=2097152 bytes is larger than spark.penstock.partition.maxBytes=1048576 "
+        "bytes: no partition can have both limits"
+    )
+
+
 def test_error_reads_as_key_value_reason_and_meaning() -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse(block_queue_size="0")

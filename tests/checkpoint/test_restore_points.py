@@ -15,7 +15,7 @@ from penstock.graph.state import stateful
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stateful, "checkpointed_table", lambda *_args: FakeRDD([[]]))
+    monkeypatch.setattr(stateful, "checkpointed_state", lambda *_args: FakeRDD([[]]))
 
 
 def with_files(program: FakeProgram, files: dict[str, list[int]], **values: Any) -> Checkpoint:

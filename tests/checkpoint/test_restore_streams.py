@@ -28,7 +28,7 @@ def first_value(_key: str, value: Any, _state: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def _no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stateful, "checkpointed_table", lambda *_args: FakeRDD([[]]))
+    monkeypatch.setattr(stateful, "checkpointed_state", lambda *_args: FakeRDD([[]]))
 
 
 def restored(*names: str) -> dict[str, dict[int, str]]:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 NUMBERS = [[pa.table({"value": [1, None]})]]
 TEXTS = [[pa.table({"value": ["x"]})]]
 SKEWED = [[["same"] * 20_000 + ["other"]], [["same"]]]
-TINY = [[["a"]] * 300, [["b"]] * 100]
+TINY = [[["a"]] * 9_900, [["b"]] * 100]
 NESTED = pa.table({"a": [[{"b": [1, None]}], None], "c": [b"\0\xff", None], "d": pa.array([1, None], pa.uint64())})
 
 
@@ -42,10 +42,19 @@ def test_a_batch_that_does_not_fit_fails_alone_and_says_why(run: Run) -> None:
         counted("no frame", changing.toDF().transform(lambda df: df.count()))  # type: ignore[arg-type,return-value]
         counted("no frame to join", changing.toDF().join(lambda: None))  # type: ignore[arg-type,return-value]
         counted("no query", changing.toDF().sql("SELEKT 1"))
+        counted("command", changing.toDF().sql("INSERT INTO t SELECT * FROM batch"))
+        counted("other columns", changing.toDF("word string"))
         counted("rows", changing.map(lambda value: {"value": value}).toDF("value bigint"))
 
     run(program, [NUMBERS, TEXTS, NUMBERS], num_batches=3)
-    assert counts == {"learned": [2, 2], "declared": [2, 1, 2], "not null": [1], "narrow": [2, 2], "rows": [2, 2]}
+    assert counts == {
+        "learned": [2, 2],
+        "declared": [2, 1, 2],
+        "not null": [1],
+        "narrow": [2, 2],
+        "rows": [2, 2],
+        "other columns": [],
+    }
     errors = {(number, outputs[output]): reason for (number, output), reason in run.errors.items()}
     expected = {
         (2, "learned"): "it was (value int64), and there is a block with (value string)",
@@ -55,7 +64,9 @@ def test_a_batch_that_does_not_fit_fails_alone_and_says_why(run: Run) -> None:
         (1, "no column"): "nothing",
         (1, "no frame"): "the function returned int, not a DataFrame",
         (1, "no frame to join"): "the function given to join returned NoneType, not a DataFrame",
-        (1, "no query"): "SELEKT",
+        (1, "no query"): "SELEKT 1\n",
+        (1, "command"): "sql takes one query, and no command, which each batch would run again: 'INSERT",
+        (1, "other columns"): "none of the columns of the declared schema (word string): it has (value int64)",
     }
     for key, reason in expected.items():
         assert reason in errors[key], key
@@ -78,7 +89,7 @@ def test_batches_of_unusual_shapes_are_read(run: Run) -> None:
     run(program, [SKEWED], [TINY], [[[NESTED]]], num_batches=1)
     assert run.errors == {}
     assert found["skewed"] == [("other", 1), ("same", 20_001)]
-    assert found["tiny"] == [("a", 300), ("b", 100)]
+    assert found["tiny"] == [("a", 9_900), ("b", 100)]
     assert found["partitions"] == [(2,)]
     assert [tuple(map(str, row)) for row in found["nested"]] == [("1", "00FF", "1"), ("None", "None", "None")]
 

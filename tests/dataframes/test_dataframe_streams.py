@@ -56,7 +56,8 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         words = frame.select(F.explode(F.split("value", " ")).alias("word"))
         keep("counts", words.groupBy("word").agg(F.count("*").alias("count")))
         keep("count", words.groupBy("word").count().where("count > 1").drop("count"))
-        keep("sql", frame.sql("SELECT count(*) AS n FROM batch"))
+        keep("sql", frame.sql("WITH lines AS (SELECT * FROM batch) SELECT count(*) AS n FROM lines -- all"))
+        keep("sorted", frame.sql("SELECT value FROM batch ORDER BY value DESC LIMIT 1;"))
         keep("expressions", frame.selectExpr("upper(value) AS value").filter(F.col("value") != "TO BE"))
         keep("added", frame.withColumn("length", F.length("value")))
         keep("changed", frame.transform(lambda df: df.limit(1).select(F.lit(1).alias("one"))))
@@ -70,7 +71,9 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         keep("declared", tables.toDF("price double, value string, more int"))
         keep("rows", lines.map(lambda line: (line, len(line))).toDF("line string, length int"))
         keep("values", lines.map(len).toDF("int"))
-        keep("shuffled", lines.map(lambda line: (line, 1)).reduceByKey(lambda a, b: a + b).toDF("line string, n int"))
+        reduced = lines.map(lambda line: (line, 1)).reduceByKey(lambda a, b: a + b, 3)
+        keep("shuffled", reduced.toDF("line string, n int"))
+        keep("partitions", reduced.mapPartitionsWithIndex(lambda index, _pairs: [index]).toDF("int"))
         keep("windowed rows", lines.window(2).map(lambda line: {"line": line}).toDF("line string, more int"))
         keep("rows again", words.rows().map(lambda row: row.word.upper()).toDF("string"))
         keep("files", ssc.textFileStream(str(files)).toDF())
@@ -79,9 +82,14 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
         (files / ".new").write_bytes(b"one\r\ntwo\nthree")
         (files / ".new").rename(files / "new")
 
-    run = Run(sc, folder)
+    run, spark = Run(sc, folder), SparkSession.builder.getOrCreate()
+    spark.range(7).createOrReplaceTempView("batch")
     run(program, LINES, TABLES, num_batches=3)
     assert run.errors == {}
+    # The program's own view of that name.
+    assert spark.table("batch").columns == ["id"]
+    assert [table.name for table in spark.catalog.listTables() if table.isTemporary] == ["batch"]
+    spark.catalog.dropTempView("batch")
     return found
 
 
@@ -94,6 +102,7 @@ BATCHES: dict[str, dict[int, list[tuple[Any, ...]]]] = {
     },
     "count": {1: [("be",), ("to",)], 2: [], 3: []},
     "sql": {1: [(3,)], 2: [(0,)], 3: [(2,)]},
+    "sorted": {1: [("to be",)], 2: [], 3: [("the question",)]},
     "expressions": {1: [("OR NOT",)], 2: [], 3: [("THAT IS",), ("THE QUESTION",)]},
     "added": {1: [("or not", 6), ("to be", 5), ("to be", 5)], 2: [], 3: [("that is", 7), ("the question", 12)]},
     "changed": {1: [(1,)], 2: [], 3: [(1,)]},
@@ -124,6 +133,8 @@ BATCHES: dict[str, dict[int, list[tuple[Any, ...]]]] = {
     "rows": {1: [("or not", 6), ("to be", 5), ("to be", 5)], 2: [], 3: [("that is", 7), ("the question", 12)]},
     "values": {1: [(5,), (5,), (6,)], 2: [], 3: [(12,), (7,)]},
     "shuffled": {1: [("or not", 1), ("to be", 2)], 2: [], 3: [("that is", 1), ("the question", 1)]},
+    # Partitions without elements, too.
+    "partitions": {1: [(0,), (1,), (2,)], 2: [(0,), (1,), (2,)], 3: [(0,), (1,), (2,)]},
     "windowed rows": {
         1: [("or not", None), ("to be", None), ("to be", None)],
         2: [("or not", None), ("to be", None), ("to be", None)],

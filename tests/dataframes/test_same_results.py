@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import Row
 from tests.dataframes.conftest import Run
 
 from penstock import DStream, StreamingContext
+from penstock.graph.dataframe_stream import DataFrameStream
 
 pytestmark = pytest.mark.spark
 
@@ -100,6 +102,13 @@ def same(rows: list[Any], name: str) -> list[str]:
     return [repr({} if name == "map" and each == [] else each) for each in found]
 
 
+def reversed_struct(row: Row) -> Row:
+    """The same values; those of the struct in a Row of another order."""
+    values = row.asDict()
+    struct = values["struct"]
+    return Row(**{**values, "struct": struct and Row(y=struct["y"], x=struct["x"])})
+
+
 def test_rows_and_frames_over_the_same_blocks_are_equal(run: Run) -> None:
     rows: list[Any] = []
     frames: dict[str, list[Any]] = {}
@@ -108,13 +117,21 @@ def test_rows_and_frames_over_the_same_blocks_are_equal(run: Run) -> None:
         stream.foreachRDD(lambda rdd: rows.extend(rdd.collect()))
         stream.foreachDataFrame(lambda df: frames.update(blocks=df.collect(), schema=[df.schema]))
         stream.toDF().rows().foreachRDD(lambda rdd: frames.update(rows=rdd.collect()))
-        same_rows = stream.map(lambda row: row)
+        same_rows: DStream[Any] = stream.map(reversed_struct)
         declared = "boolean boolean, text string, binary binary, day date, instant timestamp, local timestamp_ntz"
         nested = "decimal decimal(12, 3), numbers array<int>, struct struct<x int, y array<string>>"
-        by_name = same_rows.toDF(f"{nested}, {declared}")
-        by_name.foreachDataFrame(lambda df: frames.update(converted=df.collect()))
-        shuffled = same_rows.repartition(1).toDF(f"{nested}, {declared}")
-        shuffled.foreachDataFrame(lambda df: frames.update(shuffled=df.collect()))
+        # Wider types than those of the values.
+        schema = f"{nested}, {declared}, tinyint int, u8 bigint, float double"
+        ways = {
+            "converted": same_rows,
+            "cached": stream.map(reversed_struct).cache(),
+            "shuffled": same_rows.repartition(1),
+            "windowed": stream.map(reversed_struct).window(1),
+            "united": same_rows.union(stream.filter(lambda _row: False)),
+            "transformed": same_rows.transform(lambda rdd: rdd.coalesce(1)),
+        }
+        for way, records in ways.items():
+            collect_in(frames, way, records.toDF(schema))
 
     run(program, [[[block] for block in blocks()]], num_batches=1)
     assert run.errors == {}
@@ -122,8 +139,12 @@ def test_rows_and_frames_over_the_same_blocks_are_equal(run: Run) -> None:
         expected = same(rows, name)
         assert len(expected) == NUM_ROWS
         assert len({*expected} - {"None"}) > 1, name
-        for way in ("blocks", "rows", "converted"):
+        for way in ("blocks", "rows", "converted", "cached", "windowed", "united", "transformed"):
             if name in frames[way][0]:
                 assert same(frames[way], name) == expected, (way, name)
         if name in frames["shuffled"][0]:
             assert sorted(same(frames["shuffled"], name)) == sorted(expected), name
+
+
+def collect_in(frames: dict[str, list[Any]], way: str, stream: DataFrameStream) -> None:
+    stream.foreachDataFrame(lambda df: frames.update({way: df.collect()}))

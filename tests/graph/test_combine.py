@@ -1,5 +1,6 @@
 """``combineByKey`` inside a partition: in a dictionary, and above the memory limit in PySpark's merger."""
 
+import pickle
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tests.helpers.examples import examples
 
 from penstock.worker import combine
-from penstock.worker.combine import Combiner, CombineValues, combine_combiners
+from penstock.worker.combine import Buckets, Combiner, CombineValues, combine_combiners
 
 
 def combine_values(combiner: Combiner, _index: int, records: Iterable[Any]) -> Iterable[Any]:
@@ -192,3 +193,14 @@ def test_combine_reads_records_lazily() -> None:
     records = iter(combine_values(listed(), 0, source()))
     assert taken == 0
     assert len(list(records)) == 10
+
+
+@pytest.mark.parametrize(("size", "largest"), [(100_000, 2_000_000), (10, 1 << 20)])
+def test_chunks_of_a_shuffle_stay_small_whatever_the_size_of_a_combiner(size: int, largest: int) -> None:
+    number = 40 if size > 10 else 50_000
+    output = list(Buckets(1)(0, ((key, bytes(size)) for key in range(number))))
+    chunks = [pickle.loads(chunk) for chunk in output[1::2]]
+    assert [key for keys, _combiners in chunks for key in keys] == list(range(number))
+    assert max(map(len, output)) < largest
+    # Small pairs share a pickle.
+    assert len(chunks) < 20

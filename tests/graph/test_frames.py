@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from importlib import metadata
 from types import SimpleNamespace
@@ -11,18 +12,21 @@ import pyarrow as pa
 import pytest
 from attrs import evolve, frozen
 from pyspark import StorageLevel
+from pyspark.core.rdd import PipelinedRDD
+from pyspark.errors import AnalysisException
 from pyspark.sql import types
+from tests.helpers import run_in_background
 from tests.helpers.fake_graph import INTERVAL_MS, FakeContext, FakeInput, FakeRDD
 
 from penstock import ArrowInput, ConfigurationError, DStream, SchemaError
-from penstock.errors import StreamingStateError
-from penstock.graph.batch_input import RowInput
-from penstock.graph.frames import BatchFrame, DerivedFrames, FrameDStream, SourceFrames
+from penstock.errors import BatchFailedError, ResultTypeError, StreamingStateError
+from penstock.graph.batch_input import BlocksInput
+from penstock.graph.frames import BatchFrame, DerivedFrames, FrameDStream, Once, SourceFrames
 from penstock.graph.inputs import PulledInputDStream, ReceiverInputDStream
 from penstock.graph.operators.per_batch import UnionDStream
 from penstock.graph.operators.windows import WindowedDStream
 from penstock.plugins.specs import SourceBatch
-from penstock.spark.rdds import LocatedPartition
+from penstock.spark.rdds import LocatedPartition, is_known_empty
 
 TEXT = pa.schema([("value", pa.string())])
 
@@ -46,8 +50,8 @@ class Received:
     def __init__(self, schema: pa.Schema | None = TEXT) -> None:
         self.reader: Any = Reader(schema)
 
-    def partitions(self, batch_time_ms: int, _stream_id: int) -> list[LocatedPartition]:
-        return [] if batch_time_ms == 2 * INTERVAL_MS else [LocatedPartition(batch_time_ms)]
+    def partitions(self, batch_time_ms: int, stream_ids: Any, _slots: int) -> list[LocatedPartition]:
+        return [] if batch_time_ms == 2 * INTERVAL_MS else [LocatedPartition(batch_time_ms) for _ in stream_ids]
 
     def count(self, _batch_time_ms: int, _stream_id: int) -> int:
         return 1
@@ -57,11 +61,10 @@ class Received:
 
 @pytest.fixture
 def received(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> Received:
-    for module in ("penstock.graph.inputs", "penstock.spark.rdds"):
-        monkeypatch.setattr(
-            f"{module}.located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions])
-        )
-    monkeypatch.setattr("penstock.graph.inputs.BlocksRDD", lambda _slots, number, *_: FakeRDD([[]] * number))
+    monkeypatch.setattr(
+        "penstock.spark.rdds.located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions])
+    )
+    monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))
     blocks = Received()
     context.graph.connect(evolve(context.graph.runtime, received_blocks=blocks))
     context.graph.zero_time_ms = 0
@@ -81,21 +84,22 @@ def initialized(stream: Any) -> Any:
 
 
 def references(inputs: Any) -> list[Any]:
-    return [each.references.collect() for each in inputs]
+    return [[pickle.loads(payload) for payload in each.references] for each in inputs]
 
 
 def test_blocks_are_read_by_reference(lines: DStream[Any]) -> None:
     node = initialized(lines)
     (found,) = node.batch_inputs(INTERVAL_MS)
-    assert (found.references.collect(), found.reader, found.schema()) == ([INTERVAL_MS], Reader(), TEXT)
+    assert (references([found]), found.read, found.schema()) == ([[INTERVAL_MS]], Reader(), TEXT)
     assert node.batch_inputs(2 * INTERVAL_MS) == ()
 
 
-def test_blocks_of_forgotten_batches_are_forgotten(lines: DStream[Any]) -> None:
+def test_rows_and_columns_of_a_batch_share_its_partitions(lines: DStream[Any]) -> None:
     node = initialized(lines)
-    node.batch_inputs(INTERVAL_MS)
-    node.clear_metadata(3 * INTERVAL_MS, unpersist=True)
-    assert node._columns == {}
+    (found,) = node.batch_inputs(INTERVAL_MS)
+    elements, read = found.elements(node.graph.partition_slots)
+    rdd = node.get_or_compute(INTERVAL_MS)
+    assert (rdd.prev, rdd.func) == (elements, read)
 
 
 def test_a_window_is_read_from_the_blocks_of_its_batches(lines: DStream[Any]) -> None:
@@ -106,7 +110,7 @@ def test_a_window_is_read_from_the_blocks_of_its_batches(lines: DStream[Any]) ->
 def test_a_union_is_read_from_the_blocks_of_all(lines: DStream[Any]) -> None:
     node = initialized(lines.union(lines))
     assert node.has_columns
-    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
 
 
 def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStream[Any]) -> None:
@@ -118,7 +122,7 @@ def test_a_parent_of_a_union_must_have_a_batch(context: FakeContext, lines: DStr
 
 def test_a_window_of_a_union_begins_before_the_first_batch(lines: DStream[Any]) -> None:
     node = initialized(lines.union(lines).window(4 * INTERVAL_MS / 1000))
-    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
 
 
 @pytest.mark.parametrize(
@@ -140,32 +144,51 @@ def test_a_persisted_union_of_rows_is_read_from_its_rdds(
 
 def test_a_persisted_union_of_blocks_is_read_from_the_blocks(lines: DStream[Any]) -> None:
     node = initialized(lines.union(lines).cache())
-    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS], [INTERVAL_MS]]
-
-
-def test_functions_of_rows_run_where_the_blocks_are_read(lines: DStream[Any]) -> None:
-    node = initialized(lines.map(str).filter(bool))
-    (found,) = node.batch_inputs(INTERVAL_MS)
-    assert isinstance(found, RowInput)
-    assert found.source.references is not None
-    assert len(found.chain.steps) == 2
-    assert node.batch_inputs(2 * INTERVAL_MS) == ()
+    assert references(node.batch_inputs(INTERVAL_MS)) == [[INTERVAL_MS, INTERVAL_MS]]
 
 
 @pytest.mark.parametrize(
     "operation",
     [
+        lambda lines: lines.map(str),
         lambda lines: lines.map(str).cache(),
         lambda lines: lines.window(4 * INTERVAL_MS / 1000).map(str),
         lambda lines: lines.transform(lambda rdd: rdd),
     ],
-    ids=["persisted", "window", "transform"],
+    ids=["map", "persisted", "window", "transform"],
 )
 def test_all_else_is_read_from_the_rdd(lines: DStream[Any], operation: Callable[[DStream[Any]], DStream[Any]]) -> None:
     node = initialized(operation(lines))
     node.batch_inputs(INTERVAL_MS)
-    (found,) = node.batch_inputs(3 * INTERVAL_MS)
-    assert isinstance(found, FakeRDD)
+    assert node.batch_inputs(3 * INTERVAL_MS) == (node.get_or_compute(3 * INTERVAL_MS),)
+
+
+def test_inputs_that_are_read_alike_are_united(lines: DStream[Any], context: FakeContext) -> None:
+    frames = SourceFrames(lines._node, None)
+    first, second = (BlocksInput((payload,), ((),), 1, Reader()) for payload in (b"1", b"2"))  # type: ignore[arg-type]
+    assert list(frames._combined([first, second])) == [BlocksInput((b"1", b"2"), ((), ()), 2, Reader())]  # type: ignore[arg-type]
+    (found,) = frames._combined([ArrowInput(FakeRDD([[n]]), Reader(), lambda: TEXT) for n in range(2)])
+    assert isinstance(found, ArrowInput)
+    assert found.references is not None
+    assert found.references.collect() == [0, 1]
+    rows = [FakeRDD([["a"]]), FakeRDD([["b"]])]
+    (united,) = frames._combined(rows)
+    assert isinstance(united, FakeRDD)
+    assert united.collect() == ["a", "b"]
+    other = ArrowInput(FakeRDD([[1]]), Reader(None), lambda: TEXT)
+    assert list(frames._combined([first, other, rows[0]])) == [first, other, rows[0]]
+
+
+def test_functions_of_partitions_are_not_united(lines: DStream[Any]) -> None:
+    node = initialized(lines.mapPartitionsWithIndex(lambda index, records: [index]))
+    inputs = [node.get_or_compute(time_ms) for time_ms in (INTERVAL_MS, 3 * INTERVAL_MS)]
+    assert list(SourceFrames(node, None)._combined(inputs)) == inputs
+
+
+def test_a_batch_without_blocks_is_known_to_be_empty(lines: DStream[Any]) -> None:
+    node = initialized(lines.map(str))
+    for time_ms, is_empty in ((INTERVAL_MS, False), (2 * INTERVAL_MS, True)):
+        assert is_known_empty(node.get_or_compute(time_ms)) is is_empty
 
 
 def test_a_source_may_have_columns(context: FakeContext) -> None:
@@ -305,7 +328,7 @@ class Frames(FrameDStream):
             self.made += 1
             return None if time_ms == INTERVAL_MS else Frame()
 
-        return None if time_ms == 2 * INTERVAL_MS else BatchFrame(make)
+        return None if time_ms == 2 * INTERVAL_MS else Once(make)
 
 
 @pytest.fixture
@@ -333,7 +356,7 @@ def test_a_frame_that_could_not_be_made_is_tried_again() -> None:
             raise result
         return result
 
-    frame = BatchFrame(make)
+    frame = Once(make)
     with pytest.raises(RuntimeError, match="not now"):
         frame.get()
     assert isinstance(frame.get(), Frame)
@@ -439,6 +462,62 @@ def test_jobs_that_the_plan_of_rows_runs_carry_the_output(
     context.graph.start(0)
     context.graph.generate_jobs(INTERVAL_MS)
     assert order == [(INTERVAL_MS, 0), "plan"]
+
+
+def test_rows_that_could_not_be_planned_are_planned_again_without_the_lock(
+    context: FakeContext, lines: DStream[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results: list[Any] = [RuntimeError("no slot"), RuntimeError("no slot"), SimpleNamespace(rdd=FakeRDD([["row"]]))]
+    has_lock: list[bool] = []
+
+    def plan(_self: SourceFrames, _inputs: Any) -> Any:
+        has_lock.append(is_locked(context.graph.lock))
+        if isinstance(result := results.pop(0), Exception):
+            raise result
+        return result
+
+    monkeypatch.setattr(SourceFrames, "_frame_of", plan)
+    found: list[Any] = []
+    node = initialized(lines.toDF().rows())
+    DStream(node, context).foreachRDD(lambda rdd: found.extend(rdd.collect()))  # type: ignore[arg-type]
+    context.graph.connect(evolve(context.graph.runtime, generation_retries=2))
+    context.graph.zero_time_ms = None
+    context.graph.start(0)
+    output(context, INTERVAL_MS)
+    assert found == ["row"]
+    # The first attempt is the generator's.
+    assert has_lock == [True, False, False]
+
+
+def is_locked(lock: Any) -> bool:
+    """Whether some thread has a lock, as another thread sees it."""
+
+    def try_it() -> bool:
+        if acquired := lock.acquire(blocking=False):
+            lock.release()
+        return not acquired
+
+    return run_in_background(try_it).result(timeout=10)
+
+
+@pytest.mark.parametrize("error", [SchemaError("no column"), ResultTypeError("no frame"), AnalysisException("no")])
+def test_an_error_of_the_program_is_not_retried(
+    context: FakeContext, lines: DStream[Any], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    plans: list[Any] = []
+
+    def plan(_self: SourceFrames, inputs: Any) -> Any:
+        plans.append(inputs)
+        raise error
+
+    monkeypatch.setattr(SourceFrames, "_frame_of", plan)
+    lines.toDF().rows().foreachRDD(print)
+    context.graph.connect(evolve(context.graph.runtime, generation_retries=3))
+    context.graph.zero_time_ms = None
+    context.graph.start(0)
+    with pytest.raises(BatchFailedError, match="1 attempt: "):
+        output(context, INTERVAL_MS)
+    assert len(plans) == 1
 
 
 # -- arguments --

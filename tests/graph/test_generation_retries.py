@@ -181,6 +181,18 @@ def test_before_output_is_called_before_each_output_is_generated(make_input: Mak
     assert order == [(100, 0), "a", (100, 1), "b"]
 
 
+def test_before_output_is_not_called_for_functions_of_operators(make_input: MakeInput, context: FakeContext) -> None:
+    order: list[Any] = []
+    source = make_input(lambda _time_ms: [[("a", 1)]])
+    source.count().foreachRDD(print)
+    source.repartition(2).foreachRDD(print)
+    source.join(source).foreachRDD(print)
+    context.graph.connect(GraphRuntime(before_output=lambda *output: order.append(output)))
+    context.graph.start(0)
+    context.graph.generate_jobs(100)
+    assert order == []
+
+
 def test_slowest_output_of_a_batch_is_recorded(make_input: MakeInput, context: FakeContext) -> None:
     now_ms = [0.0]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -34,7 +35,7 @@ class Unavailable:
     def rate_limit(self, stream_id: int) -> float | None:
         return None
 
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+    def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         raise ConnectionError("the JVM does not answer")
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
+from pyspark.core.rdd import PipelinedRDD
 from tests.helpers.fake_graph import FakeContext, FakeRDD
 
 from penstock import Receiver, StreamingContext, StreamInputInfo
 from penstock.errors import StreamingStateError
+from penstock.graph import batch_input
 from penstock.graph.dstream import DStream
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import QueueInputDStream, ReceiverInputDStream
@@ -34,8 +36,8 @@ class Received:
     def rate_limit(self, stream_id: int) -> float | None:
         return 2.5 + stream_id
 
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
-        return [LocatedPartition((f"{batch_time_ms}-{stream_id}-{n}",)) for n in range(2)]
+    def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
+        return [LocatedPartition((f"{batch_time_ms}-{each}-{n}",)) for each in stream_ids for n in range(2)]
 
 
 class Silent(Receiver[Any]):
@@ -51,7 +53,8 @@ def reports(context: FakeContext, monkeypatch: pytest.MonkeyPatch) -> list[tuple
         received_blocks=Received(), report_input=lambda time_ms, info, _count: reports.append((time_ms, info))
     )
     context.graph.connect(runtime)
-    monkeypatch.setattr(rdds, "located_rdd", lambda _sc, partitions: FakeRDD([[]] * len(partitions)))
+    monkeypatch.setattr(PipelinedRDD, "persist", lambda rdd, _level: setattr(rdd, "is_cached", True))
+    monkeypatch.setattr(rdds, "located_rdd", lambda _sc, partitions: FakeRDD([[each.element] for each in partitions]))
     return reports
 
 
@@ -71,6 +74,21 @@ def test_receiver_stream_reads_the_blocks_of_its_batch(
     # The RDD of the partitions and their locations is created once.
     later: Any = received.get_or_compute(200)
     assert later.prev is found.prev
+    assert later.prev.collect() == [0, 1]
+
+
+def test_many_references_do_not_travel_with_each_task(
+    received: ReceiverInputDStream,
+    context: FakeContext,
+    reports: list[tuple[int, StreamInputInfo]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_input, "_SENT_WITH_EACH_TASK", 20)
+    DStream(received, cast(StreamingContext, context)).foreachRDD(print)
+    context.graph.start(0)
+    found: Any = received.get_or_compute(100)
+    assert found.func == ReadPartition(ReadBlocks(TOKEN))
+    assert [pickle.loads(element) for element in found.prev.collect()] == [("100-0-0",), ("100-0-1",)]
 
 
 def test_input_is_reported_once_for_several_outputs(
@@ -93,8 +111,56 @@ def test_times_before_the_start_have_no_records_and_no_report(
     # Windows reach that far back.
     context.graph.start(1000)
     for time_ms in (900, 1000):
-        assert received.compute(time_ms).collect() == []
+        assert received.compute(time_ms).getNumPartitions() == 0
     assert reports == []
+
+
+def test_blocks_of_united_receivers_are_packed_together(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    first: DStream[Any] = DStream(received, cast(StreamingContext, context))
+    others = [
+        DStream[Any](ReceiverInputDStream(context.graph, Silent()), cast(StreamingContext, context)) for _ in range(2)
+    ]
+    united = first.union(others[0]).union(others[1])
+    united.foreachRDD(print)
+    context.graph.start(0)
+    found: Any = united._node.get_or_compute(100)
+    assert [pickle.loads(each)[0] for each in found.func.references] == [
+        f"100-{stream}-{n}" for stream in range(3) for n in range(2)
+    ]
+    assert united._node.batch_inputs(100) == (found.blocks,)
+    # Each stream reports its own input.
+    assert [info.inputStreamId for _time_ms, info in reports] == [0, 1, 2]
+
+
+def test_records_that_are_persisted_are_not_read_from_blocks_again(
+    received: ReceiverInputDStream, context: FakeContext, reports: list[tuple[int, StreamInputInfo]]
+) -> None:
+    lines: DStream[Any] = DStream(received, cast(StreamingContext, context)).cache()
+    united = lines.union(lines)
+    united.foreachRDD(print)
+    context.graph.start(0)
+    assert isinstance(united._node.get_or_compute(100), FakeRDD)
+
+
+@pytest.mark.parametrize(("num_bytes", "is_single"), [(2**21 - 1, True), (2**21, False)])
+def test_a_large_partition_is_not_reduced_in_one_stage(
+    received: ReceiverInputDStream,
+    context: FakeContext,
+    reports: list[tuple[int, StreamInputInfo]],
+    monkeypatch: pytest.MonkeyPatch,
+    num_bytes: int,
+    is_single: bool,
+) -> None:
+    context.sparkContext.master = "local[3]"
+    monkeypatch.setattr(Received, "partitions", lambda *_: [LocatedPartition(("block",), (), num_bytes)])
+    lines: DStream[Any] = DStream(received, cast(StreamingContext, context))
+    counts: Any = lines.map(len).countByValue()._node
+    lines.foreachRDD(print)
+    context.graph.start(0)
+    rdd = received.get_or_compute(100)
+    assert counts._is_single(rdd) is is_single
 
 
 def test_receiver_stream_needs_a_started_context(received: ReceiverInputDStream) -> None:

@@ -24,9 +24,8 @@ from penstock.blocks.received_block_handler import LocalBlockHandler
 from penstock.graph.dstream import DStream
 from penstock.wire.endpoint import Endpoint
 from penstock.wire.token import Token
-from penstock.worker.arrow_rows import as_rows
-from penstock.worker.block_reader import ReadBlocks
-from penstock.worker.read_arrow import ReadArrow
+from penstock.worker.block_reader import ReadBlocks, ReadPartition
+from penstock.worker.read_arrow import ReadColumns, ReadRows
 
 if TYPE_CHECKING:
     from tests.helpers.fake_graph import FakeContext, FakeInput, FakeRDD
@@ -98,9 +97,10 @@ OPERATORS: dict[str, Callable[[DStream[Any]], DStream[Any]]] = {
     "mapWithState": map_with_state,
 }
 # What DataFrames are read with, from blocks and from rows.
+BLOCKS = ReadPartition(ReadBlocks(Token.generate()))
 FRAMES = (
-    ReadArrow(ReadBlocks(Token.generate()), pa.schema([]), is_declared=True, are_values=False, is_grouped=False),
-    partial(as_rows, ["value"], True),
+    ReadColumns(BLOCKS, pa.schema([]), is_declared=True, are_values=False, is_grouped=False),
+    ReadRows(BLOCKS, pa.schema([]), are_values=False, is_grouped=False),
 )
 # These send nothing of ours, what partitionBy sends, or the above.
 OTHERS = {

@@ -95,7 +95,7 @@ class FakeSparkContext:
         return FakeRDD([list(records)])
 
     def union(self, rdds: Sequence[FakeRDD]) -> FakeRDD:
-        return FakeRDD([partition for rdd in rdds for partition in rdd.partitions])
+        return FakeRDD([partition for rdd in rdds if isinstance(rdd, FakeRDD) for partition in rdd.partitions])
 
     def accumulator(self, value: Any, accum_param: Any = None) -> FakeAccumulator:
         return FakeAccumulator(value, accum_param)

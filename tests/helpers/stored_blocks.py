@@ -35,11 +35,18 @@ class StoredBlocks:
         self.reader = ReadBlocks(Token.generate())
 
     def put(self, stream_id: int, batches: Sequence[StoredBatch]) -> None:
-        """Write the batches of a stream."""
+        """Write the batches of a stream; a list of records that is there repeatedly is one file."""
+        written: dict[int, BlockReference] = {}
+
+        def reference(block_id: str, block: Any) -> BlockReference:
+            if id(block) not in written:
+                written[id(block)] = self._write(block_id, block)
+            return written[id(block)]
+
         self._batches[stream_id] = [
             [
                 LocatedPartition(
-                    tuple(self._write(f"{stream_id}-{n}-{p}-{b}", block) for b, block in enumerate(partition))
+                    tuple(reference(f"{stream_id}-{n}-{p}-{b}", block) for b, block in enumerate(partition))
                 )
                 for p, partition in enumerate(batch)
             ]
@@ -57,15 +64,15 @@ class StoredBlocks:
         """Note the time after which the batches follow."""
         self._zero_ms = zero_ms
 
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
+    def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
         """The blocks of a batch; none after the last batch."""
         number = (batch_time_ms - self._zero_ms) // self._interval_ms - 1
-        batches = self._batches[stream_id]
-        return batches[number] if number < len(batches) else []
+        found = [self._batches[stream_id] for stream_id in stream_ids]
+        return [partition for batches in found if number < len(batches) for partition in batches[number]]
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         """The number of records of a batch."""
-        partitions = self.partitions(batch_time_ms, stream_id)
+        partitions = self.partitions(batch_time_ms, [stream_id], 1)
         return sum(reference.num_records for partition in partitions for reference in partition.element)
 
     def rate_limit(self, _stream_id: int) -> None:

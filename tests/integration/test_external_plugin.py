@@ -32,7 +32,7 @@ seen = []
 numbers = ssc.receiverStream("ticker", per_second=200, total=100)
 numbers.foreachRDD(lambda rdd: seen.extend(rdd.collect()))
 ssc.start()
-for _ in range(120):
+for _ in range(300):
     ssc.awaitTerminationOrTimeout(0.5)
     if len(seen) >= 100:
         break

@@ -45,7 +45,8 @@ def count(rdd):
 
 seen = 0
 conf = SparkConf().setMaster(sys.argv[1]).setAppName("program").set("spark.ui.enabled", "false")
-sc = SparkContext(conf=conf.set("spark.python.unix.domain.socket.enabled", "true"))
+conf.set("spark.python.unix.domain.socket.enabled", "true").set("spark.streaming.gracefulStopTimeout", "120s")
+sc = SparkContext(conf=conf)
 ssc = StreamingContext(sc, 0.5)
 ssc.addStreamingListener(Events())
 ssc.receiverStream(Numbers(sys.argv[2])).foreachRDD(count)

@@ -15,7 +15,7 @@ COMMAND = Path(__file__).parents[2] / "benchmarks" / "receiver_memory.py"
 
 def test_receiver_memory_stays_flat_while_batches_are_ten_times_too_slow() -> None:
     ran = subprocess.run(
-        [sys.executable, COMMAND, "15", "spark.penstock.blocks.maxUnprocessed=16m"],
+        [sys.executable, COMMAND, "12", "spark.penstock.blocks.maxUnprocessed=16m"],
         capture_output=True,
         text=True,
         timeout=240,

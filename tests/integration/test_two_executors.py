@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults]
+# It waits for executors that start, several times; on a busy machine each takes its time.
+pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(620)]
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +25,11 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
         env={**os.environ, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         check=False,
     )
+    # Beside a failed test: its log, and the state that it describes when a wait gives up.
+    print(ran.stderr)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return json.loads(ran.stdout.splitlines()[-1])
 
@@ -56,5 +59,5 @@ def test_a_killed_worker_is_reported_and_its_receiver_relaunched(report: Any) ->
 
 def test_no_record_is_lost_or_duplicated_by_moves_and_kills(report: Any) -> None:
     assert min(report["stored"]) > 20
-    assert report["failed batches"] == 0
-    assert (report["lost"], report["twice"]) == ([0, 0], [0, 0])
+    assert report["failed batches"] == []
+    assert (report["lost"], report["twice"]) == ([[], []], [[], []])

@@ -12,10 +12,12 @@ import shutil
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import program_state
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from tests.helpers import engine_of, kill, wait_for
@@ -68,7 +70,7 @@ def occupy(sc: SparkContext, host: str, slots: int, until: Path) -> threading.Th
 
     def hold(index: int, _elements: Iterable[Any]) -> Iterable[int]:
         until.with_suffix(f".{index}").touch()
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while not until.exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -82,11 +84,11 @@ def occupy(sc: SparkContext, host: str, slots: int, until: Path) -> threading.Th
 
 
 class ReceiverEvents(StreamingListener):
-    """Collects the events of the second receiver: what happened, and on which executor. Counts failed batches."""
+    """Collects the events of the second receiver: what happened, and on which executor. And why batches failed."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, str]] = []
-        self.failed_batches = 0
+        self.failures: list[str] = []
 
     def onReceiverStarted(self, receiverStarted: Any) -> None:
         self._note("started", receiverStarted)
@@ -98,7 +100,8 @@ class ReceiverEvents(StreamingListener):
         self._note("stopped", receiverStopped)
 
     def onBatchCompleted(self, batchCompleted: Any) -> None:
-        self.failed_batches += not batchCompleted.batchInfo.succeeded
+        operations = batchCompleted.batchInfo.outputOperationInfos.values()
+        self.failures += [each.failureReason for each in operations if each.failureReason]
 
     def _note(self, what: str, event: Any) -> None:
         if event.receiverInfo.streamId == 1:
@@ -187,10 +190,10 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
         "back": back,
         "events of a killed worker": after_kill,
         "stop took": stop_s,
-        "failed batches": events.failed_batches,
+        "failed batches": events.failures,
         "stored": [len(numbers) for numbers in stored],
-        "lost": [len(set(numbers) - set(into)) for numbers, into in zip(stored, seen, strict=True)],
-        "twice": [len(into) - len(set(into)) for into in seen],
+        "lost": [sorted(set(numbers) - set(into)) for numbers, into in zip(stored, seen, strict=True)],
+        "twice": [sorted((Counter(into) - Counter(set(into))).elements()) for into in seen],
     }
 
 
@@ -199,11 +202,15 @@ if __name__ == "__main__":
     conf = SparkConf().setMaster("local-cluster[2,2,1024]").setAppName("two executors").set("spark.ui.enabled", "false")
     conf.set("spark.ui.showConsoleProgress", "false").set("spark.python.unix.domain.socket.enabled", "true")
     conf.set("spark.locality.wait", "0").set("spark.local.dir", sys.argv[1])
-    conf.set("spark.penstock.receiver.relaunchDelay", "50ms").set("spark.streaming.gracefulStopTimeout", "40s")
+    conf.set("spark.penstock.receiver.relaunchDelay", "50ms").set("spark.streaming.gracefulStopTimeout", "180s")
+    conf.set(*program_state.TRACEBACKS)
     sc = SparkContext(conf=conf)
     sc.setLogLevel("OFF")
     try:
         report = run(sc, Path(sys.argv[1]))
+    except AssertionError:
+        print(program_state.describe(sc, StreamingContext.getActive()), file=sys.stderr, flush=True)
+        raise
     finally:
         application = sc.applicationId
         sc.stop()

@@ -57,6 +57,14 @@ def test_executor_without_a_known_host_is_not_listed() -> None:
     assert cluster.executors(cast(SparkContext, sc)) == [TaskLocation("a", "0")]
 
 
+def test_executor_whose_port_is_not_known_yet_is_listed_with_its_host() -> None:
+    sc = FakeSparkContext(
+        Summary("0", "a:2"), Summary("1", "a"), Summary("2", "[fe80::1]"), Summary("3", "[fe80::1]:4")
+    )
+    executors = cluster.executors(cast(SparkContext, sc))
+    assert [executor.host for executor in executors] == ["a", "a", "[fe80::1]", "[fe80::1]"]
+
+
 @pytest.mark.parametrize(
     ("master", "settings", "registered", "slots"),
     [

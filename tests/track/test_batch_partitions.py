@@ -1,7 +1,6 @@
 """From stored blocks to the partitions of a batch."""
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -76,14 +75,15 @@ def test_number_of_partitions_is_within_the_bounds(num_bytes: int, slots: int, m
         ([("a", 60)] * 4, 1, [("b0b1b2b3", ("a",))]),
         ([("a", 900), ("a", 10), ("a", 10), ("a", 90)], 2, [("b0", ("a",)), ("b1b2b3", ("a",))]),
         ([("a", 5000)], 2, [("b0", ("a",))]),
-        ([("a", 10), ("b", 30), ("a", 10)], 2, [("b0b1b2", ("b",))]),
+        ([("a", 10), ("b", 30), ("a", 10)], 2, [("b0b2b1", ("b",))]),
+        ([("a", 150), ("b", 150)] * 3, 1, [("b0b2b4", ("a",)), ("b1b3b5", ("b",))]),
         ([("a", 150), ("b", 100)], 1, [("b0", ("a",)), ("b1", ("b",))]),
         ([("a", 150), ("b", 100)], 2, [("b0", ("a",)), ("b1", ("b",))]),
         ([("", 10), ("", 10)], 2, [("b0b1", ())]),
         ([("a", 0), ("a", 0)], 2, [("b0b1", ("a",))]),
         ([("a", 1000)] * 6, 2, [(f"b{n}", ("a",)) for n in range(6)]),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_blocks_share_partitions_in_order(
     blocks: list[tuple[str, int]], slots: int, partitions: list[tuple[str, tuple[str, ...]]]
@@ -101,18 +101,22 @@ def test_blocks_share_partitions_in_order(
     st.sampled_from([0, 0, 3]),
 )
 @settings(max_examples=examples(100), derandomize=True, deadline=None)
-def test_every_block_is_in_one_partition_in_order_and_shares_are_even(
+def test_every_block_is_in_one_partition_in_the_order_of_its_host_and_shares_are_even(
     blocks: list[tuple[str, int]], slots: int, min_bytes: int, max_bytes: int, number: int
 ) -> None:
     bounds, given_blocks = PartitionBounds(min_bytes, max_bytes, number), located(*blocks)
     partitions = pack(given_blocks, slots, bounds)
-    assert [each for partition in partitions for each in partition.element] == [each for _, _, each in given_blocks]
     of = {reference: (host, size) for host, size, reference in given_blocks}
+    packed = [each for partition in partitions for each in partition.element]
+    assert len(packed) == len(given_blocks)
+    for host in ("a", "b", ""):
+        assert [each for each in packed if of[each][0] == host] == [each for at, _, each in given_blocks if at == host]
+    assert sum(partition.num_bytes for partition in partitions) == sum(size for _, size in blocks)
     total, largest = sum(size for _, size in blocks), max((size for _, size in blocks), default=0)
     wanted = how_many(total, slots, bounds)
     sizes = [sum(of[each][1] for each in partition.element) for partition in partitions]
     assert all(size <= total / wanted + largest for size in sizes)
-    changes = sum(one[0] != other[0] for one, other in pairwise(blocks))
+    changes = max(len({host for host, _ in blocks}) - 1, 0)
     assert len(partitions) <= wanted + min(changes, total // min_bytes)
     for partition in partitions:
         assert partition.element
@@ -123,8 +127,18 @@ def test_every_block_is_in_one_partition_in_order_and_shares_are_even(
         assert bytes_at[host] == max(bytes_at.values())
 
 
+def test_many_tiny_blocks_are_few_partitions() -> None:
+    blocks = located(*[(host, 100) for host in ("a", "b") for _ in range(5000)])
+    alternating = [block for pair in zip(blocks[:5000], blocks[5000:], strict=True) for block in pair]
+    partitions = pack(alternating, 4, PartitionBounds(min_bytes=1 << 20, max_bytes=1 << 27))
+    assert [len(partition.element) for partition in partitions] == [10_000]
+    assert len(pack(alternating, 4, PartitionBounds(min_bytes=1 << 16, max_bytes=1 << 27))) == 4
+
+
 def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callable[..., Any]) -> None:
-    tracked = make_tracker(conf={"spark.penstock.partition.maxBytes": "2000"})
+    tracked = make_tracker(
+        conf={"spark.penstock.partition.minBytes": "2000", "spark.penstock.partition.maxBytes": "2000"}
+    )
     tracked.tracker.start()
     process = tracked.registered()
     assert process.add(0, 1, 2).accepted
@@ -132,11 +146,11 @@ def test_blocks_of_a_batch_become_partitions_of_references(make_tracker: Callabl
     assert tracked.tracker.count(100, 0) == 30
     source = f"grpc://127.0.0.1:{process.endpoint.port}"
     references = [BlockReference(f"input-0-1-{n}", f"/blocks/0-1-{n}", 10, source) for n in range(3)]
-    assert tracked.tracker.partitions(100, 0) == [
-        LocatedPartition(tuple(references[:2]), ("host-a",)),
-        LocatedPartition(tuple(references[2:]), ("host-a",)),
+    assert tracked.tracker.partitions(100, [0], 1) == [
+        LocatedPartition(tuple(references[:2]), ("host-a",), 2000),
+        LocatedPartition(tuple(references[2:]), ("host-a",), 1000),
     ]
     assert tracked.tracker.reader == ReadBlocks(process.task.driver.token, process.task.driver.location)
-    assert (tracked.tracker.count(200, 0), tracked.tracker.partitions(200, 0)) == (0, [])
+    assert (tracked.tracker.count(200, 0), tracked.tracker.partitions(200, [0], 1)) == (0, [])
     tracked.tracker.clean_up(101, delete=True)
     assert tracked.tracker.count(100, 0) == 0

@@ -119,7 +119,7 @@ def test_remote_blocks_of_two_hosts_share_a_partition(make_tracker: MakeTracker)
     tracked.relaunch()
     add(tracked.registered(2), 0)
     tracked.tracker.blocks.allocate_blocks_to_batch(100)
-    (partition,) = tracked.tracker.partitions(100, 0)
+    (partition,) = tracked.tracker.partitions(100, [0], 1)
     assert ([each.block_id for each in partition.element], partition.hosts) == (["input-0-1-0", "input-0-2-0"], ())
 
 

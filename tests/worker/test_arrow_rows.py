@@ -12,7 +12,7 @@ from pyspark.sql import Row
 
 from penstock.blocks.arrow_form import ROWS_PER_BATCH
 from penstock.errors import SchemaError
-from penstock.worker.arrow_rows import as_rows, to_batches
+from penstock.worker.arrow_rows import to_batches
 
 PAIR = pa.schema([("a", pa.int64()), ("b", pa.string())])
 
@@ -55,7 +55,6 @@ def test_what_a_dictionary_lacks_is_null() -> None:
 )
 def test_a_row_is_matched_by_name(row: Row, expected: dict[str, Any]) -> None:
     assert rows([row], PAIR) == [expected]
-    assert [tuple(found) for found in as_rows(PAIR, False, 0, [row])] == [tuple(expected.values())]
 
 
 def test_a_row_in_a_column_is_matched_by_name() -> None:
@@ -71,7 +70,6 @@ STRUCT = pa.struct([("x", pa.int64())])
 def test_a_dictionary_may_be_the_value_of_the_only_column(data_type: pa.DataType, value: Any, record: Any) -> None:
     schema = pa.schema([("value", data_type)])
     assert rows([record], schema) == [{"value": value}]
-    assert [tuple(found) for found in as_rows(schema, False, 0, [record])] == [({"x": 1},)]
 
 
 def test_an_empty_dictionary_is_an_empty_map() -> None:
@@ -182,11 +180,3 @@ def test_a_record_that_is_no_row_is_named(record: Any, message: str) -> None:
     with pytest.raises(SchemaError) as error:
         rows([record], PAIR)
     assert message in str(error.value)
-    with pytest.raises(SchemaError) as same:
-        list(as_rows(PAIR, False, 0, [record]))
-    assert str(same.value) == str(error.value)
-
-
-def test_rows_for_spark_have_the_order_of_the_columns() -> None:
-    assert list(map(tuple, as_rows(PAIR, False, 0, [{"b": 2, "a": 1}, (3, 4)]))) == [(1, 2), (3, 4)]
-    assert list(as_rows(pa.schema([("value", STRUCT)]), True, 0, [(1, 2)])) == [((1, 2),)]

@@ -19,9 +19,10 @@ from penstock.errors import SchemaError
 from penstock.worker import functions
 from penstock.worker.arrow_types import spark_schema
 from penstock.worker.fused import FusedChain, Step
-from penstock.worker.read_arrow import ReadArrow, merged
+from penstock.worker.read_arrow import ReadColumns, ReadRows, merged
 
 TEXT = pa.schema([("value", pa.string())])
+NUMBER = pa.schema([("value", pa.int64())])
 
 
 @frozen
@@ -36,29 +37,39 @@ class Reader:
             yield from (block if isinstance(block, pa.Table) else arrow_form.encode(block)).to_batches()
 
 
-def read(blocks: tuple[Any, ...], schema: pa.Schema, *, index: int = 0, **options: Any) -> list[Any]:
+def read(blocks: tuple[Any, ...], schema: pa.Schema, **options: Any) -> list[Any]:
     """The rows of blocks that are read in one partition; pickled as Spark does."""
     chosen = {"is_declared": False, "are_values": False, "is_grouped": False, **options}
-    reads = cloudpickle.loads(cloudpickle.dumps(ReadArrow(Reader(blocks), schema, **chosen)))
-    elements: list[Any] = list(range(len(blocks)))
-    payloads = [pickle.dumps(each) for each in ([elements] if chosen["is_grouped"] else elements)]
+    return rows(ReadColumns(Reader(blocks), schema, **chosen), list(range(len(blocks))))
+
+
+def rows(reads: Any, elements: list[Any], index: int = 0) -> list[Any]:
+    """The rows of a partition of elements; pickled as Spark does."""
+    payloads = [pickle.dumps(each) for each in ([elements] if reads.is_grouped else elements)]
     given = pa.RecordBatch.from_arrays(
         [pa.array(payloads), pa.array([index] * len(payloads))], names=["value", "index"]
     )
-    batches = list(reads(iter([given])))
-    assert all(batch.schema == schema for batch in batches)
+    batches = list(cloudpickle.loads(cloudpickle.dumps(reads))(iter([given] if payloads else [])))
+    assert all(batch.schema == reads.schema for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("is_grouped", [False, True])
 def test_blocks_are_read_in_order(is_grouped: bool) -> None:
-    rows = read((["a", "b"], ["c"]), TEXT, is_grouped=is_grouped)
-    assert [row["value"] for row in rows] == ["a", "b", "c"]
+    assert [row["value"] for row in read((["a", "b"], ["c"]), TEXT, is_grouped=is_grouped)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_elements_may_be_the_records(is_grouped: bool) -> None:
+    assert rows(ReadRows(None, NUMBER, True, is_grouped), [1, 2]) == [{"value": 1}, {"value": 2}]
 
 
 def test_an_empty_partition_gives_nothing() -> None:
-    reads = ReadArrow(Reader(()), TEXT, is_declared=False, are_values=False, is_grouped=False)
-    assert list(reads(iter([]))) == []
+    assert read((), TEXT) == []
+
+
+def test_a_function_of_partitions_is_called_for_an_empty_one() -> None:
+    assert rows(ReadRows(lambda _index, records: [len(list(records))], NUMBER, True, False), []) == [{"value": 0}]
 
 
 def test_a_block_of_another_schema_is_an_error() -> None:
@@ -76,14 +87,22 @@ def test_pickled_records_need_a_declared_schema() -> None:
         read((["a"], ["a", 1]), TEXT)
 
 
-def test_functions_get_the_rows_and_the_index_of_the_partition() -> None:
+def test_functions_get_the_elements_and_the_index_of_the_partition() -> None:
     with_index = partial(
         functions.map_partitions_with_index, lambda index, records: [(index, record) for record in records]
     )
     chain = FusedChain((Step("map", str.upper), with_index))
     schema = pa.schema([("index", pa.int32()), ("text", pa.string())])
-    found = read((["a"], ["b"]), schema, index=7, is_declared=True, chain=chain)
+    found = rows(ReadRows(chain, schema, are_values=False, is_grouped=True), ["a", "b"], index=7)
     assert found == [{"index": 7, "text": "A"}, {"index": 7, "text": "B"}]
+
+
+def test_a_type_alone_takes_each_record_of_a_block_as_the_value() -> None:
+    options = {"is_declared": True, "are_values": True}
+    assert read((pa.table({"word": ["a"]}),), TEXT, **options) == [{"value": "a"}]
+    struct = pa.struct([("a", pa.int64()), ("b", pa.string())])
+    table = pa.table({"a": [1], "b": ["x"]})
+    assert read((table,), pa.schema([("value", struct)]), **options) == [{"value": {"a": 1, "b": "x"}}]
 
 
 @given(st.lists(st.integers(0, 5), max_size=20))

@@ -27,8 +27,8 @@ from penstock.conf_values import (
     PositiveDurationMs,
     RatePerS,
     TimeZone,
-    converter,
-    without_value,
+    key_field,
+    value_of,
 )
 from penstock.errors import ConfigurationError
 
@@ -41,12 +41,8 @@ OPTION_SECTIONS = {
 }
 
 
-def _key(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
-    return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
-
-
-_start_here, _inputs, _receivers, _rate = (partial(_key, group) for group in get_args(Group)[:4])
-_batches, _recovery, _security, _advanced = (partial(_key, group) for group in get_args(Group)[4:])
+_start_here, _inputs, _receivers, _rate = (partial(key_field, group) for group in get_args(Group)[:4])
+_batches, _recovery, _security, _advanced = (partial(key_field, group) for group in get_args(Group)[4:])
 
 
 @frozen(kw_only=True, repr=False)
@@ -410,7 +406,13 @@ class Settings:
         for attribute, key in KEYS.items():
             if key.name not in pairs and key.falls_back_to is not None:
                 key = KEYS[key.falls_back_to]
-            values[attribute] = _value(key.name, pairs.get(key.name, key.default), _TYPES[attribute], key.help)
+            values[attribute] = value_of(key.name, pairs.get(key.name, key.default), _TYPES[attribute], key.help)
+        smallest, largest = values["partition_min_bytes"], values["partition_max_bytes"]
+        if smallest > largest:
+            raise ConfigurationError(
+                f"{KEYS['partition_min_bytes'].name}={smallest} bytes is larger than "
+                f"{KEYS['partition_max_bytes'].name}={largest} bytes: no partition can have both limits"
+            )
         found = cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
         _ = found.log_levels  # invalid ones fail here
         return found
@@ -419,7 +421,7 @@ class Settings:
     def log_levels(self) -> dict[str, str]:
         """The levels of single components, by name."""
         prefix, help = f"{KEYS['log_level'].name}.", KEYS["log_level"].help
-        return {name: _value(prefix + name, text, LogLevel, help) for name, text in self.with_prefix(prefix).items()}
+        return {name: value_of(prefix + name, text, LogLevel, help) for name, text in self.with_prefix(prefix).items()}
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
         """What is set below a prefix, keyed by the rest of the name: a plugin's options."""
@@ -441,10 +443,3 @@ _TYPES = get_type_hints(Settings, include_extras=True)
 def key(attribute: str) -> str:
     """The full key name of an attribute of :class:`Settings`, for messages."""
     return KEYS[attribute].name
-
-
-def _value(name: str, text: str, kind: Any, help: str) -> Any:
-    try:
-        return converter.structure(text, kind)
-    except ValueError as error:
-        raise ConfigurationError(f"{name}={text}: {without_value(str(error), text)}. {help}") from None

@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import cattrs
-from attrs import frozen
+from attrs import field, frozen
+
+from penstock.errors import ConfigurationError
 
 _MS_PER_UNIT = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES_PER_UNIT = {"b": 1} | {
@@ -48,6 +50,11 @@ class Key:
     falls_back_to: str | None = None
 
 
+def key_field(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
+    """The attrs field of a key, which is in its metadata."""
+    return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
+
+
 def _quantity(text: str, units: Mapping[str, float], default_unit: str) -> int:
     match = _QUANTITY.fullmatch(text)
     unit = (match[2].lower() or default_unit) if match else ""
@@ -62,6 +69,14 @@ def _quantity(text: str, units: Mapping[str, float], default_unit: str) -> int:
 def parse_duration_ms(text: str) -> int:
     """Parse a Spark time string (``200ms``, ``2s``, ``1h``; a bare number is milliseconds)."""
     return _quantity(text, _MS_PER_UNIT, "ms")
+
+
+def parse_positive_s(text: str) -> float:
+    """Parse a Spark time string above zero into seconds; a bare number is seconds."""
+    value = _quantity(text, _MS_PER_UNIT, "s") / 1000
+    if not value > 0:
+        raise ValueError(f"{text!r} is not greater than zero")
+    return value
 
 
 def parse_size_bytes(text: str) -> int:
@@ -168,6 +183,8 @@ class TextForm:
 
 DurationMs = Annotated[int, TextForm("time", _at_least(0, parse_duration_ms))]
 PositiveDurationMs = Annotated[int, TextForm("time > 0", _at_least(1, parse_duration_ms))]
+#: A bare number is seconds, as in Spark's keys that count seconds.
+PositiveDurationS = Annotated[float, TextForm("time > 0", parse_positive_s)]
 PositiveBytes = Annotated[int, TextForm("size > 0", _at_least(1, parse_size_bytes))]
 Count = Annotated[int, TextForm("integer >= 0", _at_least(0, parse_int))]
 PositiveCount = Annotated[int, TextForm("integer > 0", _at_least(1, parse_int))]
@@ -264,3 +281,15 @@ converter.register_structure_hook(
 converter.register_structure_hook_func(_is_callable, _to_callable)
 converter.register_structure_hook_func(_is_choice, _to_choice)
 converter.register_structure_hook_func(lambda kind: _text_form(kind) is not None, _to_text_form)
+
+
+def value_of(name: str, text: str, kind: Any, help: str) -> Any:
+    """The value of a configuration key.
+
+    Raises:
+        ConfigurationError: it is not valid; names the key, the value, the reason and what the key does.
+    """
+    try:
+        return converter.structure(text, kind)
+    except ValueError as error:
+        raise ConfigurationError(f"{name}={text}: {without_value(str(error), text)}. {help}") from None

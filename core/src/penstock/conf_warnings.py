@@ -17,7 +17,7 @@ _FILES = "file streams keep no time window: they read each file once, whatever i
 #: Keys and prefixes (those that end in a dot) of Spark that Penstock ignores → what to do instead.
 IGNORED = {
     "spark.streaming.ui.retainedBatches": "Penstock adds no Streaming tab to the UI; register a StreamingListener",
-    "spark.streaming.dynamicAllocation.": "executors are not requested or released; set spark.executor.instances",
+    "spark.streaming.dynamicAllocation.": "its plugin is not installed, or not loaded: pip install penstock-allocation",
     "spark.streaming.fileStream.minRememberDuration": _FILES,
     "spark.streaming.minRememberDuration": _FILES,
     "spark.streaming.receiver.blockStoreTimeout": "set the number of attempts: "

@@ -98,6 +98,7 @@ class Engine:
         self.tracker.prepare()
         runtime = GraphRuntime(
             received_blocks=self.tracker,
+            partition_min_bytes=settings.partition_min_bytes,
             report_input=self.scheduler.input_info.report,
             generation_retries=settings.generation_retries,
             before_output=self._properties.put,

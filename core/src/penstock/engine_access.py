@@ -108,6 +108,10 @@ class EngineAccess(ListenerContext):
         """The bytes of all blocks that no batch has processed."""
         return self._engine.tracker.backlog_bytes()
 
+    def executor_backlogs(self) -> Mapping[str, int]:
+        """The bytes of unprocessed blocks that executors store, by executor id."""
+        return self._engine.tracker.executor_backlogs()
+
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate limit that the tracker has set, records/s."""
         return self._engine.tracker.rate_limit(stream_id)

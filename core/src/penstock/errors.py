@@ -60,6 +60,10 @@ class SchemaError(PenstockError):
     """Records do not fit the schema of a DataFrame."""
 
 
+class ResultTypeError(PenstockError, TypeError):
+    """A function of the program returned something else than its operator needs, so that another attempt is useless."""
+
+
 class StateUpdateError(PenstockError):
     """A state function failed for some keys. Their state is unchanged; the state of all other keys is updated."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.blocks.block_transfer import open_block as open_block
     from penstock.conf_table import keys as keys
     from penstock.conf_values import PositiveBytes as PositiveBytes
+    from penstock.conf_values import PositiveDurationS as PositiveDurationS
     from penstock.errors import UnknownNameError as UnknownNameError
     from penstock.errors import text_of as text_of
     from penstock.plugins.specs import structure_options as structure_options

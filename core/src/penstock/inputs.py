@@ -241,7 +241,8 @@ class StreamBuilder:
         if not nodes:
             raise ValueError("should have at least one DStream to transform")
         function = require_callable("transformFunc", transformFunc)
-        return self._stream(TransformedDStream(self._graph, nodes, lambda _time, *rdds: function(rdds)))
+        node = TransformedDStream(self._graph, nodes, lambda _time, *rdds: function(rdds), is_foreign=True)
+        return self._stream(node)
 
     def input_stream(self, name: str, **options: Any) -> DStream[Any]:
         """Read from a source that a plugin offers and the driver pulls.

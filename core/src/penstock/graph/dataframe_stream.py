@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from attrs import frozen
 
-from penstock.errors import ConfigurationError
+from penstock.errors import ConfigurationError, ResultTypeError
 from penstock.graph.arguments import require_callable, with_time
 from penstock.graph.frames import (
     DerivedFrames,
@@ -124,8 +124,8 @@ class DataFrameStream(OnDriver):
     def sql(self, query: str) -> DataFrameStream:
         """Run a query on each batch, in which ``batch`` is the batch: ``SELECT count(*) FROM batch``.
 
-        Views and functions of the program's SparkSession may be used beside it. A view of its own named ``batch`` is
-        replaced.
+        Views and functions of the program's SparkSession may be used beside it; a view of its own named ``batch`` may
+        not. A command, such as INSERT, fails the batch.
 
         Raises:
             TypeError: the query is not text.
@@ -290,5 +290,5 @@ class _JoinStatic:
 
         other = self.other if isinstance(self.other, DataFrame) else self.other()
         if not isinstance(other, DataFrame):
-            raise TypeError(f"the function given to join returned {type(other).__name__}, not a DataFrame")
+            raise ResultTypeError(f"the function given to join returned {type(other).__name__}, not a DataFrame")
         return frame.join(other, self.on, self.how)

@@ -135,7 +135,9 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         """Count the records of each batch; an empty batch counts 0."""
         sc = self._node.graph.spark_context
         counts = self._derive(MapPartitionsDStream(self._node, CountRecords(), False))
-        found = counts.transform(lambda rdd: sc.parallelize([0], 1) if num_partitions(rdd) == 0 else rdd)
+        found = counts._transformed(
+            (counts._node,), lambda _time, rdd: sc.parallelize([0], 1) if num_partitions(rdd) == 0 else rdd
+        )
         return found.reduce(operator.add)
 
     def countByValue(self) -> DStream[tuple[T, int]]:
@@ -172,7 +174,8 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
         Raises:
             AssertionError: the function takes neither one nor two arguments.
         """
-        return self._transformed((self._node,), with_time(func, 1, "func should take one or two arguments"))
+        function = with_time(func, 1, "func should take one or two arguments")
+        return self._transformed((self._node,), function, is_foreign=True)
 
     @overload
     def transformWith(
@@ -202,7 +205,7 @@ class DStream(OnDriver, PairDStreamFunctions[T]):
             ValueError: the slide durations or contexts differ.
         """
         function = with_time(func, 2, "func should take two or three arguments")
-        return self._transformed((self._node, require_stream("transformWith", other)._node), function)
+        return self._transformed((self._node, require_stream("transformWith", other)._node), function, is_foreign=True)
 
     # -- windows --
 

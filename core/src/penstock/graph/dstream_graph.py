@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.graph.batch_input import BlocksInput
 from penstock.graph.graph_runtime import GraphRuntime
 from penstock.graph.inputs import InputDStream
 from penstock.graph.job import Job
@@ -21,6 +22,7 @@ from penstock.graph.outputs import ForEachDStream
 from penstock.graph.state.state_errors import StateErrors
 from penstock.graph.state.stateful import StatefulDStream
 from penstock.spark.cluster import FreeSlots
+from penstock.spark.dataframes import BatchFrames
 from penstock.spark.rdds import PartitionSlots, remember_classes
 
 if TYPE_CHECKING:
@@ -69,14 +71,32 @@ class DStreamGraph:
         #: Held while RDDs are generated or forgotten: by the generator's loop, and by callers of ``slice``.
         self.lock = threading.RLock()
         self.partition_slots = PartitionSlots(spark_context)
+        self.batch_frames = BatchFrames(spark_context, self.partition_slots)
         #: The task slots that receivers leave free: by default reductions have this many partitions.
         self.free_slots = FreeSlots(spark_context, lambda: len(list(self.receivers())))
-        self._table_partitions: int | None = None
+        self._state_partitions: int | None = None
+
+    def blocks(self, time_ms: int, stream_ids: Sequence[int]) -> BlocksInput:
+        """The blocks of a batch from some receiver streams, packed together; none for times before the start.
+
+        Raises:
+            StreamingStateError: the context has not started.
+        """
+        received, zero_time_ms = self.runtime.received_blocks, self.zero_time_ms
+        if received is None or zero_time_ms is None:
+            raise StreamingStateError("a receiver stream can be computed only in a started context")
+        is_batch = time_ms > zero_time_ms
+        partitions = received.partitions(time_ms, stream_ids, self.free_slots()) if is_batch else []
+        return BlocksInput.of(partitions, received.reader)
+
+    def is_large(self, blocks: BlocksInput) -> bool:
+        """Whether blocks fill several partitions, if they can be divided among the free slots."""
+        return blocks.num_bytes >= 2 * self.runtime.partition_min_bytes and self.free_slots() > 1
 
     @property
-    def table_partitions(self) -> int:
+    def state_partitions(self) -> int:
         """The number of partitions of states and panes, unless the program asks for one; fixed at the start."""
-        return self._table_partitions or self.free_slots()
+        return self._state_partitions or self.free_slots()
 
     # -- before the start --
 
@@ -188,7 +208,7 @@ class DStreamGraph:
         """
         if self.zero_time_ms is not None:
             raise StreamingStateError("the graph was started already")
-        self.zero_time_ms, self._table_partitions = zero_time_ms, self.free_slots()
+        self.zero_time_ms, self._state_partitions = zero_time_ms, self.free_slots()
         remember_classes(self.spark_context)
         for output in self.outputs:
             output.initialize(zero_time_ms)

@@ -7,32 +7,34 @@ the job's thread, because Spark analyzes it and the schema may have to be read f
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark import RDD
 
 from penstock.blocks.arrow_form import is_pickled
-from penstock.errors import SchemaError
-from penstock.graph.batch_input import BatchInput, RowInput
+from penstock.errors import ResultTypeError, SchemaError
+from penstock.graph.batch_input import BatchInput, BlocksInput
 from penstock.graph.node import Node
 from penstock.graph.outputs import ForEachDStream
 from penstock.plugins.specs import ArrowInput
 from penstock.runtime.log import get_logger
 from penstock.spark import dataframes
+from penstock.spark.rdds import is_known_empty
 from penstock.spark.schemas import from_arrow, to_arrow
-from penstock.worker.arrow_rows import as_rows
 from penstock.worker.arrow_types import spark_schema
-from penstock.worker.read_arrow import ReadArrow
+from penstock.worker.read_arrow import ReadColumns, ReadRows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 log = get_logger("frames")
+
+T = TypeVar("T")
 
 
 @frozen
@@ -50,24 +52,28 @@ class FrameSchema:
     are_values: bool = False
 
 
-class BatchFrame:
-    """The DataFrame of one batch, made at the first ``get`` and shared by the outputs.
+class Once(Generic[T]):
+    """What is made at the first ``get``, by any thread. An error is not remembered.
 
     Args:
-        make: makes it; ``None`` when the batch has no DataFrame.
+        make: makes it.
     """
 
-    def __init__(self, make: Callable[[], DataFrame | None]) -> None:
+    def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._made: tuple[DataFrame | None] | None = None
+        self._made: tuple[T] | None = None
 
-    def get(self) -> DataFrame | None:
-        """The DataFrame; ``None`` while the stream's schema is unknown. An error is not remembered."""
+    def get(self) -> T:
+        """What was made."""
         with self._lock:
             if self._made is None:
                 self._made = (self._make(),)
             return self._made[0]
+
+
+#: The DataFrame of one batch, shared by the outputs; ``None`` while the stream's schema is unknown.
+BatchFrame: TypeAlias = "Once[DataFrame | None]"
 
 
 class FrameDStream(Node):
@@ -130,16 +136,15 @@ class SourceFrames(FrameDStream):
     def make_frame(self, time_ms: int) -> BatchFrame | None:
         """Collect what the batch is read from."""
         inputs = self._parent.batch_inputs(time_ms)
-        return None if inputs is None else BatchFrame(partial(self._frame_of, inputs))
+        return None if inputs is None else Once(partial(self._frame_of, inputs))
 
     def _frame_of(self, inputs: Sequence[BatchInput]) -> DataFrame | None:
         schema = self._schema(inputs)
         if schema is None:
             return None
-        spark = dataframes.session(self._sc)
-        present = [each for each in inputs if _references(each) is not None]
-        frames = [self._read(spark, schema, kind, list(group)) for kind, group in groupby(present, _kind)]
-        return _united(frames) if frames else dataframes.empty(spark, schema.struct)
+        frames = self.graph.batch_frames
+        present = [each for each in inputs if not _is_empty(each)]
+        return frames.united([self._read(schema, each) for each in self._combined(present)], schema.struct)
 
     def _schema(self, inputs: Sequence[BatchInput]) -> FrameSchema | None:
         """The stream's schema; ``None`` while no record has come.
@@ -149,11 +154,12 @@ class SourceFrames(FrameDStream):
         """
         if self._declared is not None:
             return self._declared
-        if not all(isinstance(each, ArrowInput) for each in inputs):
+        columns = [each for each in inputs if not isinstance(each, RDD)]
+        if len(columns) < len(inputs):
             raise SchemaError(self._undeclared("records that are Python objects"))
         with self._lock:
             if self._known is None:
-                found = next((schema for each in inputs if (schema := _source(each).schema()) is not None), None)
+                found = next((schema for each in columns if (schema := each.schema()) is not None), None)
                 if found is not None and is_pickled(found):
                     raise SchemaError(self._undeclared("records of several types, or of one that Arrow lacks"))
                 if found is not None:
@@ -163,46 +169,52 @@ class SourceFrames(FrameDStream):
     def _undeclared(self, what: str) -> str:
         return f"{self.call_site.short}: the stream has {what}: declare the schema, as in toDF('name type, ...')"
 
-    def _read(self, spark: SparkSession, schema: FrameSchema, kind: Any, inputs: list[Any]) -> DataFrame:
-        """The DataFrame of consecutive inputs of one kind."""
-        if kind is None:
-            as_tuples = partial(as_rows, to_arrow(schema.struct), schema.are_values)
-            rows = [each.mapPartitionsWithIndex(as_tuples) for each in inputs]
-            return dataframes.of_rows(spark, self._one(rows), schema.struct)
-        reader, chain, is_grouped = kind
-        read = ReadArrow(
-            reader, to_arrow(schema.struct), schema.is_declared, schema.are_values, is_grouped=is_grouped, chain=chain
+    def _combined(self, inputs: Sequence[BatchInput]) -> Iterator[BatchInput]:
+        """Fewer inputs of the same records: consecutive ones that are read alike are united."""
+        for _reader, group in groupby(inputs, _reader_of):
+            alike: list[Any] = list(group)
+            if len(alike) == 1:
+                yield alike[0]
+            elif isinstance(alike[0], BlocksInput):
+                yield BlocksInput.united(alike)
+            elif isinstance(alike[0], ArrowInput):
+                yield evolve(alike[0], references=self._sc.union([each.references for each in alike]))
+            else:
+                yield self._sc.union(alike)
+
+    def _read(self, schema: FrameSchema, each: BatchInput) -> DataFrame:
+        columns = to_arrow(schema.struct)
+        if isinstance(each, RDD):
+            rows = dataframes.unpiped(each)
+            return self.graph.batch_frames.read(
+                rows, ReadRows(rows.function, columns, schema.are_values, rows.is_grouped), schema.struct
+            )
+        references, reader = (
+            each.elements(self.graph.partition_slots)
+            if isinstance(each, BlocksInput)
+            else (each.references, each.reader)
         )
-        references = self._one([_references(each) for each in inputs])
-        return dataframes.of_references(spark, references, read, schema.struct, with_index=chain is not None)
-
-    def _one(self, rdds: list[RDD[Any]]) -> RDD[Any]:
-        return rdds[0] if len(rdds) == 1 else self._sc.union(rdds)
-
-
-def _source(each: Any) -> ArrowInput:
-    found: ArrowInput = each.source if isinstance(each, RowInput) else each
-    return found
+        assert references is not None  # else it was left out as empty
+        elements = dataframes.pickled(references)
+        read = ReadColumns(reader, columns, schema.is_declared, schema.are_values, elements.is_grouped)
+        return self.graph.batch_frames.read(elements, read, schema.struct)
 
 
-def _references(each: BatchInput) -> Any:
-    """The RDD of a batch's rows or references; ``None`` when it has no records."""
-    return each if isinstance(each, RDD) else _source(each).references
+def _is_empty(each: BatchInput) -> bool:
+    """Whether it is known, without a call of the JVM, that there are no records."""
+    if isinstance(each, ArrowInput):
+        return each.references is None
+    return isinstance(each, RDD) and is_known_empty(each)
 
 
-def _kind(each: BatchInput) -> tuple[Any, ...] | None:
-    """Inputs of the same kind are read together; ``None`` for rows."""
-    if isinstance(each, RDD):
-        return None
-    chain = each.chain if isinstance(each, RowInput) else None
-    return _source(each).reader, chain, dataframes.is_grouped(_references(each))
-
-
-def _united(frames: list[DataFrame]) -> DataFrame:
-    united = frames[0]
-    for frame in frames[1:]:
-        united = united.union(frame)
-    return united
+def _reader_of(each: BatchInput) -> object:
+    """Equal for inputs whose elements the same function reads."""
+    if isinstance(each, BlocksInput):
+        return each.read
+    if isinstance(each, ArrowInput):
+        return each.reader
+    # The function of an RDD may use the index of the partition, which is another one in a union.
+    return object() if dataframes.has_function(each) else RDD
 
 
 class DerivedFrames(FrameDStream):
@@ -221,13 +233,13 @@ class DerivedFrames(FrameDStream):
         """Prepare the call."""
         frames = [parent.frame(time_ms) for parent in self._parents]
         present = [frame for frame in frames if frame is not None]
-        return BatchFrame(partial(self._applied, present)) if len(present) == len(frames) else None
+        return Once(partial(self._applied, present)) if len(present) == len(frames) else None
 
     def _applied(self, frames: Sequence[BatchFrame]) -> DataFrame | None:
         """Call the function.
 
         Raises:
-            TypeError: it returned something else than a DataFrame.
+            ResultTypeError: it returned something else than a DataFrame.
         """
         from pyspark.sql import DataFrame
 
@@ -236,7 +248,9 @@ class DerivedFrames(FrameDStream):
             return None
         result = self._function(*given)
         if not isinstance(result, DataFrame):
-            raise TypeError(f"{self.call_site.short}: the function returned {type(result).__name__}, not a DataFrame")
+            raise ResultTypeError(
+                f"{self.call_site.short}: the function returned {type(result).__name__}, not a DataFrame"
+            )
         return result
 
 
@@ -247,17 +261,44 @@ class RowsOfFrames(Node):
         parent: gives the DataFrames.
     """
 
-    runs_foreign_code = True
-
     def __init__(self, parent: FrameDStream) -> None:
         super().__init__(parent.graph, (parent,))
         self._parent = parent
+        # The batches whose rows could not be planned.
+        self._unplanned: dict[int, Once[RDD[Any]]] = {}
+
+    def program_state(self) -> dict[str, Any]:
+        """The attributes that the program set."""
+        return {**super().program_state(), "_unplanned": {}}
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """The rows; an empty RDD while the schema is unknown."""
         frame = self._parent.frame(time_ms)
         if frame is None:
             return None
+        rows = self._unplanned.setdefault(time_ms, Once(partial(self._rows, frame)))
+        found = rows.get()
+        del self._unplanned[time_ms]
+        return found
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        """Planning may run Spark jobs."""
+        return True
+
+    def before_retry(self) -> None:
+        """Plan, which may run Spark jobs."""
+        with self.graph.lock:
+            unplanned = list(self._unplanned.values())
+        for rows in unplanned:
+            rows.get()
+
+    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
+        """Forget old batches."""
+        self._unplanned = {time: rows for time, rows in self._unplanned.items() if time > time_ms - self.remember_ms}
+        super().clear_metadata(time_ms, unpersist=unpersist)
+
+    def _rows(self, frame: BatchFrame) -> RDD[Any]:
         made = frame.get()
         return self._sc.emptyRDD() if made is None else made.rdd
 

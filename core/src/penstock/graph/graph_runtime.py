@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 class ReceivedBlocks(Protocol):
     """The blocks that receivers stored, by batch and stream."""
 
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
-        """The blocks of a batch, packed into partitions of block references."""
+    def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
+        """The blocks of a batch from some streams, packed together into partitions of block references.
+
+        Args:
+            batch_time_ms: the batch.
+            stream_ids: in the order of the records.
+            slots: task slots that receivers leave free.
+        """
 
     def count(self, batch_time_ms: int, stream_id: int) -> int:
         """The number of records of a batch."""
@@ -46,6 +52,7 @@ class GraphRuntime:
 
     Attributes:
         received_blocks: the receivers' blocks; ``None`` without receivers.
+        partition_min_bytes: no partition of blocks is smaller than this, except the only one.
         report_input: records how much input a stream gives to the batch of a time. The third argument, unless ``None``,
             is called when the batch's jobs have ended and returns the exact number of records.
         completed_outputs: which outputs a recovered run must not repeat; ``None`` when that is not recorded.
@@ -58,6 +65,7 @@ class GraphRuntime:
     """
 
     received_blocks: ReceivedBlocks | None = None
+    partition_min_bytes: int = 1 << 20
     report_input: Callable[[int, StreamInputInfo, Callable[[], int] | None], object] = lambda *_input: None
     completed_outputs: CompletedOutputs | None = None
     generation_retries: int = 0

@@ -5,33 +5,23 @@ Computed on the generator's loop.
 
 from __future__ import annotations
 
-import pickle
 import queue
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark import RDD
 
 from penstock.errors import StreamingStateError
-from penstock.graph.batch_input import BatchInput
+from penstock.graph.batch_input import BatchInput, inputs_of
 from penstock.graph.node import Node
 from penstock.listen.events import StreamInputInfo
 from penstock.plugins.specs import ArrowInput, RecoverableSource
-from penstock.spark.rdds import BlocksRDD, as_rdd, located_rdd
-from penstock.worker.block_reader import ReadPartition
-from penstock.worker.combine import CountRecords
-from penstock.worker.fused import FusedChain
+from penstock.spark.rdds import as_rdd
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.graph.dstream_graph import DStreamGraph
-    from penstock.graph.graph_runtime import ReceivedBlocks
     from penstock.plugins.specs import InputSource, SourceBatch
-
-_COUNT = FusedChain((CountRecords(),))
 
 
 class InputDStream(Node):
@@ -68,12 +58,6 @@ class ReceiverInputDStream(InputDStream):
     def __init__(self, graph: DStreamGraph, receiver: Any) -> None:
         super().__init__(graph)
         self.receiver = receiver
-        # The blocks of remembered batches, for DataFrames.
-        self._columns: dict[int, ArrowInput] = {}
-
-    def program_state(self) -> dict[str, Any]:
-        """The attributes that the program set."""
-        return {**super().program_state(), "_columns": {}}
 
     def persist_by_default(self) -> None:
         """Do nothing: the blocks are stored, and reading them is faster than reading what Spark would persist."""
@@ -84,56 +68,28 @@ class ReceiverInputDStream(InputDStream):
         Raises:
             StreamingStateError: the context has not started.
         """
-        received, zero_time_ms = self.graph.runtime.received_blocks, self.graph.zero_time_ms
-        if received is None or zero_time_ms is None:
-            raise StreamingStateError("a receiver stream can be computed only in a started context")
-        if time_ms <= zero_time_ms:
-            return self._sc.emptyRDD()
-        partitions = received.partitions(time_ms, self.id)
-        references = tuple(pickle.dumps(each.element, pickle.HIGHEST_PROTOCOL) for each in partitions)
-        slots = self.graph.partition_slots.at([each.hosts for each in partitions])
-        rdd = BlocksRDD(slots, len(partitions), ReadPartition(received.reader, references), _COUNT)
-        # Last: what fails above is tried again for the next output, and the input must be reported once.
-        info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
-        self.graph.runtime.report_input(time_ms, info, None)
+        rdd = self.graph.blocks(time_ms, (self.id,)).rdd(self.graph.partition_slots)
+        received = self.graph.runtime.received_blocks
+        if received is not None and time_ms > (self.graph.zero_time_ms or 0):
+            # Last: what fails above is tried again for the next output, and the input must be reported once.
+            info = StreamInputInfo(self.id, received.count(time_ms, self.id), rate_limit=received.rate_limit(self.id))
+            self.graph.runtime.report_input(time_ms, info, None)
         return rdd
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The batch's blocks."""
-        if self.get_or_compute(time_ms) is None:
-            return None
-        if time_ms not in self._columns:
-            received, zero_time_ms = self.graph.runtime.received_blocks, self.graph.zero_time_ms
-            assert received is not None
-            assert zero_time_ms is not None
-            partitions = received.partitions(time_ms, self.id) if time_ms > zero_time_ms else []
-            if not partitions:
-                return ()
-            schema = partial(_first_schema, received, time_ms, self.id)
-            self._columns[time_ms] = ArrowInput(located_rdd(self._sc, partitions), received.reader, schema)
-        return (self._columns[time_ms],)
+        """The batch's blocks, if it has some."""
+        rdd = self.get_or_compute(time_ms)
+        return None if rdd is None else inputs_of(rdd)
 
     @property
     def has_columns(self) -> bool:
         """Blocks have a schema, unless a receiver stores objects that have no typed form."""
         return True
 
-    def clear_metadata(self, time_ms: int, *, unpersist: bool) -> None:
-        """Forget old batches."""
-        super().clear_metadata(time_ms, unpersist=unpersist)
-        self._columns = {time: columns for time, columns in self._columns.items() if time in self._generated}
-
-
-def _first_schema(received: ReceivedBlocks, time_ms: int, stream_id: int) -> pa.Schema | None:
-    """The schema of a batch's first block that is not lost; ``None`` when all are, and lost blocks are skipped.
-
-    Raises:
-        BlockGoneError: the first block is lost, and lost blocks are not skipped.
-        BlockUnreachableError: its host cannot be reached now.
-    """
-    references = (partition.element for partition in received.partitions(time_ms, stream_id))
-    first = next(received.reader.batches(references), None)
-    return None if first is None else first.schema
+    @property
+    def receiver_ids(self) -> tuple[int, ...] | None:
+        """Its id, unless the records are read from what Spark persists."""
+        return (self.id,) if self.is_fusible else None
 
 
 class PulledInputDStream(InputDStream):
@@ -143,8 +99,6 @@ class PulledInputDStream(InputDStream):
         graph: the graph it belongs to.
         make: creates the source.
     """
-
-    runs_foreign_code = True
 
     def __init__(self, graph: DStreamGraph, make: Callable[[], InputSource]) -> None:
         super().__init__(graph)
@@ -242,6 +196,11 @@ class PulledInputDStream(InputDStream):
             return None
         found = self._columns.get(time_ms, rdd)
         return () if found is None else (found,)
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        """The source's code."""
+        return True
 
     @property
     def has_columns(self) -> bool:

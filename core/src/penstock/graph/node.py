@@ -54,8 +54,6 @@ class Node(OnDriver):
 
     #: Each RDD is computed from the previous one: without checkpoints its lineage would grow with every batch.
     must_checkpoint: ClassVar[bool] = False
-    #: Code of a program or a plugin runs while an RDD is generated, and may run Spark jobs.
-    runs_foreign_code: ClassVar[bool] = False
 
     def __init__(
         self, graph: DStreamGraph, parents: Iterable[Node], window_ms: int = 0, slide_ms: int | None = None
@@ -94,10 +92,23 @@ class Node(OnDriver):
         rdd = self.get_or_compute(time_ms)
         return None if rdd is None else (rdd,)
 
+    def before_retry(self) -> None:
+        """Do what failed in ``compute`` and takes too long for the graph's lock. Called without it, by any thread."""
+
     @property
     def has_columns(self) -> bool:
         """Whether every batch may consist of columns, which have a schema, and not of rows."""
         return False
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        """Whether code of the program or of a plugin runs while an RDD is generated, and may run Spark jobs."""
+        return False
+
+    @property
+    def receiver_ids(self) -> tuple[int, ...] | None:
+        """The receiver streams whose blocks are the records, in order; ``None`` for a stream of anything else."""
+        return None
 
     @property
     def parent_remember_ms(self) -> int:

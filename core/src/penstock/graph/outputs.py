@@ -13,8 +13,9 @@ from typing import Any
 
 from attrs import frozen
 from pyspark import RDD
+from pyspark.errors import AnalysisException
 
-from penstock.errors import BatchFailedError
+from penstock.errors import BatchFailedError, ResultTypeError, SchemaError
 from penstock.graph.job import Job
 from penstock.graph.node import Node
 from penstock.runtime.log import get_logger
@@ -25,6 +26,9 @@ log = get_logger("outputs")
 
 # Waits between retries: the first as part of a batch interval, doubling up to the longest.
 _FIRST_WAIT, _LONGEST_WAIT_MS = 1 / 20, 1000.0
+
+# What the next attempt would raise again.
+_REPEATED = (AnalysisException, SchemaError, ResultTypeError)
 
 
 def generation_backoff(batch_interval_ms: int) -> Backoff:
@@ -66,8 +70,8 @@ class ForEachDStream(Node):
         return None if batch is None else self._job(lambda: self._run(time_ms, batch))
 
     @functools.cached_property
-    def _runs_foreign_code(self) -> bool:
-        """Whether Spark jobs may run while the RDD is generated: then they must carry the batch's properties."""
+    def _streams(self) -> list[Node]:
+        """The streams that the output depends on."""
         streams: dict[int, Node] = {self._parent.number: self._parent}
         waiting = [self._parent]
         while waiting:
@@ -75,7 +79,12 @@ class ForEachDStream(Node):
                 if parent.number not in streams:
                     streams[parent.number] = parent
                     waiting.append(parent)
-        return any(stream.runs_foreign_code for stream in streams.values())
+        return list(streams.values())
+
+    @functools.cached_property
+    def _runs_foreign_code(self) -> bool:
+        """Whether Spark jobs may run while the RDD is generated: then they must carry the batch's properties."""
+        return any(stream.runs_foreign_code for stream in self._streams)
 
     def failed_job(self, error: BaseException) -> Job:
         """The job of a batch that could not be generated at all: it raises the reason."""
@@ -114,6 +123,8 @@ class ForEachDStream(Node):
             tries += 1
             if tries == 1:
                 raise first  # the first try was on the generator's loop
+            for stream in self._streams:
+                stream.before_retry()
             with graph.lock:
                 return self._batch(time_ms)
 
@@ -122,7 +133,7 @@ class ForEachDStream(Node):
                 generate,
                 generation_backoff(graph.batch_interval_ms),
                 retries=graph.runtime.generation_retries,
-                retry_if=lambda _error: True,
+                retry_if=lambda error: not isinstance(error, _REPEATED),
                 on_retry=lambda _error, delay_ms: log.info(
                     "output not generated, retrying",
                     batch_time=time_ms,

@@ -203,8 +203,10 @@ class PairDStreamFunctions(Generic[T]):
         step = Step(kind, require_callable("f", f))
         return self._derive(MapPartitionsDStream(self._node, step, preserves_partitioning))
 
-    def _transformed(self, parents: Sequence[Node], function: Callable[..., Any]) -> DStream[Any]:
-        return self._derive(TransformedDStream(self._node.graph, parents, function))
+    def _transformed(
+        self, parents: Sequence[Node], function: Callable[..., Any], *, is_foreign: bool = False
+    ) -> DStream[Any]:
+        return self._derive(TransformedDStream(self._node.graph, parents, function, is_foreign=is_foreign))
 
     def _checked(self) -> Node:
         return MapPartitionsDStream(self._node, CHECK_PAIRS)

@@ -51,6 +51,8 @@ _FIRST_PARTY = {
     },
     "rate_estimators": {"fixed": "penstock-rate", "model": "penstock-rate", "pid": "penstock-rate"},
 }
+# First-party listeners whose options are set where Spark has them.
+_SECTIONS_OF_SPARK = {"allocation": "spark.streaming.dynamicAllocation."}
 
 
 @define
@@ -183,14 +185,16 @@ class Plugins:
         """Where options of working plugins are set, and which there are.
 
         By prefix, such as ``spark.penstock.receiver.socket.``: the options of each spec; and ``None``, for any, below
-        ``spark.penstock.<plugin>.`` of a plugin that offers listeners, which read their own.
+        ``spark.penstock.<plugin>.`` (Spark's section for a first-party one) of a plugin that offers listeners, which
+        read their own.
         """
         known: dict[str, list[str] | None] = {
             f"{section}{name}.": [option.name for option in options_of(spec)]
             for hook, section in OPTION_SECTIONS.items()
             for name, spec in self._specs[hook].items()
         }
-        return known | {f"spark.penstock.{each.name}.": None for each in self._working() if "listeners" in each.hooks}
+        listeners = [each.name for each in self._working() if "listeners" in each.hooks]
+        return known | {_SECTIONS_OF_SPARK.get(name, f"spark.penstock.{name}."): None for name in listeners}
 
     def listeners(self, context: object, extra: Sequence[str] = ()) -> list[tuple[object, str]]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.

@@ -105,6 +105,13 @@ class ListenerContext(ABC):
         """Bytes that receivers have stored and no batch has processed."""
 
     @abstractmethod
+    def executor_backlogs(self) -> Mapping[str, int]:
+        """Bytes of unprocessed blocks by the id of the executor that stores them.
+
+        Empty with the receiver write-ahead log, whose blocks every executor can read.
+        """
+
+    @abstractmethod
     def rate_limit(self, stream_id: int) -> float | None:
         """The rate limit of a stream's receiver, records/s; ``None`` for no limit."""
 

@@ -10,13 +10,15 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from pyspark import SparkContext
 
 from penstock.launch.launch_conf import UDS
 from penstock.runtime.log import get_logger
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 log = get_logger("spark")
 
@@ -24,6 +26,9 @@ log = get_logger("spark")
 _KNOWN_S = 1.0
 
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
+
+# Until an executor has registered its block manager, Spark lists its host without a port.
+_PORT = re.compile(r":\d+\Z")
 
 _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]")
 
@@ -78,7 +83,7 @@ def executors(sc: SparkContext) -> list[TaskLocation]:
     found = store.executorList(True)
     summaries = [found.apply(index) for index in range(found.size())]
     locations = [
-        TaskLocation(summary.hostPort().rpartition(":")[0], summary.id())
+        TaskLocation(_PORT.sub("", summary.hostPort()), summary.id())
         for summary in summaries
         if summary.id() != "driver" and summary.hostPort()
     ]

@@ -29,8 +29,9 @@ _LOOKED_UP = {
     "PairwiseRDD": (),
     "PythonPartitioner": (),
     "PythonRDD": ("collectAndServe", "runJob", "valueOfPair"),
-    "PythonUtils": ("getBroadcastThreshold",),
+    "PythonUtils": ("getBroadcastThreshold", "toSeq"),
     "SimplePythonFunction": (),
+    "functions": ("col",),
 }
 
 
@@ -53,10 +54,12 @@ class LocatedPartition:
     Attributes:
         element: any object that can be pickled.
         hosts: preferred locations as Spark writes them; empty for none.
+        num_bytes: size of what it refers to.
     """
 
     element: Any
     hosts: tuple[str, ...] = ()
+    num_bytes: int = 0
 
 
 def as_rdd(sc: SparkContext, records: RDD[Any] | Iterable[Any]) -> RDD[Any]:
@@ -70,15 +73,13 @@ def located_rdd(sc: SparkContext, partitions: Sequence[LocatedPartition]) -> RDD
         java_context: Any = sc._jsc
         return _PlainRDD(java_context.emptyRDD(), sc, NoOpSerializer())
     jvm: Any = sc._jvm
-    rows = jvm.java.util.ArrayList()
+    to_seq, pair, rows = jvm.PythonUtils.toSeq, jvm.scala.Tuple2, jvm.java.util.ArrayList()
+    hosts = {each: to_seq(list(each)) for each in {partition.hosts for partition in partitions}}
     for partition in partitions:
-        hosts = jvm.java.util.ArrayList()
-        for host in partition.hosts:
-            hosts.add(host)
         payload = pickle.dumps(partition.element, pickle.HIGHEST_PROTOCOL)
-        rows.add(jvm.scala.Tuple2(payload, jvm.PythonUtils.toSeq(hosts)))
+        rows.add(pair(payload, hosts[partition.hosts]))
     byte_arrays = jvm.scala.reflect.ClassTag.apply(jvm.java.lang.Class.forName("[B"))
-    java_rdd = sc._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(rows), byte_arrays).toJavaRDD()
+    java_rdd = sc._jsc.sc().makeRDD(to_seq(rows), byte_arrays).toJavaRDD()
     return _PlainRDD(java_rdd, sc, CPickleSerializer())
 
 
@@ -95,13 +96,14 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
     Args:
         slots: an RDD with that many partitions, and with the preferred locations of the blocks.
         number: of partitions.
-        read: the partition function that reads the blocks of a partition; ignores the elements of ``slots``.
+        read: the partition function that reads the blocks of a partition.
         count: the partition function that gives the number of records.
+        blocks: the same as one value, from which DataFrames are read.
     """
 
-    def __init__(self, slots: RDD[Any], number: int, read: _Function, count: _Function) -> None:
+    def __init__(self, slots: RDD[Any], number: int, read: _Function, count: _Function, blocks: Any = None) -> None:
         super().__init__(slots, read)
-        self._number, self._count = number, count
+        self._number, self._count, self.blocks = number, count, blocks
 
     def getNumPartitions(self) -> int:
         """The number of partitions."""
@@ -115,7 +117,8 @@ class BlocksRDD(PipelinedRDD[Any, Any]):
 class PartitionSlots:
     """RDDs that only say how many partitions there are and where; the functions of their tasks do the rest.
 
-    Batches whose blocks are at the same locations share one, so that its JVM object is created once.
+    The element of each partition is its index. Batches whose blocks are at the same locations share one, so that its
+    JVM object is created once.
 
     Args:
         sc: creates the RDDs.
@@ -129,11 +132,33 @@ class PartitionSlots:
         """The RDD with a partition for each of some preferred locations."""
         key = tuple(locations)
         if key not in self._made:
-            self._made[key] = located_rdd(self._sc, [LocatedPartition(None, hosts) for hosts in key])
+            slots = [LocatedPartition(index, hosts) for index, hosts in enumerate(key)]
+            self._made[key] = located_rdd(self._sc, slots)
             if len(self._made) > _MAX_SLOTS:
                 self._made.popitem(last=False)
         self._made.move_to_end(key)
         return self._made[key]
+
+    def located(self, partitions: Sequence[LocatedPartition]) -> RDD[Any]:
+        """An RDD with an element of its own in each partition, for one batch."""
+        return located_rdd(self._sc, partitions)
+
+    def has(self, java_rdd: Any) -> bool:
+        """Whether batches share this RDD of the JVM."""
+        return any(rdd._jrdd is java_rdd for rdd in self._made.values())
+
+
+def is_known_empty(rdd: RDD[Any]) -> bool:
+    """Whether an RDD is made of a batch without blocks; asks the JVM nothing."""
+    first = first_of(rdd)
+    return isinstance(first, BlocksRDD) and first.getNumPartitions() == 0
+
+
+def first_of(rdd: RDD[Any]) -> RDD[Any]:
+    """The RDD with the same partitions that a chain of partition functions begins with."""
+    while isinstance(rdd, PipelinedRDD) and not isinstance(rdd, BlocksRDD):
+        rdd = rdd.prev
+    return rdd
 
 
 def num_partitions(rdd: RDD[Any]) -> int | None:
@@ -141,8 +166,7 @@ def num_partitions(rdd: RDD[Any]) -> int | None:
 
     Asks the JVM only about RDDs that Penstock did not create.
     """
-    while isinstance(rdd, PipelinedRDD) and not isinstance(rdd, BlocksRDD):
-        rdd = rdd.prev
+    rdd = first_of(rdd)
     if rdd.partitioner is not None:
         return rdd.partitioner.numPartitions
     try:
@@ -197,7 +221,7 @@ def co_partitioned_union(sc: SparkContext, rdds: Sequence[RDD[Any]], num_partiti
     return RDD(union, sc, BatchedSerializer(CPickleSerializer()))
 
 
-def checkpointed_table(
+def checkpointed_state(
     sc: SparkContext, path: str, num_partitions: int, partition_function: Callable[[Any], int]
 ) -> RDD[Any]:
     """Read a checkpointed RDD and restore its partitioner.

@@ -48,6 +48,7 @@ class FakeListenerContext(ListenerContext):
         saved: the functions given to ``save``, by name.
         infos: the result of ``receiver_infos``; ``observe`` updates it.
         backlog: the result of ``backlog_bytes``.
+        backlogs: the result of ``executor_backlogs``.
         limits: the rate limits by stream id.
         executor_ids: the result of ``executors``; requests are granted at once.
         has_stopped: set it to let commands fail, as after the program's stop.
@@ -70,6 +71,7 @@ class FakeListenerContext(ListenerContext):
         self.saved: dict[str, Callable[[], Any]] = {}
         self.infos: dict[int, ReceiverInfo] = {}
         self.backlog = 0
+        self.backlogs: dict[str, int] = {}
         self.limits: dict[int, float] = {}
         self.executor_ids = ["1", "2"]
         self.has_stopped = False
@@ -146,6 +148,10 @@ class FakeListenerContext(ListenerContext):
     def backlog_bytes(self) -> int:
         """The value of ``backlog``."""
         return self.backlog
+
+    def executor_backlogs(self) -> Mapping[str, int]:
+        """The value of ``backlogs``."""
+        return dict(self.backlogs)
 
     def rate_limit(self, stream_id: int) -> float | None:
         """The limit set last."""

@@ -46,8 +46,8 @@ class Backlog:
 
     def __init__(self, limit: SizeLimit, on_change: Callable[[BacklogChange], None]) -> None:
         self._limit, self._on_change = limit, on_change
-        # Host and size of each block, by id.
-        self._blocks: dict[str, tuple[str, int]] = {}
+        # Host, size and executor of each block, by id.
+        self._blocks: dict[str, tuple[str, int, str]] = {}
         self._bytes: Counter[str] = Counter()
         self._disks: dict[str, int] = {}
         self._full: set[str] = set()
@@ -70,22 +70,38 @@ class Backlog:
         with self._lock:
             self._disks[host] = num_bytes
 
-    def add(self, host: str, blocks: Iterable[StoredBlock]) -> None:
-        """Count blocks that were stored, each once."""
+    @property
+    def by_executor(self) -> dict[str, int]:
+        """The bytes whose blocks an executor stores, by its id; blocks in the write-ahead log belong to none."""
+        found = Counter[str]()
+        with self._lock:
+            for _host, num_bytes, executor_id in self._blocks.values():
+                found[executor_id] += num_bytes
+        found.pop("", None)
+        return dict(found)
+
+    def add(self, host: str, blocks: Iterable[StoredBlock], executor_id: str = "") -> None:
+        """Count blocks that were stored, each once.
+
+        Args:
+            host: whose disk they are on.
+            blocks: the blocks.
+            executor_id: the executor that stores them; empty for none.
+        """
         with self._lock:
             for block in blocks:
                 if block.block_id not in self._blocks:
-                    self._blocks[block.block_id] = host, block.num_bytes
+                    self._blocks[block.block_id] = host, block.num_bytes, executor_id
                     self._bytes[host] += block.num_bytes
         self._report({host})
 
     def processed(self, blocks: Iterable[StoredBlock]) -> None:
         """Stop counting blocks: their batch is complete."""
         with self._lock:
-            gone = [self._blocks.pop(block.block_id, ("", 0)) for block in blocks]
-            for host, num_bytes in gone:
+            gone = [self._blocks.pop(block.block_id, ("", 0, "")) for block in blocks]
+            for host, num_bytes, _executor_id in gone:
                 self._bytes[host] -= num_bytes
-        self._report({host for host, _ in gone})
+        self._report({host for host, _, _ in gone})
 
     def _report(self, hosts: Iterable[str]) -> None:
         changes = []

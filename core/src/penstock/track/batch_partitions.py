@@ -51,7 +51,7 @@ def how_many(num_bytes: int, slots: int, bounds: PartitionBounds) -> int:
 
 
 def pack(located: Sequence[Located], slots: int, bounds: PartitionBounds) -> list[LocatedPartition]:
-    """Put blocks into partitions, in the order of their arrival.
+    """Put blocks into partitions: host by host, and those of a host in the order of their arrival.
 
     A partition ends with the block that fills its share of the batch. It also ends where the host changes, unless it is
     below the minimum: then its task fetches the blocks of the other host.
@@ -64,6 +64,8 @@ def pack(located: Sequence[Located], slots: int, bounds: PartitionBounds) -> lis
     Returns:
         Partitions whose elements are tuples of references, each preferring the host that has most of its bytes.
     """
+    hosts = dict[str, int]()
+    located = sorted(located, key=lambda block: hosts.setdefault(block[0], len(hosts)))
     total = sum(num_bytes for _host, num_bytes, _reference in located)
     number = how_many(total, slots, bounds)
     groups: list[list[Located]] = []
@@ -77,7 +79,10 @@ def pack(located: Sequence[Located], slots: int, bounds: PartitionBounds) -> lis
             filled = 0
         groups[-1].append(block)
         share, filled, begun = own_share, filled + num_bytes, begun + num_bytes
-    return [LocatedPartition(tuple(each[2] for each in group), _preferred(group)) for group in groups]
+    return [
+        LocatedPartition(tuple(each[2] for each in group), _preferred(group), sum(each[1] for each in group))
+        for group in groups
+    ]
 
 
 def _preferred(group: Sequence[Located]) -> tuple[str, ...]:

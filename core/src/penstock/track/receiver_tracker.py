@@ -103,7 +103,6 @@ class ReceiverTracker:
         self._backlog = Backlog(
             settings.max_unprocessed, lambda change: self._tracked.loop.post(lambda: self._on_backlog(change))
         )
-        self._free_slots = cluster.FreeSlots(sc, lambda: len(receivers))
         self._bounds = PartitionBounds(
             settings.partition_min_bytes, settings.partition_max_bytes, settings.partition_number
         )
@@ -293,15 +292,19 @@ class ReceiverTracker:
         """The number of records that a batch has from a stream."""
         return sum(block.num_records for block in self.blocks.blocks_of_batch(batch_time_ms, stream_id))
 
-    def partitions(self, batch_time_ms: int, stream_id: int) -> list[LocatedPartition]:
-        """The blocks that a batch has from a stream, as partitions of block references."""
-        blocks = self.blocks.blocks_of_batch(batch_time_ms, stream_id)
-        return pack(self._locations.references(blocks), self._free_slots(), self._bounds)
+    def partitions(self, batch_time_ms: int, stream_ids: Sequence[int], slots: int) -> list[LocatedPartition]:
+        """The blocks that a batch has from some streams, as partitions of block references; see ``pack``."""
+        blocks = [each for stream_id in stream_ids for each in self.blocks.blocks_of_batch(batch_time_ms, stream_id)]
+        return pack(self._locations.references(blocks), slots, self._bounds)
 
     def processed(self, until_ms: int) -> None:
         """Note that the batches up to a time are complete."""
         self._backlog.processed(self.blocks.processed(until_ms))
         self._tracked.note_batch()
+
+    def executor_backlogs(self) -> dict[str, int]:
+        """The backlog's bytes that executors store, by executor id."""
+        return self._backlog.by_executor
 
     def backlog_bytes(self) -> int:
         """Size of the stored blocks that no batch has processed."""
@@ -348,7 +351,8 @@ class ReceiverTracker:
         if any(block.stream_id != message.stream_id for block in message.blocks):
             return Reply(accepted=False, reason="the blocks belong to another stream")
         self._locations.add(record.block_location, message.blocks)
-        self._backlog.add(self._locations.disk(record.block_location.address), message.blocks)
+        executor_id = record.location.executor_id if record.location and record.block_location.directory else ""
+        self._backlog.add(self._locations.disk(record.block_location.address), message.blocks, executor_id)
         # A failed write raises, and the receiver reports the blocks again. If they were refused, it would delete
         # blocks that may be in the write-ahead log nevertheless.
         try:

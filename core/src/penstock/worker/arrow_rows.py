@@ -41,16 +41,6 @@ def to_batches(records: Iterable[Any], schema: pa.Schema, *, are_values: bool = 
         yield from _converted(run, schema, are_values)
 
 
-def as_rows(schema: pa.Schema, are_values: bool, _index: int, records: Iterable[Any]) -> Iterator[Sequence[Any]]:
-    """Partition function: the values of each record in the order of the columns.
-
-    Raises:
-        SchemaError: a record does not have the columns of the schema.
-    """
-    row_of = _row_converter(schema)
-    return ((record,) if are_values else row_of(record) for record in records)
-
-
 def _converted(run: list[Any], schema: pa.Schema, are_values: bool) -> Iterator[pa.RecordBatch]:
     columns: Sequence[Sequence[Any]] = [run] if are_values else _columns(run, schema)
     arrays = [_array(values, field) for values, field in zip(columns, schema, strict=True)]

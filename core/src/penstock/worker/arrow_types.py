@@ -109,6 +109,13 @@ def _nested(data_type: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def as_value(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """A record batch whose only column has each record as its value: a struct where there are several columns."""
+    if batch.num_columns == 1:
+        return batch.rename_columns([name])
+    return pa.RecordBatch.from_arrays([batch.to_struct_array()], names=[name])
+
+
 def conform(batch: pa.RecordBatch, schema: pa.Schema, *, is_declared: bool) -> pa.RecordBatch:
     """Convert a record batch to a schema of types that Spark reads.
 
@@ -128,6 +135,11 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, *, is_declared: bool) -> p
         if not is_declared:
             _require_same(batch.schema, schema)
         arrays = [_column(batch, field) for field in schema]
+        if set(batch.schema.names).isdisjoint(schema.names):
+            raise SchemaError(
+                f"a block has none of the columns of the declared schema ({describe(schema)}): "
+                f"it has ({describe(batch.schema)})"
+            )
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     for field, column in zip(schema, batch.columns, strict=True):
         require_values(column, field, field.name)

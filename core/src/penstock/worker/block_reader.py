@@ -150,19 +150,31 @@ class ReadBlocks:
 
 @frozen
 class ReadPartition:
-    """Partition function of an RDD without elements of its own: the records of the blocks of each partition.
+    """Partition function from the elements of ``BlocksInput`` to records; also reads them as record batches.
 
     Attributes:
         read: reads block references.
-        references: pickled, of each partition: a task needs one of them only.
+        references: pickled, of each partition, if the elements are the indices of partitions; else the elements are the
+            pickled references.
     """
 
     read: ReadBlocks
-    references: tuple[bytes, ...]
+    references: tuple[bytes, ...] = ()
 
-    def __call__(self, index: int, _elements: Iterable[Any]) -> BlockRecords:
+    def __call__(self, _index: int, elements: Iterable[int | bytes]) -> BlockRecords:
         """The records of a partition."""
-        return self.read(index, (pickle.loads(self.references[index]),))
+        return BlockRecords(self.batches(elements))
+
+    def batches(self, elements: Iterable[int | bytes]) -> Iterator[pa.RecordBatch]:
+        """The record batches of a partition.
+
+        Raises:
+            BlockGoneError: a block is lost, and lost blocks are not skipped.
+            BlockUnreachableError: a block's host cannot be reached now.
+        """
+        return self.read.batches(
+            pickle.loads(self.references[element] if isinstance(element, int) else element) for element in elements
+        )
 
 
 class BlockRecords:

@@ -25,8 +25,9 @@ from penstock.worker.state import MISSING
 # Records between two checks of the worker's memory; fewer if one record may become many.
 _RECORDS_PER_CHECK, _EXPANDING_PER_CHECK = 10_000, 1_000
 
-# Pairs that are pickled together for a shuffle: the first number, and how large a pickle may become.
-_FIRST_PAIRS_PER_CHUNK, _CHUNK_BYTES = 256, 1 << 20
+# Pairs that are pickled together for a shuffle: the first number, whose size is still unknown, and how large a pickle
+# may become.
+_FIRST_PAIRS_PER_CHUNK, _CHUNK_BYTES = 16, 1 << 20
 
 # How much more memory is used between two spills.
 _GROWTH = 1.05
@@ -84,7 +85,7 @@ class _Combined:
             yield itertools.chain((first,), itertools.islice(source, size - 1))
             self.relieve()
 
-    def watched(self, items: Iterable[Any]) -> Iterable[Any]:
+    def with_memory_checks(self, items: Iterable[Any]) -> Iterable[Any]:
         """What a function returned for one record; if it may be long, memory is checked while it is read."""
         try:
             is_short = len(items) <= _RECORDS_PER_CHECK  # type: ignore[arg-type]
@@ -136,7 +137,7 @@ class CombineValues(LastStep):
             combined.pairs,
             combiner.createCombiner,
             combiner.mergeValue,
-            combined.watched,
+            combined.with_memory_checks,
             MISSING,
         )
         yield from combined.items()

@@ -45,16 +45,16 @@ except (TypeError, ValueError):
     raise""",
 }
 # Of an iterator it is not known how many records follow: memory is checked while they are read.
-_WATCH = """\
+_CHECK_MEMORY = """\
 if type({items}) is not list:
-    {items} = watched({items})
+    {items} = with_memory_checks({items})
 """
 # The operators before a reduction.
-_WATCHED = _OPERATORS | {
-    "flatMap": "{items} = {function}({record})\n" + _WATCH + "for {result} in {items}:",
+_BEFORE_REDUCTION = _OPERATORS | {
+    "flatMap": "{items} = {function}({record})\n" + _CHECK_MEMORY + "for {result} in {items}:",
     "flatMapValues": _PAIR
     + "{items} = {function}({value})\n"
-    + _WATCH
+    + _CHECK_MEMORY
     + "for {item} in {items}:\n    {result} = {key}, {item}",
 }
 #: Operators that make several records of one.
@@ -163,7 +163,7 @@ def compiled(operators: tuple[Kind, ...], ending: str) -> Callable[..., Any]:
     Returns:
         For the ending ``yield`` a generator function; it takes the records, then the program's functions. Otherwise a
         function that takes groups of records, the program's functions, a dictionary with the combiner of each key,
-        ``create``, ``merge``, ``watched`` and what ``combined`` returns for a key that it lacks.
+        ``create``, ``merge``, ``with_memory_checks`` and what ``combined`` returns for a key that it lacks.
     """
     source = source_of(operators, ending)
     name = f"<penstock {' · '.join([*operators, *([] if ending == 'yield' else [ending])])}>"
@@ -178,12 +178,12 @@ def compiled(operators: tuple[Kind, ...], ending: str) -> Callable[..., Any]:
 def source_of(operators: Sequence[str], ending: str) -> str:
     """The source of the function for a sequence of operators."""
     yields, depth = ending == "yield", 1
-    templates = _OPERATORS if yields else _WATCHED
+    templates = _OPERATORS if yields else _BEFORE_REDUCTION
     functions = [f"{kind}_{number}" for number, kind in enumerate(operators, 1) if kind != "checkPairs"]
     if yields:
         lines = [f"def chain({', '.join(['records', *functions])}):"]
     else:
-        parameters = ["groups", *functions, "combined", "create", "merge", "watched", "missing"]
+        parameters = ["groups", *functions, "combined", "create", "merge", "with_memory_checks", "missing"]
         lines = [f"def chain({', '.join(parameters)}):"]
         lines += ["    find = combined.get", "    for records in groups:"]
         depth = 2

@@ -1,4 +1,4 @@
-"""``ReadArrow``: what tasks read a DataFrame's batch with, from references to record batches that Spark takes over.
+"""What tasks read a DataFrame's batch with: from pickled elements to record batches that Spark takes over.
 
 Spark's ``mapInArrow`` runs it in the Python worker. Columns go from the memory-mapped block to Spark without becoming
 Python objects, unless the program's own functions run in between.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,8 +18,7 @@ from penstock.blocks import arrow_form
 from penstock.blocks.arrow_form import ROWS_PER_BATCH
 from penstock.errors import SchemaError
 from penstock.worker.arrow_rows import to_batches
-from penstock.worker.arrow_types import conform, describe
-from penstock.worker.fused import FusedChain
+from penstock.worker.arrow_types import as_value, conform, describe
 
 if TYPE_CHECKING:
     from penstock.plugins.specs import ArrowReader
@@ -29,16 +28,15 @@ _MERGED_ROWS, _MERGED_BYTES = ROWS_PER_BATCH // 2, 1 << 20
 
 
 @frozen
-class ReadArrow:
-    """The function given to ``mapInArrow``: its input has the column of pickled references, then the partition's index.
+class ReadColumns:
+    """The function given to ``mapInArrow`` where the records are stored as columns.
 
     Attributes:
-        reader: reads the references.
+        reader: reads what the elements refer to.
         schema: of the record batches that it yields; types that Spark reads.
         is_declared: whether the program declared the schema, to which all input is converted.
         are_values: each record is the value of the only column.
         is_grouped: each element of the input column is a pickled list of references.
-        chain: row functions to apply in between.
     """
 
     reader: ArrowReader
@@ -46,28 +44,11 @@ class ReadArrow:
     is_declared: bool
     are_values: bool
     is_grouped: bool
-    chain: FusedChain | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read a partition."""
-        first = next(batches, None)
-        if first is None:
-            return
-        found = self.reader.batches(self._references(itertools.chain((first,), batches)))
-        if self.chain is not None:
-            rows = self.chain(first.column(1)[0].as_py(), arrow_form.records(found))
-            yield from to_batches(rows, self.schema, are_values=self.are_values)
-        else:
-            yield from merged(each for batch in found for each in self._conformed(batch))
-
-    def _references(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Any]:
-        for batch in batches:
-            for element in batch.column(0):
-                loaded = pickle.loads(element.as_buffer())
-                if self.is_grouped:
-                    yield from loaded
-                else:
-                    yield loaded
+        found = self.reader.batches(_elements(batches, self.is_grouped))
+        return merged(each for batch in found for each in self._conformed(batch))
 
     def _conformed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         if arrow_form.is_pickled(batch.schema):
@@ -78,7 +59,56 @@ class ReadArrow:
                     "them are converted: toDF('name type, ...')"
                 )
             return to_batches(arrow_form.records([batch]), self.schema, are_values=self.are_values)
+        if self.are_values:
+            batch = as_value(batch, self.schema.names[0])
         return iter((conform(batch, self.schema, is_declared=self.is_declared),))
+
+
+@frozen
+class ReadRows:
+    """The function given to ``mapInArrow`` where the records are Python objects.
+
+    Attributes:
+        function: the partition function that makes the records of the elements, and gets the index of the partition,
+            which is the second column of the input; ``None`` where the elements are the records.
+        schema: of the record batches that it yields; types that Spark reads.
+        are_values: each record is the value of the only column.
+        is_grouped: each element of the first column is a pickled list of elements.
+    """
+
+    function: Callable[[int, Iterable[Any]], Iterable[Any]] | None
+    schema: pa.Schema
+    are_values: bool
+    is_grouped: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Convert a partition."""
+        if self.function is None:
+            return to_batches(_elements(batches, self.is_grouped), self.schema, are_values=self.are_values)
+        first = list(itertools.islice(batches, 1))
+        elements = _elements(itertools.chain(first, batches), self.is_grouped)
+        records = self.function(_index_of(first), elements)
+        return to_batches(records, self.schema, are_values=self.are_values)
+
+
+def _elements(batches: Iterable[pa.RecordBatch], is_grouped: bool) -> Iterator[Any]:
+    for batch in batches:
+        for element in batch.column(0):
+            loaded = pickle.loads(element.as_buffer())
+            if is_grouped:
+                yield from loaded
+            else:
+                yield loaded
+
+
+def _index_of(first: list[pa.RecordBatch]) -> int:
+    """The index of the partition in its RDD; for a partition without elements that of the task."""
+    if first:
+        return int(first[0].column(1)[0].as_py())
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
 
 
 def merged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

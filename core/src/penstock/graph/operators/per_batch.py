@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 from pyspark.core.rdd import Partitioner, portable_hash
 
-from penstock.errors import StreamingStateError
+from penstock.errors import ResultTypeError, StreamingStateError
 from penstock.graph.arguments import require_num_partitions
-from penstock.graph.batch_input import BatchInput, RowInput
+from penstock.graph.batch_input import BatchInput, inputs_of
 from penstock.graph.node import Node
-from penstock.plugins.specs import ArrowInput
-from penstock.spark.rdds import num_partitions, shuffled
+from penstock.spark.rdds import BlocksRDD, first_of, num_partitions, shuffled
 from penstock.worker.combine import Buckets, Combiner, CombineValues, MergeChunks
 from penstock.worker.fused import AnyStep, FusedChain, LastStep
 
@@ -40,18 +40,6 @@ class MapPartitionsDStream(Node):
         rdd = source.get_or_compute(time_ms)
         return None if rdd is None else rdd.mapPartitionsWithIndex(FusedChain(steps), preserves)
 
-    def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The chain over columns, where these are all of the source's batch; else the RDD."""
-        source, steps, _preserves = _fused(self)
-        if self.is_fusible and source.has_columns:
-            inputs = source.batch_inputs(time_ms)
-            if not inputs:
-                return inputs
-            # A function may use the partition's index, which is another one in a union.
-            if len(inputs) == 1 and isinstance(inputs[0], ArrowInput):
-                return (RowInput(inputs[0], FusedChain(steps)),)
-        return super().batch_inputs(time_ms)
-
 
 def _fused(node: Node) -> tuple[Node, tuple[AnyStep, ...], bool]:
     """The operators from the next RDD up to a stream: where that is, the steps, whether they preserve partitioning."""
@@ -66,8 +54,8 @@ def _fused(node: Node) -> tuple[Node, tuple[AnyStep, ...], bool]:
 class ShuffledDStream(Node):
     """``combineByKey``: combine the values of each key within partitions, shuffle, and combine again.
 
-    Nothing is shuffled when each key is in one partition already: when the input has a single partition and the program
-    asked for no other number, or when it is partitioned as the result.
+    Nothing is shuffled when each key is in one partition already: when the input has a single partition, is small, and
+    the program asked for no other number, or when it is partitioned as the result.
 
     Args:
         parent: key-value pairs.
@@ -82,23 +70,23 @@ class ShuffledDStream(Node):
         super().__init__(parent.graph, (parent,))
         self.combiner, self._map_side = combiner, map_side or CombineValues(combiner)
         #: The number that the program asked for.
-        self.asked_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
-        self._is_table = False
+        self.requested_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
+        self._is_fixed = False
 
     @property
     def num_partitions(self) -> int:
         """The number of partitions after a shuffle."""
-        if self.asked_partitions is not None:
-            return self.asked_partitions
-        return self.graph.table_partitions if self._is_table else self.graph.free_slots()
+        if self.requested_partitions is not None:
+            return self.requested_partitions
+        return self.graph.state_partitions if self._is_fixed else self.graph.free_slots()
 
-    def make_table(self, num_partitions: int | None = None) -> None:
+    def fix_partitions(self, num_partitions: int | None = None) -> None:
         """Partition every RDD alike, by key, because they are united partition by partition.
 
         Args:
             num_partitions: ``None`` to keep the number that the program asked for, or the graph's.
         """
-        self._is_table, self.asked_partitions = True, num_partitions or self.asked_partitions
+        self._is_fixed, self.requested_partitions = True, num_partitions or self.requested_partitions
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Combine the values of each key."""
@@ -107,7 +95,7 @@ class ShuffledDStream(Node):
         rdd = source.get_or_compute(time_ms)
         if rdd is None:
             return None
-        if not self._is_table and self._is_single(rdd):
+        if not self._is_fixed and self._is_single(rdd):
             return rdd.mapPartitionsWithIndex(FusedChain((*steps, self._map_side)), preserves)
         number = self.num_partitions
         if preserves and rdd.partitioner == Partitioner(number, portable_hash):
@@ -117,14 +105,22 @@ class ShuffledDStream(Node):
 
     def _is_single(self, rdd: RDD[Any]) -> bool:
         """Whether an RDD has a single partition, or none, and the result may have the same number."""
-        if self.asked_partitions not in (None, 1):
+        if self.requested_partitions not in (None, 1):
             return False
+        first = first_of(rdd)
+        if isinstance(first, BlocksRDD) and self.requested_partitions is None and self.graph.is_large(first.blocks):
+            return False  # one large block; the operators after the reduction need all slots
         number = num_partitions(rdd)
-        return number == 1 or (number == 0 and self.asked_partitions is None)
+        return number == 1 or (number == 0 and self.requested_partitions is None)
 
 
 class UnionDStream(Node):
     """The records of several streams, at least one."""
+
+    def persist_by_default(self) -> None:
+        """Do nothing if the parents are receiver streams: blocks are stored, and fast to read."""
+        if self._blocks_of() is None:
+            super().persist_by_default()
 
     def compute(self, time_ms: int) -> RDD[Any]:
         """The union of the parents' RDDs.
@@ -136,22 +132,29 @@ class UnionDStream(Node):
         missing = [type(parent).__name__ for parent, rdd in zip(self.parents, rdds, strict=True) if rdd is None]
         if missing:
             raise StreamingStateError(f"{missing[0]}, a parent of a union, has no RDD at time {time_ms} ms")
+        ids = self._blocks_of()
+        if ids is not None:
+            # Packed together: the partitions fit the whole batch, as they do for one stream.
+            return self.graph.blocks(time_ms, ids).rdd(self.graph.partition_slots)
         return self._sc.union([rdd for rdd in rdds if rdd is not None])
 
     def batch_inputs(self, time_ms: int) -> tuple[BatchInput, ...] | None:
-        """The inputs of the parents; the RDD if it is persisted and saves running their functions again.
+        """The inputs of the parents; its own RDD if that is persisted and saves running their functions again.
 
         Raises:
             StreamingStateError: a parent has no batch at that time.
         """
         if not self.is_time_valid(time_ms):
             return None
+        if self._blocks_of() is not None:
+            rdd = self.get_or_compute(time_ms)
+            return None if rdd is None else inputs_of(rdd)
         found = [parent.batch_inputs(time_ms) for parent in self.parents]
         if None in found:
             missing = type(self.parents[found.index(None)]).__name__
             raise StreamingStateError(f"{missing}, a parent of a union, has no RDD at time {time_ms} ms")
         united = tuple(each for inputs in found for each in inputs or ())
-        if self.is_fusible or all(isinstance(each, ArrowInput) for each in united):
+        if self.is_fusible or not any(isinstance(each, RDD) for each in united):
             return united
         return super().batch_inputs(time_ms)
 
@@ -159,6 +162,16 @@ class UnionDStream(Node):
     def has_columns(self) -> bool:
         """Whether the batches of all parents may consist of columns."""
         return all(parent.has_columns for parent in self.parents)
+
+    @property
+    def receiver_ids(self) -> tuple[int, ...] | None:
+        """Those of the parents, unless the records are read from what Spark persists."""
+        return self._blocks_of() if self.is_fusible else None
+
+    def _blocks_of(self) -> tuple[int, ...] | None:
+        """The receiver streams of the parents; ``None`` when one is anything else."""
+        ids = [parent.receiver_ids for parent in self.parents]
+        return None if None in ids else tuple(itertools.chain.from_iterable(each or () for each in ids))
 
 
 class TransformedDStream(Node):
@@ -169,19 +182,25 @@ class TransformedDStream(Node):
         parents: the function gets their RDDs.
         function: called on the generator's loop with the batch's datetime and the RDDs; a parent without an RDD gives
             an empty one.
+        is_foreign: the function is the program's, and not that of an operator.
     """
 
-    runs_foreign_code = True
-
-    def __init__(self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any]) -> None:
+    def __init__(
+        self, graph: DStreamGraph, parents: Sequence[Node], function: Callable[..., Any], *, is_foreign: bool
+    ) -> None:
         super().__init__(graph, parents)
-        self._function = function
+        self._function, self._is_foreign = function, is_foreign
+
+    @property
+    def runs_foreign_code(self) -> bool:
+        """Whether the function may run Spark jobs."""
+        return self._is_foreign
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Call the function. A result of ``None`` means no RDD for this batch, as in PySpark.
 
         Raises:
-            TypeError: the function returned something else than an RDD.
+            ResultTypeError: the function returned something else than an RDD.
         """
         rdds = [parent.get_or_compute(time_ms) for parent in self.parents]
         if len(rdds) == 1 and rdds[0] is None:
@@ -189,5 +208,5 @@ class TransformedDStream(Node):
         present = [self._sc.emptyRDD() if rdd is None else rdd for rdd in rdds]
         result = self._function(self.datetime_of(time_ms), *present)
         if result is not None and not isinstance(result, RDD):
-            raise TypeError(f"the function given to transform returned {type(result).__name__}, not an RDD")
+            raise ResultTypeError(f"the function given to transform returned {type(result).__name__}, not an RDD")
         return result

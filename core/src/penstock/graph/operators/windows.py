@@ -102,7 +102,7 @@ class TreeWindowDStream(Node):
         # (level, number) -> panes number * 2^level to (number + 1) * 2^level, reduced; None when all are empty.
         self._nodes: dict[tuple[int, int], RDD[Any] | None] = {}
         panes.persist_by_default()
-        panes.make_table()
+        panes.fix_partitions()
 
     def program_state(self) -> dict[str, Any]:
         """The attributes that the program set, without the nodes of the tree."""

@@ -60,14 +60,14 @@ class ReducedWindowedDStream(StatefulDStream):
         slide_ms: int,
         keep_pair: Callable[[tuple[Any, Any]], Any] | None,
     ) -> None:
-        reduced.make_table()
+        reduced.fix_partitions()
         self._panes = PanesDStream(reduced)
         self._reduction, self._inverse, self._keep_pair = reduced.combiner, inverse, keep_pair
-        super().__init__(self._panes, reduced.asked_partitions, window_ms=window_ms, slide_ms=slide_ms)
+        super().__init__(self._panes, reduced.requested_partitions, window_ms=window_ms, slide_ms=slide_ms)
 
     def recover(self, files: Mapping[int, str], num_partitions: int, home: str) -> None:
         """Take over the windows of an earlier run, and partition the panes as they are."""
-        self._panes.reduced.make_table(num_partitions)
+        self._panes.reduced.fix_partitions(num_partitions)
         super().recover(files, num_partitions, home)
 
     def advance_state(self, time_ms: int) -> RDD[Any] | None:

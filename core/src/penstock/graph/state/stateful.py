@@ -18,7 +18,7 @@ from penstock.graph.arguments import require_num_partitions
 from penstock.graph.node import Node
 from penstock.graph.operators.per_batch import MapPartitionsDStream
 from penstock.spark.checkpoint import checkpoint_file
-from penstock.spark.rdds import checkpointed_table, co_partitioned_union
+from penstock.spark.rdds import checkpointed_state, co_partitioned_union
 from penstock.worker.functions import PartitionFunction
 
 
@@ -46,13 +46,13 @@ class StatefulDStream(Node):
     ) -> None:
         super().__init__(parent.graph, (parent,), window_ms, slide_ms)
         self._parent, self.partition_function = parent, partition_function
-        self._asked_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
+        self._requested_partitions = None if num_partitions is None else require_num_partitions(num_partitions)
         self.persist_by_default()
 
     @property
     def num_partitions(self) -> int:
         """The number of partitions of every state."""
-        return self._asked_partitions or self.graph.table_partitions
+        return self._requested_partitions or self.graph.state_partitions
 
     @property
     def home(self) -> str:
@@ -67,9 +67,9 @@ class StatefulDStream(Node):
             num_partitions: their number of partitions.
             home: location of the files beside them.
         """
-        self._asked_partitions, self._files = num_partitions, dict(files)
+        self._requested_partitions, self._files = num_partitions, dict(files)
         for time_ms, path in files.items():
-            saved = checkpointed_table(self._sc, path, num_partitions, self.partition_function)
+            saved = checkpointed_state(self._sc, path, num_partitions, self.partition_function)
             rdd = self._relocated(saved)
             self._generated[time_ms] = rdd.persist(self._storage_level) if self._storage_level else rdd
 

@@ -1,0 +1,15 @@
+"""Executor allocation for Penstock: requests and releases executors by the load of the batches."""
+
+from collections.abc import Iterable
+
+from penstock import ListenerContext, hookimpl
+from penstock_allocation.executor_allocation_manager import ExecutorAllocationManager, managers
+from penstock_allocation.options import AllocationOptions
+
+__all__ = ["AllocationOptions", "ExecutorAllocationManager"]
+
+
+@hookimpl
+def listeners(context: ListenerContext) -> Iterable[ExecutorAllocationManager]:
+    """Offer the manager, when ``spark.streaming.dynamicAllocation.enabled`` is set."""
+    return managers(context)

@@ -1,0 +1,19 @@
+"""Conformance suite of the manager, run by ``penstock plugins check`` and the tests."""
+
+from __future__ import annotations
+
+from penstock import ListenerContext
+from penstock.testing import ListenerProbe, ListenerSuite
+from penstock_allocation.executor_allocation_manager import ExecutorAllocationManager
+from penstock_allocation.options import AllocationOptions
+
+
+class AllocationSuite(ListenerSuite):
+    """The manager, deciding after each batch."""
+
+    name = "allocation"
+
+    def make(self, context: ListenerContext) -> ListenerProbe:
+        """Make the manager, and show the number of executors that it has requested last."""
+        manager = ExecutorAllocationManager(context, AllocationOptions(enabled=True, scalingInterval=0.001))
+        return ListenerProbe([manager], lambda: {"requested": manager.requested})
