@@ -100,7 +100,7 @@ def test_error_reads_as_key_value_reason_and_meaning() -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse(block_queue_size="0")
     assert str(caught.value) == (
-        "spark.streaming.blockQueueSize=0: is not greater than zero. "
+        "spark.streaming.blockQueueSize=0 is not greater than zero. "
         "Maximum blocks of a receiver that wait to be stored. When the queue is full, `store` blocks."
     )
 
@@ -148,7 +148,7 @@ def test_rate_may_be_below_one(attribute: str) -> None:
 def test_initial_rate_falls_back_to_maximum_rate() -> None:
     assert parse(max_rate_per_s="50").initial_rate_per_s == 50
     assert parse(max_rate_per_s="50", initial_rate_per_s="7.5").initial_rate_per_s == 7.5
-    with pytest.raises(ConfigurationError, match=re.escape(f"{conf.key('max_rate_per_s')}=x: is not a number")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"{conf.key('max_rate_per_s')}=x is not a number")):
         parse(max_rate_per_s="x")
 
 

@@ -131,7 +131,9 @@ def test_failure_is_reported_with_output_batch_and_cause(engine: Engine) -> None
     engine.log.await_count(("complete", 1000))
     (error,) = engine.errors
     assert isinstance(error, BatchFailedError)
-    assert "output operation 1 (pprint at app.py:1) of batch 1000 ms failed: ValueError: boom" in str(error)
+    assert "output operation 1 (pprint at app.py:1) of batch 1970-01-01T00:00:01.000Z failed: ValueError: boom" in str(
+        error
+    )
     assert isinstance(error.__cause__, ValueError)
 
 
@@ -154,6 +156,13 @@ def test_job_that_calls_sys_exit_fails_and_the_next_one_runs(engine: Engine) -> 
     (first, _second) = engine.log.of(BatchCompleted)
     assert "SystemExit: 3" in first.batchInfo.outputOperationInfos[0].failureReason
     assert first.batchInfo.outputOperationInfos[1].failureReason is None
+
+
+def test_function_that_cannot_be_pickled_fails_with_advice(engine: Engine) -> None:
+    engine.start_scheduler()
+    engine.submit(1000, lambda: fail(error=pickle.PicklingError("cannot pickle '_thread.lock' object")))
+    engine.log.await_count(("complete", 1000))
+    assert "PicklingError: cannot pickle '_thread.lock' object. The functions of a program" in str(engine.errors[0])
 
 
 def test_local_properties_are_set_before_each_job(engine: Engine) -> None:

@@ -84,7 +84,7 @@ class Settings:
         "spark.penstock.log.level",
         "WARNING",
         "Lowest level that Penstock logs, on the driver and in receivers. `spark.penstock.log.level.<component>` sets "
-        "that of one component, such as `receiver_supervisor`; [log-events.md](log-events.md) lists them.",
+        "that of one component, such as `receiver_supervisor`; `docs/log-events.md` lists them.",
     )
 
     block_interval_ms: PositiveDurationMs = _inputs(

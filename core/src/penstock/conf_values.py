@@ -215,9 +215,16 @@ def holds_several(option_type: Any) -> bool:
     return get_origin(option_type) in _COLLECTIONS
 
 
-def without_value(reason: str, value: object) -> str:
-    """The reason of a conversion error without the value that it begins with, for messages that name the value."""
-    return reason.removeprefix(f"{value!r} ")
+def refused(named: str, value: object, reason: str) -> str:
+    """Why a value is refused: ``option=value is not a number``.
+
+    Args:
+        named: the option with its value, as it is shown.
+        value: the value.
+        reason: the reason, which may begin with the value.
+    """
+    without_value = reason.removeprefix(f"{value!r} ")
+    return f"{named}: {reason}" if without_value == reason else f"{named} {without_value}"
 
 
 def _text_form(option_type: Any) -> TextForm | None:
@@ -292,4 +299,4 @@ def value_of(name: str, text: str, kind: Any, help: str) -> Any:
     try:
         return converter.structure(text, kind)
     except ValueError as error:
-        raise ConfigurationError(f"{name}={text}: {without_value(str(error), text)}. {help}") from None
+        raise ConfigurationError(f"{refused(f'{name}={text}', text, str(error))}. {help}") from None

@@ -13,12 +13,11 @@ import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Literal
 
 import structlog
 
-from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.clock import Clock, SystemClock, iso_time
 
 Format = Literal["console", "json"]
 #: Binds fields to every event that the calling thread logs inside a ``with`` block.
@@ -85,12 +84,6 @@ class LogThrottle:
 throttle = LogThrottle()
 
 
-def iso_time(time_ms: int) -> str:
-    """A time in ms since the epoch as ISO 8601 in UTC, exact to the ms: as ``batch_time`` is logged."""
-    time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms)
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def write_batch_time(_logger: Any, _method: str, event_dict: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Structlog processor that writes ``batch_time``, ms since the epoch, as ISO 8601."""
     batch_time = event_dict.get("batch_time")
@@ -127,7 +120,7 @@ def add_process_fields(
     return event_dict
 
 
-_console = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0)
+_console = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, sort_keys=False)
 _json = structlog.processors.JSONRenderer(default=str)
 
 

@@ -19,7 +19,7 @@ from penstock.errors import BatchFailedError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.job import Job
 from penstock.graph.outputs import generation_backoff
-from penstock.runtime.clock import Clock
+from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
 from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
@@ -388,6 +388,6 @@ class JobGenerator:
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:
-    failed = BatchFailedError(f"batch {time_ms} ms could not be generated, {reason}: {failure.reason(error)}")
+    failed = BatchFailedError(f"batch {iso_time(time_ms)} could not be generated, {reason}: {failure.reason(error)}")
     failed.__cause__ = error
     return failed

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from penstock.runtime.log import iso_time
+from penstock.runtime.clock import iso_time
 from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
