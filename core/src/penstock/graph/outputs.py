@@ -148,8 +148,8 @@ class ForEachDStream(Node):
             inner = failure.python_traceback(error)
             raise BatchFailedError(
                 f"output operation {self.output_op_id} ({self.call_site.short}) of batch {iso_time(time_ms)} failed: "
-                f"its RDD could not be generated, {tries} {'attempt' if tries == 1 else 'attempts'}: {failure.reason(error)}"
-                + (f"\n{inner}" if inner else "")
+                f"its RDD could not be generated, {tries} {'attempt' if tries == 1 else 'attempts'}: "
+                f"{failure.reason(error)}" + (f"\n{inner}" if inner else "")
             ) from error
         finally:
             with graph.lock:
