@@ -83,7 +83,7 @@ def test_invalid_value_is_refused_with_key_value_and_meaning(attribute: str, tex
     with pytest.raises(ConfigurationError) as caught:
         parse(**{attribute: text})
     key = KEYS[attribute]
-    assert str(caught.value).startswith(f"{key.name}={text}: is ")
+    assert str(caught.value).startswith(f"{key.name}={text} is ")
     assert str(caught.value).endswith(key.help)
 
 

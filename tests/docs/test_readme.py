@@ -26,7 +26,6 @@ def test_program_is_that_of_the_example() -> None:
         "docs/dataframes.md",
         "docs/windows-and-state.md",
         "docs/writing-a-receiver.md",
-        "docs/configuration.md",
     ],
 )
 def test_links_have_targets(page: str) -> None:

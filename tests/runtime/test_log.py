@@ -186,7 +186,10 @@ def test_logger_can_be_sent_to_an_executor(caplog: pytest.LogCaptureFixture) -> 
     for logger in (get_logger("mine"), get_logger("mine").bind(stream_id=3)):
         copy = pickle.loads(cloudpickle.dumps(logger))
         copy.warning("received", count=1)
-    assert caplog.text.count("received [penstock.mine] count=1") == 2
+    assert [record.getMessage().partition("[penstock.mine] ")[2] for record in caplog.records] == [
+        "count=1",
+        "stream_id=3 count=1",
+    ]
     assert pickle.loads(pickle.dumps(throttle)) is throttle
 
 
@@ -278,3 +281,15 @@ def test_components_are_those_that_have_a_logger() -> None:
     assert "test_known" in components()
     configure("WARNING", levels={"test_configured": "INFO"})
     assert "test_configured" not in components()
+
+
+def test_fields_that_many_events_have_come_first_and_the_others_as_in_the_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    configure("WARNING", receiver_id="Lines-1", stream_id=1)
+    with bound_fields(output_op_id=2, batch_time=1000):
+        get_logger("test_part").warning("job failed", reason="no", operation="pprint")
+    (record,) = caplog.records
+    assert record.getMessage().partition("[penstock.test_part] ")[2] == (
+        "batch_time=1970-01-01T00:00:01.000Z output_op_id=2 stream_id=1 receiver_id=Lines-1 reason=no operation=pprint"
+    )

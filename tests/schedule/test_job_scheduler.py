@@ -160,10 +160,13 @@ def test_job_that_calls_sys_exit_fails_and_the_next_one_runs(engine: Engine) -> 
 
 
 def test_function_that_cannot_be_pickled_fails_with_advice(engine: Engine) -> None:
+    def refuse() -> None:
+        raise pickle.PicklingError("cannot pickle '_thread.lock' object")
+
     engine.start_scheduler()
-    engine.submit(1000, lambda: pickle.dumps(lambda: None))
+    engine.submit(1000, refuse)
     engine.log.await_count(("complete", 1000))
-    assert ". The functions of a program travel to executors" in str(engine.errors[0])
+    assert "cannot pickle '_thread.lock' object. The functions of a program travel to" in str(engine.errors[0])
 
 
 def test_local_properties_are_set_before_each_job(engine: Engine) -> None:

@@ -27,6 +27,8 @@ _ROOT = "penstock"
 #: Context that distinguishes events of the same name; other context only describes them.
 _IDENTIFYING = ("stream_id", "host", "executor_id", "location", "path", "listener", "plugin", "estimator", "operation")
 _MAX_REMEMBERED = 1000
+# In this order, before an event's other fields.
+_FIRST = ("batch_time", "output_op_id", "stream_id", "receiver_id", "epoch")
 
 
 class LogThrottle:
@@ -125,7 +127,11 @@ _json = structlog.processors.JSONRenderer(default=str)
 
 
 def render(logger: Any, method: str, event_dict: structlog.typing.EventDict) -> str | bytes:
-    """Structlog processor that writes an event in the process's format: for people, or as one JSON object in a line."""
+    """Structlog processor that writes an event in the process's format: for people, or as one JSON object in a line.
+
+    The fields that many events have come first, the others as in the call.
+    """
+    event_dict = {name: event_dict[name] for name in _FIRST if name in event_dict} | dict(event_dict)
     if _Process.format == "json":
         # JSON has no infinity.
         for name, value in event_dict.items():
