@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 from tests.helpers import wait_for
+from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
 
 from penstock.launch.java import ensure_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.usefixtures("pysparks_daemon")]
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 _URL = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)\s")
 
@@ -48,11 +49,14 @@ def master(tmp_path: Path) -> Iterator[str]:
             process.wait(10)
 
 
-def test_blocks_of_a_standalone_executor_are_fetched_to_the_last_batch(master: str, tmp_path: Path) -> None:
+def test_blocks_of_a_standalone_executor_are_fetched_to_the_last_batch(
+    master: str, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    shared_jvm.prepare(PYSPARKS_DAEMON)
     ran = subprocess.run(
         [sys.executable, "-m", "tests.integration.on_standalone", master, tmp_path / "notes"],
         cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env={**shared_jvm.environment, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=240,
