@@ -388,6 +388,13 @@ def test_receiver_may_register_again_after_a_restart() -> None:
     assert (lifecycle.state, lifecycle.posted) == ("Active", ["ReceiverStarted"])
 
 
+def test_receiver_that_is_given_up_names_the_error_that_it_reported() -> None:
+    lifecycle = active(max_restarts=0, on_receiver_failure="stop-stream")
+    lifecycle.take(ReportError(0, 1, "Error connecting - OSError: refused", "Traceback: refused"))
+    lifecycle.take(deregister("Restarting receiver with delay 1092 ms: Error connecting", "Traceback: refused"))
+    assert lifecycle.record.last_end.message.endswith("the last one: Error connecting - OSError: refused")
+
+
 def test_last_log_lines_are_in_the_error_event_and_stay_until_the_next_ones() -> None:
     lifecycle = active().take(ReportError(0, 1, "lost", "Traceback: lost", ["one", "two"]))
     error = next(effect.event for effect in lifecycle.of(Post) if isinstance(effect.event, ReceiverError))

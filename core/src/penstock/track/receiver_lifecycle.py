@@ -371,7 +371,7 @@ class _Transition:
             return
         often = (
             f"more than {settings.max_restarts} failures within {settings.restart_window_ms / 1000:g} s; "
-            f"the last one: {message}"
+            f"the last one: {self.record.last_end.message}"
         )
         if settings.on_receiver_failure == "restart":
             if not self.record.unhealthy:
