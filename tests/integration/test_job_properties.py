@@ -94,7 +94,7 @@ def test_jobs_name_the_batch_page_while_a_dashboard_runs(
     seen: list[Properties] = []
     ssc.queueStream([], default=sc.emptyRDD()).foreachRDD(lambda _rdd: seen.append(of_a_job(sc)))
     ssc.start()
-    engine_of(ssc).link_jobs("http://127.0.0.1:4050/")
+    engine_of(ssc).name_batch_page("http://127.0.0.1:4050/streaming/batch/?id={batch_time}")
     wait_for(lambda: seen and "http" in str(seen[-1][KEYS[4]]), "a job with a link")
     page = f"http://127.0.0.1:4050/streaming/batch/?id={seen[-1][KEYS[0]]}"
     assert str(seen[-1][KEYS[4]]).endswith(f"] {page}")

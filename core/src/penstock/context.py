@@ -20,7 +20,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings, key
 from penstock.conf_warnings import keys_without_effect
-from penstock.context_state import StreamingContextState, Termination
+from penstock.context_state import StreamingContextState, Termination, require_callable
 from penstock.engine import Engine
 from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
@@ -79,9 +79,8 @@ class StreamingContext(StreamBuilder):
             advice = ": pass spark.sparkContext" if (kind := type(sparkContext).__name__) == "SparkSession" else ""
             raise ConfigurationError(f"sparkContext must be a SparkContext, not {kind}{advice}")
         interval_ms = require_duration_ms("batchDuration", batchDuration)
-        self._sc = sparkContext
         cluster.use_this_python(sparkContext)
-        self._settings = Settings.parse(dict(sparkContext.getConf().getAll()))
+        self._sc, self._settings = sparkContext, Settings.parse(dict(sparkContext.getConf().getAll()))
         settings, app_id = self._settings, self._settings.with_prefix("spark.app.").get("id", "")
         configure(settings.log_level, settings.log_format, settings.log_levels, app_id=app_id)
         cluster.check_unix_sockets(sparkContext)
@@ -94,11 +93,12 @@ class StreamingContext(StreamBuilder):
         self._bus = ListenerBus(self._settings.listener_queue_size, self._settings.listener_max_failures)
         self._clock: Clock = clock or SystemClock()
         self._program = Program(self, sparkContext, self._settings, self._clock, self._graph)
-        self._state = StreamingContextState.INITIALIZED
-        self._lock, self._signals, self._termination = threading.RLock(), StopSignals(self._on_signal), Termination()
+        self._state, self._lock = StreamingContextState.INITIALIZED, threading.RLock()
+        self._signals, self._termination = StopSignals(self._on_signal), Termination()
         self._stop_thread: threading.Thread | None = None
         self._stops_gracefully = self._stops_spark = self._has_stopped_spark = self._is_spark_gone = False
         self._engine: Engine | None = None
+        self._access: EngineAccess | None = None
         self._is_loaded = False  # streams come from a checkpoint
         self._set_checkpoints(self._settings.checkpoint_directory or None, "spark.streaming.checkpoint.directory")
 
@@ -108,6 +108,11 @@ class StreamingContext(StreamBuilder):
     def sparkContext(self) -> SparkContext:
         """The SparkContext that runs the jobs."""
         return self._sc
+
+    @property
+    def uiWebUrl(self) -> str | None:
+        """The address of the dashboard; ``None`` before the start, after the stop, and without ``penstock-ui``."""
+        return None if self._access is None else self._access.ui_url
 
     def remember(self, duration: float) -> None:
         """Remember each batch's RDDs and blocks for at least ``duration`` seconds.
@@ -184,7 +189,7 @@ class StreamingContext(StreamBuilder):
             CheckpointError: there are checkpoints and none can be read, or the saved program has a ``queueStream``.
             ConfigurationError: ``checkpointPath`` is empty text, a file, or cannot be created or written.
         """
-        _require_callable(setupFunc)
+        require_callable(setupFunc)
         found = find_newest(checkpointPath)
         if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
@@ -232,7 +237,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             TypeError: ``setupFunc`` is not callable, or returns no StreamingContext.
         """
-        _require_callable(setupFunc)
+        require_callable(setupFunc)
         active = cls.getActive()
         if active is not None:
             return active
@@ -353,10 +358,10 @@ class StreamingContext(StreamBuilder):
         if self._settings.backpressure_enabled:
             self._plugins.spec("rate_estimators", self._settings.rate_estimator, key("rate_estimator"))
         self._engine = Engine(self._program, self._bus, self._recovery, self._on_error, self._on_give_up)
-        access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
-        for listener, origin in self._plugins.listeners(access, self._settings.extra_listeners):
+        self._access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
+        for listener, origin in self._plugins.listeners(self._access, self._settings.extra_listeners):
             self._bus.add(listener, origin)
-        self._engine.start(access.saved_values)
+        self._engine.start(self._access.saved_values)
 
     def _on_signal(self, number: int) -> None:
         """The first signal stops gracefully, the second at once; ``awaitTermination`` returns then."""
@@ -399,7 +404,8 @@ class StreamingContext(StreamBuilder):
             was_active = self._state is StreamingContextState.ACTIVE
         if was_active:
             assert self._engine is not None
-            self._engine.stop(time.monotonic() + self._graceful_stop_s() if graceful else None)
+            timeout_ms = self._settings.graceful_stop_timeout_ms or max(10 * self._graph.batch_interval_ms, 10_000)
+            self._engine.stop(time.monotonic() + timeout_ms / 1000 if graceful else None)
             atexit.unregister(self._on_exit)
         self._ended_now()
 
@@ -412,6 +418,8 @@ class StreamingContext(StreamBuilder):
         self._sc.stop()
 
     def _ended_now(self) -> None:
+        if self._access is not None:
+            self._access.stopped()
         self._state = StreamingContextState.STOPPED
         if StreamingContext._active is self:
             StreamingContext._active = None
@@ -421,9 +429,6 @@ class StreamingContext(StreamBuilder):
         finally:
             # Not earlier: a program that ends then must not take this thread with it while Spark stops.
             self._termination.end()
-
-    def _graceful_stop_s(self) -> float:
-        return (self._settings.graceful_stop_timeout_ms or max(10 * self._graph.batch_interval_ms, 10_000)) / 1000
 
     def _on_exit(self) -> None:
         graceful = self._settings.stop_gracefully_on_shutdown
@@ -436,11 +441,6 @@ class StreamingContext(StreamBuilder):
             return
         # On this thread, because an interpreter at exit may start no other.
         self._stop(graceful)
-
-
-def _require_callable(setup: object) -> None:
-    if not callable(setup):
-        raise TypeError("setupFunc should be callable.")
 
 
 def _created_by(setup: Callable[[], StreamingContext]) -> StreamingContext:
