@@ -146,12 +146,12 @@ class ReceiverInfo:
         lastError: its traceback.
         lastErrorTime: when it was reported, -1 for never.
         recent_errors: oldest first.
-        last_log_lines: the last lines of the log of the receiver's process when it last reported an error itself,
-            without secrets. None from a process that was killed: Spark's log of its executor has them.
         unhealthy: it fails more often than `spark.penstock.receiver.maxRestarts` allows.
         given_up: it is not relaunched any more.
         lost_blocks: stored blocks that a batch needed and that were lost.
         lost_records: records in the lost blocks.
+        last_log_lines: the last lines of the log of the receiver's process when it last reported an error itself,
+            without secrets. None from a process that was killed: Spark's log of its executor has them.
     """
 
     streamId: int
@@ -163,11 +163,11 @@ class ReceiverInfo:
     lastError: str = ""
     lastErrorTime: int = -1
     recent_errors: tuple[PastError, ...] = ()
-    last_log_lines: tuple[str, ...] = ()
     unhealthy: bool = False
     given_up: bool = False
     lost_blocks: int = 0
     lost_records: int = 0
+    last_log_lines: tuple[str, ...] = ()
 
 
 @frozen
