@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock import conf, conf_values
+from penstock import conf, conf_table, conf_values
 from penstock.conf import KEYS, Settings
 from penstock.conf_values import SizeLimit
 from penstock.errors import ConfigurationError
@@ -54,6 +54,7 @@ INVALID = {
     "burst_ms": ["0", "-1s", "x"],
     "wire_timeout_ms": ["0", "x"],
     "log_level": ["LOUD", ""],
+    "log_format": ["xml", "JSON", ""],
 }
 RATES = ["max_rate_per_s", "max_total_rate_per_s", "initial_rate_per_s"]
 
@@ -82,7 +83,7 @@ def test_invalid_value_is_refused_with_key_value_and_meaning(attribute: str, tex
     with pytest.raises(ConfigurationError) as caught:
         parse(**{attribute: text})
     key = KEYS[attribute]
-    assert str(caught.value).startswith(f"{key.name}={text}: is ")
+    assert str(caught.value).startswith(f"{key.name}={text} is ")
     assert str(caught.value).endswith(key.help)
 
 
@@ -99,7 +100,7 @@ def test_error_reads_as_key_value_reason_and_meaning() -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse(block_queue_size="0")
     assert str(caught.value) == (
-        "spark.streaming.blockQueueSize=0: is not greater than zero. "
+        "spark.streaming.blockQueueSize=0 is not greater than zero. "
         "Maximum blocks of a receiver that wait to be stored. When the queue is full, `store` blocks."
     )
 
@@ -147,7 +148,7 @@ def test_rate_may_be_below_one(attribute: str) -> None:
 def test_initial_rate_falls_back_to_maximum_rate() -> None:
     assert parse(max_rate_per_s="50").initial_rate_per_s == 50
     assert parse(max_rate_per_s="50", initial_rate_per_s="7.5").initial_rate_per_s == 7.5
-    with pytest.raises(ConfigurationError, match=re.escape(f"{conf.key('max_rate_per_s')}=x: is not a number")):
+    with pytest.raises(ConfigurationError, match=re.escape(f"{conf.key('max_rate_per_s')}=x is not a number")):
         parse(max_rate_per_s="x")
 
 
@@ -275,7 +276,7 @@ def test_settings_cannot_be_changed() -> None:
 
 
 def test_table_has_a_row_of_four_cells_for_each_key() -> None:
-    rows = [line for line in conf.as_markdown().splitlines() if line.startswith("| `")]
+    rows = [line for line in conf_table.as_markdown().splitlines() if line.startswith("| `")]
     assert len(rows) == len(KEYS)
     for key, row in zip(KEYS.values(), rows, strict=True):
         first, name, kind, default, meaning, last = row.split("|")
@@ -288,7 +289,7 @@ def test_table_has_a_row_of_four_cells_for_each_key() -> None:
 
 
 def test_table_has_each_group_once() -> None:
-    headings = [line for line in conf.as_markdown().splitlines() if line.startswith("## ")]
+    headings = [line for line in conf_table.as_markdown().splitlines() if line.startswith("## ")]
     assert [heading[3:] for heading in headings] == [
         "Start here",
         "Inputs",
@@ -302,5 +303,5 @@ def test_table_has_each_group_once() -> None:
 
 
 def test_module_prints_the_table() -> None:
-    printed = subprocess.run([sys.executable, "-m", "penstock.conf"], capture_output=True, text=True, check=True)
-    assert printed.stdout.strip() == conf.as_markdown()
+    printed = subprocess.run([sys.executable, "-m", "penstock.conf_table"], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == conf_table.as_markdown()

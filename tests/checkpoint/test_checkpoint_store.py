@@ -104,6 +104,17 @@ def test_file_that_is_no_checkpoint_is_skipped_or_named_if_it_is_the_only_one(da
         CheckpointStore(disk).newest()
 
 
+def test_same_damage_of_several_checkpoints_is_named_once() -> None:
+    disk, _store = written(1, 2, 3)
+    for number in (1, 2):
+        disk.files[name(number)][-1] ^= 1
+    disk.files[name(3)] = bytearray(frame(b"{}"))
+    with pytest.raises(CheckpointError) as error:
+        CheckpointStore(disk).newest()
+    assert str(error.value).count("its checksum does not match") == 1
+    assert f"{name(2)}, {name(1)}: it is truncated or damaged" in str(error.value)
+
+
 def test_trailing_bytes_make_a_checkpoint_unsound() -> None:
     disk, _store = written(1, 2)
     disk.files[name(2)] += b"x"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.conf import as_markdown
+from penstock.conf_table import as_markdown
 from penstock.launch.launch_conf import UDS
 
 

@@ -25,7 +25,13 @@ def test_program_is_that_of_the_example() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/dataframes.md", "docs/windows-and-state.md", "docs/writing-a-receiver.md"]
+    "page",
+    [
+        "README.md",
+        "docs/dataframes.md",
+        "docs/windows-and-state.md",
+        "docs/writing-a-receiver.md",
+    ],
 )
 def test_links_have_targets(page: str) -> None:
     path = ROOT / page

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from pyspark import SparkContext, TaskContext
+from tests.helpers import engine_of
 
 from penstock import StreamingContext
 from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
@@ -38,7 +40,8 @@ def of_a_job(sc: SparkContext) -> Properties:
 
 
 def expected(batch_time: int, output_op_id: int) -> Properties:
-    description = f"Streaming job from [output operation {output_op_id}, batch time {batch_time} ms]"
+    time = datetime.fromtimestamp(batch_time / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+    description = f"Streaming job from [output operation {output_op_id}, batch time {time}Z]"
     return dict(
         zip(KEYS, (str(batch_time), str(output_op_id), "true", "false", description, None, "before"), strict=True)
     )
@@ -83,6 +86,18 @@ def test_all_jobs_of_a_batch_carry_its_time_and_output(
     finally:
         for key in ("penstock.test", "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
             sc.setLocalProperty(key, None)  # type: ignore[arg-type]
+
+
+def test_jobs_name_the_batch_page_while_a_dashboard_runs(
+    ssc: StreamingContext, sc: SparkContext, wait_for: Callable[..., None]
+) -> None:
+    seen: list[Properties] = []
+    ssc.queueStream([], default=sc.emptyRDD()).foreachRDD(lambda _rdd: seen.append(of_a_job(sc)))
+    ssc.start()
+    engine_of(ssc).name_batch_page("http://127.0.0.1:4050/streaming/batch/?id={batch_time}")
+    wait_for(lambda: seen and "http" in str(seen[-1][KEYS[4]]), "a job with a link")
+    page = f"http://127.0.0.1:4050/streaming/batch/?id={seen[-1][KEYS[0]]}"
+    assert str(seen[-1][KEYS[4]]).endswith(f"] {page}")
 
 
 def test_jobs_of_a_retry_carry_the_batch_time_and_output_too(

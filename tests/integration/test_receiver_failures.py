@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from tests.helpers import kill
 
 from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.errors import ConfigurationError, StreamingStateError
+from penstock.helpers import get_logger
 
 pytestmark = pytest.mark.spark
 
@@ -24,6 +26,7 @@ class Events(StreamingListener):
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.errors: list[str] = []
+        self.log_lines: list[tuple[str, ...]] = []
         self.failures: list[dict[int, str]] = []
 
     def onReceiverStarted(self, receiverStarted: Any) -> None:
@@ -32,6 +35,7 @@ class Events(StreamingListener):
     def onReceiverError(self, receiverError: Any) -> None:
         self.seen.append("error")
         self.errors.append(receiverError.receiverInfo.lastErrorMessage)
+        self.log_lines.append(receiverError.receiverInfo.last_log_lines)
 
     def onReceiverStopped(self, receiverStopped: Any) -> None:
         self.seen.append("stopped")
@@ -58,6 +62,8 @@ class FailsOnce(ThreadReceiver[str]):
     def receive(self) -> None:
         self.runs += 1
         if self.runs == 1:
+            logging.getLogger("my.client").warning("connecting with password=%s", "hunter22")
+            get_logger("mine").warning("connection lost")
             raise ConnectionRefusedError("nobody listens")
         self.store("here")
         self.wait(60)
@@ -115,6 +121,10 @@ def test_a_receiver_that_raises_restarts_in_its_process(
     wait_for(lambda: len(events.seen) >= 4, "four events")
     assert events.seen[:4] == ["started", "error", "stopped", "started"]
     assert "nobody listens" in events.errors[0]
+    assert events.log_lines[0][0] == "connecting with password=***"
+    # In the log of the executor, which is this program's in local mode, it has the same fields.
+    for part in ("connection lost [penstock.mine]", "receiver_id=FailsOnce-0", "stream_id=0", "epoch=1"):
+        assert part in events.log_lines[0][1]
 
 
 def test_a_function_that_raises_fails_its_batch_alone(

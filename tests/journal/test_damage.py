@@ -300,6 +300,12 @@ def test_other_files_in_the_directory_are_ignored(keep: Keep, memory: Memory) ->
     assert {"notes.txt", "segment-12", "segment-0000000001.bak"} < set(directory.names())
 
 
+def test_segment_of_another_version_is_refused_by_version(keep: Keep, memory: Memory) -> None:
+    directory = memory({"segment-0000000000": frame(b'{"version":2,"run":"run-1"}')})
+    with pytest.raises(WriteAheadLogError, match="its format version is 2; this code reads 1"):
+        keep(directory, start=False)
+
+
 @pytest.mark.parametrize(
     "payload",
     [b'{"version":2,"run":"run-1"}', b"[1,2]", b"not JSON", b'{"other":1}', b'[1,{},"more"]', b"3"],

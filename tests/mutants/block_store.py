@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
@@ -296,6 +297,14 @@ class Prints(FileStore):
         return super().store(block)
 
 
+class PrintsWarnings(FileStore):
+    """Prints the path of each block on standard error."""
+
+    def store(self, block: Block) -> StoredBlock | None:
+        print("stores", block.block_id, file=sys.stderr)
+        return super().store(block)
+
+
 class ReplacesMetadata(FileStore):
     """Answers with metadata as text."""
 
@@ -374,7 +383,8 @@ MUTANTS = [
     _mutant("BS-16", "no file is at", RelativePath),
     _mutant("BS-17", "50 of 50 blocks are in memory", KeepsBlocks),
     _mutant("BS-18", "store/open, is open", LeavesOpen),
-    _mutant("BS-18", "' was printed", Prints),
+    _mutant("BS-18", "' was printed to sys.stdout", Prints),
+    _mutant("BS-18", "' was printed to sys.stderr", PrintsWarnings),
     _mutant("BS-19", "store returned the metadata", ReplacesMetadata),
     _mutant("BS-20", "two stores of the same block id read", SharesFolder),
     _mutant("BS-21", "the block of an earlier version reads as []", ForgotOldFormat),

@@ -13,7 +13,15 @@ from typing import Any
 import attrs
 from tests.mutants.mutant import Mutant
 
-from penstock import BatchCompleted, CheckpointFailed, ListenerContext, ReceiverError, ReceiverStarted, StopProgress
+from penstock import (
+    BatchCompleted,
+    BatchStarted,
+    CheckpointFailed,
+    ListenerContext,
+    ReceiverError,
+    ReceiverStarted,
+    StopProgress,
+)
 from penstock.testing import Capabilities, ListenerProbe, MemoryBackend
 
 PHASES = ("receivers", "batches", "jobs", "checkpoint", "release", "files", "write-ahead log", "listeners")
@@ -298,6 +306,13 @@ class LeavesFile(Counts):
 LEFT: list[int] = []
 
 
+class WritesDirectly(Counts):
+    """Writes to the descriptor of standard output."""
+
+    def onBatchStarted(self, batchStarted: BatchStarted) -> None:
+        os.write(1, b"batch started\n")
+
+
 class ChangesFolder(Counts):
     """Works in a folder of its own."""
 
@@ -439,6 +454,7 @@ MUTANTS = [
     _mutant("LI-10", "thread 'forgotten' is alive", LeavesThread, scale=0.1),
     _mutant("LI-10", "/dev/null, is open", LeavesFile, scale=0.1),
     _mutant("LI-10", "the working directory changed from", ChangesFolder, scale=0.1),
+    _mutant("LI-10", "was printed to file descriptor 1", WritesDirectly, scale=0.1),
     _mutant("LI-11", "receiver_errors is 2, and that of the events is 1", CountsRelaunches),
     _mutant("LI-12", "204 after 200", LabelsByBatch),
     _mutant("LI-13", "the listener set rates for the streams [0, 1]", SteersAll),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 import threading
 import time as clock
 from collections.abc import Callable
@@ -312,6 +313,14 @@ class Prints(Answers):
         return rate
 
 
+class PrintsErrors(Answers):
+    """Prints each rate on standard error."""
+
+    def answer(self, batch: Batch, rate: float | None) -> float | None:
+        sys.stderr.write(f"rate {rate}\n")
+        return rate
+
+
 class SharesRecords(SteadyEstimator):
     """Averages the records of all instances."""
 
@@ -419,6 +428,7 @@ MUTANTS = [
     _mutant("RE-22", "ms of CPU", Expensive),
     _mutant("RE-22", "thread 'forgotten' is alive", StartsThread),
     _mutant("RE-22", "'rate ", Prints),
+    _mutant("RE-22", "was printed to sys.stderr", PrintsErrors),
     _mutant(
         "RE-23",
         "beside another estimator",

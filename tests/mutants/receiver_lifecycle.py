@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import subprocess
+import sys
 import threading
 import warnings
 from typing import ClassVar
@@ -143,6 +144,23 @@ class Prints(MemoryReceiver):
         super().receive()
 
 
+class PrintsErrors(MemoryReceiver):
+    """Says on standard error what it does; what it logs is no fault."""
+
+    def receive(self) -> None:
+        logging.getLogger("client").error("logged, which is right")
+        print("lost:", self.address, file=sys.stderr)
+        super().receive()
+
+
+class WritesDirectly(MemoryReceiver):
+    """Writes to the descriptor of standard output, as a library in C does."""
+
+    def receive(self) -> None:
+        os.write(1, f"% connected to {self.address}\n".encode())
+        super().receive()
+
+
 class SetsUp(MemoryReceiver):
     """Sets the process up as if it were its own."""
 
@@ -205,6 +223,8 @@ MUTANTS = [
     memory_mutant("RC-08", LeavesDescriptors, ", pipe:[", scale=0.1),
     memory_mutant("RC-08", LeavesProcesses, " runs; process ", 0.1),
     memory_mutant("RC-08", Prints, "'connecting to memory-"),
+    memory_mutant("RC-08", PrintsErrors, "'lost: memory-"),
+    memory_mutant("RC-08", WritesDirectly, "% connected to memory-"),
     memory_mutant("RC-08", SetsUp, "os.environ changed: MEMORY_ADDRESS; "),
     memory_mutant(
         "RC-09",

@@ -24,5 +24,5 @@ def test_times_are_naive_unless_a_zone_is_set(make_ssc: Callable[..., StreamingC
 
 
 def test_a_zone_that_does_not_exist_is_refused(make_ssc: Callable[..., Any]) -> None:
-    with pytest.raises(ConfigurationError, match=r"spark.penstock.timeZone=Atlantis: is not the name of a time zone"):
+    with pytest.raises(ConfigurationError, match=r"spark.penstock.timeZone=Atlantis is not the name of a time zone"):
         make_ssc(conf={"spark.penstock.timeZone": "Atlantis"})

@@ -76,7 +76,7 @@ def test_message_has_the_key_of_a_configured_option() -> None:
 def test_message_names_the_option_unless_the_error_is_about_all() -> None:
     with pytest.raises(ConfigurationError, match=r"^receiver 'net': rate must be above zero$"):
         read(Whole, rate="-1")
-    with pytest.raises(ConfigurationError, match=r"^receiver 'net': rate='fast': is not a number$"):
+    with pytest.raises(ConfigurationError, match=r"^receiver 'net': rate='fast' is not a number$"):
         read(Whole, rate="fast")
 
 
@@ -136,6 +136,6 @@ def test_function_is_a_valid_option() -> None:
 @pytest.mark.parametrize("name", ["keep", "read"])
 def test_text_is_refused_for_a_function(name: str) -> None:
     with pytest.raises(
-        ConfigurationError, match=rf"{name}='len': is not callable; a function can be given in the program"
+        ConfigurationError, match=rf"{name}='len' is not callable; a function can be given in the program"
     ):
         read(Functions, **{name: "len"})

@@ -1,7 +1,10 @@
 """Logging: levels, throttled events, and no change to the logging of the program around it."""
 
+import json
 import logging
+import math
 import pickle
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +12,7 @@ import structlog
 from pyspark import cloudpickle
 
 from penstock.runtime.clock import ManualClock
-from penstock.runtime.log import get_logger, set_level, throttle
+from penstock.runtime.log import bound_fields, components, configure, get_logger, set_level, throttle
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +21,7 @@ def penstocks_logger() -> Iterator[logging.Logger]:
     logger, root = logging.getLogger("penstock"), logging.getLogger()
     level, handlers, root_level = logger.level, list(logger.handlers), root.level
     yield logger
+    configure("WARNING")
     root.setLevel(root_level)
     logger.setLevel(level)
     logger.handlers[:] = handlers
@@ -182,5 +186,110 @@ def test_logger_can_be_sent_to_an_executor(caplog: pytest.LogCaptureFixture) -> 
     for logger in (get_logger("mine"), get_logger("mine").bind(stream_id=3)):
         copy = pickle.loads(cloudpickle.dumps(logger))
         copy.warning("received", count=1)
-    assert caplog.text.count("received [penstock.mine] count=1") == 2
+    assert [record.getMessage().partition("[penstock.mine] ")[2] for record in caplog.records] == [
+        "count=1",
+        "stream_id=3 count=1",
+    ]
     assert pickle.loads(pickle.dumps(throttle)) is throttle
+
+
+def test_json_format_writes_one_object_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    configure("WARNING", "json", app_id="app-1")
+    try:
+        raise ValueError("first line\nsecond line")
+    except ValueError:
+        get_logger("test_part").exception("job failed", batch_time=1000, rate=math.inf, item=int, path="a\nb")
+    (record,) = caplog.records
+    assert "\n" not in record.getMessage()
+    event = json.loads(record.getMessage())
+    assert event.pop("exception").endswith("ValueError: first line\nsecond line")
+    assert event.pop("timestamp").endswith("Z")
+    assert event == {
+        "event": "job failed",
+        "level": "error",
+        "logger": "penstock.test_part",
+        "batch_time": "1970-01-01T00:00:01.000Z",
+        "rate": "inf",
+        "item": "<class 'int'>",
+        "path": "a\nb",
+        "app_id": "app-1",
+    }
+
+
+def test_format_also_changes_for_loggers_that_were_used_before(caplog: pytest.LogCaptureFixture) -> None:
+    log = get_logger("test_part").bind(stream_id=3)
+    log.warning("first")
+    configure("WARNING", "json")
+    log.warning("second")
+    assert [record.getMessage()[:1] for record in caplog.records] == ["2", "{"]
+
+
+def test_component_has_its_own_level(caplog: pytest.LogCaptureFixture) -> None:
+    configure("WARNING", levels={"test_loud": "DEBUG", "test_quiet": "ERROR"})
+    for name in ("test_loud", "test_quiet", "test_other"):
+        get_logger(name).debug("d")
+        get_logger(name).warning("w")
+    assert [record.name for record in caplog.records] == ["penstock.test_loud"] * 2 + ["penstock.test_other"]
+    caplog.clear()
+    configure("WARNING")
+    get_logger("test_loud").debug("d")
+    get_logger("test_quiet").warning("w")
+    assert [record.name for record in caplog.records] == ["penstock.test_quiet"]
+
+
+def test_component_below_warning_is_printed_without_any_handler(
+    monkeypatch: pytest.MonkeyPatch, penstocks_logger: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    penstocks_logger.handlers.clear()
+    configure("WARNING", levels={"test_loud": "DEBUG"})
+    get_logger("test_loud").debug("heard")
+    get_logger("test_other").info("not heard")
+    printed = capsys.readouterr().err
+    assert "heard" in printed
+    assert "not heard" not in printed
+
+
+def test_fields_of_the_process_are_on_every_thread_below_an_events_own(caplog: pytest.LogCaptureFixture) -> None:
+    configure("WARNING", stream_id=1, receiver_id="Lines-1", app_id="app-1")
+    thread = threading.Thread(target=lambda: get_logger("test_part").warning("on a thread"))
+    thread.start()
+    thread.join()
+    get_logger("test_part").warning("of another", stream_id=2)
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "receiver_id=Lines-1" in first
+    assert "stream_id=1" in first
+    assert "stream_id=2" in second
+    # Whoever reads the console knows the application.
+    assert "app_id" not in first
+
+
+def test_bound_fields_are_on_the_events_of_the_thread(caplog: pytest.LogCaptureFixture) -> None:
+    log = get_logger("test_part")
+    with bound_fields(batch_time=1000, output_op_id=2):
+        log.warning("inside")
+        log.warning("its own", batch_time=2000)
+    log.warning("outside")
+    inside, own, outside = (record.getMessage() for record in caplog.records)
+    assert "batch_time=1970-01-01T00:00:01.000Z output_op_id=2" in inside
+    assert "batch_time=1970-01-01T00:00:02.000Z" in own
+    assert "batch_time" not in outside
+
+
+def test_components_are_those_that_have_a_logger() -> None:
+    get_logger("test_known")
+    assert "test_known" in components()
+    configure("WARNING", levels={"test_configured": "INFO"})
+    assert "test_configured" not in components()
+
+
+def test_fields_that_many_events_have_come_first_and_the_others_as_in_the_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    configure("WARNING", receiver_id="Lines-1", stream_id=1)
+    with bound_fields(output_op_id=2, batch_time=1000):
+        get_logger("test_part").warning("job failed", reason="no", operation="pprint")
+    (record,) = caplog.records
+    assert record.getMessage().partition("[penstock.test_part] ")[2] == (
+        "batch_time=1970-01-01T00:00:01.000Z output_op_id=2 stream_id=1 receiver_id=Lines-1 reason=no operation=pprint"
+    )

@@ -62,4 +62,4 @@ def test_generation_fails_with_any_exception_and_the_next_batch_runs(
     engine.log.await_count(BatchCompleted, 2)
     assert engine.completed == [100, 200]
     assert len(engine.errors) == 1
-    assert "batch 100 ms" in str(engine.errors[0])
+    assert "batch 1970-01-01T00:00:00.100Z" in str(engine.errors[0])

@@ -69,7 +69,7 @@ def test_batch_fails_after_the_last_retry_and_its_blocks_are_in_the_next_one(
     first, second = (event.batchInfo for event in engine.log.of(BatchCompleted))
     assert (first.batchTime, first.succeeded, second.batchTime, second.succeeded) == (100, False, 200, True)
     for operation in first.outputOperationInfos.values():
-        assert "batch 100 ms could not be generated" in operation.failureReason
+        assert "batch 1970-01-01T00:00:00.100Z could not be generated" in operation.failureReason
         assert "failed after 3 attempts: OSError: the log cannot be written" in operation.failureReason
     assert engine.of("allocate") == [(100,)] * 3 + [(200,)]
     assert engine.of("generate") == [(200,)]
@@ -128,7 +128,7 @@ def test_error_outside_of_any_output_fails_the_batch(engine: Engine, clock: Manu
     engine.log.await_count(BatchCompleted, 2)
     failed, fine = (event.batchInfo for event in engine.log.of(BatchCompleted))
     assert (failed.succeeded, fine.succeeded) == (False, True)
-    assert "batch 100 ms could not be generated" in failed.outputOperationInfos[0].failureReason
+    assert "batch 1970-01-01T00:00:00.100Z could not be generated" in failed.outputOperationInfos[0].failureReason
     assert len(engine.log.of(BatchSubmitted)) == 2
     assert engine.scheduler.pending_batches == []
 

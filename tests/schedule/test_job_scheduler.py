@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 from collections.abc import Callable
@@ -131,7 +132,9 @@ def test_failure_is_reported_with_output_batch_and_cause(engine: Engine) -> None
     engine.log.await_count(("complete", 1000))
     (error,) = engine.errors
     assert isinstance(error, BatchFailedError)
-    assert "output operation 1 (pprint at app.py:1) of batch 1000 ms failed: ValueError: boom" in str(error)
+    assert "output operation 1 (pprint at app.py:1) of batch 1970-01-01T00:00:01.000Z failed: ValueError: boom" in str(
+        error
+    )
     assert isinstance(error.__cause__, ValueError)
 
 
@@ -154,6 +157,16 @@ def test_job_that_calls_sys_exit_fails_and_the_next_one_runs(engine: Engine) -> 
     (first, _second) = engine.log.of(BatchCompleted)
     assert "SystemExit: 3" in first.batchInfo.outputOperationInfos[0].failureReason
     assert first.batchInfo.outputOperationInfos[1].failureReason is None
+
+
+def test_function_that_cannot_be_pickled_fails_with_advice(engine: Engine) -> None:
+    def refuse() -> None:
+        raise pickle.PicklingError("cannot pickle '_thread.lock' object")
+
+    engine.start_scheduler()
+    engine.submit(1000, refuse)
+    engine.log.await_count(("complete", 1000))
+    assert "cannot pickle '_thread.lock' object. The functions of a program travel to" in str(engine.errors[0])
 
 
 def test_local_properties_are_set_before_each_job(engine: Engine) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import unittest
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -127,6 +128,55 @@ def test_isolated_run_continues_in_a_new_process_after_a_check_that_hangs(
     assert [each.outcome for each in report.results] == ["failed", "passed"], report.text()
     assert "the check did not end within its time limit of 2 s" in report["RE-01"].seen
     assert len(set(log.read_text().split())) == 2
+
+
+class _Spins(SteadyEstimator):
+    """Never returns the first time, and prints, uses the processor and changes the environment until it is told."""
+
+    go_on, processes = threading.Event(), list[int]()
+
+    def __init__(self, batch_interval_ms: int) -> None:
+        super().__init__(batch_interval_ms)
+        is_first = not self.processes
+        self.processes.append(os.getpid())
+        while is_first and not self.go_on.is_set():
+            os.environ["OF_THE_CHECK_BEFORE"] = str(time.monotonic())
+
+
+@pytest.fixture
+def spinning() -> Iterator[type[_Spins]]:
+    _Spins.go_on.clear()
+    _Spins.processes.clear()
+    yield _Spins
+    _Spins.go_on.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("penstock kit"):
+            thread.join(10)
+    os.environ.pop("OF_THE_CHECK_BEFORE", None)
+
+
+def test_check_after_one_that_hangs_runs_in_another_process(
+    monkeypatch: pytest.MonkeyPatch, spinning: type[_Spins]
+) -> None:
+    monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
+    report = run_checks("rate-estimator", spinning, only=["RE-01", "RE-22", "RE-03"])
+    assert [each.outcome for each in report.results] == ["failed", "passed", "passed"], report.text()
+    # Of the others, which ran elsewhere, this process knows nothing.
+    assert spinning.processes == [os.getpid()]
+
+
+def test_test_of_a_suite_after_one_that_hangs_runs_in_another_process(
+    monkeypatch: pytest.MonkeyPatch, spinning: type[_Spins]
+) -> None:
+    class Suite(RateEstimatorSuite):
+        make = spinning
+
+    monkeypatch.setenv("PENSTOCK_TEST_SCALE", "0.1")
+    with pytest.raises(CheckFailure, match="did not end within its time limit"):
+        Suite().test_RE_01_none_or_finite_positive()  # type: ignore[attr-defined]
+    Suite().test_RE_22_cheap_and_pure()  # type: ignore[attr-defined]
+    assert spinning.processes == [os.getpid()]
+    spinning.go_on.set()
 
 
 def test_preparation_of_a_check_is_outside_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:

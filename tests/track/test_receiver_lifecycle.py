@@ -32,6 +32,7 @@ from penstock.track.lifecycle_messages import (
     LaunchDue,
     LaunchFailed,
     LifecycleEvent,
+    Log,
     Move,
     Pause,
     Post,
@@ -385,6 +386,32 @@ def test_deregistration_without_error_changes_no_error_time() -> None:
 def test_receiver_may_register_again_after_a_restart() -> None:
     lifecycle = active().take(deregister("Restarting"), Registration(REGISTER, A))
     assert (lifecycle.state, lifecycle.posted) == ("Active", ["ReceiverStarted"])
+
+
+def test_receiver_that_is_given_up_names_the_error_that_it_reported() -> None:
+    lifecycle = active(max_restarts=0, on_receiver_failure="stop-stream")
+    lifecycle.take(ReportError(0, 1, "Error connecting - OSError: refused", "Traceback: refused"))
+    lifecycle.take(deregister("Restarting receiver with delay 1092 ms: Error connecting", "Traceback: refused"))
+    assert lifecycle.record.last_end.message.endswith("the last one: Error connecting - OSError: refused")
+
+
+def test_last_log_lines_are_in_the_error_event_and_stay_until_the_next_ones() -> None:
+    lifecycle = active().take(ReportError(0, 1, "lost", "Traceback: lost", ["one", "two"]))
+    error = next(effect.event for effect in lifecycle.of(Post) if isinstance(effect.event, ReceiverError))
+    assert error.receiverInfo.last_log_lines == ("one", "two")
+    lifecycle.take(DIED)
+    assert lifecycle.record.info.lastErrorMessage.endswith("worker exited")
+    assert lifecycle.record.info.last_log_lines == ("one", "two")
+
+
+def test_number_of_log_lines_is_bounded() -> None:
+    lifecycle = active().take(DeregisterReceiver(0, 1, "failed", "Traceback", log_lines=[str(n) for n in range(1000)]))
+    assert len(lifecycle.record.last_log_lines) == 20
+
+
+def test_errors_are_logged_with_the_executor_whose_log_has_the_receivers_lines() -> None:
+    (logged,) = active().take(ReportError(0, 1, "lost", "Traceback")).of(Log)
+    assert (logged.context["host"], logged.context["executor_id"]) == ("host-a", "1")
 
 
 @pytest.mark.parametrize("event", [deregister(epoch=3), ReportError(0, 3, "late", "")])

@@ -1,6 +1,6 @@
 """Configuration: every key with its type, default and help text, and the typed settings parsed from them.
 
-Owns the table in ``docs/configuration.md`` (``python -m penstock.conf`` prints it). Values come from the SparkConf.
+Values come from the SparkConf. ``penstock.conf_table`` writes the tables of ``docs/configuration.md``.
 """
 
 # ruff: noqa: RUF009 - these functions make attrs fields, as `attrs.field` does
@@ -27,9 +27,8 @@ from penstock.conf_values import (
     PositiveDurationMs,
     RatePerS,
     TimeZone,
-    converter,
-    type_name,
-    without_value,
+    key_field,
+    value_of,
 )
 from penstock.errors import ConfigurationError
 
@@ -42,12 +41,8 @@ OPTION_SECTIONS = {
 }
 
 
-def _key(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
-    return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
-
-
-_start_here, _inputs, _receivers, _rate = (partial(_key, group) for group in get_args(Group)[:4])
-_batches, _recovery, _security, _advanced = (partial(_key, group) for group in get_args(Group)[4:])
+_start_here, _inputs, _receivers, _rate = (partial(key_field, group) for group in get_args(Group)[:4])
+_batches, _recovery, _security, _advanced = (partial(key_field, group) for group in get_args(Group)[4:])
 
 
 @frozen(kw_only=True, repr=False)
@@ -86,7 +81,10 @@ class Settings:
         "stops at once. The program's own signal handlers still run.",
     )
     log_level: LogLevel = _start_here(
-        "spark.penstock.log.level", "WARNING", "Lowest level that Penstock logs, on the driver and in receivers."
+        "spark.penstock.log.level",
+        "WARNING",
+        "Lowest level that Penstock logs, on the driver and in receivers. `spark.penstock.log.level.<component>` sets "
+        "that of one component, such as `receiver_supervisor`; `docs/log-events.md` lists them.",
     )
 
     block_interval_ms: PositiveDurationMs = _inputs(
@@ -371,6 +369,17 @@ class Settings:
     plugins_disable: Names = _advanced(
         "spark.penstock.plugins.disable", "", "Names of plugins (entry points) to skip, separated by commas."
     )
+    log_format: Literal["console", "json"] = _advanced(
+        "spark.penstock.log.format",
+        "console",
+        "How events are logged, on the driver and in receivers. `console`: for people. `json`: one JSON object a line.",
+    )
+    extra_listeners: Names = _advanced(
+        "spark.streaming.extraListeners",
+        "",
+        "Listeners. `package.module.Class`: a class, called with a `ListenerContext` if it takes an argument, or an "
+        "object. `name`: an installed plugin that must offer listeners. The start fails when one cannot be added.",
+    )
     listener_queue_size: PositiveCount = _advanced(
         "spark.penstock.listener.queueSize",
         "10000",
@@ -397,17 +406,22 @@ class Settings:
         for attribute, key in KEYS.items():
             if key.name not in pairs and key.falls_back_to is not None:
                 key = KEYS[key.falls_back_to]
-            try:
-                values[attribute] = converter.structure(text := pairs.get(key.name, key.default), _TYPES[attribute])
-            except ValueError as error:
-                raise ConfigurationError(f"{key.name}={text}: {without_value(str(error), text)}. {key.help}") from None
+            values[attribute] = value_of(key.name, pairs.get(key.name, key.default), _TYPES[attribute], key.help)
         smallest, largest = values["partition_min_bytes"], values["partition_max_bytes"]
         if smallest > largest:
             raise ConfigurationError(
                 f"{KEYS['partition_min_bytes'].name}={smallest} bytes is larger than "
                 f"{KEYS['partition_max_bytes'].name}={largest} bytes: no partition can have both limits"
             )
-        return cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
+        found = cls(**values, pairs={name: text for name, text in pairs.items() if name.startswith(_PREFIXES)})
+        _ = found.log_levels  # invalid ones fail here
+        return found
+
+    @property
+    def log_levels(self) -> dict[str, str]:
+        """The levels of single components, by name."""
+        prefix, help = f"{KEYS['log_level'].name}.", KEYS["log_level"].help
+        return {name: value_of(prefix + name, text, LogLevel, help) for name, text in self.with_prefix(prefix).items()}
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
         """What is set below a prefix, keyed by the rest of the name: a plugin's options."""
@@ -429,26 +443,3 @@ _TYPES = get_type_hints(Settings, include_extras=True)
 def key(attribute: str) -> str:
     """The full key name of an attribute of :class:`Settings`, for messages."""
     return KEYS[attribute].name
-
-
-def keys() -> list[str]:
-    """Every key that the core knows, in the order of the documentation."""
-    return [each.name for each in KEYS.values()]
-
-
-def as_markdown() -> str:
-    """The tables of ``docs/configuration.md``, one for each group."""
-    lines, group = list[str](), ""
-    for attribute, each in KEYS.items():
-        if each.group != group:
-            group = each.group
-            lines += ["", f"## {group.capitalize()}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
-        default = f"`{each.default}`" if each.default else "(empty)"
-        if each.falls_back_to:
-            default = f"value of `{key(each.falls_back_to)}`"
-        lines.append(f"| `{each.name}` | {type_name(_TYPES[attribute])} | {default} | {each.help} |")
-    return "\n".join(lines[1:])
-
-
-if __name__ == "__main__":
-    print(as_markdown())

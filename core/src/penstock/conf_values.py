@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import cattrs
-from attrs import frozen
+from attrs import field, frozen
+
+from penstock.errors import ConfigurationError
 
 _MS_PER_UNIT = {"us": 0.001, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES_PER_UNIT = {"b": 1} | {
@@ -46,6 +48,11 @@ class Key:
     group: Group
     help: str
     falls_back_to: str | None = None
+
+
+def key_field(group: Group, name: str, default: str, help: str, *, falls_back_to: str | None = None) -> Any:
+    """The attrs field of a key, which is in its metadata."""
+    return field(metadata={"key": Key(name, default, group, help, falls_back_to)})
 
 
 def _quantity(text: str, units: Mapping[str, float], default_unit: str) -> int:
@@ -208,9 +215,16 @@ def holds_several(option_type: Any) -> bool:
     return get_origin(option_type) in _COLLECTIONS
 
 
-def without_value(reason: str, value: object) -> str:
-    """The reason of a conversion error without the value that it begins with, for messages that name the value."""
-    return reason.removeprefix(f"{value!r} ")
+def refused(named: str, value: object, reason: str) -> str:
+    """Why a value is refused: ``option=value is not a number``.
+
+    Args:
+        named: the option with its value, as it is shown.
+        value: the value.
+        reason: the reason, which may begin with the value.
+    """
+    without_value = reason.removeprefix(f"{value!r} ")
+    return f"{named}: {reason}" if without_value == reason else f"{named} {without_value}"
 
 
 def _text_form(option_type: Any) -> TextForm | None:
@@ -274,3 +288,15 @@ converter.register_structure_hook(
 converter.register_structure_hook_func(_is_callable, _to_callable)
 converter.register_structure_hook_func(_is_choice, _to_choice)
 converter.register_structure_hook_func(lambda kind: _text_form(kind) is not None, _to_text_form)
+
+
+def value_of(name: str, text: str, kind: Any, help: str) -> Any:
+    """The value of a configuration key.
+
+    Raises:
+        ConfigurationError: it is not valid; names the key, the value, the reason and what the key does.
+    """
+    try:
+        return converter.structure(text, kind)
+    except ValueError as error:
+        raise ConfigurationError(f"{refused(f'{name}={text}', text, str(error))}. {help}") from None

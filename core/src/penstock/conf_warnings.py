@@ -17,7 +17,6 @@ _FILES = "file streams keep no time window: they read each file once, whatever i
 #: Keys and prefixes (those that end in a dot) of Spark that Penstock ignores → what to do instead.
 IGNORED = {
     "spark.streaming.ui.retainedBatches": "the dashboard reads it: pip install penstock-ui",
-    "spark.streaming.extraListeners": "call ssc.addStreamingListener(listener), or install a listener plugin",
     "spark.streaming.dynamicAllocation.": "its plugin is not installed, or not loaded: pip install penstock-allocation",
     "spark.streaming.fileStream.minRememberDuration": _FILES,
     "spark.streaming.minRememberDuration": _FILES,
@@ -86,7 +85,8 @@ def _check(name: str, known: set[str], options: KnownOptions) -> KeyWarning | No
             if names is None or option in names:
                 return None
             near = get_close_matches(option, names, 1)
-            return KeyWarning(name, "unknown option", f"did you mean {prefix}{near[0]}?" if near else "")
+            reason = "unknown component" if prefix == f"{KEYS['log_level'].name}." else "unknown option"
+            return KeyWarning(name, reason, f"did you mean {prefix}{near[0]}?" if near else "")
     for ignored, advice in IGNORED.items():
         if name == ignored or (ignored.endswith(".") and name.startswith(ignored)):
             return KeyWarning(name, "ignored by Penstock", advice)

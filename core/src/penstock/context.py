@@ -30,7 +30,7 @@ from penstock.listen.events import StreamingStarted
 from penstock.listen.listener_bus import ListenerBus
 from penstock.plugins.discovery import Plugins
 from penstock.runtime.clock import Clock, SystemClock, require_duration_ms
-from penstock.runtime.log import get_logger, set_level
+from penstock.runtime.log import components, configure, get_logger
 from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.spark import cluster, saved_conf
@@ -76,17 +76,17 @@ class StreamingContext(StreamBuilder):
             raise ConfigurationError("jssc must be None: Penstock has no JVM streaming context")
         assert batchDuration is not None, "batchDuration must be given: the batch interval in seconds"
         if not isinstance(sparkContext, SparkContext):
-            kind = type(sparkContext).__name__
-            advice = ": pass spark.sparkContext" if kind == "SparkSession" else ""
+            advice = ": pass spark.sparkContext" if (kind := type(sparkContext).__name__) == "SparkSession" else ""
             raise ConfigurationError(f"sparkContext must be a SparkContext, not {kind}{advice}")
         interval_ms = require_duration_ms("batchDuration", batchDuration)
-        self._sc = sparkContext
         cluster.use_this_python(sparkContext)
-        self._settings = Settings.parse(dict(sparkContext.getConf().getAll()))
-        set_level(self._settings.log_level)
+        self._sc, self._settings = sparkContext, Settings.parse(dict(sparkContext.getConf().getAll()))
+        settings, app_id = self._settings, self._settings.with_prefix("spark.app.").get("id", "")
+        configure(settings.log_level, settings.log_format, settings.log_levels, app_id=app_id)
         cluster.check_unix_sockets(sparkContext)
-        self._plugins = Plugins(self._settings.plugins_disable, strict=self._settings.plugins_strict)
-        for unused in keys_without_effect(self._settings, self._plugins.known_options()):
+        self._plugins = Plugins(settings.plugins_disable, strict=settings.plugins_strict)
+        known_options = self._plugins.known_options() | {f"{key('log_level')}.": components()}
+        for unused in keys_without_effect(settings, known_options):
             advice = {"advice": unused.advice} if unused.advice else {}
             log.warning("configuration key without effect", key=unused.key, reason=unused.reason, **advice)
         self._graph = DStreamGraph(sparkContext, interval_ms, self._settings.time_zone, self._check_can_build)
@@ -359,7 +359,7 @@ class StreamingContext(StreamBuilder):
             self._plugins.spec("rate_estimators", self._settings.rate_estimator, key("rate_estimator"))
         self._engine = Engine(self._program, self._bus, self._recovery, self._on_error, self._on_give_up)
         self._access = EngineAccess(self._program, self._plugins, self._engine, self._recovery)
-        for listener, origin in self._plugins.listeners(self._access):
+        for listener, origin in self._plugins.listeners(self._access, self._settings.extra_listeners):
             self._bus.add(listener, origin)
         self._engine.start(self._access.saved_values)
 

@@ -136,7 +136,7 @@ class Checkpoint:
             if values["format"] != FORMAT:
                 raise CheckpointError(
                     f"it has format version {values['format']!r} and this version of Penstock reads version {FORMAT}: "
-                    "run the version of Penstock that wrote it, or start fresh in another checkpoint directory"
+                    "run the version of Penstock that wrote it"
                 )
             read = _CONVERTER.structure({name: value for name, value in values.items() if name != "format"}, Checkpoint)
             if read.last_time_ms < read.zero_time_ms:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Mapping
 
 from penstock.checkpoint.manifest import Checkpoint
 from penstock.errors import CheckpointError, WriteAheadLogError
@@ -43,26 +44,25 @@ class CheckpointStore:
             CheckpointError: there are checkpoints and none is sound; names each and its damage.
             OSError: the directory cannot be read.
         """
-        damaged: list[str] = []
+        damaged: dict[str, str] = {}
         for name in reversed(self._names()):
             try:
                 found = self._read(name)
             except CheckpointError as error:
-                damaged.append(f"{name}: {error}")
+                damaged[name] = str(error)
                 continue
             if damaged:
                 log.error(
                     "newer checkpoints damaged, using an older one",
                     directory=self._directory.location(),
                     used=name,
-                    damaged=damaged,
+                    damaged=[f"{each}: {reason}" for each, reason in damaged.items()],
                 )
             return found
         if damaged:
             raise CheckpointError(
                 f"Failed to read checkpoint from directory {self._directory.location()}: no checkpoint is sound. "
-                + "; ".join(damaged)
-                + ". To start fresh, use another directory or move these files away"
+                f"{_grouped(damaged)}. To start fresh, use another directory or move these files away"
             )
         return None
 
@@ -150,3 +150,9 @@ def _name(checkpoint: Checkpoint) -> str:
 
 def _program_name(data: bytes) -> str:
     return f"program-{zlib.crc32(data):08x}-{len(data)}"
+
+
+def _grouped(damaged: Mapping[str, str]) -> str:
+    """What is wrong with each file, those with the same damage together."""
+    names = {reason: [each for each, its in damaged.items() if its == reason] for reason in damaged.values()}
+    return "; ".join(f"{', '.join(each)}: {reason}" for reason, each in names.items())

@@ -18,6 +18,7 @@ from pyspark.errors import AnalysisException
 from penstock.errors import BatchFailedError, ResultTypeError, SchemaError
 from penstock.graph.job import Job
 from penstock.graph.node import Node
+from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
 from penstock.runtime.retry import Backoff, retry
 from penstock.spark import failure
@@ -146,9 +147,9 @@ class ForEachDStream(Node):
         except BaseException as error:
             inner = failure.python_traceback(error)
             raise BatchFailedError(
-                f"output operation {self.output_op_id} ({self.call_site.short}) of batch {time_ms} ms failed: its RDD "
-                f"could not be generated, {tries} {'attempt' if tries == 1 else 'attempts'}: {failure.reason(error)}"
-                + (f"\n{inner}" if inner else "")
+                f"output operation {self.output_op_id} ({self.call_site.short}) of batch {iso_time(time_ms)} failed: "
+                f"its RDD could not be generated, {tries} {'attempt' if tries == 1 else 'attempts'}: "
+                f"{failure.reason(error)}" + (f"\n{inner}" if inner else "")
             ) from error
         finally:
             with graph.lock:

@@ -167,8 +167,8 @@ def _header(frames: tuple[Frame, ...]) -> tuple[Header | None, tuple[Frame, ...]
     content = json.loads(frames[0].payload) if frames else None
     if not isinstance(content, dict):
         return None, frames
-    if content["version"] != _VERSION:
-        raise ValueError(f"its format version is {content['journal']}; this code reads {_VERSION}")
+    if (version := content.get("version")) != _VERSION:
+        raise ValueError(f"its format version is {version}; this code reads {_VERSION}")
     return Header(str(content["run"]), int(content["first"]), content["state"]), frames[1:]
 
 

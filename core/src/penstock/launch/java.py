@@ -114,7 +114,7 @@ def ensure_java() -> Java:
         os.environ.pop("JAVA_HOME", None)
     else:
         os.environ["JAVA_HOME"] = str(home)
-    log.info("java found", version=java.version, origin=java.origin)
+    log.info("Java found", version=java.version, origin=java.origin)
     return java
 
 

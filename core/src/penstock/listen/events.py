@@ -150,6 +150,8 @@ class ReceiverInfo:
         given_up: it is not relaunched any more.
         lost_blocks: stored blocks that a batch needed and that were lost.
         lost_records: records in the lost blocks.
+        last_log_lines: the last lines of the log of the receiver's process when it last reported an error itself,
+            without secrets. None from a process that was killed: Spark's log of its executor has them.
     """
 
     streamId: int
@@ -165,6 +167,7 @@ class ReceiverInfo:
     given_up: bool = False
     lost_blocks: int = 0
     lost_records: int = 0
+    last_log_lines: tuple[str, ...] = ()
 
 
 @frozen

@@ -24,6 +24,7 @@ from penstock.conf import OPTION_SECTIONS
 from penstock.errors import PenstockError, PluginError, UnknownNameError, summary_of, text_of
 from penstock.hookspecs import API_VERSION, GROUP
 from penstock.listen.events import HOOK_OF, callbacks_of
+from penstock.plugins.extra_listeners import extra_listeners
 from penstock.plugins.specs import InputStreamSpec, RateEstimatorSpec, ReceiverSpec, fields_of, options_of
 from penstock.runtime.global_state import GlobalState
 from penstock.runtime.log import get_logger
@@ -201,11 +202,18 @@ class Plugins:
                 known[_SECTIONS_OF_SPARK.get(each.name, f"spark.penstock.{each.name}.")] = None
         return known
 
-    def listeners(self, context: object) -> list[tuple[object, str]]:
+    def listeners(self, context: object, extra: Sequence[str] = ()) -> list[tuple[object, str]]:
         """Ask every plugin for its listeners; a plugin that implements ``on…`` hooks is itself one.
+
+        Args:
+            context: goes to the hook.
+            extra: what ``spark.streaming.extraListeners`` names.
 
         Returns:
             Each listener with its plugin, distribution and version.
+
+        Raises:
+            ConfigurationError: an extra listener cannot be imported or made, or its plugin offers none.
         """
         found: list[tuple[object, str]] = []
         for record in self._working():
@@ -229,7 +237,8 @@ class Plugins:
                     found.append((item, record.origin))
                 else:
                     log.error("listener left out", plugin=record.origin, item=type(item), reason="it has no on… method")
-        return found
+        offering = {record.name for record in self._working() if any(label == record.origin for _item, label in found)}
+        return found + extra_listeners(extra, offering, context)
 
     def origin_of(self, hook: str, name: str) -> LoadedPlugin:
         """The plugin that offers a spec."""

@@ -12,7 +12,7 @@ import attrs
 import cattrs
 from attrs import field, frozen
 
-from penstock.conf_values import converter, holds_several, type_name, without_value
+from penstock.conf_values import converter, holds_several, refused, type_name
 from penstock.errors import ConfigurationError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ def _located(reason: str, given: Mapping[str, Any], keys: Mapping[str, str], hid
     if option not in given:
         return f"{option}: {message}" if option else message
     value = "(hidden)" if option in hidden else given[option] if option in keys else repr(given[option])
-    return f"{keys.get(option, option)}={value}: {without_value(message, given[option])}"
+    return refused(f"{keys.get(option, option)}={value}", given[option], message)
 
 
 def _from_key(keys: Mapping[str, str], option: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 
 from penstock.blocks.block import StoredBlock
 from penstock.wire.messages import Reply
@@ -102,12 +102,14 @@ class ReportError:
         epoch: number of the launch.
         message: one line.
         error: the traceback; empty if there is none.
+        log_lines: the last lines of the process's log, without secrets.
     """
 
     stream_id: int
     epoch: int
     message: str
     error: str
+    log_lines: list[str] = field(factory=list)
 
 
 @frozen
@@ -122,6 +124,7 @@ class DeregisterReceiver:
         flushed: number of records that were buffered at the stop and are stored.
         dropped: number of records that were buffered at the stop and are lost.
         ended: it does not restart by itself, and every record that it took is stored or lost.
+        log_lines: the last lines of the process's log if an error was the reason, without secrets.
     """
 
     stream_id: int
@@ -131,6 +134,7 @@ class DeregisterReceiver:
     flushed: int = 0
     dropped: int = 0
     ended: bool = False
+    log_lines: list[str] = field(factory=list)
 
 
 @frozen

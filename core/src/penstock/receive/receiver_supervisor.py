@@ -14,6 +14,8 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from penstock.errors import (
     PenstockError,
     ReceiverRefusedError,
@@ -35,6 +37,7 @@ from penstock.receive.messages import (
 )
 from penstock.receive.rate_limiter import RateLimiter
 from penstock.receive.receiver import Receiver
+from penstock.receive.recent_lines import recent_lines
 from penstock.receive.record_writer import RecordWriter, WriterCallbacks
 from penstock.receive.thread_errors import ThreadErrors
 from penstock.runtime.clock import Clock, SystemClock
@@ -416,7 +419,7 @@ class ReceiverSupervisor:
     def _notify(self, message: ReportError | DeregisterReceiver) -> bool:
         """Notify the driver and return whether it was reached; otherwise the end of the task notifies it."""
         try:
-            self._driver.ask(message, Reply)
+            self._driver.ask(evolve(message, log_lines=recent_lines()) if message.error else message, Reply)
             return True
         except PenstockError as error:
             self._log.warning("driver not notified", message=type(message).__name__, error=text_of(error))

@@ -30,7 +30,8 @@ from penstock.plugins.discovery import Plugins
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
-from penstock.runtime.log import get_logger, set_level
+from penstock.receive.recent_lines import recording, secrets_of
+from penstock.runtime.log import configure, get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.storage.uri import is_remote
 from penstock.wire.client import Client, address_towards
@@ -90,10 +91,24 @@ class ReceiverTask:
 
         context = TaskContext.get()
         if context is None or context.attemptNumber() == 0:
-            set_level(self.settings.log_level)
+            settings = self.settings
+            configure(
+                settings.log_level,
+                settings.log_format,
+                settings.log_levels,
+                app_id=settings.with_prefix("spark.app.").get("id", ""),
+                stream_id=self.stream_id,
+                receiver_id=f"{type(self.receiver).__name__}-{self.stream_id}",
+                epoch=self.epoch,
+            )
             leftovers.sweep()
-            _Launch(self).run()
+            with recording(self._secrets):
+                _Launch(self).run()
         return iter(())
+
+    def _secrets(self) -> Iterator[str]:
+        yield self.driver.token.secret
+        yield from secrets_of(self.receiver, self.settings.with_prefix("").items())
 
 
 class _Launch:

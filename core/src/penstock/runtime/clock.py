@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from penstock.errors import ConfigurationError
@@ -32,6 +33,12 @@ def require_duration_ms(name: str, seconds: object) -> int:
     if not is_number or milliseconds(float(seconds)) <= 0:  # type: ignore[arg-type]  # a number, as just seen
         raise ConfigurationError(f"{name}={seconds!r}: must be a number of seconds, at least 0.001")
     return milliseconds(float(seconds))  # type: ignore[arg-type]
+
+
+def iso_time(time_ms: int) -> str:
+    """A time in ms since the epoch as ISO 8601 in UTC, exact to the ms: as batch times are in the log."""
+    time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Clock(Protocol):

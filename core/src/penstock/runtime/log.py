@@ -1,24 +1,34 @@
 """Logging: structlog on top of the standard library's ``penstock`` logger, with rate-limited events.
 
 Never configures structlog or the root logger for the program around it. WARNING and above reach standard error as the
-standard library does it, lower levels after ``set_level`` (``spark.penstock.log.level``).
+standard library does it, lower levels after ``configure`` (``spark.penstock.log.level``). Level and format are the
+process's: the driver and each receiver's worker configure their own.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import sys
 import threading
 from collections import OrderedDict
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 import structlog
 
-from penstock.runtime.clock import Clock, SystemClock
+from penstock.runtime.clock import Clock, SystemClock, iso_time
 
+Format = Literal["console", "json"]
+#: Binds fields to every event that the calling thread logs inside a ``with`` block.
+bound_fields = structlog.contextvars.bound_contextvars
+
+_ROOT = "penstock"
 #: Context that distinguishes events of the same name; other context only describes them.
 _IDENTIFYING = ("stream_id", "host", "executor_id", "location", "path", "listener", "plugin", "estimator", "operation")
 _MAX_REMEMBERED = 1000
+# In this order, before an event's other fields.
+_FIRST = ("batch_time", "output_op_id", "stream_id", "receiver_id", "epoch")
 
 
 class LogThrottle:
@@ -77,12 +87,60 @@ throttle = LogThrottle()
 
 
 def write_batch_time(_logger: Any, _method: str, event_dict: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Structlog processor that writes ``batch_time``, ms since the epoch, as ISO 8601 in UTC, exact to the ms."""
+    """Structlog processor that writes ``batch_time``, ms since the epoch, as ISO 8601."""
     batch_time = event_dict.get("batch_time")
     if isinstance(batch_time, int):
-        time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=batch_time)
-        event_dict["batch_time"] = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        event_dict["batch_time"] = iso_time(batch_time)
     return event_dict
+
+
+class _Process:
+    """Format and fields of this process's log."""
+
+    format: Format = "console"
+    #: Fields of every event.
+    fields: Mapping[str, Any] = {}
+    #: Names of the components that have a logger, and the levels of those that have their own.
+    components: ClassVar[set[str]] = set()
+    levels: Mapping[str, str] = {}
+
+    @classmethod
+    def set_levels(cls, levels: Mapping[str, str]) -> None:
+        for component in cls.levels:
+            logging.getLogger(f"{_ROOT}.{component}").setLevel(logging.NOTSET)
+        for component, level in levels.items():
+            logging.getLogger(f"{_ROOT}.{component}").setLevel(level)
+        cls.levels = levels
+
+
+def add_process_fields(
+    _logger: Any, _method: str, event_dict: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Structlog processor that adds the process's fields where the event has none of that name."""
+    for name, value in _Process.fields.items():
+        event_dict.setdefault(name, value)
+    return event_dict
+
+
+_console = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, sort_keys=False)
+_json = structlog.processors.JSONRenderer(default=str)
+
+
+def render(logger: Any, method: str, event_dict: structlog.typing.EventDict) -> str | bytes:
+    """Structlog processor that writes an event in the process's format: for people, or as one JSON object in a line.
+
+    The fields that many events have come first, the others as in the call.
+    """
+    event_dict = {name: event_dict[name] for name in _FIRST if name in event_dict} | dict(event_dict)
+    if _Process.format == "json":
+        # JSON has no infinity.
+        for name, value in event_dict.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                event_dict[name] = str(value)
+        return _json(logger, method, event_dict)
+    # A person who reads these lines has found the log of this application.
+    event_dict.pop("app_id", None)
+    return _console(logger, method, event_dict)
 
 
 _PROCESSORS: list[Any] = [
@@ -92,9 +150,10 @@ _PROCESSORS: list[Any] = [
     throttle,
     structlog.stdlib.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
+    add_process_fields,
     write_batch_time,
     structlog.processors.format_exc_info,
-    structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0),
+    render,
 ]
 
 
@@ -103,8 +162,9 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 
     An event may be rate-limited: ``log.warning("receivers paused", host=host, throttle_s=60)``.
     """
+    _Process.components.add(name)
     logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
-        logging.getLogger(f"penstock.{name}"),
+        logging.getLogger(f"{_ROOT}.{name}"),
         processors=_PROCESSORS,
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
@@ -112,14 +172,42 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     return logger
 
 
-def set_level(level: str) -> None:
-    """Set the lowest level that this process logs."""
-    logger = logging.getLogger("penstock")
+def components() -> frozenset[str]:
+    """The names of the components that have a logger in this process."""
+    return frozenset(_Process.components)
+
+
+def configure(level: str, format: Format = "console", levels: Mapping[str, str] | None = None, **fields: Any) -> None:
+    """Set up the log of this process, again for each context and each receiver.
+
+    Args:
+        level: the lowest level that is logged.
+        format: how events are written.
+        levels: the levels of single components, by name; all others have ``level``.
+        fields: added to every event that has none of that name.
+    """
+    _Process.format, _Process.fields = format, fields
+    _Process.set_levels(levels or {})
+    logger = logging.getLogger(_ROOT)
     logger.setLevel(level)
+    lowest = min(logging.getLevelNamesMapping()[each] for each in (level, *_Process.levels.values()))
     # Without any handler the standard library prints warnings only: lower levels need one.
-    if logger.getEffectiveLevel() < logging.WARNING and not logger.hasHandlers():
-        handler = logging.StreamHandler()
+    if lowest < logging.WARNING and not logger.hasHandlers():
+        handler = _StandardError()
         handler.setFormatter(logging.Formatter("%(message)s"))
         # If the root logger gets a handler later (Py4J's first error does that), each line would be printed twice.
         handler.addFilter(lambda _record: not logging.getLogger().hasHandlers())
         logger.addHandler(handler)
+
+
+def set_level(level: str) -> None:
+    """Set the lowest level that this process logs, for every component."""
+    configure(level, _Process.format, **_Process.fields)
+
+
+class _StandardError(logging.StreamHandler[Any]):
+    """Writes to what ``sys.stderr`` is at the time, as the standard library does without handlers."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.stream = sys.stderr
+        super().emit(record)

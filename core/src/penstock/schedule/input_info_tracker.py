@@ -13,6 +13,7 @@ from attrs import evolve
 
 from penstock.errors import StreamingStateError
 from penstock.listen.events import StreamInputInfo
+from penstock.runtime.clock import iso_time
 from penstock.runtime.log import get_logger
 from penstock.spark import failure
 
@@ -42,7 +43,7 @@ class InputInfoTracker:
             of_batch = self._reported.setdefault(batch_time_ms, {})
             if info.inputStreamId in of_batch:
                 raise StreamingStateError(
-                    f"input stream {info.inputStreamId} for batch {batch_time_ms} ms has been reported already; "
+                    f"input stream {info.inputStreamId} for batch {iso_time(batch_time_ms)} has been reported already; "
                     "two reports would count its records twice"
                 )
             of_batch[info.inputStreamId] = info, count

@@ -19,9 +19,9 @@ from penstock.errors import BatchFailedError
 from penstock.graph.dstream_graph import DStreamGraph
 from penstock.graph.job import Job
 from penstock.graph.outputs import generation_backoff
-from penstock.runtime.clock import Clock
+from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
-from penstock.runtime.log import get_logger
+from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.recurring_timer import RecurringTimer
 from penstock.schedule.due_batches import DueBatches
 from penstock.schedule.job_scheduler import JobScheduler
@@ -319,7 +319,8 @@ class JobGenerator:
 
     def _generate(self, time_ms: int, error: BatchFailedError | None) -> None:
         try:
-            self._scheduler.submit(self._job_set(time_ms, error))
+            with bound_fields(batch_time=time_ms):
+                self._scheduler.submit(self._job_set(time_ms, error))
         finally:
             # Only now: a batch that is neither due nor pending counts as complete.
             self._due.first_generated()
@@ -387,6 +388,6 @@ class JobGenerator:
 
 
 def _not_generated(time_ms: int, error: BaseException, reason: str) -> BatchFailedError:
-    failed = BatchFailedError(f"batch {time_ms} ms could not be generated, {reason}: {failure.reason(error)}")
+    failed = BatchFailedError(f"batch {iso_time(time_ms)} could not be generated, {reason}: {failure.reason(error)}")
     failed.__cause__ = error
     return failed

@@ -7,6 +7,7 @@ without having started.
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 import traceback
@@ -26,9 +27,9 @@ from penstock.listen.events import (
     OutputOperationCompleted,
     OutputOperationStarted,
 )
-from penstock.runtime.clock import Clock
+from penstock.runtime.clock import Clock, iso_time
 from penstock.runtime.event_loop import EventLoop
-from penstock.runtime.log import get_logger
+from penstock.runtime.log import bound_fields, get_logger
 from penstock.runtime.threads import EngineThread
 from penstock.schedule.input_info_tracker import InputInfoTracker
 from penstock.schedule.job_set import JobSet
@@ -36,6 +37,10 @@ from penstock.spark import failure
 
 log = get_logger("job_scheduler")
 
+_PICKLING_ADVICE = (
+    ". The functions of a program travel to executors, with the objects that they refer to: create locks, connections "
+    "and clients inside them, for instance once for each partition in mapPartitions or foreachPartition"
+)
 #: Sets Spark's local properties for a batch time and an output operation on the calling thread.
 JobProperties = Callable[[int, int], object]
 
@@ -200,8 +205,9 @@ class JobScheduler:
         self._loop.post(partial(self._on_job_started, job_set, job, self._clock.now_ms()))
         error: BaseException | None = None
         try:
-            self._set_properties(job_set.time_ms, job.output_op_id)
-            job.run()
+            with bound_fields(batch_time=job_set.time_ms, output_op_id=job.output_op_id):
+                self._set_properties(job_set.time_ms, job.output_op_id)
+                job.run()
         # Whatever the program raises fails this job only, SystemExit included: the pool's thread must live on.
         except BaseException as caught:
             error = caught
@@ -258,14 +264,14 @@ class JobScheduler:
         if self._consecutive_failures == self._max_failed:
             error = BatchFailedError(
                 f"{self._max_failed} consecutive batches have failed (spark.penstock.maxFailedBatches), the last one "
-                f"at {info.batchTime} ms: {self._last_error}"
+                f"at {iso_time(info.batchTime)}: {self._last_error}"
             )
             error.__cause__ = self._last_error
             self._on_give_up(error)
 
     def _on_batch_dropped(self, job_set: JobSet, time_ms: int) -> None:
         reason = (
-            f"batch {job_set.time_ms} ms was dropped before it started: {self._drop_at} batches were pending "
+            f"batch {iso_time(job_set.time_ms)} was dropped before it started: {self._drop_at} batches were pending "
             "(spark.penstock.maxPendingBatches, drop-oldest)"
         )
         for job in job_set.jobs:
@@ -281,7 +287,13 @@ class JobScheduler:
         self._post(BatchCompleted(info))
 
     def _report_failure(self, job_set: JobSet, job: Job, error: BaseException) -> None:
-        log.error("job failed", batch_time=job_set.time_ms, operation=job.call_site.short, reason=failure.reason(error))
+        log.error(
+            "job failed",
+            batch_time=job_set.time_ms,
+            output_op_id=job.output_op_id,
+            operation=job.call_site.short,
+            reason=failure.reason(error),
+        )
         self._last_error = failed = _as_batch_failed(job_set, job, error)
         self._on_error(failed)
 
@@ -290,8 +302,9 @@ def _as_batch_failed(job_set: JobSet, job: Job, error: BaseException) -> BatchFa
     """A job's error with batch and output operation; one that names them already is returned as it is."""
     if isinstance(error, BatchFailedError):
         return error
-    where = f"output operation {job.output_op_id} ({job.call_site.short}) of batch {job_set.time_ms} ms"
+    where = f"output operation {job.output_op_id} ({job.call_site.short}) of batch {iso_time(job_set.time_ms)}"
     inner = failure.python_traceback(error)
-    failed = BatchFailedError(f"{where} failed: {failure.reason(error)}" + (f"\n{inner}" if inner else ""))
+    advice = _PICKLING_ADVICE if isinstance(error, pickle.PicklingError) else ""
+    failed = BatchFailedError(f"{where} failed: {failure.reason(error)}{advice}" + (f"\n{inner}" if inner else ""))
     failed.__cause__ = error
     return failed

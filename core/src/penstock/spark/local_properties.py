@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from penstock.runtime.clock import iso_time
 from penstock.spark.checkpoint import ALL_MARKED_ANCESTORS
 
 _BATCH_TIME = "spark.streaming.internal.batchTime"
@@ -65,7 +66,7 @@ class LocalProperties:
                 f"{ATTEMPT}={self._attempts(batch_time_ms)}\n"
                 f"{_JOB_TAGS}={self._tags}{job_tag(batch_time_ms, output_op_id)}\n"
                 "spark.job.description="
-                f"Streaming job from [output operation {output_op_id}, batch time {batch_time_ms} ms]{page}\n"
+                f"Streaming job from [output operation {output_op_id}, batch time {iso_time(batch_time_ms)}]{page}\n"
             )
         )
         self._scala.setLocalProperties(mine)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from penstock.testing.capabilities import Capabilities
 from penstock.testing.check import Check, NotApplicable, fail, scale
 from penstock.testing.feeder import Feeder
 from penstock.testing.leak_meter import LeakMeter, ReceiverThreads
+from penstock.testing.printed import Printed
 from penstock.testing.receiver_harness import ReceiverHarness
 from penstock.testing.subject import Subject
 
@@ -35,8 +35,6 @@ _CLOSE_S = 3.0
 _WINDOW_S, _QUIET_WINDOWS = 0.02, 3
 # The check that fails if the receiver cannot be pickled.
 _PICKLED_BY = "PK-12"
-# Characters of what a plugin prints that a failure shows.
-_PRINTED = 100
 
 
 class Kit:
@@ -46,16 +44,15 @@ class Kit:
         subject: the plugin under test.
         check: the running check.
         folder: an empty folder for this check.
+        printed: sees what is printed during the check; ``None`` if nothing does.
     """
 
-    def __init__(self, subject: Subject, check: Check, folder: Path) -> None:
+    def __init__(self, subject: Subject, check: Check, folder: Path, printed: Printed | None = None) -> None:
         self.subject, self.check, self.folder = subject, check, folder
         #: Seeded by the run's seed and the check's id: a check draws the same values alone and among others.
         self.rng = random.Random(f"{subject.seed} {check.id}")
         self._entered = ExitStack()
-        # The runner restores it, with the rest of the global state, after the check.
-        self._output: Any = _Output(sys.stdout)
-        sys.stdout = self._output
+        self._printed = printed
         self.leak_meter = LeakMeter()
 
     @classmethod
@@ -85,8 +82,7 @@ class Kit:
 
     def effects(self) -> list[str]:
         """The changes of the global state since the check began, and what was printed, one line each."""
-        printed = self._output.beginning
-        return [*self.leak_meter.changes(), *([f"{printed!r} was printed"] if printed else [])]
+        return [*self.leak_meter.changes(), *([] if self._printed is None else self._printed.lines())]
 
     def deadline_s(self, seconds: float) -> float:
         """A deadline, multiplied by ``PENSTOCK_TEST_SCALE``."""
@@ -139,21 +135,6 @@ class Kit:
             # Polls: a third-party plugin sets no event that this could wait for.
             threading.Event().wait(_POLL_S)
         return True
-
-
-class _Output:
-    """Standard output that remembers the beginning of what is printed."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream, self.beginning = stream, ""
-
-    def write(self, text: str) -> Any:
-        """Print text."""
-        self.beginning = (self.beginning + text)[:_PRINTED]
-        return self._stream.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 class ReceiverKit(Kit):

@@ -11,6 +11,8 @@ import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+from attrs import frozen
+
 from penstock.runtime.global_state import GlobalState
 
 _POLL_S = 0.005
@@ -81,6 +83,14 @@ def _read(path: Path) -> str:
         return ""  # the thread or process has ended meanwhile
 
 
+@frozen
+class _Usage:
+    """The processor time that a thread used so far, and whether it is ready to run."""
+
+    used_ns: int = 0
+    is_ready: bool = False
+
+
 class ReceiverThreads:
     """Measures the processor time of the threads that were started since a leak meter was made."""
 
@@ -90,29 +100,26 @@ class ReceiverThreads:
     def is_busy(self, window_s: float) -> bool:
         """Wait for a window; return whether the threads are busy in it.
 
-        They are if they used more than a fifth of a processor, or if one was ready to run for nine tenths of the
-        window: on a machine without a free processor, a thread that never sleeps mostly waits for one.
+        They are if they used more than a fifth of a processor, or if one is ready to run at the end: on a machine
+        without a free processor, a thread that never sleeps mostly waits for one.
         """
-        began_s, before = time.monotonic(), self._times_ns()
+        began_s, before = time.monotonic(), self._usage()
         threading.Event().wait(window_s)
-        elapsed_ns = (time.monotonic() - began_s) * 1e9
-        used_ns, ready_ns = 0, 0
-        for thread, (used, queued) in self._times_ns().items():
-            used_before, queued_before = before.get(thread, (0, 0))
-            used_ns += used - used_before
-            ready_ns = max(ready_ns, used - used_before + queued - queued_before)
-        return used_ns > 0.2 * elapsed_ns or ready_ns > 0.9 * elapsed_ns
+        after, window_ns = self._usage(), (time.monotonic() - began_s) * 1e9
+        used_ns = sum(now.used_ns - before.get(thread, _Usage()).used_ns for thread, now in after.items())
+        return used_ns > 0.2 * window_ns or any(now.is_ready for now in after.values())
 
-    def _times_ns(self) -> dict[int, tuple[int, int]]:
-        """The processor time of each thread, and the time that it has waited for a processor."""
-        found = dict[int, tuple[int, int]]()
+    def _usage(self) -> dict[int, _Usage]:
+        found = dict[int, _Usage]()
         for thread in self._meter.threads():
+            task = Path(f"/proc/self/task/{thread.native_id}")
             try:
-                text = Path(f"/proc/self/task/{thread.native_id}/schedstat").read_text()
+                used_ns = int((task / "schedstat").read_text().split()[0])
+                # R: it runs, or waits for a processor. The time of a wait is counted only once it is over.
+                state = (task / "stat").read_text().rpartition(")")[2].split()[0]
             except OSError:
                 continue  # the thread has ended, or this is not Linux
-            used, queued, *_ = map(int, text.split())
-            found[thread.native_id or 0] = used, queued
+            found[thread.native_id or 0] = _Usage(used_ns, state == "R")
         return found
 
 

@@ -22,13 +22,14 @@ import attrs
 from penstock.runtime.global_state import GlobalState
 from penstock.testing.block_store import BlockStoreKit
 from penstock.testing.capabilities import Capabilities
-from penstock.testing.check import Check, CheckFailure, NotApplicable, checks_for, scale
+from penstock.testing.check import Check, CheckFailure, NotApplicable, all_checks, checks_for, scale
 from penstock.testing.check_report import Report, Result
 from penstock.testing.feeder import Feeder
 from penstock.testing.kit import Kit, ReceiverKit
 from penstock.testing.listener_kit import ListenerKit
 from penstock.testing.live import LiveKit
 from penstock.testing.packaging_kit import PackagingKit
+from penstock.testing.printed import Printed
 from penstock.testing.rate_estimator_kit import RateEstimatorKit
 from penstock.testing.subject import Subject
 
@@ -76,7 +77,8 @@ def run_checks(
         seed: seeds every random value.
         live: whether to run the checks that start Spark.
         isolated: run the checks in a forked process. A check that ends this process fails; a new process runs the
-            remaining checks. Call it from a program without other threads. ``PENSTOCK_TEST_ISOLATED=1`` sets it, too.
+            remaining checks. After a check that hangs, they run there in any case. Call it from a program without
+            other threads. ``PENSTOCK_TEST_ISOLATED=1`` sets it, too.
         on_result: called with each result as soon as the check ends.
 
     Raises:
@@ -108,8 +110,7 @@ def run_subject(
     """Run the checks on a subject; see ``run_checks``."""
     checks = checks_for(subject.kind, only)
     results = list[Result]()
-    in_this_process = (run_check(subject, each) for each in checks)
-    for result in run_isolated(subject, checks) if is_isolated(isolated) else in_this_process:
+    for result in _run(subject, checks, isolated=isolated):
         results.append(result)
         if on_result is not None:
             on_result(result)
@@ -117,9 +118,21 @@ def run_subject(
     return Report(subject.kind, subject.title, subject.seed, pinned, tuple(results))
 
 
+def _run(subject: Subject, checks: Iterable[Check], *, isolated: bool) -> Iterator[Result]:
+    """Run checks in this process until one hangs, and the others in a process of their own, which lacks its thread."""
+    remaining = list(checks)
+    while remaining and not is_isolated(isolated):
+        yield run_check(subject, remaining.pop(0))
+    yield from run_isolated(subject, remaining)
+
+
 def is_isolated(asked: bool) -> bool:
-    """Whether checks run in processes of their own: ``isolated``, or ``PENSTOCK_TEST_ISOLATED=1``."""
-    return asked or os.environ.get("PENSTOCK_TEST_ISOLATED") == "1"
+    """Whether checks run in a process of their own.
+
+    They do if that was asked for, if ``PENSTOCK_TEST_ISOLATED=1`` is set, and while an earlier check hangs in this
+    process: it could use the processor, print, or change what the next check looks at.
+    """
+    return asked or os.environ.get("PENSTOCK_TEST_ISOLATED") == "1" or any(map(_is_running, all_checks().values()))
 
 
 def run_check(subject: Subject, check: Check) -> Result:
@@ -181,7 +194,7 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
         work.mkdir()
 
         def body() -> None:
-            kit = _KITS[check.kind](subject, check, work)
+            kit = _KITS[check.kind](subject, check, work, printed)
             # The first error counts: an error of closing is often its consequence. A plugin may raise anything,
             # SystemExit included.
             for step, arguments in ((check.function, [kit]), (kit.close, [])):
@@ -192,7 +205,7 @@ def _error_of(subject: Subject, check: Check) -> BaseException | None:
             outcome.append(None)
 
         thread = threading.Thread(target=body, name=_thread_name(check), daemon=True)
-        with _temporary_files_in(temporary), _no_exit(exits):
+        with Printed() as printed, _temporary_files_in(temporary), _no_exit(exits):
             thread.start()
             thread.join(limit_s)
             # Read before the global state is restored: a check that hangs may end meanwhile.

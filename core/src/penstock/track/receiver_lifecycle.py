@@ -20,6 +20,7 @@ from penstock.receive.messages import (
     StopReceiver,
     UpdateRateLimit,
 )
+from penstock.receive.recent_lines import MAX_LINES
 from penstock.spark.cluster import TaskLocation
 from penstock.track import lifecycle_messages as lifecycle
 from penstock.track.receiver_tracking_info import (
@@ -174,7 +175,9 @@ class _Transition:
         self._become(BackingOff(self._now_ms + delay_ms, candidates))
         self._do(lifecycle.WakeUp(delay_ms))
         reason = self.record.last_end.message
-        self._log("warning", "receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=reason)
+        self._log(
+            "warning", "receiver ended, relaunch scheduled", delay_ms=round(delay_ms), reason=reason, **self._where()
+        )
 
     # -- messages of the receiver --
 
@@ -215,7 +218,7 @@ class _Transition:
         block_location = BlockLocation(host, message.host, message.directory)
         self._become(Moving(launch) if isinstance(self.record.state, Moving) else Active(launch))
         self._set(location=location, block_location=block_location, sent=desired.number, refusals=0)
-        self._log("info", "receiver registered", host=host)
+        self._log("info", "receiver registered", **self._where())
         self._do(lifecycle.Connect(message, block_location))
         self._answer(Registered(accepted=True, desired=_rate_limit(desired)))
 
@@ -223,6 +226,7 @@ class _Transition:
         was_active, stops = self.record.is_active, isinstance(self.record.state, Stopping | Ending)
         if was_active:
             counts = {"flushed": message.flushed, "dropped": message.dropped}
+            self._set_log_lines(message)
             self._log("info", "receiver deregistered", reason=message.message, **counts)
             if stops and message.error and message.error != launch.survived_error:
                 self._note_error(message.message, message.error)
@@ -255,7 +259,8 @@ class _Transition:
 
     def _report_error(self, message: ReportError) -> None:
         (*_, last_line) = message.error.strip().splitlines() or [""]
-        self._log("warning", "receiver error", message=message.message, reason=last_line)
+        self._log("warning", "receiver error", message=message.message, reason=last_line, **self._where())
+        self._set_log_lines(message)
         # The receiver continues. If the same error ends it later, that is not reported a second time.
         self._set_launch(survived_error=message.error)
         self._note_error(message.message, message.error)
@@ -366,7 +371,7 @@ class _Transition:
             return
         often = (
             f"more than {settings.max_restarts} failures within {settings.restart_window_ms / 1000:g} s; "
-            f"the last one: {message}"
+            f"the last one: {self.record.last_end.message}"
         )
         if settings.on_receiver_failure == "restart":
             if not self.record.unhealthy:
@@ -395,6 +400,15 @@ class _Transition:
 
     def _set(self, **changes: Any) -> None:
         self.record = evolve(self.record, **changes)
+
+    def _set_log_lines(self, message: ReportError | DeregisterReceiver) -> None:
+        if message.log_lines:
+            self._set(last_log_lines=tuple(message.log_lines[-MAX_LINES:]))
+
+    def _where(self) -> dict[str, str]:
+        """In which of Spark's executor logs the receiver's lines are."""
+        location = self.record.location
+        return {} if location is None else {"host": location.host, "executor_id": location.executor_id}
 
     def _set_launch(self, **changes: Any) -> None:
         launch, state = self.record.launch, self.record.state

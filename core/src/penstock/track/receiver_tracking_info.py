@@ -218,6 +218,7 @@ class ReceiverTrackingInfo:
         unhealthy: the restart budget is exceeded, and the receiver is relaunched further.
         last_end: why the receiver stopped or failed last, with the time of the last error.
         recent_errors: oldest first.
+        last_log_lines: of the receiver's process when it last reported an error itself.
         lost_blocks: stored blocks that a batch needed and that were lost.
         lost_records: records in the lost blocks.
         backlog_reported_ms: when the receiver's backlog was reported last, monotonic.
@@ -245,6 +246,7 @@ class ReceiverTrackingInfo:
     unhealthy: bool = False
     last_end: PastError = _NO_ERROR
     recent_errors: tuple[PastError, ...] = ()
+    last_log_lines: tuple[str, ...] = ()
     lost_blocks: int = 0
     lost_records: int = 0
     backlog_reported_ms: float = -math.inf
@@ -283,6 +285,7 @@ class ReceiverTrackingInfo:
             lastError=self.last_end.error,
             lastErrorTime=self.last_end.time,
             recent_errors=self.recent_errors,
+            last_log_lines=self.last_log_lines,
             unhealthy=self.unhealthy or self.is_given_up,
             given_up=self.is_given_up,
             lost_blocks=self.lost_blocks,

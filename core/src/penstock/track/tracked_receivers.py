@@ -174,7 +174,8 @@ class TrackedReceivers:
                 case lifecycle.WakeUp():
                     self.loop.post_later(effect.delay_ms, partial(self._relaunch, stream_id, record.epoch))
                 case lifecycle.Log():
-                    getattr(log, effect.level)(effect.event, stream_id=stream_id, **effect.context)
+                    fields = {"stream_id": stream_id, "receiver_id": record.name}
+                    getattr(log, effect.level)(effect.event, **fields, **effect.context)
         if record.is_given_up and not before.is_given_up:
             # The other receivers get its share of the application's maximum rate.
             self.limit_rates()

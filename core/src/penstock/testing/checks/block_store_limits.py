@@ -170,7 +170,7 @@ def close_releases(kit: BlockStoreKit) -> None:
     Purpose: an executor runs one receiver after another.
     Method: open a store, store a block, read it, close the store.
     Condition: threads, descriptors, temporary files and the global state are the same as before, and nothing was
-        printed to ``sys.stdout``.
+        printed.
     Requires: nothing.
     """
     store = kit.store()

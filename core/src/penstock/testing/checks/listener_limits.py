@@ -131,7 +131,7 @@ def nothing_left_behind(kit: ListenerKit) -> None:
     Purpose: a program may start and stop many contexts. Its global state and its standard output are its own.
     Method: deliver a run of 5 batches with its stop, and delete the listener.
     Condition: threads, descriptors, temporary files and the global state are the same as before, and nothing was
-        printed to ``sys.stdout``.
+        printed.
     Requires: nothing.
     """
     kit.start().deliver(kit.events(batches=5))

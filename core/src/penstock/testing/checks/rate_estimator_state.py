@@ -147,7 +147,7 @@ def cheap_and_pure(kit: RateEstimatorKit) -> None:
         the memory with tracemalloc before and after 2,000 more.
     Condition: a call takes at most 1 ms of CPU on average, so that 1,000 streams fill one core at an interval of 1 s.
         The state's length after 1,000 batches is at most 1.5 times that after 500, plus 1 kB. No thread is started, no
-        descriptor stays open, the global state is unchanged, and nothing is printed to ``sys.stdout``. The last 2,000
+        descriptor stays open, the global state is unchanged, and nothing is printed. The last 2,000
         batches add at most 16 bytes each.
     Requires: nothing.
     """

@@ -222,8 +222,8 @@ def idle_source_is_quiet(kit: ReceiverKit) -> None:
     Purpose: a receiver shares its host with the jobs that process its records.
     Method: start it on a manual clock with a source without data; without a feeder, with a rate limit of 1 record/s.
         Measure the processor time of its threads in windows of 20 ms, and the polls if the feeder counts them.
-    Condition: within 3 s its threads use less than a fifth of a processor in three consecutive windows, and none is
-        ready to run all the time; they make fewer than 50 polls in 50 ms.
+    Condition: within 3 s its threads use less than a fifth of a processor in three consecutive windows, at the
+        end of which none is ready to run; they make fewer than 50 polls in 50 ms.
     Requires: nothing.
     """
     clock = ManualClock()

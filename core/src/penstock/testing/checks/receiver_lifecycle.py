@@ -238,7 +238,7 @@ def nothing_left_behind(kit: ReceiverKit) -> None:
         after the second run with those after the first: a library may open some once for the process. Compare the
         global state with that at the beginning.
     Condition: the second run leaves no additional thread, process, descriptor or temporary file; the global state is
-        unchanged; the receiver prints nothing to ``sys.stdout``.
+        unchanged; the receiver prints nothing to standard output or standard error.
     Requires: nothing.
     """
     _run_once(kit)

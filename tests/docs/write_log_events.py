@@ -1,0 +1,155 @@
+"""Writes the tables of docs/log-events.md from the calls in the code: ``python -m tests.docs.write_log_events``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from attrs import frozen
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "log-events.md"
+START = "## Events\n"
+LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
+# Logging itself, and names in calls that only change how an event is logged.
+NO_FIELDS = {"throttle_s", "exc_info"}
+SKIPPED = {"core/src/penstock/runtime/log.py"}
+# The receiver tracker carries out the log effects of the receiver life cycle, with these fields.
+LIFECYCLE = "core/src/penstock/track/receiver_lifecycle.py"
+LIFECYCLE_COMPONENT, LIFECYCLE_FIELDS = "receiver_tracker", ("stream_id", "receiver_id", "epoch")
+
+
+@frozen(order=True)
+class LogEvent:
+    """One event that the code logs."""
+
+    component: str
+    event: str
+    level: str
+    fields: tuple[str, ...]
+    is_rate_limited: bool
+
+
+def log_events() -> list[LogEvent]:
+    """Every event in the core and its plugins; equal ones once."""
+    found: set[LogEvent] = set()
+    for path in sorted([*ROOT.glob("core/src/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")]):
+        name = path.relative_to(ROOT).as_posix()
+        if name not in SKIPPED:
+            found |= set(_Module(name, ast.parse(path.read_text(encoding="utf-8"))).events())
+    return sorted(found)
+
+
+class _Module:
+    def __init__(self, name: str, tree: ast.Module) -> None:
+        self._name, self._tree = name, tree
+        self._component, self._bound = "", tuple[str, ...]()
+        if name == LIFECYCLE:
+            self._component, self._bound = LIFECYCLE_COMPONENT, LIFECYCLE_FIELDS
+        for call in self._calls():
+            match call.func:
+                case ast.Name("get_logger"):
+                    self._component = ast.literal_eval(call.args[0])
+                case ast.Attribute(ast.Name("log"), "bind"):
+                    self._bound = tuple(each.arg for each in call.keywords if each.arg)
+
+    def events(self) -> Iterator[LogEvent]:
+        """The events that this module logs.
+
+        Raises:
+            ValueError: the event of a call is not in the source as text.
+        """
+        for call in self._calls():
+            if (parts := self._parts(call)) is None:
+                continue
+            level, event = parts
+            assert self._component, f"{self._name} logs without get_logger"
+            names = [name for each in call.keywords for name in self._names(each)]
+            is_bound = "self" in ast.unparse(call.func) or self._name == LIFECYCLE
+            fields = dict.fromkeys([*(self._bound if is_bound else ()), *names])
+            rate_limited = "throttle_s" in fields
+            kept = tuple(field for field in fields if field not in NO_FIELDS)
+            level = "error, with traceback" if level == "exception" or "exc_info" in fields else level
+            for text in _texts(event, self._name):
+                yield LogEvent(self._component, text, level, kept, rate_limited)
+
+    def _parts(self, call: ast.Call) -> tuple[str, ast.expr] | None:
+        """Level and event of a call that logs."""
+        match call.func:
+            case ast.Attribute(ast.Name("log") | ast.Attribute(_, "_log"), level) if level in LEVELS and call.args:
+                return level, call.args[0]
+            case ast.Attribute(_, "_log") if self._name == LIFECYCLE:
+                return ast.literal_eval(call.args[0]), call.args[1]
+            case ast.Name(name) if (partial := self._partial(name)) is not None:
+                # `warn = partial(log.warning, host=…)`, called further down.
+                call.keywords = [*partial.keywords, *call.keywords]
+                return str(getattr(partial.args[0], "attr", "")), call.args[0]
+        return None
+
+    def _partial(self, name: str) -> ast.Call | None:
+        for node in ast.walk(self._tree):
+            match node:
+                case ast.Assign([ast.Name(target)], ast.Call(ast.Name("partial"), [log, *_]) as made):
+                    if target == name and ast.unparse(log).startswith("log."):
+                        return made
+        return None
+
+    def _calls(self) -> list[ast.Call]:
+        return [node for node in ast.walk(self._tree) if isinstance(node, ast.Call)]
+
+    def _names(self, keyword: ast.keyword) -> list[str]:
+        return [keyword.arg] if keyword.arg else self._keys(keyword.value)
+
+    def _keys(self, value: ast.expr) -> list[str]:
+        """The keys of a dictionary that is written in this module."""
+        match value:
+            case ast.Dict(keys, values):
+                pairs = zip(keys, values, strict=True)
+                named = [[ast.literal_eval(key)] if key else self._keys(inner) for key, inner in pairs]
+                return [name for names in named for name in names]
+            case ast.IfExp(_, first, second):
+                return [*self._keys(first), *self._keys(second)]
+            case ast.Name(name) | ast.Call(ast.Attribute(_, name)):
+                return [key for each in self._dictionaries(name) for key in self._keys(each)]
+        raise ValueError(f"{self._name}: fields of a log event that are not in the source: {ast.unparse(value)}")
+
+    def _dictionaries(self, name: str) -> Iterator[ast.expr]:
+        for node in ast.walk(self._tree):
+            match node:
+                case ast.Assign([ast.Name(target)], (ast.Dict() | ast.IfExp(_, ast.Dict(), ast.Dict())) as value) if (
+                    target == name
+                ):
+                    yield value
+                case ast.FunctionDef(function) if function == name:
+                    yield from (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
+
+
+def _texts(event: ast.expr, where: str) -> list[str]:
+    match event:
+        case ast.Constant(str() as text):
+            return [text]
+        case ast.IfExp(_, first, second):
+            return [*_texts(first, where), *_texts(second, where)]
+    raise ValueError(f"{where}: a log event that is not text in the source: {ast.unparse(event)}")
+
+
+def tables() -> str:
+    """The generated part of the page: one table for each component."""
+    events = log_events()
+    parts = [START, f"{len(events)} events of {len({each.component for each in events})} components.\n"]
+    for component in sorted({each.component for each in events}):
+        parts += [f"### `{component}`\n", "| event | level | fields |", "|---|---|---|"]
+        parts += [_row(each) for each in events if each.component == component]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _row(event: LogEvent) -> str:
+    fields = " ".join(f"`{name}`" for name in event.fields) + (" (rate-limited)" if event.is_rate_limited else "")
+    return f"| {event.event} | {event.level} | {fields.strip()} |"
+
+
+if __name__ == "__main__":
+    prose = PAGE.read_text(encoding="utf-8").partition(START)[0]
+    PAGE.write_text(prose + tables(), encoding="utf-8")
