@@ -32,7 +32,7 @@ class Fork:
         arguments: its arguments.
         cwd: its working directory.
         env: its environment; by default that of this process.
-        stdout: file for its standard output.
+        stdout: file for its standard output, which is appended to it.
         stderr: file for its standard error; by default the same.
     """
 
@@ -52,7 +52,7 @@ class Fork:
         path = [first, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *here]
         outputs = (str(stdout), str(stderr or stdout))
         for output in outputs:
-            Path(output).write_bytes(b"")
+            Path(output).touch()
         start = (program, arguments, str(cwd), environment, path, outputs)
         self._process = _forks.Process(target=_run, args=start, daemon=True)
         self._process.start()
