@@ -29,7 +29,7 @@ Install one, or say where it is: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)
 unexport CONDA_PREFIX PYSPARK_DRIVER_PYTHON PYSPARK_PYTHON PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH SPARK_CONF_DIR SPARK_HOME \
 	VIRTUAL_ENV
 
-.PHONY: help setup demo bench test without-spark commands on-spark programs faults lint style types format lock clean FORCE
+.PHONY: help setup demo bench test without-spark commands on-spark programs lint style types format lock clean FORCE
 
 help:  ## this text
 	@echo 'Penstock: micro-batch streaming for Python on Spark, with pluggable receivers.'
@@ -52,7 +52,7 @@ bench: $(BENCH)  ## compare the speed with that of peers; hours (ARGS=--quick, -
 
 # Three parts at a time, the longest first. With more, programs take longer, and use the processor for longer. One of the
 # commands uses the cache that `types` fills.
-PARTS := on-spark faults without-spark programs types commands
+PARTS := on-spark programs without-spark types commands
 test: $(if $(ARGS),lint,style)  ## all checks: lint and the tests (with ARGS: lint, then those tests alone)
 	$(if $(ARGS),$(BIN)/pytest $(ARGS),$(MAKE) --no-print-directory --keep-going --jobs=3 --output-sync=line $(PARTS))
 
@@ -69,13 +69,10 @@ commands: $(READY)
 marked = $$(grep -rl --include='test_*.py' 'pytest\.mark\.$1' tests plugins)
 
 on-spark: $(ARCHIVE)
-	$(BIN)/pytest -m 'spark and not programs and not faults' $(call marked,spark)
+	$(BIN)/pytest -m 'spark and not programs' $(call marked,spark)
 
 programs: $(ARCHIVE)
 	$(BIN)/pytest -m programs $(call marked,programs)
-
-faults: $(ARCHIVE)
-	$(BIN)/pytest -m faults $(call marked,faults)
 
 # Spark's classes, which the JVMs of the tests load faster from an archive. Without it the tests run all the same.
 $(ARCHIVE): $(READY)

@@ -31,7 +31,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-INTERVAL_S = 1.0
 WINDOW = 4
 KEYS = 7
 RECORDS_A_SEND = 20
@@ -102,7 +101,7 @@ def write_files(folder: Path, until: threading.Event) -> None:
 # -- the program --
 
 
-def program(folder: Path, port: int) -> None:
+def program(folder: Path, port: int, interval_s: float) -> None:
     """Run until SIGTERM, from the checkpoint if there is one."""
     from pyspark import RDD, SparkConf, SparkContext
     from pyspark.sql import DataFrame, SparkSession
@@ -164,19 +163,19 @@ def program(folder: Path, port: int) -> None:
         conf.set("spark.streaming.stopGracefullyOnShutdown", "true")
         conf.set("spark.streaming.gracefulStopTimeout", f"{STOP_S}s")
         sc = SparkContext(conf=conf)
-        ssc = StreamingContext(sc, INTERVAL_S)
+        ssc = StreamingContext(sc, interval_s)
         numbers = ssc.receiverStream(Acknowledging())
         pairs = numbers.map(lambda number: (f"key {number % KEYS}", 1))
         numbers.foreachRDD(Write("records"))
-        pairs.updateStateByKey(total, 2).checkpoint(4 * INTERVAL_S).foreachRDD(Write("updated"))
+        pairs.updateStateByKey(total, 2).checkpoint(4 * interval_s).foreachRDD(Write("updated"))
         mapped = pairs.mapWithState(StateSpec.function(count).numPartitions(2))
-        mapped.checkpoint(4 * INTERVAL_S)
+        mapped.checkpoint(4 * interval_s)
         mapped.stateSnapshots().foreachRDD(Write("mapped"))
-        windows = pairs.reduceByKeyAndWindow(lambda a, b: a + b, None, WINDOW * INTERVAL_S, INTERVAL_S, 2)
+        windows = pairs.reduceByKeyAndWindow(lambda a, b: a + b, None, WINDOW * interval_s, interval_s, 2)
         windows.foreachRDD(Write("window"))
         lines = ssc.textFileStream(str(folder / "in"))
         lines.foreachRDD(Write("files"))
-        recent = lines.window(WINDOW * INTERVAL_S).toDF().selectExpr("value", f"cast(value AS int) % {KEYS} AS key")
+        recent = lines.window(WINDOW * interval_s).toDF().selectExpr("value", f"cast(value AS int) % {KEYS} AS key")
         recent.join(names, "key").select("value", "name").foreachBatch(Write("frames").frame)
         return ssc
 
@@ -215,11 +214,11 @@ def drawn(rng: random.Random, count: int) -> list[Kill]:
     return kills
 
 
-def launch(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def launch(folder: Path, port: int, interval_s: float) -> subprocess.Popen[bytes]:
     """Launch the program."""
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, __file__, "--program", str(folder), "--port", str(port)],
+            [sys.executable, __file__, "--program", str(folder), "--port", str(port), "--interval", str(interval_s)],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -241,9 +240,8 @@ def await_start(folder: Path, process: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
 
 
-def kill(kill: Kill, folder: Path, port: int, source: Source) -> str:
-    """Run the program until a moment, and kill it; say how that was."""
-    process = launch(folder, port)
+def kill(kill: Kill, folder: Path, process: subprocess.Popen[bytes], source: Source) -> str:
+    """Let the launched program run until a moment, and kill it; say how that was."""
     if kill.since != "the launch":
         await_start(folder, process)
     if kill.since in ("the first acknowledgement", "SIGTERM"):
@@ -309,9 +307,8 @@ def outputs(folder: Path, name: str) -> tuple[dict[int, Any], list[str]]:
     return found, differ
 
 
-def check(folder: Path, acknowledged: int, stopped_ms: int) -> dict[str, Any]:
+def check(folder: Path, acknowledged: int, stopped_ms: int, interval_ms: int) -> dict[str, Any]:
     """Compare the outputs with each other and with what was acknowledged, up to the stop at least."""
-    interval_ms = round(INTERVAL_S * 1000)
     records, differ = outputs(folder, "records")
     times = range(min(records), max(*records, stopped_ms) + 1, interval_ms)
     missing = [time for time in times if time not in records]
@@ -353,11 +350,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20, help="how often the driver is killed")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument("--interval", type=float, default=1.0, help="batch interval in seconds")
     parser.add_argument("--program", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.program:
-        program(options.program, options.port)
+        program(options.program, options.port, options.interval)
         return
     rng = random.Random(options.seed)
     folder = Path(tempfile.mkdtemp(prefix="penstock-crash-"))
@@ -370,9 +368,9 @@ def main() -> None:
     began = time.monotonic()
     kills = drawn(rng, options.kills)
     for number, each in enumerate(kills, 1):
-        what = kill(each, folder, port, source)
+        what = kill(each, folder, launch(folder, port, options.interval), source)
         print(f"kill {number} of {len(kills)}: {each.after_s:.2f} s after {each.since}: {what}", flush=True)
-    process = launch(folder, port)
+    process = launch(folder, port, options.interval)
     await_start(folder, process)
     await_acknowledgement(source)
     time.sleep(5)
@@ -385,9 +383,12 @@ def main() -> None:
     # None where it does not end.
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_S + 60)
-    found["exit code of the last run"] = process.returncode
+    code = process.poll()
+    found["exit code of the last run"] = code
     process.kill()
-    found |= check(folder, source.acknowledged, stopped_ms)
+    source.shutdown()
+    source.server_close()
+    found |= check(folder, source.acknowledged, stopped_ms, round(options.interval * 1000))
     found["seconds"] = round(time.monotonic() - began)
     for name, value in found.items():
         print(f"{name}: {value}")
@@ -397,7 +398,7 @@ def main() -> None:
         print(f"too few records were acknowledged, at least {LEAST_RECORDS} a kill are wanted")
     if not found["lines of files"]:
         print("no file was read")
-    if few or not found["lines of files"] or process.returncode != 0 or any(found[name] for name in faults):
+    if few or not found["lines of files"] or code != 0 or any(found[name] for name in faults):
         raise SystemExit(f"FAILED; all of it is in {folder}")
     shutil.rmtree(folder)
 

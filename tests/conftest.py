@@ -14,6 +14,7 @@ from tests.helpers import Gate, examples, java_options  # noqa: F401  # examples
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+    from tests.helpers.shared_jvm import SharedJvm
 
     from penstock import DStream, StreamingContext
     from penstock.wire.token import Tls
@@ -60,6 +61,16 @@ def sc() -> Iterator[SparkContext]:
     context.setLogLevel("OFF")
     yield context
     context.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    """A JVM for programs that do not need its end."""
+    from tests.helpers.shared_jvm import SharedJvm
+
+    jvm = SharedJvm(tmp_path_factory.mktemp("shared-jvm"))
+    yield jvm
+    jvm.close()
 
 
 @pytest.fixture

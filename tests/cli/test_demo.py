@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from tests.helpers import wait_for
+from tests.helpers.forked import Fork
+from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
 
 from penstock.cli import demo as demo_module
 from penstock.cli.demo_view import ViewedBatch
@@ -204,15 +206,15 @@ def without_delays(errors: str) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("pysparks_daemon")
-def test_demo_runs_on_spark(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "penstock", "demo", "--batches", "3", "--rate", "1000", "--seed", "7"]
-    with (tmp_path / "error").open("w") as error:
-        found = subprocess.run(command, stdout=subprocess.PIPE, stderr=error, text=True, check=False)
-    output = (tmp_path / "error").read_text()
-    assert found.returncode == 0, output
-    assert without_delays(output) == []
-    dashboard, *batches, totals, delays = found.stdout.splitlines()
+@pytest.mark.programs
+def test_demo_runs_on_spark(tmp_path: Path, shared_jvm: SharedJvm) -> None:
+    shared_jvm.prepare(PYSPARKS_DAEMON)
+    arguments = ["demo", "--batches", "3", "--rate", "1000", "--seed", "7"]
+    output, error = tmp_path / "output", tmp_path / "error"
+    demo = Fork("penstock", arguments, cwd=tmp_path, env=shared_jvm.environment, stdout=output, stderr=error)
+    assert demo.wait(240) == 0, error.read_text()
+    assert without_delays(error.read_text()) == []
+    dashboard, *batches, totals, delays = output.read_text().splitlines()
     assert re.fullmatch(r"dashboard http://127\.0\.0\.1:\d+", dashboard)
     assert len(batches) == 3
     assert all(LINE.fullmatch(batch) for batch in batches)

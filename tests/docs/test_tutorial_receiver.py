@@ -24,6 +24,7 @@ def test_tutorial_leads_to_a_proven_receiver(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.programs
 def test_tutorial_ends_with_a_stream(tmp_path: Path) -> None:
     walk = Walk(tmp_path, "penstock-outbox", {})
     blocks = dict(_written())

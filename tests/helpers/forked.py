@@ -32,7 +32,7 @@ class Fork:
         arguments: its arguments.
         cwd: its working directory.
         env: its environment; by default that of this process.
-        stdout: file for its standard output.
+        stdout: file for its standard output, which is appended to it.
         stderr: file for its standard error; by default the same.
     """
 
@@ -52,27 +52,30 @@ class Fork:
         path = [first, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)), *here]
         outputs = (str(stdout), str(stderr or stdout))
         for output in outputs:
-            Path(output).write_bytes(b"")
+            Path(output).touch()
         start = (program, arguments, str(cwd), environment, path, outputs)
         self._process = _forks.Process(target=_run, args=start, daemon=True)
         self._process.start()
+        self._program = str(program)
+        assert self._process.pid is not None
+        self.pid: int = self._process.pid
 
     def poll(self) -> int | None:
         """The exit code; ``None`` while it runs."""
         return self._process.exitcode
 
-    def wait(self, timeout_s: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; returns the exit code."""
-        self._process.join(timeout_s)
+        self._process.join(timeout)
         code = self._process.exitcode
         if code is None:
-            raise TimeoutError(f"the program did not end within {timeout_s:g} s")
+            raise subprocess.TimeoutExpired(self._program, timeout or 0.0)
         return code
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, if it still runs."""
-        if self._process.pid is not None and self.poll() is None:
-            os.kill(self._process.pid, number)
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kill it."""
@@ -91,6 +94,9 @@ def run_module(
         fork = Fork(module, arguments, cwd=cwd, env=env, stdout=output)
         try:
             return subprocess.CompletedProcess([module, *arguments], fork.wait(timeout_s), output.read_text())
+        except subprocess.TimeoutExpired:
+            print(output.read_text())
+            raise
         finally:
             fork.kill()
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.forked import run_module
 from tests.helpers.shared_jvm import SharedJvm
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,17 +28,9 @@ FAULTS = (
 @pytest.mark.timeout(920)
 def test_no_acknowledged_record_is_lost_or_duplicated_under_faults(shared_jvm: SharedJvm) -> None:
     shared_jvm.prepare({})
-    ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.chaos", "8", "722"],
-        cwd=ROOT,
-        env=shared_jvm.environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    ran = run_module("benchmarks.chaos", "8", "722", cwd=ROOT, env=shared_jvm.environment, timeout_s=900)
     print(ran.stdout)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.returncode == 0, ran.stdout
     figures = {name: int(count.replace(",", "")) for count, name in re.findall(r"^ *([\d,]+) (.*)$", ran.stdout, re.M)}
     assert (figures["records lost"], figures["records twice"]) == (0, 0)
     assert figures["records acknowledged"] > 10_000

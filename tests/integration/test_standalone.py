@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from pyspark.find_spark_home import _find_spark_home
 from tests.helpers import wait_for
+from tests.helpers.forked import run_module
 from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
 
 from penstock.launch.java import ensure_java
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults]
+pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
 _URL = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)\s")
 
@@ -53,17 +54,15 @@ def test_blocks_of_a_standalone_executor_are_fetched_to_the_last_batch(
     master: str, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     shared_jvm.prepare(PYSPARKS_DAEMON)
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.integration.on_standalone", master, tmp_path / "notes"],
+    ran = run_module(
+        "tests.integration.on_standalone",
+        master,
+        str(tmp_path / "notes"),
         cwd=Path(__file__).parents[2],
         env={**shared_jvm.environment, "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    report = json.loads(ran.stdout.splitlines()[-1])
+    assert ran.returncode == 0, ran.stdout
+    report = next(json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{"))
     assert report["executor"] == "0"
     assert 0 < report["before the stop"] < len(report["seen"])
     assert report["seen"][: len(report["stored"])] == report["stored"]

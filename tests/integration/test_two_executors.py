@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.forked import run_module
 from tests.helpers.shared_jvm import SharedJvm
 
 # It waits for executors that start, several times; on a busy machine each takes its time.
-pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(620)]
+pytestmark = [pytest.mark.spark, pytest.mark.programs, pytest.mark.timeout(620)]
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory, shared_jvm: SharedJvm) -> Any:
     """The observations of the program on two executors."""
     shared_jvm.prepare({})
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.integration.two_executors", tmp_path_factory.mktemp("two-executors")],
+    ran = run_module(
+        "tests.integration.two_executors",
+        str(tmp_path_factory.mktemp("two-executors")),
         cwd=Path(__file__).parents[2],
         # Its first job runs before Penstock has set the workers' Python.
         env={**shared_jvm.environment, "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+        timeout_s=600,
     )
     # Beside a failed test: its log, and the state that it describes when a wait gives up.
-    print(ran.stderr)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
+    print(ran.stdout)
+    assert ran.returncode == 0, ran.stdout
+    return next(json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{"))
 
 
 def test_a_receiver_on_a_wrong_executor_is_refused_twice_and_may_then_stay(report: Any) -> None:

@@ -50,8 +50,13 @@ def updated(stream: DStream[Any]) -> DStream[Any]:
     return stream.updateStateByKey(total, 1)
 
 
-def mapped(stream: DStream[Any]) -> DStream[Any]:
-    return stream.mapWithState(StateSpec.function(count_all).numPartitions(2)).stateSnapshots()
+def mapped(stream: DStream[Any], interval_s: float | None = None) -> DStream[Any]:
+    with_state = stream.mapWithState(StateSpec.function(count_all).numPartitions(2))
+    return (with_state if interval_s is None else with_state.checkpoint(interval_s)).stateSnapshots()
+
+
+def mapped_often(stream: DStream[Any]) -> DStream[Any]:
+    return mapped(stream, OFTEN_S)
 
 
 def slid(stream: DStream[Any]) -> DStream[Any]:
@@ -110,11 +115,13 @@ def windowed_after(number: int) -> list[Any]:
     return [[key, value] for key, value in sums(number - 2, number).items()]
 
 
+# Between two checkpoints of a state: fewer batches than the ten by default, of which each takes its time.
+OFTEN_S = 4
 # The expected output of each operation after a batch; ``None`` for no output.
 Expected = list[tuple[Operation, Callable[[int], list[Any] | None]]]
 OPERATIONS: Expected = [
     (updated, state_after),
-    (mapped, state_after),
+    (mapped_often, state_after),
     (slid, slid_after),
     (chained, chained_after),
     (slid_by_two, slid_by_two_after),
@@ -123,6 +130,7 @@ OPERATIONS: Expected = [
 ]
 # The stream of these is that of ``updated``: its states are computed once for all of them.
 OF_STATES = (chained, windowed_state)
+CHECKPOINTED = (slid, slid_by_two, chained)
 
 
 def named(name: str) -> Callable[[Any], Any]:
@@ -138,8 +146,10 @@ def build_all(output: Output, operations: list[Operation]) -> Callable[[Streamin
 
     def build(context: StreamingContext) -> None:
         source = numbered(context, numbers)
-        states = updated(source)
+        states = updated(source).checkpoint(OFTEN_S)
         made = {each: each(states if each in OF_STATES else source) for each in operations if each is not updated}
+        for each in made.keys() & {*CHECKPOINTED}:
+            made[each].checkpoint(OFTEN_S)
         streams = {each: stream.map(named(each.__name__)) for each, stream in {updated: states, **made}.items()}
         if slower := streams.pop(slid_by_two, None):
             output.collect(slower)
@@ -172,19 +182,19 @@ def folder(tmp_path: Path) -> Path:
 def test_every_operation_recovers_twice_and_from_every_retained_checkpoint(runs: Runs, output: Output) -> None:
     build = build_all(output, [operation for operation, _after in OPERATIONS])
     first = runs.new(build).start()
-    first.batches(7)
+    first.batches(3)
     before_any_table = runs.interrupt("before")
-    first.batches(6)
+    first.batches(4)
     left = runs.interrupt("left")
     oldest = runs.interrupt("oldest")
     first.stop()
-    check(output, OPERATIONS, range(1, 14))
+    check(output, OPERATIONS, range(1, 8))
     checkpoints = sorted(oldest.glob("checkpoint-*"))
     assert len(checkpoints) == 10
     for number, path in enumerate(checkpoints[1:]):
         path.write_bytes(path.read_bytes()[: 10 * number])
     # The batches of the downtime are generated too.
-    for copy, after, missed in ((left, 13, 14), (left, 15, 15), (oldest, 13, 14), (before_any_table, 9, 8)):
+    for copy, after, missed in ((left, 7, 8), (left, 9, 9), (oldest, 7, 8), (before_any_table, 5, 4)):
         output.forget()
         runs.clock = ManualClock(after * INTERVAL_MS)
         run = runs.new(build, copy).start()
