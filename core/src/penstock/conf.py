@@ -385,8 +385,8 @@ class Settings:
     tls_mutual: bool = _security(
         "spark.penstock.wire.tls.mutual",
         "true",
-        "Mutual TLS: callers of the driver and of receivers must show a certificate of the authority, too. `false`: only "
-        "the called side shows one.",
+        "Mutual TLS: callers of the driver and of receivers must show a certificate of the authority, too. `false`: "
+        "only the called side shows one.",
     )
 
     plugins_strict: bool = _advanced(

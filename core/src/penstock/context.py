@@ -20,7 +20,7 @@ from penstock.checkpoint.program import Program
 from penstock.checkpoint.restore.recovery import NotRecoverableError, Recovery, find_newest
 from penstock.conf import Settings, key
 from penstock.conf_warnings import keys_without_effect
-from penstock.context_state import StreamingContextState, Termination
+from penstock.context_state import StreamingContextState, Termination, require_callable
 from penstock.engine import Engine
 from penstock.engine_access import EngineAccess
 from penstock.errors import BatchFailedError, CheckpointError, ConfigurationError, StreamingStateError
@@ -34,6 +34,7 @@ from penstock.runtime.log import get_logger, set_level
 from penstock.runtime.stop_signals import StopSignals
 from penstock.runtime.threads import EngineThread, on_engine_thread
 from penstock.spark import cluster, saved_conf
+from penstock.spark.jvm_shutdown import JvmShutdown
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -96,6 +97,7 @@ class StreamingContext(StreamBuilder):
         self._state = StreamingContextState.INITIALIZED
         self._lock = threading.RLock()
         self._signals, self._termination = StopSignals(self._on_signal), Termination()
+        self._jvm_shutdown = JvmShutdown(lambda: self._on_signal(signal.SIGTERM, of_jvm=True))
         self._stop_thread: threading.Thread | None = None
         self._stops_gracefully = self._stops_spark = self._has_stopped_spark = self._is_spark_gone = False
         self._engine: Engine | None = None
@@ -184,7 +186,7 @@ class StreamingContext(StreamBuilder):
             CheckpointError: there are checkpoints and none can be read, or the saved program has a ``queueStream``.
             ConfigurationError: ``checkpointPath`` is empty text, a file, or cannot be created or written.
         """
-        _require_callable(setupFunc)
+        require_callable(setupFunc)
         found = find_newest(checkpointPath)
         if found is not None and not Settings.parse(saved_conf.current_conf()).checkpoint_rebuild:
             try:
@@ -232,7 +234,7 @@ class StreamingContext(StreamBuilder):
         Raises:
             TypeError: ``setupFunc`` is not callable, or returns no StreamingContext.
         """
-        _require_callable(setupFunc)
+        require_callable(setupFunc)
         active = cls.getActive()
         if active is not None:
             return active
@@ -282,6 +284,7 @@ class StreamingContext(StreamBuilder):
             self._state = StreamingContextState.ACTIVE
             if self._settings.stop_gracefully_on_shutdown:
                 self._signals.install()
+                self._jvm_shutdown.install(self._sc, self._graceful_stop_s())
             else:
                 self._signals.override_pysparks_interrupt()
             self._bus.post(StreamingStarted(self._clock.now_ms()))
@@ -358,9 +361,11 @@ class StreamingContext(StreamBuilder):
             self._bus.add(listener, origin)
         self._engine.start(access.saved_values)
 
-    def _on_signal(self, number: int) -> None:
-        """The first signal stops gracefully, the second at once; ``awaitTermination`` returns then."""
-        first = self._stop_thread is None
+    def _on_signal(self, number: int, *, of_jvm: bool = False) -> None:
+        """The first signal stops gracefully, the second at once, unless one of the two was that of the JVM."""
+        first = self._stop_thread is None or self._jvm_shutdown.takes_signal()
+        if of_jvm and not first:
+            return
         log.info("signal received", signal=signal.Signals(number).name, graceful=first)
         self._request_stop(graceful=first, stop_spark=False)
 
@@ -416,6 +421,7 @@ class StreamingContext(StreamBuilder):
         if StreamingContext._active is self:
             StreamingContext._active = None
         self._signals.close()
+        self._jvm_shutdown.close()
         try:
             self._stop_spark()
         finally:
@@ -436,11 +442,6 @@ class StreamingContext(StreamBuilder):
             return
         # On this thread, because an interpreter at exit may start no other.
         self._stop(graceful)
-
-
-def _require_callable(setup: object) -> None:
-    if not callable(setup):
-        raise TypeError("setupFunc should be callable.")
 
 
 def _created_by(setup: Callable[[], StreamingContext]) -> StreamingContext:

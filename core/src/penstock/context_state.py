@@ -6,6 +6,12 @@ import threading
 from enum import Enum
 
 
+def require_callable(setup: object) -> None:
+    """Raise TypeError for a ``setupFunc`` that is no function."""
+    if not callable(setup):
+        raise TypeError("setupFunc should be callable.")
+
+
 class StreamingContextState(Enum):
     """State of a StreamingContext; it never goes back."""
 

@@ -13,7 +13,7 @@ import platform
 import re
 import sys
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -273,9 +273,12 @@ def _linked(distribution: importlib.metadata.Distribution, pth: Path) -> Iterato
                 f"{distribution.name} is installed editable by {pth.name}, whose line {line[:80]!r} names no folder: "
                 "install it from a wheel"
             )
-        is_module: Callable[[Path], bool] = lambda each: each.suffix == ".py" or (each / "__init__.py").is_file()
-        for module in filter(is_module, sorted(folder.iterdir())):
+        for module in filter(_is_module, sorted(folder.iterdir())):
             for path in sorted(module.rglob("*")) if module.is_dir() else (module,):
                 name = path.relative_to(folder).as_posix()
                 if path.is_file() and not _UNUSED.match(name):
                     yield name, path
+
+
+def _is_module(path: Path) -> bool:
+    return path.suffix == ".py" or (path / "__init__.py").is_file()

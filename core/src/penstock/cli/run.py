@@ -73,6 +73,7 @@ _PYTHONPATH = "spark.executorEnv.PYTHONPATH"
 @click.pass_obj
 def run(
     verbose: bool,
+    /,
     app: Path,
     args: tuple[str, ...],
     master: str | None,

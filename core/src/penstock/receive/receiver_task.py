@@ -27,7 +27,7 @@ from penstock.blocks.block_transfer import open_block
 from penstock.blocks.received_block_handler import LocalBlockHandler, ReceivedBlockHandler, WriteAheadLogBlockHandler
 from penstock.conf import Settings
 from penstock.errors import WireError, summary_of
-from penstock.plugins.discovery import Plugins
+from penstock.plugins.discovery import Plugins, origin_of
 from penstock.receive.messages import CleanUpBlocks, RegisterReceiver, ReleaseReceiver, StopReceiver, UpdateRateLimit
 from penstock.receive.receiver import Receiver
 from penstock.receive.receiver_supervisor import ReceiverSupervisor
@@ -135,6 +135,7 @@ class _Launch:
             host=host,
             directory="" if task.log_directory else str(directory),
             disk_bytes=0 if directory is None else _disk_bytes(directory),
+            plugin=origin_of(type(task.receiver), plugins.loaded),
         )
         # Before it has registered nobody knows the endpoint: no command comes earlier.
         self._supervisor = ReceiverSupervisor(task.receiver, registration, task.settings, self._client, handler)

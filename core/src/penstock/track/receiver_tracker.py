@@ -338,6 +338,9 @@ class ReceiverTracker:
         stream_id, epoch = message.stream_id, message.epoch
         if stream_id not in self._tracked.records:
             return Registered(accepted=False, reason=no_launch(message))
+        if refusal := self._launcher.refusal(message):
+            log.error("receiver refused", stream_id=stream_id, reason=refusal)
+            return Registered(accepted=False, reason=refusal)
         job = self._tracked.job(stream_id, epoch)
         # Not on the loop, which has other messages to handle meanwhile.
         location = None if job is None else self._launcher.location_of(job, self._stopping)

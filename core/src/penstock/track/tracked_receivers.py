@@ -194,7 +194,7 @@ class TrackedReceivers:
 
     def _on_job_end(self, stream_id: int, epoch: int, error: BaseException | None) -> None:
         """On the job's thread."""
-        failed = ("", "") if error is None else (failure.reason(error), text_of(error))
+        failed = ("", "") if error is None else (self._launcher.reason(stream_id, error), text_of(error))
 
         def ended() -> None:
             self._connections.end(stream_id, epoch)
@@ -250,6 +250,8 @@ class TrackedReceivers:
 
     def _tick(self) -> None:
         self._launch_all()
+        for stream_id in self._launcher.placement.lost(self._records.values()):
+            self.step(stream_id, lifecycle.ExecutorLost())
         self.tick_all()
         now_ms = self._clock.monotonic_ms()
         is_due = now_ms - self._serve_asked_ms >= _SERVE_AGAIN_MS and self._batch_ms > self._serve_asked_ms
