@@ -116,7 +116,7 @@ def _why_not_writable(path: Path) -> str:
         for each in (path, *path.parents):
             if each.is_file():
                 return f"{each} is a file"
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryFile(dir=path):
             return ""
     except OSError as error:
