@@ -166,6 +166,14 @@ def test_cluster_mode_becomes_spark_submit(cli: Cli, program: Program, monkeypat
     assert not [each for each in options if each.startswith("spark.master=")]
 
 
+def test_program_in_an_image_can_be_named_in_cluster_mode_only(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[str] = []
+    monkeypatch.setattr(os, "execv", lambda _path, command: became.extend(command))
+    cli("run", "--master", "k8s://https://h:1", "--deploy-mode", "cluster", "local:///opt/app.py", "x")
+    assert became[-2:] == ["local:///opt/app.py", "x"]
+    assert "does not exist" in cli("run", "local:///opt/app.py").stderr
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -31,7 +31,7 @@ _PYTHONPATH = "spark.executorEnv.PYTHONPATH"
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.argument("app", metavar="APP.py", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("app", metavar="APP.py")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 @click.option("--master", metavar="URL", help="Spark master.  [default: local[cores + receivers]]")
 @click.option(
@@ -74,7 +74,7 @@ _PYTHONPATH = "spark.executorEnv.PYTHONPATH"
 def run(
     verbose: bool,
     /,
-    app: Path,
+    app: str,
     args: tuple[str, ...],
     master: str | None,
     receivers: int,
@@ -100,6 +100,8 @@ def run(
     options = ["--master", master] if master else []
     options += [part for name, value in passed_on.items() if value for part in (f"--{name.replace('_', '-')}", value)]
     options += [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    if not Path(app).is_file() and not (deploy_mode == "cluster" and "://" in app):
+        raise click.BadParameter(f"File {app!r} does not exist.", param_hint="'APP.py'")
     if deploy_mode == "cluster":
         _submit(defaults, options, app, args, watch=watch)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)  # otherwise Spark's scripts use `python3`
@@ -110,9 +112,9 @@ def run(
         from penstock.cli.watch import watching
 
         with watching():
-            _run_as_main(app.absolute(), args)
+            _run_as_main(Path(app).absolute(), args)
     else:
-        _run_as_main(app.absolute(), args)
+        _run_as_main(Path(app).absolute(), args)
 
 
 def _with_folders(archives: str) -> tuple[str, list[str]]:
@@ -135,7 +137,7 @@ def _import_from(py_files: list[str]) -> None:
         sys.path.insert(1, str(path.parent if path.suffix == ".py" else path))
 
 
-def _submit(defaults: dict[str, str], options: list[str], app: Path, args: tuple[str, ...], *, watch: bool) -> None:
+def _submit(defaults: dict[str, str], options: list[str], app: str, args: tuple[str, ...], *, watch: bool) -> None:
     """Become spark-submit, which has the cluster run the program.
 
     Raises:
@@ -152,7 +154,7 @@ def _submit(defaults: dict[str, str], options: list[str], app: Path, args: tuple
         )
     if watch:
         raise click.UsageError("--watch shows batches of a program that runs here: leave out --deploy-mode cluster")
-    command = [spark_submit(), "--deploy-mode", "cluster", *submit_options(defaults, options), str(app), *args]
+    command = [spark_submit(), "--deploy-mode", "cluster", *submit_options(defaults, options), app, *args]
     os.environ.pop("PYSPARK_SUBMIT_ARGS", None)
     os.execv(command[0], command)
 
