@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -45,11 +44,6 @@ class Launches(StreamingListener):
     def onReceiverError(self, receiverError: Any) -> None:
         """Print the error."""
         print("error:", receiverError.receiverInfo.lastErrorMessage, flush=True)
-
-
-def where(words: Iterable[tuple[str, int]]) -> list[str]:
-    """The executor of a task."""
-    return [str(Path.cwd())]
 
 
 if __name__ == "__main__":

@@ -167,14 +167,17 @@ def test_packed_program_survives_its_executor_and_stops_gracefully(
         finally:
             running.close()
     assert second != first
-    assert f"the executor {first} on {WORKERS} is lost" in running.output.read_text()
+    # By the tracker, or by Spark's retry of the task, which comes first where a slot is free.
+    assert re.search(
+        rf"error: (the executor {first} on {WORKERS} is lost|the receiver's task)", running.output.read_text()
+    )
     assert (report["name"], report["shown"]) == ("packed", 0)
     numbers = [int(line) for line in (tmp_path / "notes").read_text().split()]
     seen = report["seen"]
     assert isinstance(seen, list)
-    # Noted after it was stored: the last one before the executor was killed may be stored twice.
-    assert set(numbers) == set(seen)
-    assert len(seen) <= len(numbers) + 1
+    # Noted after it was stored: the last one before the executor was killed, and before the stop, may not be.
+    assert set(numbers) <= set(seen)
+    assert len(seen) <= len(numbers) + 2
     assert report["counts"] == dict(Counter(f"word {number % 3}" for number in seen))
     # The firewall table: each of its ports is open, and no other, but for those that only this host reaches.
     fixed = {port + more for port in map(int, ports.values()) for more in range(17)}
@@ -198,7 +201,10 @@ def test_plain_spark_submit_runs_and_stops_gracefully(tmp_path: Path, bare_pytho
             report = running.stop()
         finally:
             running.close()
-    assert report["seen"] == [int(line) for line in notes.read_text().split()]
+    numbers, seen = [int(line) for line in notes.read_text().split()], report["seen"]
+    assert isinstance(seen, list)
+    assert seen[: len(numbers)] == numbers
+    assert len(seen) <= len(numbers) + 1
 
 
 def test_executor_without_penstock_is_reported_with_host_and_remedy(tmp_path: Path, bare_python: str) -> None:
