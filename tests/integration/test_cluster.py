@@ -11,7 +11,7 @@ import subprocess
 import sys
 import venv
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `penstock pack` makes of the core."""
     path = tmp_path_factory.mktemp("packed") / "penstock.tar.gz"
-    command = ["pack", "--output", path, "--exclude", "pandas", "--exclude", "numpy", "socket"]
+    command: list[str | Path] = ["pack", "--output", path, "--exclude", "pandas", "--exclude", "numpy", "socket"]
     subprocess.run([sys.executable, "-m", "penstock", *command], check=True, timeout=120)
     return path
 
@@ -51,7 +51,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Running:
     """A program that runs in a process of its own."""
 
-    def __init__(self, command: list[str | Path], folder: Path, python: str) -> None:
+    def __init__(self, command: Sequence[str | Path], folder: Path, python: str) -> None:
         self.output, self.errors = folder / "stdout", folder / "stderr"
         with self.output.open("w") as stdout, self.errors.open("w") as stderr:
             self.process = subprocess.Popen(
@@ -150,8 +150,17 @@ def test_packed_program_survives_its_executor_and_stops_gracefully(
     ports = dict(zip(keys, map(str, free_ports(len(keys))), strict=True))
     conf = properties(tmp_path, {"spark.driver.host": DRIVER, "spark.driver.bindAddress": DRIVER, **ports})
     with standalone_cluster(tmp_path, workers=2, host=WORKERS) as url:
-        command = ["--master", url, "--name", "packed", "--archives", archive, "--properties-file", conf]
-        program = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint"]
+        command: list[str | Path] = [
+            "--master",
+            url,
+            "--name",
+            "packed",
+            "--archives",
+            archive,
+            "--properties-file",
+            conf,
+        ]
+        program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint"]
         running = Running([sys.executable, "-m", "penstock", "run", *command, *program], tmp_path, bare_python)
         try:
             (first,) = running.await_line(r"receiver on (\d+)")
@@ -189,9 +198,9 @@ def test_plain_spark_submit_runs_and_stops_gracefully(tmp_path: Path, bare_pytho
     conf = properties(tmp_path, {"spark.driver.host": DRIVER, "spark.ui.enabled": "false"})
     spark_submit = Path(_find_spark_home()) / "bin" / "spark-submit"
     with standalone_cluster(tmp_path, host=WORKERS) as url:
-        command = ["--master", url, "--properties-file", conf, "--archives", f"{archive}#penstock"]
+        command: list[str | Path] = ["--master", url, "--properties-file", conf, "--archives", f"{archive}#penstock"]
         command += ["--conf", "spark.executorEnv.PYTHONPATH=./penstock"]
-        program = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint"]
+        program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint"]
         running = Running([spark_submit, *command, *program], tmp_path, bare_python)
         try:
             running.await_line(r"receiver on (\d+)")
@@ -216,8 +225,8 @@ def test_executor_without_penstock_is_reported_with_host_and_remedy(tmp_path: Pa
             "spark.penstock.receiver.onFailure": "fail-application",
         },
     )
-    command = ["run", "--master", "local[2]", "--properties-file", conf]
-    program = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint"]
+    command: list[str | Path] = ["run", "--master", "local[2]", "--properties-file", conf]
+    program: list[str | Path] = [PROGRAM, tmp_path / "notes", tmp_path / "checkpoint"]
     running = Running([sys.executable, "-m", "penstock", *command, *program], tmp_path, bare_python)
     try:
         assert running.process.wait(240) == 1

@@ -94,7 +94,8 @@ def test_expired_certificate_is_refused_before_the_start(tls: Tls, tmp_path: Pat
     host.private_key_pem.write_to_path(tmp_path / "key.pem")
     host.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
-    old = Tls(*(str(tmp_path / f"{name}.pem") for name in ("certificate", "key", "authority")))
+    certificate, key, authority_ = (str(tmp_path / f"{name}.pem") for name in ("certificate", "key", "authority"))
+    old = Tls(certificate, key, authority_)
     with pytest.raises(ConfigurationError, match=r"tls\.certificate='.*certificate.pem' .*: certificate has expired"):
         Tls.of(conf_of(old))
 

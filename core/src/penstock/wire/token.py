@@ -58,7 +58,7 @@ class Tls:
                 Path(path).read_bytes()
             except OSError as error:
                 raise ConfigurationError(f"{key(name)}={path!r} cannot be read: {error.strerror}") from None
-        tls = cls(*paths.values(), settings.tls_mutual)
+        tls = cls(**{name.removeprefix("tls_"): path for name, path in paths.items()}, mutual=settings.tls_mutual)
         if reason := tls._fault():
             raise ConfigurationError(
                 f"{key('tls_certificate')}={tls.certificate!r} cannot be used with {key('tls_key')}={tls.key!r} and "
