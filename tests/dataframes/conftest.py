@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 Program = Callable[..., None]
 
+FRUGAL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+
 
 class Run:
     """Runs a program over stored batches, and collects the errors of its batches.
@@ -73,13 +80,26 @@ class Run:
 
 @pytest.fixture(scope="package", autouse=True)
 def session(sc: SparkContext) -> Iterator[SparkSession]:
-    """The program's session; a task costs more than the rows of these tests."""
+    """The program's session: a task, a plan in stages and compiled code cost more than the rows of these tests."""
     from pyspark.sql import SparkSession
 
     found = SparkSession.builder.getOrCreate()
-    found.conf.set("spark.sql.shuffle.partitions", "1")
+    for key, value in FRUGAL.items():
+        found.conf.set(key, value)
     yield found
-    found.conf.unset("spark.sql.shuffle.partitions")
+    for key in FRUGAL:
+        found.conf.unset(key)
+
+
+@pytest.fixture
+def sparks_plans(session: SparkSession) -> Iterator[None]:
+    """Adaptive plans and compiled code, as a program has them that sets nothing."""
+    keys = FRUGAL.keys() - {"spark.sql.shuffle.partitions"}
+    for key in keys:
+        session.conf.unset(key)
+    yield
+    for key in keys:
+        session.conf.set(key, FRUGAL[key])
 
 
 @pytest.fixture

@@ -62,6 +62,7 @@ def test_what_cannot_be_saved_is_named_with_its_operator(
             save_program(ssc._program)
 
 
+@pytest.mark.usefixtures("sparks_plans")
 def test_the_program_of_the_page_counts_words(
     sc: SparkContext, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

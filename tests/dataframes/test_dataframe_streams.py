@@ -88,7 +88,7 @@ def seen(sc: SparkContext, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     assert run.errors == {}
     # The program's own view of that name.
     assert spark.table("batch").columns == ["id"]
-    assert [table.name for table in spark.catalog.listTables() if table.isTemporary] == ["batch"]
+    assert [row.viewName for row in spark.sql("SHOW VIEWS").collect() if row.isTemporary] == ["batch"]
     spark.catalog.dropTempView("batch")
     return found
 

@@ -49,7 +49,7 @@ TYPES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 }
 
 
-NUM_ROWS, ROWS_PER_BLOCK = 180, 30
+NUM_ROWS, ROWS_PER_BLOCK = 120, 40
 
 
 def samples(values: st.SearchStrategy[Any]) -> list[Any]:

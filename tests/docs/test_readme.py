@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.helpers import wait_for
+
+from penstock import StreamingContext
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "custom_receiver.py"
@@ -29,34 +34,32 @@ def test_links_have_targets(page: str) -> None:
     assert [link for link in links if not (path.parent / link).exists()] == []
 
 
-# In place of the ten seconds that the example runs: until it has printed a mean.
-UNTIL_A_MEAN_IS_PRINTED = """
-import pathlib, time
-deadline = time.monotonic() + 100
-while "('room" not in pathlib.Path("out").read_text():
-    assert time.monotonic() < deadline
-    time.sleep(0.05)
-"""
-
-
 @pytest.mark.spark
-@pytest.mark.usefixtures("pysparks_daemon")
-def test_example_runs(tmp_path: Path) -> None:
-    program, ten_seconds = EXAMPLE.read_text(), "ssc.awaitTermination(10)\n"
-    assert program.count(ten_seconds) == 1
-    (tmp_path / "example.py").write_text(program.replace(ten_seconds, UNTIL_A_MEAN_IS_PRINTED))
-    with (tmp_path / "out").open("w") as out:
-        done = subprocess.run(
-            [sys.executable, "-u", "-m", "penstock", "run", "example.py"],
-            cwd=tmp_path,
-            stdout=out,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    means = re.findall(r"\('room [123]', (\d+\.\d)\)", (tmp_path / "out").read_text())
-    assert means
+def test_example_prints_means_until_it_stops(
+    sc: SparkContext, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = ""
+
+    def has_printed() -> bool:
+        nonlocal printed
+        printed += capsys.readouterr().out
+        return "('room" in printed
+
+    def await_a_mean(_ssc: StreamingContext, seconds: float) -> None:
+        assert seconds == 10
+        wait_for(has_printed, "a mean is printed")
+
+    monkeypatch.setattr(StreamingContext, "awaitTermination", await_a_mean)
+    program = EXAMPLE.read_text()
+    for its, the_tests in {
+        'SparkContext(appName="thermometers")': "shared",
+        "ssc.stop(": "ssc.stop(stopSparkContext=False, ",
+    }.items():
+        assert program.count(its) == 1
+        program = program.replace(its, the_tests)
+    # As a program: the receiver's class travels whole.
+    exec(compile(program, EXAMPLE.name, "exec"), {"__name__": "__main__", "shared": sc})
+    printed += capsys.readouterr().out
+    means = re.findall(r"\('room [123]', (\d+\.\d)\)", printed)
     # Sums of at least a few draws from a normal distribution with mean 20 and deviation 2.
     assert all(10 < float(mean) < 30 for mean in means)

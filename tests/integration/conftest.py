@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark import cloudpickle
+from tests.helpers.shared_jvm import SharedJvm
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +14,11 @@ def _travels_by_value(request: pytest.FixtureRequest) -> Iterator[None]:
     cloudpickle.register_pickle_by_value(request.module)
     yield
     cloudpickle.unregister_pickle_by_value(request.module)
+
+
+@pytest.fixture(scope="session")
+def shared_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    """A JVM for programs that do not need its end."""
+    jvm = SharedJvm(tmp_path_factory.mktemp("shared-jvm"))
+    yield jvm
+    jvm.close()

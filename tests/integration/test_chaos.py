@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.shared_jvm import SharedJvm
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
@@ -26,10 +27,12 @@ FAULTS = (
 
 # Several programs, one after the other; on a busy machine each takes its time.
 @pytest.mark.timeout(920)
-def test_no_acknowledged_record_is_lost_or_duplicated_under_faults() -> None:
+def test_no_acknowledged_record_is_lost_or_duplicated_under_faults(shared_jvm: SharedJvm) -> None:
+    shared_jvm.prepare({})
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.chaos", "8", "722"],
         cwd=ROOT,
+        env=shared_jvm.environment,
         capture_output=True,
         text=True,
         timeout=900,

@@ -1,8 +1,7 @@
-"""A receiver plugin from a distribution of its own runs on separate executors, beside a zoo of bad plugins."""
+"""A receiver plugin from a distribution of its own runs on a separate executor, beside a zoo of bad plugins."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import zipfile
@@ -10,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.badplugins.zoo import FAULTY, LATE, SPOILERS, Zoo
+from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
 
-from penstock.launch.java import ensure_java
-
-pytestmark = [pytest.mark.spark, pytest.mark.programs, pytest.mark.usefixtures("pysparks_daemon")]
+pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,13 +62,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def test_a_plugin_runs_on_separate_executors_beside_every_bad_plugin(site: Path, tmp_path: Path) -> None:
-    ensure_java()
+def test_a_plugin_runs_on_a_separate_executor_beside_every_bad_plugin(
+    site: Path, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    shared_jvm.prepare(PYSPARKS_DAEMON)
     program, executors = tmp_path / "program.py", tmp_path / "executors.log"
     program.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, str(program), "local-cluster[2,1,1024]", str(site), str(executors)],
-        env={**os.environ, "PYTHONPATH": str(site)},
+        [sys.executable, str(program), "local-cluster[1,2,1024]", str(site), str(executors)],
+        env={**shared_jvm.environment, "PYTHONPATH": str(site)},
         capture_output=True,
         text=True,
         timeout=240,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from penstock.launch.java import ensure_java
+from tests.helpers.forked import Fork
+from tests.helpers.shared_jvm import SharedJvm
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
@@ -95,15 +93,19 @@ print("active", StreamingContext.getActive(), flush=True)
 class Program:
     """A program that runs, and what it has printed."""
 
-    def __init__(self, folder: Path, source: str, master: str) -> None:
+    def __init__(self, folder: Path, source: str, master: str, environment: dict[str, str]) -> None:
         self.accepted = folder / "accepted"
         self._out, self._errors = folder / "out", folder / "errors"
         path = folder / "program.py"
         path.write_text(source)
-        with self._out.open("w") as out, self._errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, str(path), master, str(self.accepted)], stdout=out, stderr=errors
-            )
+        self.process = Fork(
+            path,
+            [master, str(self.accepted)],
+            cwd=folder,
+            env=environment,
+            stdout=self._out,
+            stderr=self._errors,
+        )
 
     @property
     def lines(self) -> list[str]:
@@ -121,20 +123,20 @@ class Program:
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+def run(tmp_path: Path, shared_jvm: SharedJvm) -> Iterator[Callable[..., Program]]:
     """Runs a program: the one above, and what comes after its start."""
-    ensure_java()
     running: list[Program] = []
 
     def run_program(after: str, master: str) -> Program:
-        running.append(Program(tmp_path, PROGRAM + after, master))
+        shared_jvm.prepare({})
+        running.append(Program(tmp_path, PROGRAM + after, master, shared_jvm.environment))
         return running[-1]
 
     yield run_program
     for program in running:
-        if program.process.poll() is None:
-            program.process.kill()
-            program.process.wait(30)
+        program.process.kill()
+        program.process.wait(30)
+    shared_jvm.prepare({})
 
 
 def test_a_graceful_stop_after_ctrl_c_loses_nothing_and_a_listener_can_stop_spark(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import pyspark
 import pytest
+from tests.helpers.forked import Fork
+from tests.helpers.shared_jvm import SharedJvm
 
 from penstock import conf
-from penstock.launch.java import ensure_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.programs]
 
@@ -25,12 +23,9 @@ EXAMPLES = Path(pyspark.__file__).parent / "examples" / "src" / "main" / "python
 class Program:
     """A program that runs, and what it has printed."""
 
-    def __init__(self, path: Path, args: list[str]) -> None:
+    def __init__(self, path: Path, args: list[str], environment: dict[str, str]) -> None:
         self._out, self._errors = path.with_suffix(".out"), path.with_suffix(".errors")
-        with self._out.open("w") as out, self._errors.open("w") as errors:
-            self.process = subprocess.Popen(
-                [sys.executable, "-u", str(path), *args], stdout=out, stderr=errors, cwd=path.parent
-            )
+        self.process = Fork(path, args, cwd=path.parent, env=environment, stdout=self._out, stderr=self._errors)
 
     @property
     def lines(self) -> list[str]:
@@ -44,28 +39,35 @@ class Program:
 
 
 @pytest.fixture
-def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Program]]:
-    """Runs an example after changing its import."""
-    ensure_java()
-    # Two slots, as the programs take whatever the machine has: one for the receiver, one for batches.
-    options = "--master local[2] --conf spark.ui.enabled=false --conf spark.streaming.gracefulStopTimeout=100s"
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{options} pyspark-shell")
+def example(shared_jvm: SharedJvm) -> Iterator[Callable[..., Program]]:
+    """Runs an example after changing its import; ends the one before."""
     running: list[Program] = []
 
-    def run(name: str, *args: str) -> Program:
+    def end_last() -> None:
+        if running:
+            running[-1].process.send_signal(signal.SIGTERM)
+            running[-1].process.wait(30)
+
+    def run(name: str, *args: str, configuration: Mapping[str, str] | None = None) -> Program:
         source = (EXAMPLES / name).read_text()
         changed = source.replace("from pyspark.streaming import", "from penstock import")
         assert changed.count("from penstock import") == 1
-        path = tmp_path / f"{len(running)}-{name}"
+        path = shared_jvm.folder / f"{len(running)}-{name}"
         path.write_text(changed)
-        running.append(Program(path, list(args)))
+        end_last()
+        # Two slots, as the programs take whatever the machine has: one for the receiver, one for batches.
+        chosen = {
+            "spark.master": "local[2]",
+            "spark.ui.enabled": "false",
+            "spark.streaming.gracefulStopTimeout": "100s",
+        }
+        shared_jvm.prepare(chosen | dict(configuration or {}))
+        running.append(Program(path, list(args), shared_jvm.environment))
         return running[-1]
 
     yield run
-    for program in running:
-        if program.process.poll() is None:
-            os.kill(program.process.pid, signal.SIGTERM)
-            program.process.wait(30)
+    end_last()
+    shared_jvm.prepare({})
 
 
 def test_queue_stream(example: Callable[..., Program], wait_for: Callable[..., None]) -> None:
@@ -90,9 +92,11 @@ class Server:
         return connection
 
 
-def kill(program: Program, connection: socket.socket) -> None:
-    """Kill a program and wait for the end of its receiver, which would take the connection of the next program."""
+def kill(program: Program, connection: socket.socket, shared_jvm: SharedJvm) -> None:
+    """Kill a program, and end its receiver, which would take the connection of the next program."""
     program.process.kill()
+    program.process.wait(30)
+    shared_jvm.prepare({})
     with suppress(ConnectionResetError):
         assert connection.recv(1) == b""
 
@@ -136,12 +140,13 @@ def test_sql_network_wordcount(example: Callable[..., Program], server: Server, 
 
 
 def test_network_wordjoinsentiments(
-    example: Callable[..., Program], server: Server, tmp_path: Path, wait_for: Callable[..., None]
+    example: Callable[..., Program], server: Server, shared_jvm: SharedJvm, wait_for: Callable[..., None]
 ) -> None:
     # The program splits at spaces; the list that comes with PySpark has tabs.
     listed = (Path(pyspark.__file__).parent / "data" / "streaming" / "AFINN-111.txt").read_text()
-    (tmp_path / "data" / "streaming").mkdir(parents=True)
-    (tmp_path / "data" / "streaming" / "AFINN-111.txt").write_text(listed.replace("\t", " "))
+    data = shared_jvm.folder / "data" / "streaming"
+    data.mkdir(parents=True)
+    (data / "AFINN-111.txt").write_text(listed.replace("\t", " "))
     program = example("network_wordjoinsentiments.py", *server.address)
     with server.accept() as connection:
         connection.sendall(b"good news and bad news and good\n")
@@ -155,18 +160,18 @@ def test_network_wordjoinsentiments(
 
 
 def test_recoverable_network_wordcount_recovers_after_a_kill(
-    example: Callable[..., Program], server: Server, tmp_path: Path, wait_for: Callable[..., None]
+    example: Callable[..., Program], server: Server, shared_jvm: SharedJvm, wait_for: Callable[..., None]
 ) -> None:
     arguments = ("recoverable_network_wordcount.py", *server.address, "checkpoints", "counts.txt")
     program = example(*arguments)
-    counts = tmp_path / "counts.txt"
+    counts = shared_jvm.folder / "counts.txt"
     with server.accept() as connection:
         connection.sendall(b"a rose is a rose\n")
         wait_for(lambda: counts.exists() and "('rose', 2)" in counts.read_text(), "the line's words", 120)
         assert "Creating new context" in program.lines
         wait_for(lambda: "Dropped 2 word(s) totally" in program.lines, "the excluded words, counted")
         assert "('a'" not in counts.read_text()
-        kill(program, connection)
+        kill(program, connection, shared_jvm)
     again = example(*arguments)
     with server.accept() as connection:
         connection.sendall(b"a tulip is no rose\n")
@@ -178,23 +183,16 @@ def test_recoverable_network_wordcount_recovers_after_a_kill(
 
 
 def test_stateful_network_wordcount_recovers_after_a_kill(
-    example: Callable[..., Program],
-    server: Server,
-    monkeypatch: pytest.MonkeyPatch,
-    wait_for: Callable[..., None],
+    example: Callable[..., Program], server: Server, shared_jvm: SharedJvm, wait_for: Callable[..., None]
 ) -> None:
     """It says nothing of recovery: that its own code makes the streams again, and the log, are configuration."""
-    monkeypatch.setenv(
-        "PYSPARK_SUBMIT_ARGS",
-        f"--conf {conf.key('checkpoint_rebuild')}=true --conf {conf.key('wal_enabled')}=true "
-        + os.environ["PYSPARK_SUBMIT_ARGS"],
-    )
-    program = example("stateful_network_wordcount.py", *server.address)
+    configuration = {conf.key("checkpoint_rebuild"): "true", conf.key("wal_enabled"): "true"}
+    program = example("stateful_network_wordcount.py", *server.address, configuration=configuration)
     with server.accept() as connection:
         connection.sendall(b"hello streams\n")
         wait_for(lambda: "('hello', 2)" in program.lines, "the initial state and one more", 120)
-        kill(program, connection)
-    again = example("stateful_network_wordcount.py", *server.address)
+        kill(program, connection, shared_jvm)
+    again = example("stateful_network_wordcount.py", *server.address, configuration=configuration)
     with server.accept() as connection:
         connection.sendall(b"hello again\n")
         # The lines of a batch are printed one by one.

@@ -7,15 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.helpers.shared_jvm import SharedJvm
 
 pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 COMMAND = Path(__file__).parents[2] / "benchmarks" / "receiver_memory.py"
 
 
-def test_receiver_memory_stays_flat_while_batches_are_ten_times_too_slow() -> None:
+def test_receiver_memory_stays_flat_while_batches_are_ten_times_too_slow(shared_jvm: SharedJvm) -> None:
+    shared_jvm.prepare({})
     ran = subprocess.run(
         [sys.executable, COMMAND, "12", "spark.penstock.blocks.maxUnprocessed=16m"],
+        env=shared_jvm.environment,
         capture_output=True,
         text=True,
         timeout=240,

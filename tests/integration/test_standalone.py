@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.helpers.shared_jvm import PYSPARKS_DAEMON, SharedJvm
 from tests.helpers.standalone import standalone_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.usefixtures("pysparks_daemon")]
+pytestmark = [pytest.mark.spark, pytest.mark.faults]
 
 
 @pytest.fixture
@@ -22,11 +22,14 @@ def master(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def test_blocks_of_a_standalone_executor_are_fetched_to_the_last_batch(master: str, tmp_path: Path) -> None:
+def test_blocks_of_a_standalone_executor_are_fetched_to_the_last_batch(
+    master: str, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    shared_jvm.prepare(PYSPARKS_DAEMON)
     ran = subprocess.run(
         [sys.executable, "-m", "tests.integration.on_standalone", master, tmp_path / "notes"],
         cwd=Path(__file__).parents[2],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env={**shared_jvm.environment, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=240,

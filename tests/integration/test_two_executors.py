@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.helpers.shared_jvm import SharedJvm
 
 # It waits for executors that start, several times; on a busy machine each takes its time.
 pytestmark = [pytest.mark.spark, pytest.mark.faults, pytest.mark.timeout(620)]
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def report(tmp_path_factory: pytest.TempPathFactory, shared_jvm: SharedJvm) -> Any:
     """The observations of the program on two executors."""
+    shared_jvm.prepare({})
     ran = subprocess.run(
         [sys.executable, "-m", "tests.integration.two_executors", tmp_path_factory.mktemp("two-executors")],
         cwd=Path(__file__).parents[2],
         # Its first job runs before Penstock has set the workers' Python.
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        env={**shared_jvm.environment, "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=600,

@@ -5,6 +5,7 @@ Runs in a process of its own and prints its observations as one JSON object.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 from benchmarks import program_state
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
@@ -26,6 +28,7 @@ from penstock import StreamingContext, StreamingListener, ThreadReceiver
 from penstock.blocks.leftovers import executor_process
 from penstock.launch.java import ensure_java
 from penstock.spark import cluster
+from penstock.spark.cluster import TaskLocation
 from penstock.spark.rdds import LocatedPartition, located_rdd
 
 
@@ -65,22 +68,39 @@ class Counting(ThreadReceiver[int]):
         return [Start(*map(int, line.split())) for line in lines]
 
 
-def occupy(sc: SparkContext, host: str, slots: int, until: Path) -> threading.Thread:
+def occupy(sc: SparkContext, executor: TaskLocation, slots: int, until: Path) -> threading.Thread:
     """Have tasks hold slots of an executor until a file exists."""
+    for attempt in itertools.count():
+        thread, executors = hold_slots(sc, executor, slots, until.with_name(f"held-{attempt}"), until)
+        if executors == {executor.executor_id}:
+            return thread
+        # An executor that has just registered offers no slot for some time, and Spark then takes another one.
+        until.touch()
+        thread.join(120)
+        until.unlink()
+    raise AssertionError
+
+
+def hold_slots(
+    sc: SparkContext, executor: TaskLocation, slots: int, notes: Path, until: Path
+) -> tuple[threading.Thread, set[str]]:
+    """The thread whose tasks hold slots until a file exists, and the executors on which they run."""
 
     def hold(index: int, _elements: Iterable[Any]) -> Iterable[int]:
-        until.with_suffix(f".{index}").touch()
+        command = psutil.Process(executor_process().pid).cmdline()
+        notes.with_suffix(f".{index}").write_text(command[command.index("--executor-id") + 1])
         deadline = time.monotonic() + 600
         while not until.exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         return iter(())
 
-    rdd = located_rdd(sc, [LocatedPartition(None, (host,)) for _ in range(slots)])
+    rdd = located_rdd(sc, [LocatedPartition(None, (executor.preference,)) for _ in range(slots)])
     thread = threading.Thread(target=lambda: rdd.mapPartitionsWithIndex(hold).count(), daemon=True)
     thread.start()
-    wait_for(lambda: all(until.with_suffix(f".{index}").exists() for index in range(slots)), "the slots are taken")
-    return thread
+    found = [notes.with_suffix(f".{index}") for index in range(slots)]
+    wait_for(lambda: all(each.exists() and each.read_text() for each in found), "the slots are taken")
+    return thread, {each.read_text() for each in found}
 
 
 class ReceiverEvents(StreamingListener):
@@ -128,7 +148,7 @@ def run(sc: SparkContext, folder: Path) -> dict[str, Any]:
     wait_for(lambda: len(cluster.executors(sc)) == 2, "two executors")
     first, second = cluster.executors(sc)
     freed = folder / "freed"
-    held = occupy(sc, first.preference, 2, freed)
+    held = occupy(sc, first, 2, freed)
     receivers = [Counting(folder / name) for name in ("a", "b")]
     seen: list[list[int]] = [[], []]
     events = ReceiverEvents()

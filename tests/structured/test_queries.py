@@ -29,7 +29,8 @@ LINES = [f"line {number}" for number in range(1000)]
 def spark(sc: SparkContext) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    return SparkSession(sc)
+    # Its views and configuration concern no other test.
+    return SparkSession.builder.getOrCreate().newSession()
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,7 @@ def test_the_program_of_the_page_counts_words(spark: SparkSession, port: int, tm
 
 def test_available_now_ends_by_itself_and_the_next_run_continues(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a\nb\n")
-    options = {"path": str(tmp_path / "log"), "offset_file": str(tmp_path / "offsets"), "quietPeriod": 0.3}
+    options = {"path": str(tmp_path / "log"), "offset_file": str(tmp_path / "offsets"), "quietPeriod": 3}
     for expected in (["a", "b"], []):
         lines = source(spark, tmp_path / "blocks", "file", **options)
         query, rows = collected(lines, tmp_path / "checkpoint", availableNow=True)

@@ -92,9 +92,12 @@ class SourceRun:
             quiet_s: that time.
             timeout_s: the longest wait.
         """
-        deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
+        deadline, quiet_since = began + timeout_s, began
         while (now := time.monotonic()) < deadline and not self._receiver.is_terminated:
-            left_s = self.blocks.accepted_s + quiet_s - now
+            # A receiver that has not started is not quiet.
+            quiet_since = max(quiet_since, self.blocks.accepted_s) if self._receiver.info.active else now
+            left_s = quiet_since + quiet_s - now
             if left_s <= 0:
                 break
             time.sleep(min(left_s, deadline - now))
