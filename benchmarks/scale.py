@@ -52,6 +52,8 @@ SIMULATORS = 2
 RECORDS, BLOCK_BYTES = 1000, 100_000
 # Batches whose blocks are remembered, as by a program without windows.
 REMEMBERED = 3
+# Batches before the first block: what receivers cost that store nothing.
+IDLE = 5
 
 
 class Silent(Receiver):
@@ -169,13 +171,17 @@ def run(options):
     gc.collect()
     memory = psutil.Process().memory_info
     rss = memory().rss
+    profile = cProfile.Profile() if options.profile else None
+    stream_ids = list(range(options.receivers))
+    began, cpu = time.monotonic(), time.process_time()
+    for number in range(1, IDLE + 1):
+        time.sleep(max(began + number - time.monotonic(), 0))
+        batch(tracker, number, stream_ids, rates=options.rates)
+    fixed = (time.process_time() - cpu) / (time.monotonic() - began)
     begin = time.time() + 0.5
     for _process, pipe in simulators:
         pipe.send(begin)
-    profile = cProfile.Profile() if options.profile else None
-    cpu, batch_s, results, number = time.process_time(), [], [], 0
-    stream_ids = list(range(options.receivers))
-    began = time.monotonic()
+    cpu, batch_s, results, number, began = time.process_time(), [], [], IDLE, time.monotonic() - IDLE
     while len(results) < SIMULATORS:
         time.sleep(max(began + number + 1 - time.monotonic(), 0))
         number += 1
@@ -187,13 +193,14 @@ def run(options):
         if profile:
             profile.disable()
         results += [pipe.recv() for _process, pipe in simulators if pipe.poll()]
-    wall, cpu = time.monotonic() - began, time.process_time() - cpu
+    wall, cpu = time.monotonic() - began - IDLE, time.process_time() - cpu
     blocks, took = sum(each[0] for each in results), sorted(each for result in results for each in result[1])
     wanted = options.receivers * options.blocks_per_s
     late = max(each[2] for each in results)
     print(f"blocks: {blocks} in {wall:.1f} s, {blocks / wall:.0f}/s; the simulation was {late:.1f} s late at most")
-    print(f"processor time of the tracker: {cpu:.1f} s, {cpu / blocks * 1e6:.0f} us a block")
-    print(f"share of a core at {wanted} blocks/s: {cpu / blocks * wanted:.2f}")
+    each = max(cpu - fixed * wall, 0) / blocks
+    print(f"processor time of the tracker: {fixed:.3f} s a second without blocks, {each * 1e6:.0f} us a block")
+    print(f"share of a core at {wanted} blocks/s: {fixed + each * wanted:.2f}")
     middle, longest = statistics.median(batch_s) * 1000, max(batch_s) * 1000
     print(f"batch, on the generator's thread: {middle:.0f} ms, at most {longest:.0f} ms")
     middle, late = took[len(took) // 2] * 1000, took[int(len(took) * 0.99)] * 1000

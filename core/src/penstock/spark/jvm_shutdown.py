@@ -93,5 +93,5 @@ class JvmShutdown:
             log.debug("JVM gone", reason=type(error).__name__)
             return
         if not self._closed:
-            self._on_shutdown()
             self._has_reported = True
+            self._on_shutdown()
