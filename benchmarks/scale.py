@@ -129,6 +129,8 @@ def simulate(pipe, location, secret, stream_ids, options):
             assert ask(stream_id, AddBlocks(stream_id, 1, blocks), Reply).accepted
             took.append(time.perf_counter() - asked)
             reported += 1
+        if (number + 1) % options.blocks_per_s == 0:
+            pipe.send(None)
     pipe.send((reported, took, behind))
     pipe.recv()
 
@@ -181,10 +183,11 @@ def run(options):
     begin = time.time() + 0.5
     for _process, pipe in simulators:
         pipe.send(begin)
-    cpu, batch_s, results, number, began = time.process_time(), [], [], IDLE, time.monotonic() - IDLE
-    while len(results) < SIMULATORS:
-        time.sleep(max(began + number + 1 - time.monotonic(), 0))
-        number += 1
+    cpu, batch_s, began = time.process_time(), [], time.monotonic()
+    for number in range(IDLE + 1, IDLE + 1 + options.seconds):
+        # A batch for the blocks of a second, however long the simulation takes for these.
+        for _process, pipe in simulators:
+            pipe.recv()
         if profile:
             profile.enable()
         asked = time.thread_time()
@@ -192,8 +195,8 @@ def run(options):
         batch_s.append(time.thread_time() - asked)
         if profile:
             profile.disable()
-        results += [pipe.recv() for _process, pipe in simulators if pipe.poll()]
-    wall, cpu = time.monotonic() - began - IDLE, time.process_time() - cpu
+    results = [pipe.recv() for _process, pipe in simulators]
+    wall, cpu = time.monotonic() - began, time.process_time() - cpu
     blocks, took = sum(each[0] for each in results), sorted(each for result in results for each in result[1])
     wanted = options.receivers * options.blocks_per_s
     late = max(each[2] for each in results)
