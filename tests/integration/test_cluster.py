@@ -77,7 +77,11 @@ class Running:
         """Send SIGTERM; return what the program reports at its end."""
         os.kill(self.process.pid, signal.SIGTERM)
         self.process.wait(120)
-        report: dict[str, object] = json.loads(self.output.read_text().splitlines()[-1])
+        lines = self.output.read_text().splitlines()
+        # Under spark-submit the log is between the lines of standard output.
+        reports = [line for line in lines if line.startswith("{")]
+        assert len(reports) == 1, "\n".join(lines + self.errors.read_text().splitlines()[-50:])
+        report: dict[str, object] = json.loads(reports[0])
         return report
 
     def close(self) -> None:

@@ -26,13 +26,14 @@ def modes(root: Path) -> dict[str, int]:
 
 
 def test_files_and_directories_of_storage_are_private(tmp_path: Path) -> None:
-    directory = Directory.of(str(tmp_path / "checkpoint"))
+    directory = Directory.of(str(tmp_path / "checkpoint" / "log"))
     directory.write("whole", b"x")
     appender = directory.append("grows")
     appender.write(b"x")
     appender.close()
     directory.move("whole", "aside")
-    assert modes(tmp_path / "checkpoint") == {"checkpoint": 0o700, "grows": 0o600, "aside": 0o700, "whole": 0o600}
+    made = {"checkpoint": 0o700, "log": 0o700, "grows": 0o600, "aside": 0o700, "whole": 0o600}
+    assert modes(tmp_path / "checkpoint") == made
 
 
 def test_blocks_are_private(tmp_path: Path) -> None:

@@ -340,7 +340,7 @@ class StreamingContext(StreamBuilder):
                 self._stops_gracefully = graceful
                 self._stop_thread = EngineThread("streaming-stop", lambda: self._stop(graceful))
                 self._stop_thread.start()
-            escalates = self._stops_gracefully and not graceful
+            escalates = self._stops_gracefully and not graceful and self._state is not StreamingContextState.STOPPED
             self._stops_gracefully = self._stops_gracefully and graceful
         if escalates:
             log.warning("graceful stop ended: stopping at once")
@@ -364,10 +364,9 @@ class StreamingContext(StreamBuilder):
     def _on_signal(self, number: int, *, of_jvm: bool = False) -> None:
         """The first signal stops gracefully, the second at once, unless one of the two was that of the JVM."""
         first = self._stop_thread is None or self._jvm_shutdown.takes_signal()
-        if of_jvm and not first:
-            return
-        log.info("signal received", signal=signal.Signals(number).name, graceful=first)
-        self._request_stop(graceful=first, stop_spark=False)
+        if first or not of_jvm:
+            log.info("signal received", signal=signal.Signals(number).name, graceful=first)
+            self._request_stop(graceful=first, stop_spark=False)
 
     def _on_error(self, error: BaseException) -> None:
         if cluster.is_stopped(self._sc):

@@ -56,6 +56,17 @@ def private(path: str | Path, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
+def make_private(path: Path) -> None:
+    """Create a directory that only this user can enter, and those above it that are missing; keep one that exists.
+
+    Raises:
+        OSError: it cannot be created, or is a file.
+    """
+    if not path.parent.exists():
+        make_private(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
 def is_partial(name: str) -> bool:
     """Whether a file name is the temporary name of an atomic write; such a file remains if the writer is killed."""
     return _PARTIAL.fullmatch(name) is not None

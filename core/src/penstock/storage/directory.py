@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, private
+from penstock.runtime.atomic_write import atomic_write, fsync, is_partial, make_private, private
 from penstock.storage import uri as uris
 
 _HIDDEN = "."
@@ -238,7 +238,7 @@ class LocalDirectory(Directory):
         while not missing.exists():
             missing = missing.parent
             self._unsynced.add(missing)
-        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._path)
 
     def _sync_parents(self) -> None:
         # Several threads may run this. A directory is removed from the set once it is synced, so none returns earlier.
